@@ -33,7 +33,7 @@ func TestReadOnlyCommandsWriteNothing(t *testing.T) {
 				status, out, bad := spy.run(args...)
 				want := 0
 				if args[0] == "break" || !found && args[0] != "clock" {
-					want = 118 // there is no such key, nor a process
+					want = 118 // the key does not exist, and there are no processes
 				}
 				if status != want || want == 0 && found && (out == "" || bad != "") {
 					t.Errorf("%v: exit status %d, %q, %q, want status %d", args, status, out, bad, want)
@@ -41,12 +41,12 @@ func TestReadOnlyCommandsWriteNothing(t *testing.T) {
 				if slices.Contains(args, "--json") {
 					for line := range strings.Lines(out) {
 						if !json.Valid([]byte(line)) {
-							t.Errorf("%v: %q is no JSON", args, line)
+							t.Errorf("%v: %q is not JSON", args, line)
 						}
 					}
 				}
 				if len(spy.took("")) == 0 {
-					t.Errorf("%v sent nothing, so nothing was shown", args)
+					t.Errorf("%v sent no commands, so this test shows nothing", args)
 				}
 				spy.wroteNothing(fmt.Sprint(args))
 			}
@@ -56,7 +56,7 @@ func TestReadOnlyCommandsWriteNothing(t *testing.T) {
 			t.Errorf("collections %v, %v, want none", names, err)
 		}
 
-		// A record of each sort, of sessions with a TTL of an hour that nobody renews.
+		// A record of each kind, of sessions with a TTL of an hour that are not renewed.
 		store := r.store()
 		for i, id := range []string{"first", "second", "expired"} {
 			if _, err := store.Register(t.Context(), driver.Member{ID: id, TTL: time.Hour, Host: "here", PID: 7}); err != nil {
@@ -73,12 +73,12 @@ func TestReadOnlyCommandsWriteNothing(t *testing.T) {
 		before := spy.documents()
 		run(true)
 		if after := spy.documents(); !maps.Equal(before, after) {
-			t.Errorf("the collection was\n%v\nand is\n%v", before, after)
+			t.Errorf("the collection was\n%v\nand is now\n%v", before, after)
 		}
 	})
 }
 
-// break has a holder elsewhere give a key up, and leaves no session behind.
+// break makes a holder in another process release a key, and leaves no session behind.
 func TestBreakCommand(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -96,7 +96,7 @@ func TestBreakCommand(t *testing.T) {
 		}
 		members, _, err := admin.New(holder).Members(t.Context())
 		if err != nil || len(members) != 1 || members[0].ID != holder.ID() {
-			t.Errorf("members %+v, %v, want the holder alone", members, err)
+			t.Errorf("members %+v, %v, want only the holder", members, err)
 		}
 	})
 }

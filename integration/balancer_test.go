@@ -13,9 +13,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Behind a load balancer a client knows one address, of which each connection leads to another router. Open and
-// Connect work, sessions listen, and wait for each other. A router that ends takes nobody's lock along: commands and
-// the listener go on through the other.
+// Behind a load balancer a client knows only one address, from which each connection leads to
+// another router. Open and Connect work, sessions listen, and wait for each other. No lock is lost
+// when a router ends: commands and the listener continue through the other router.
 func TestLoadBalancer(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Sharded: true, Binary: true}, func(t *testing.T, s *server.Server) {
@@ -49,20 +49,20 @@ func TestLoadBalancer(t *testing.T) {
 			r.through(t, m, opened, connected)
 		}
 		if kept.Token() != token {
-			t.Errorf("token %d, want %d as before", kept.Token(), token)
+			t.Errorf("token %d, want %d unchanged", kept.Token(), token)
 		}
 		unlock(t, kept)
 		lost.none(t)
 	})
 }
 
-// through has two sessions wait for each other, once the router answers.
+// through makes two sessions wait for each other, after the router answers.
 func (r *room) through(t *testing.T, m *mongod.Member, a, b *dsync.Session) {
 	t.Helper()
 	client := server.Connect(t, "mongodb://"+m.Addr+"/")
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := client.Ping(ctx, nil); err != nil { // waits until there is a router
+	if err := client.Ping(ctx, nil); err != nil { // waits until a router answers
 		t.Fatal(err)
 	}
 	r.takeTurns(t, "turns", a, b)

@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// L5, promise 9: ForceHold gets a lock when its holder was notified and is done, or had its
-// grace. A holder that listens is notified at once, without a heartbeat.
+// L5, promise 9: ForceHold acquires a lock after its holder was notified, and has released it or
+// had its grace. A holder that listens is notified at once, without a heartbeat.
 func TestL5Break(t *testing.T) {
 	for _, listens := range []bool{true, false} {
 		t.Run(fmt.Sprint("listens ", listens), func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestL5Break(t *testing.T) {
 				opt := r.short(ttl)
 				opt.AlwaysListen, opt.Retention = listens, -1
 				if listens {
-					opt.TTL, opt.Grace = idleOptions().TTL, ttl/10 // no heartbeat would tell in time
+					opt.TTL, opt.Grace = idleOptions().TTL, ttl/10 // heartbeats are too rare to notify in time
 				}
 				var beats atomic.Int64
 				opt.Hooks = &dsync.Hooks{Heartbeat: func(time.Duration, time.Duration, error) { beats.Add(1) }}
@@ -34,7 +34,7 @@ func TestL5Break(t *testing.T) {
 				holder := hold(t, r.session(opt, mon.client()).Mutex("broken"))
 				if listens {
 					eventually(t, "it listens", func() bool { return len(mon.commands(awaits)) > 0 })
-					time.Sleep(500 * time.Millisecond) // and has asked what it may have missed
+					time.Sleep(500 * time.Millisecond) // until it has requested the key again after it began to listen
 				}
 				notified := make(chan time.Time, 1)
 				lost := holder.Lost()
@@ -66,7 +66,7 @@ func TestL5Break(t *testing.T) {
 					t.Errorf("Release by the former holder: %v", err)
 				}
 				if next.Token() == 0 {
-					t.Error("the late Release ended somebody else's hold")
+					t.Error("the late Release ended the next holder's hold")
 				}
 				release(t, next)
 			})
@@ -74,9 +74,9 @@ func TestL5Break(t *testing.T) {
 	}
 }
 
-// L5: with default options, a holder learns of ForceHold by a notice from a second after its
-// grant on, and ForceHold learns as soon that the holder has released: neither waits for a poll
-// (5 s) or a heartbeat (10 s).
+// L5: with default options, a holder that has held the key for a second learns of ForceHold by a
+// notice, and ForceHold learns of the release by a notice, too: neither waits for a poll (5 s) or a
+// heartbeat (10 s).
 func TestForceIsQuick(t *testing.T) {
 	t.Parallel()
 	forces := map[string]func(ctx context.Context, s *dsync.Session, key string) error{
@@ -113,14 +113,14 @@ func TestForceIsQuick(t *testing.T) {
 				}
 				took := time.Since(begin)
 				if took > 3*time.Second {
-					t.Errorf("it took %v", took)
+					t.Errorf("ForceHold took %v", took)
 				}
 				if beats := holding.commands(func(c command) bool { return c.id == "s/"+held.ID() }); len(beats) > 0 {
 					t.Errorf("the holder was notified after %d heartbeats, want none", len(beats))
 				}
 				sent := forcing.commands(func(c command) bool { return !listening(c) })
 				if len(sent) > 12 {
-					t.Errorf("%d commands of who forces, want no more than a dozen: %v", len(sent), sent)
+					t.Errorf("ForceHold's session sent %d commands, want at most 12: %v", len(sent), sent)
 				}
 				lab.Note(t, "%s: %v, %d commands: %v", name, took.Round(time.Millisecond), len(sent), sent)
 			})
@@ -128,7 +128,7 @@ func TestForceIsQuick(t *testing.T) {
 	})
 }
 
-// L8, L9: the holders and waiters of a key, since when and until when; and a list of keys.
+// L8, L9: the holders and waiters of a key, with the times of their holds, and a list of keys.
 func TestL9Status(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -11,7 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Somebody has made the collection, and capped: Open refuses it, each time, and says what to do. Done, it works.
+// If somebody has created the collection as a capped one, every Open refuses it and says what to
+// do. After that is done, Open succeeds.
 func TestCappedCollection(t *testing.T) {
 	lab.Each(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -23,7 +24,7 @@ func TestCappedCollection(t *testing.T) {
 		for range 2 {
 			_, err := dsyncmongo.Open(t.Context(), db, nil)
 			if !errors.Is(err, dsync.ErrRefused) || !strings.Contains(err.Error(), "capped") || !strings.Contains(err.Error(), "drop it") {
-				t.Errorf("Open: %v, want ErrRefused, that it is capped, and what to do", err)
+				t.Errorf("Open: %v, want ErrRefused, with the cause (capped) and what to do", err)
 			}
 		}
 		if err := r.raw().Drop(t.Context()); err != nil {

@@ -17,7 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// children are what processes of their own run.
+// children are the functions that child processes run.
 var children = map[string]proc.Func{
 	"beating":      beating,
 	"turns":        turns,
@@ -45,7 +45,7 @@ type childArgs struct {
 	HostDir string
 }
 
-// args are those of a child in the room.
+// args returns the arguments of a child in the room.
 func (r *room) args(o dsync.Options) childArgs {
 	return childArgs{URI: r.URI, DB: r.DB, TTL: o.TTL, Poll: o.PollInterval, HostDir: o.HostDir}
 }
@@ -64,8 +64,8 @@ func (a childArgs) session(env *proc.Env, h *dsync.Hooks) *dsync.Session {
 	return s
 }
 
-// turns locks the key many times and adds one to a number in a file each time,
-// in a way that loses additions if anybody else does so at the same time.
+// turns locks the key many times. Each time it adds one to a number in a file, in a way that loses
+// additions if another process does so at the same time.
 func turns(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -79,7 +79,7 @@ func turns(env *proc.Env) {
 		token := m.Token()
 		f, err := os.OpenFile(inside, os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
-			env.Fatal(fmt.Errorf("two at once: %w", err))
+			env.Fatal(fmt.Errorf("two processes hold the lock at the same time: %w", err))
 		}
 		f.Close()
 		n := 0
@@ -134,7 +134,7 @@ func worker(env *proc.Env) {
 		case "close":
 			err = s.Close(context.Background())
 		default:
-			env.Fatal(fmt.Errorf("no order %q", o.Do))
+			env.Fatal(fmt.Errorf("unknown order %q", o.Do))
 		}
 		if err != nil {
 			ev.Err, ev.Is = err.Error(), sentinel(err)
@@ -143,9 +143,9 @@ func worker(env *proc.Env) {
 	}
 }
 
-// frozen locks the key, spins until it notices that it has been frozen for a
-// while, checks the hold once, as a.How says, and then unlocks; as often as it is ordered to.
-// On one thread nothing but the library's own call runs between the thaw and the check.
+// frozen locks the key, spins until it notices that it was frozen for a while, checks the hold once
+// in the way that a.How names, and unlocks. It does so each time it is ordered to. On one thread
+// nothing but the library's own call runs between the thaw and the check.
 func frozen(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)

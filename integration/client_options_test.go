@@ -20,7 +20,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// oddRegistry encodes integers of 64 bits and times as text, as a program may want its own documents.
+// oddRegistry encodes 64-bit integers and times as text, as a program may want for its own
+// documents.
 func oddRegistry() *bson.Registry {
 	r := bson.NewRegistry()
 	asText := bson.ValueEncoderFunc(func(_ bson.EncodeContext, w bson.ValueWriter, v reflect.Value) error {
@@ -31,8 +32,8 @@ func oddRegistry() *bson.Registry {
 	return r
 }
 
-// usersOptions are options that users give their clients, for a reason of their own. With each of them Open
-// and Connect work, and notices come.
+// usersOptions are options that users may give their clients. With each of them Open and Connect
+// work, and notices arrive.
 var usersOptions = map[string]func() *options.ClientOptions{
 	"a time-out for every operation": func() *options.ClientOptions { return options.Client().SetTimeout(2 * time.Second) },
 	"reads from secondaries":         func() *options.ClientOptions { return options.Client().SetReadPreference(readpref.Secondary()) },
@@ -109,7 +110,8 @@ func TestClientOptions(t *testing.T) {
 	})
 }
 
-// takeTurns has two sessions wait for each other some times. They listen for notices where there are any.
+// takeTurns makes two sessions wait for each other several times. They listen if the server pushes
+// notices.
 func (r *room) takeTurns(t *testing.T, key string, holder, next *dsync.Session) {
 	t.Helper()
 	a, b := holder.Mutex(key), next.Mutex(key)
@@ -124,14 +126,14 @@ func (r *room) takeTurns(t *testing.T, key string, holder, next *dsync.Session) 
 		first := a.Token()
 		unlock(t, a)
 		if g := granted(t, ch); g.token <= first {
-			t.Errorf("token %d after %d", g.token, first)
+			t.Errorf("token %d came after %d, want a greater one", g.token, first)
 		}
 		a, b, holder, next = b, a, next, holder
 	}
 	unlock(t, a)
 }
 
-// What can't work is said in one error, within the time for Open.
+// Options that can't work result in one error, within the time for Open.
 func TestClientOptionsThatCannotWork(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
@@ -140,7 +142,8 @@ func TestClientOptionsThatCannotWork(t *testing.T) {
 			opts *options.ClientOptions
 			want []string // one of them
 		}{
-			// Nothing tells a load balancer's servers apart but what they say of themselves, which these don't.
+			// The driver can tell a load balancer's servers apart only by their serviceId, which
+			// these don't send.
 			"a load balancer that is none": {options.Client().ApplyURI("mongodb://" + r.Primary(t) + "/?loadBalanced=true"), []string{"load balanc"}},
 		}
 		if s.Has(server.Need{Members: true}) {

@@ -12,10 +12,10 @@ import (
 )
 
 // B01, B09: the tests of adapters/clientgo, on each server. They are a program of their own,
-// because this module would otherwise take minutes more to compile, for everybody.
+// because this module would otherwise take minutes longer to compile.
 func TestClientGo(t *testing.T) {
 	t.Parallel()
-	lab.Servers(t) // without one the test is skipped here
+	lab.Servers(t) // skips the test if there is no server
 	if !testkit.Long() {
 		lab.Skip(t, nil, "client-go takes minutes to compile, and LEASEHOLD_LONG is not set")
 	}

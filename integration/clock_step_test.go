@@ -13,10 +13,11 @@ import (
 	"github.com/leasehold-go/leasehold/internal/mongod"
 )
 
-// B07: the clock of a living primary is stepped while a session holds a key, two wait for it, and a fourth tries.
-// Within the margin, and back by any time, nobody loses anything, and nobody else is let in. Beyond the margin, each
-// of them reports the jump once. Ahead by more than the TTL, the fourth gets the key, and the holder learns it with
-// its next heartbeat. Tokens grow, and all of them go on.
+// B07: the clock of a running primary is stepped while one session holds a key, two wait for it,
+// and a fourth tries to get it. After a step within the margin, or back by any amount, nobody loses
+// anything and the fourth does not get the key. After a step beyond the margin, each session
+// reports the jump once. After a step ahead by more than the TTL, the fourth gets the key, and the
+// holder learns that with its next heartbeat. Tokens grow, and all sessions continue.
 func TestB07ClockSteps(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
@@ -32,7 +33,7 @@ func TestB07ClockSteps(t *testing.T) {
 			x, o := new(stepped), r.short(ttl)
 			o.Hooks, o.Logger = x.hooks(), x.log.logger()
 			x.Session = open(o)
-			release(t, hold(t, x.Mutex("any"))) // it is registered from now on
+			release(t, hold(t, x.Mutex("any"))) // registers the session
 			return x
 		}
 		through := func(o dsync.Options) *dsync.Session { return r.via(p, o) }
@@ -58,13 +59,13 @@ func TestB07ClockSteps(t *testing.T) {
 				go func() { grants <- <-ch }()
 				eventually(t, "it waits", func() bool { return load(t, store, "key").Waiting == i+1 })
 			}
-			all[3] = enter(func(o dsync.Options) *dsync.Session { return r.session(o) }) // it knows of nobody
+			all[3] = enter(func(o dsync.Options) *dsync.Session { return r.session(o) }) // a new session, which has seen no other session
 			tries := all[3].Mutex("key")
 			for _, o := range all {
 				o.forget()
 			}
 
-			p.Hang() // no heartbeat comes between
+			p.Hang() // keeps heartbeats away until the try
 			session := all[0].ID()
 			clock.Set(ahead)
 			var tried *dsync.Hold
@@ -85,7 +86,7 @@ func TestB07ClockSteps(t *testing.T) {
 				select {
 				case <-holds.Lost():
 				case <-time.After(ttl):
-					t.Errorf("step %v: the holder was not told", step)
+					t.Errorf("step %v: the holder was not notified", step)
 				}
 				if err := tried.Release(t.Context()); err != nil && !errors.Is(err, dsync.ErrLost) {
 					t.Errorf("step %v: Release: %v", step, err)
@@ -121,10 +122,10 @@ func TestB07ClockSteps(t *testing.T) {
 				}
 				release(t, g.h)
 			}
-			eventually(t, "all know the new time", func() bool {
+			eventually(t, "all sessions know the new time", func() bool {
 				return !slices.ContainsFunc(all, func(o *stepped) bool { return o.count().beats+o.count().lost == 0 })
 			})
-			for _, m := range []*dsync.Mutex{held, next, last, tries} { // who was lost is registered again
+			for _, m := range []*dsync.Mutex{held, next, last, tries} { // registers lost sessions again
 				h := hold(t, m)
 				grows("held again", h.Token())
 				release(t, h)
@@ -150,17 +151,17 @@ func TestB07ClockSteps(t *testing.T) {
 	})
 }
 
-// A stepped session counts what it reports.
+// A stepped session counts its reports.
 type stepped struct {
 	*dsync.Session
 	log warned
 
 	mu     sync.Mutex
 	counts stepCounts
-	jumped int // since the beginning
+	jumped int // jumps since the beginning
 }
 
-// stepCounts are those since a step.
+// stepCounts are the reports since the last step.
 type stepCounts struct {
 	beats, lost int
 	jumps       []time.Duration

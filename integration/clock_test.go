@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B07: with the server's clock an hour from the host's, either way, the holder is
-// notified as early and the lock of a killed process is taken as late as ever.
+// B07: the server's clock is an hour ahead of or behind the host's. A holder is notified as early,
+// and the lock of a killed process is granted as late, as without the difference.
 func TestB07HourApart(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
@@ -37,7 +37,8 @@ func TestB07HourApart(t *testing.T) {
 				store := r.store()
 				waiter := r.session(r.short(patient))
 
-				// Killed: taken when it has lapsed by the server's clock.
+				// The lock of a killed process is granted when its session has lapsed by the
+				// server's clock.
 				p, holder := r.startHolder(opt, "killed")
 				ch := locking(t.Context(), waiter.Mutex("killed"))
 				eventually(t, "the waiter is queued", func() bool { return load(t, store, "killed").Waiting == 1 })
@@ -52,7 +53,8 @@ func TestB07HourApart(t *testing.T) {
 				}
 				unlock(t, g.m)
 
-				// Cut off: notified before it is taken.
+				// A holder that is cut off is notified before its lock is granted to another
+				// session.
 				px := r.proxy()
 				m := r.via(px, opt).Mutex("cut")
 				lock(t, m)
@@ -66,7 +68,7 @@ func TestB07HourApart(t *testing.T) {
 				eventually(t, "the waiter is queued", func() bool { return load(t, store, "cut").Waiting == 1 })
 				select {
 				case <-lost:
-					t.Fatal("lost although nothing has happened")
+					t.Fatal("the hold was lost although nothing has happened")
 				case <-time.After(2 * opt.TTL):
 				}
 				px.Hang()
@@ -90,7 +92,7 @@ func TestB07HourApart(t *testing.T) {
 				begin := time.Now()
 				<-l.Lost()
 				if took := time.Since(begin); took < d/2 || took > d {
-					t.Errorf("a lease of %v was over after %v", d, took)
+					t.Errorf("a lease of %v ended after %v", d, took)
 				}
 			})
 		}

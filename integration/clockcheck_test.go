@@ -38,8 +38,8 @@ func (c *tally) monitor() *event.CommandMonitor {
 	}}
 }
 
-// only returns how many hello there were, and fails the test if there was anything
-// but them and the end of the driver's sessions.
+// only returns the number of hello commands, and fails the test if any other command was sent,
+// except the end of the driver's sessions.
 func (c *tally) only(t testing.TB) int {
 	t.Helper()
 	c.mu.Lock()
@@ -52,18 +52,18 @@ func (c *tally) only(t testing.TB) int {
 	return c.n["hello"]
 }
 
-// agree is what this host's clock and that of a server on it must do, but for the skew
-// that the server was started with.
+// agree fails the test unless this host's clock and that of a server on it agree, up to the skew
+// with which the server was started.
 func agree(t testing.TB, s clockcheck.Server, skew time.Duration) {
 	t.Helper()
 	off := min(s.Offset.Abs(), (s.Offset - skew).Abs())
 	if off > s.Bound || s.Samples == 0 {
-		t.Errorf("%v: one and the same clock, measured apart", s)
+		t.Errorf("%v: the measurement shows a difference, but it is the same clock", s)
 	}
 }
 
-// L12 on every kind of server: on this host it agrees, what is sent is hello, and
-// not more often than is said.
+// L12: on a server on this host, the clocks agree, and the check sends only hello, no more often
+// than it says.
 func TestL12ClockCheck(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		var sent tally
@@ -84,7 +84,7 @@ func TestL12ClockCheck(t *testing.T) {
 		}
 		lab.Note(t, "%v, in %v", r, took.Round(time.Microsecond))
 
-		// Many times, so that a bound that is nearly right does not pass.
+		// Repeat it, so that a bound that is slightly too small is found.
 		for range 50 {
 			r, err := clockcheck.Check(t.Context(), client, nil)
 			if err != nil {
@@ -95,7 +95,7 @@ func TestL12ClockCheck(t *testing.T) {
 	})
 }
 
-// B07, L12: with the server's clock an hour from the host's, either way.
+// B07, L12: the server's clock is an hour ahead of or behind the host's.
 func TestB07ClockCheckHourApart(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
@@ -112,12 +112,12 @@ func TestB07ClockCheckHourApart(t *testing.T) {
 				if !errors.Is(err, clockcheck.ErrOffset) || !errors.As(err, &off) {
 					t.Fatalf("got %v, want ErrOffset", err)
 				}
-				// The library of fake times reads the clock and adds an hour: exactly.
+				// libfaketime reads the clock and adds exactly an hour.
 				if (r.Offset - ahead).Abs() > r.Bound {
 					t.Errorf("%v, want %v", r, ahead)
 				}
 				if off.Offset != r.Offset || off.Bound != r.Bound || off.Limit != 500*time.Millisecond || off.Server == "" {
-					t.Errorf("the error has %+v, the result is %v", off, r)
+					t.Errorf("the error contains %+v, but the result is %v", off, r)
 				}
 				if _, err := clockcheck.Check(t.Context(), client, &clockcheck.Options{NoLimit: true}); err != nil {
 					t.Errorf("switched off: %v", err)
@@ -130,8 +130,8 @@ func TestB07ClockCheckHourApart(t *testing.T) {
 	})
 }
 
-// Every member is measured by itself, one that is down or frozen is named, and a
-// member whose clock is off is found.
+// Every member is measured separately. A member that is down or frozen is named, and one whose
+// clock is off is found.
 func TestClockCheckMembers(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
@@ -147,7 +147,7 @@ func TestClockCheckMembers(t *testing.T) {
 			agree(t, s, 0)
 		}
 		if len(r.Servers) != 3 || unmeasured(r) != "" || r.Spread > r.SpreadBound {
-			t.Errorf("got %v, want three servers that agree", r)
+			t.Errorf("got %v, want three servers whose clocks agree", r)
 		}
 		if n := sent.only(t); n != 2*8 {
 			t.Errorf("%d hello were sent to the two others, want 16", n)
@@ -203,7 +203,7 @@ func unmeasured(r clockcheck.Result) string {
 	return strings.Join(all, " ")
 }
 
-// Access control is on: a user without any right, and nobody at all, may measure.
+// With access control, a user without any right can measure, and so can an unauthenticated client.
 func TestClockCheckNeedsNoRight(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
@@ -237,7 +237,7 @@ func TestClockCheckNeedsNoRight(t *testing.T) {
 	})
 }
 
-// Nothing listens there.
+// An address on which nothing listens.
 func TestClockCheckUnreachable(t *testing.T) {
 	client := server.Connect(t, "mongodb://127.0.0.1:1/?directConnection=true&serverSelectionTimeoutMS=500")
 	begin := time.Now()
@@ -250,8 +250,8 @@ func TestClockCheckUnreachable(t *testing.T) {
 	}
 }
 
-// L12: with Options.ClockCheck, Open fails if the clock is off, or if that is undecided. Without
-// it, Open does not check.
+// L12: with Options.ClockCheck, Open fails if the clock is off or if the check is undecided.
+// Without it, Open does not check.
 func TestOpenChecksTheClock(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -270,9 +270,9 @@ func TestOpenChecksTheClock(t *testing.T) {
 			return err
 		}
 		if err := open(10 * time.Second); err != nil {
-			t.Errorf("Open with a clock that is right: %v", err)
+			t.Errorf("Open with a correct clock: %v", err)
 		}
-		// No clock is that right, and no check could decide that one is.
+		// No clock, and no check, is precise enough for a limit of 1ns.
 		if err := open(1); !errors.Is(err, clockcheck.ErrOffset) && !errors.Is(err, clockcheck.ErrUndecided) {
 			t.Errorf("Open with a limit of 1ns: %v", err)
 		}
@@ -288,7 +288,7 @@ func TestOpenWarnsOfTheSpread(t *testing.T) {
 			warns  bool
 		}{
 			{0, false},              // the default, 500 ms
-			{time.Nanosecond, true}, // no clocks are that close, by measurement at least
+			{time.Nanosecond, true}, // no two clocks can be measured to be that close
 		} {
 			var log bytes.Buffer
 			locks, err := dsyncmongo.Open(t.Context(), r.Client(t).Database(r.DB), &dsyncmongo.Options{

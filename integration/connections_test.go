@@ -13,8 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A session of Connect has two connections to the primary, the driver's monitor and one for commands. One that
-// waits has one more.
+// A session of Connect has two connections to the primary: the driver's monitor and one for
+// commands. A session that waits has a third one.
 func TestConnections(t *testing.T) {
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -43,11 +43,11 @@ func TestConnections(t *testing.T) {
 		if err := <-waited; err != nil {
 			t.Fatal(err)
 		}
-		has(3, "holding") // the listener is kept for a while
+		has(3, "holding") // the listener stays open for a while
 	})
 }
 
-// connections returns how many the application of that name has to the server.
+// connections returns how many connections the named application has to the server.
 func connections(t *testing.T, admin *mongo.Database, app string) int {
 	t.Helper()
 	cursor, err := admin.Aggregate(t.Context(), mongo.Pipeline{

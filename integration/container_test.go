@@ -7,8 +7,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// The whole server stands still for two TTLs: holders are notified in time by their
-// own timers, and afterwards everything goes on by itself.
+// The whole server is paused for two TTLs: holders are notified in time by their own timers, and
+// afterwards everything continues by itself.
 func TestPausedServer(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Container: true}, func(t *testing.T, _ *server.Server) {
@@ -38,7 +38,7 @@ func TestPausedServer(t *testing.T) {
 		time.Sleep(time.Until(begin.Add(2 * opt.TTL)))
 		select {
 		case g := <-ch:
-			t.Errorf("granted by a server that stands still: %v", g)
+			t.Errorf("a grant from a paused server: %v", g)
 		default:
 		}
 		if err := box.Unpause(); err != nil {

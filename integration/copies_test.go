@@ -18,7 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A copier keeps the commands that a store sends, and sends them once more.
+// A copier records the commands that a store sends, and can send them again.
 type copier struct {
 	driver.Store
 	db *mongo.Database
@@ -46,7 +46,7 @@ func newCopier(r *room) *copier {
 	return c
 }
 
-// took returns what was sent since the last call.
+// took returns the commands sent since the last call.
 func (c *copier) took() []bson.Raw {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,14 +55,14 @@ func (c *copier) took() []bson.Raw {
 	return sent
 }
 
-// put makes sent what was sent since the last call of took.
+// put replaces the commands sent since the last call of took.
 func (c *copier) put(sent []bson.Raw) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sent = sent
 }
 
-// again sends the commands once more, as a network might that delivers twice.
+// again sends the commands once more, as a network that delivers twice.
 func (c *copier) again(t *testing.T, commands []bson.Raw) {
 	t.Helper()
 	for _, raw := range commands {
@@ -76,13 +76,13 @@ func (c *copier) again(t *testing.T, commands []bson.Raw) {
 				cmd = append(cmd, bson.E{Key: k, Value: e.Value()})
 			}
 		}
-		c.db.RunCommand(t.Context(), cmd) // a short command may fail when it is late
+		c.db.RunCommand(t.Context(), cmd) // a late short command may fail
 	}
 }
 
-// B31: the commands of an Acquire that the network delivers once more, at once after the release. If
-// the state said that the request was final, they change nothing. Otherwise Discard removes what they
-// have done, and lets the next one in.
+// B31: the network delivers the commands of an Acquire once more, right after the release. If the
+// state said that the request was final, they change nothing. Otherwise Discard removes their
+// effect and grants the key to the next waiter.
 func TestB31CopiesOfRequests(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -190,19 +190,19 @@ func TestB31CopiesOfRequests(t *testing.T) {
 				a, st := tc.do(t, key)
 				copies := c.took()
 				if len(copies) == 0 {
-					t.Fatal("no command was seen")
+					t.Fatal("the copier saw no command")
 				}
 				release(t, a)
 				c.again(t, copies)
 				_, joined := load(t, c, key).Holder(a.ID)
 				if final[tc.name] = st.Final; st.Final {
 					if joined {
-						t.Error("held by a copy of a final request")
+						t.Error("a copy of a final request holds the key")
 					}
 					return
 				}
 				if !joined {
-					t.Error("the copies did not join, though the request is not final: this tests nothing, or it could be")
+					t.Error("the copies did not join the queue, though the request is not final: either the test does not work, or the request could be final")
 				}
 				if _, err := c.Discard(t.Context(), []driver.Claim{a}); err != nil {
 					t.Fatal(err)
@@ -214,7 +214,8 @@ func TestB31CopiesOfRequests(t *testing.T) {
 				}
 			})
 		}
-		// Promise 7 rests on these: no further command for an ordinary Lock and Unlock.
+		// Promise 7 needs these to be final: otherwise an ordinary Lock and Unlock would need a
+		// further command.
 		if !final["a new key"] && !s.FerretDB() || !final["a hot key"] {
 			t.Errorf("not final: %v", final)
 		}

@@ -15,13 +15,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// idleOptions are options with which a session sends nothing of its own accord for ten
-// seconds: neither heartbeats, nor polls, nor sweeps.
+// idleOptions are options with which a session sends nothing by itself for ten seconds: no
+// heartbeats, no polls, and it does not sweep.
 func idleOptions() dsync.Options {
 	return dsync.Options{TTL: 36 * time.Second, PollInterval: 10 * time.Minute, Retention: -1}
 }
 
-// warm makes the session registered and the key known.
+// warm registers the session and makes it know the key.
 func warm(t *testing.T, s *dsync.Session, key string) *dsync.Mutex {
 	t.Helper()
 	m := s.Mutex(key)
@@ -30,7 +30,7 @@ func warm(t *testing.T, s *dsync.Session, key string) *dsync.Mutex {
 	return m
 }
 
-// MongoDB is probed once for a collection, any other server with each Open.
+// MongoDB is probed once for each collection, any other server at each Open.
 func TestCostOfOpen(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		const probe = 42 // commands, if the server is MongoDB
@@ -61,7 +61,8 @@ func TestCostUncontended(t *testing.T) {
 			lock(t, m)
 			unlock(t, m)
 		}
-		// Nobody is notified. On a slow machine it may hold for long enough to listen.
+		// Nobody is notified. On a slow machine the session may hold the key for long enough to
+		// listen.
 		if sent := mon.commands(func(c command) bool { return !listening(c) }); len(sent) != 2*n {
 			t.Errorf("%d commands for %d times Lock and Unlock, want %d: %v", len(sent), n, 2*n, sent)
 		}
@@ -74,8 +75,8 @@ func TestCostUncontended(t *testing.T) {
 	})
 }
 
-// Lock and Unlock of keys that have no record yet are two short commands and two writes each.
-// So they are of keys that another process used last.
+// Lock and Unlock of keys without a record are two short commands and two writes each. So are those
+// of keys that another process used last.
 func TestCostOfUnknownKeys(t *testing.T) {
 	const n = 20
 	lab.Each(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
@@ -117,8 +118,8 @@ func TestCostOfUnknownKeys(t *testing.T) {
 	})
 }
 
-// If others hold a key each time, the first Lock sends the short command for nothing. Few others
-// do: those after a request that was repeated just when the key was granted, and found it held.
+// If other sessions hold a key each time, the first Lock sends a short command in vain. Few later
+// ones do: only those after a request that was repeated just when the key was granted.
 func TestCostOfContendedKey(t *testing.T) {
 	const n = 10
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -175,9 +176,10 @@ func TestCostFailedTry(t *testing.T) {
 		if len(reads) > 1 {
 			t.Errorf("%d reads of the holder's session within a TTL, want at most 1: %v", len(reads), reads)
 		}
-		// On a slow machine it has begun to listen, since it has held a key for long, or a heartbeat is due.
+		// On a slow machine the session may have held a key for long enough to listen, or a
+		// heartbeat may be due.
 		if all := mon.commands(func(c command) bool { return !aboutNotices(c) && !strings.HasPrefix(c.id, "s/") }); len(all) != len(onKeys)+len(reads) {
-			t.Errorf("other commands among %v", all)
+			t.Errorf("unexpected other commands: %v", all)
 		}
 		if log != nil {
 			if w := log.writes(t, ""); w != 0 {
@@ -189,11 +191,12 @@ func TestCostFailedTry(t *testing.T) {
 	})
 }
 
-// What a session holds makes no difference to what it costs to keep it: a heartbeat, and a reading of some keys.
+// The cost of keeping locks does not depend on their number: a heartbeat, and a read of some of the
+// keys.
 func TestCostOfManyLocks(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		many := 1_000
-		if testkit.Long() && !s.FerretDB() { // where each is two writes of some 4 ms
+		if testkit.Long() && !s.FerretDB() { // on FerretDB each lock takes two writes of some 4 ms
 			many = 10_000
 		}
 		for _, n := range []int{1, many} {
@@ -237,17 +240,18 @@ func TestCostOfManyLocks(t *testing.T) {
 				}
 				reads := mon.commands(func(c command) bool { return c.name == "aggregate" })
 				if len(sent) != len(beats)+len(reads) {
-					t.Errorf("commands other than heartbeats, and the readings beside them: %v", sent)
+					t.Errorf("commands other than heartbeats and their reads: %v", sent)
 				}
 				if d := len(reads) - len(beats); d < -1 || d > 1 {
-					t.Errorf("%d readings of what is held beside %d heartbeats, want one beside each", len(reads), len(beats))
+					t.Errorf("%d reads of held keys with %d heartbeats, want one with each", len(reads), len(beats))
 				}
-				// To begin with it may find no collection, and make it, and it asks which others there are, and
-				// waits until a majority has them. Then one is answered after 5 s, and one asks which member is
-				// the primary; a router gets a new cursor every 20 s.
+				// A listener that starts may have to create its collection, reads which other ones
+				// exist, and waits until a majority has them. Later one getMore is answered every 5
+				// s, and it sometimes reads which member is the primary; a router gets a new cursor
+				// every 20 s.
 				listens := mon.commands(aboutNotices)
 				if begins, most := 6, 4*(int(periods*opt.HeartbeatInterval/(5*time.Second))+1); len(listens) > begins+most {
-					t.Errorf("commands of a listener: %v, want at most %d and %d to begin with", listens, most, begins)
+					t.Errorf("commands of a listener: %v, want at most %d, and %d when it starts", listens, most, begins)
 				}
 				if log != nil {
 					if w := log.writes(t, ""); w < len(beats)-1 || w > len(beats)+1 {
@@ -270,7 +274,7 @@ func TestCostOfWaiting(t *testing.T) {
 		holder := warm(t, holding, "awaited")
 		lock(t, holder)
 		opt := idleOptions()
-		opt.PollInterval = 100 * time.Millisecond // many requests while in the queue; none may write
+		opt.PollInterval = 100 * time.Millisecond // to send many requests while in the queue; none may write
 		waiter := warm(t, r.session(opt), "other")
 		_ = waiter
 		mon := newMonitor(r.DB)
@@ -280,17 +284,17 @@ func TestCostOfWaiting(t *testing.T) {
 		ch := locking(ctx, m)
 		store := r.store()
 		eventually(t, "the waiter is queued", func() bool { return load(t, store, "awaited").Waiting == 1 })
-		time.Sleep(500 * time.Millisecond) // it listens
+		time.Sleep(500 * time.Millisecond) // until it listens
 		log := newOplog(t, r)
 		mon.reset()
 		time.Sleep(3 * time.Second)
-		// The holder's heartbeat is that with which it begins to listen for notices.
+		// The holder begins to listen for notices with a heartbeat.
 		if w := log.writes(t, "") - log.writes(t, "s/"+holding.ID()); w != 0 {
 			t.Errorf("%d writes while waiting in the queue, want none", w)
 		}
 		asks := mon.commands(aboutKey)
 		if len(asks) == 0 {
-			t.Error("the waiter never asked, so nothing was shown")
+			t.Error("the waiter sent no request, so this test shows nothing")
 		}
 		mon.noDuplicates(t)
 		unlock(t, holder)
@@ -299,22 +303,22 @@ func TestCostOfWaiting(t *testing.T) {
 	})
 }
 
-// A release with 64 sessions in the queue is one command and one notice, and wakes one session.
-// It is two commands where nobody was in the queue when the releaser was granted the key: it
-// tries first what is cheaper where that is still so.
+// A release with 64 sessions in the queue is one command and one notice, and wakes one session. It
+// is two commands if nobody was in the queue when the releaser was granted the key: then it first
+// tries a cheaper command that is right only while the queue is empty.
 func TestCostOfReleaseWithAQueue(t *testing.T) {
 	const line = 64
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		releasing, waiting := newMonitor(r.DB), newMonitor(r.DB)
 		opt := idleOptions()
-		opt.TTL = 5 * time.Minute // to open as many takes a busy server longer than a period of heartbeats
+		opt.TTL = 5 * time.Minute // opening so many sessions takes a busy server longer than a heartbeat interval
 		holder := warm(t, r.session(opt, releasing.client()), "line")
 		lock(t, holder)
 		if !s.Has(server.Need{Notices: true}) {
 			opt.PollInterval = 500 * time.Millisecond
 		}
-		client := r.Client(t, waiting.client(), options.Client().SetMaxPoolSize(2*line)) // each listens on one
+		client := r.Client(t, waiting.client(), options.Client().SetMaxPoolSize(2*line)) // each session listens on its own connection
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		grants := make(chan grant, line)
@@ -324,7 +328,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 		}
 		store := r.store()
 		eventually(t, "all are queued", func() bool { return load(t, store, "line").Waiting == line })
-		eventually(t, "all have asked again since they listen", func() bool {
+		eventually(t, "all have requested the key again since they listen", func() bool {
 			waiting.reset()
 			time.Sleep(time.Second)
 			return len(waiting.commands(func(c command) bool { return !listening(c) })) == 0 || !s.Has(server.Need{Notices: true})
@@ -339,7 +343,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 		time.Sleep(time.Second)
 		select {
 		case g := <-grants:
-			t.Errorf("another was granted: token %d, %v", g.token, g.err)
+			t.Errorf("another session was granted the key: token %d, %v", g.token, g.err)
 		default:
 		}
 		if sent := releasing.commands(func(c command) bool { return !aboutNotices(c) }); len(sent) > 2 {
@@ -350,9 +354,9 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 			if sent := releasing.commands(notifies); len(sent) != 1 {
 				t.Errorf("%d commands that notify, want 1: %v", len(sent), sent)
 			}
-			// The one that was woken may request again; nobody else was woken.
+			// The session that was woken may request again; no other session was woken.
 			if sent := waiting.commands(func(c command) bool { return !listening(c) }); len(sent) > 1 {
-				t.Errorf("%d commands of those in the queue, want at most 1: %v", len(sent), sent)
+				t.Errorf("the waiters sent %d commands, want at most 1: %v", len(sent), sent)
 			}
 			waiting.reset()
 			unlock(t, g.m)
@@ -364,7 +368,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 				t.Errorf("%d commands for a release by a holder with waiters, want 1: %v", len(sent), sent)
 			}
 			if sent := waiting.commands(func(c command) bool { return !listening(c) && !isRelease(c) && !notifies(c) }); len(sent) > 1 {
-				t.Errorf("%d commands of those in the queue, want at most 1: %v", len(sent), sent)
+				t.Errorf("the waiters sent %d commands, want at most 1: %v", len(sent), sent)
 			}
 		}
 		if st := load(t, store, "line"); st.Waiting != left || len(st.Holders) != 1 {
@@ -387,11 +391,11 @@ func TestB11NoDuplicateKeys(t *testing.T) {
 	const waiters = 10
 	wait := 8 * time.Second
 	if testkit.Long() {
-		wait = time.Minute // as its definition says
+		wait = time.Minute // as B11 requires
 	}
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(30 * time.Second) // longer than a container on a busy machine may stall
+		opt := r.short(30 * time.Second) // longer than a container stalls on a busy machine
 		holder := warm(t, r.session(opt), "noise")
 		lock(t, holder)
 		mon := newMonitor(r.DB)
@@ -420,7 +424,7 @@ func TestB11NoDuplicateKeys(t *testing.T) {
 			granted(t, grants)
 		}
 		if len(mon.commands(aboutKey)) < waiters {
-			t.Error("the monitor saw nothing, so nothing was shown")
+			t.Error("the monitor saw no commands, so this test shows nothing")
 		}
 		mon.noDuplicates(t)
 		lab.Note(t, "%d replies in %v", len(mon.commands(nil)), wait)

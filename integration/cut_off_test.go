@@ -11,23 +11,24 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// B02, B03: however the holder is cut off, its Lost closes at least the grace
-// before the store grants to anyone else.
+// B02, B03: however the holder is cut off, its Lost closes at least the grace before the store
+// grants the key to another session.
 func TestB02LostBeforeTaken(t *testing.T) {
 	t.Parallel()
 	lanes, rounds := testkit.Rounds(5, 8), testkit.Rounds(1, 5)
 	faults := []struct {
 		name string
-		slow time.Duration // what each reply took before that
+		slow time.Duration // delay of each reply before the fault
 		cut  func(p *proxy.Proxy, session string)
 	}{
 		{"cut", 0, func(p *proxy.Proxy, _ string) { p.Cut() }},
 		{"hung", 0, func(p *proxy.Proxy, _ string) { p.Hang() }},
-		// A deadline that counted from the answers would be too late.
+		// A deadline counted from the replies would be too late.
 		{"cut after slow replies", 120 * time.Millisecond, func(p *proxy.Proxy, _ string) { p.Cut() }},
 		{"heartbeats hung", 0, func(p *proxy.Proxy, id string) { p.Rule(always(proxy.LoseRequest, heartbeats(id))) }},
 		{"replies lost", 0, func(p *proxy.Proxy, id string) {
-			// They reach the server, so it gives the holder longer than the holder knows.
+			// Heartbeats reach the server, so it extends the lease for longer than the holder
+			// knows.
 			p.Rule(always(proxy.LoseReply, heartbeats(id)))
 		}},
 	}
@@ -60,7 +61,7 @@ func TestB02LostBeforeTaken(t *testing.T) {
 					eventually(t, "the next is queued", func() bool { return closed(lost) || load(t, store, key).Waiting == 1 })
 					if f.slow > 0 {
 						p.Delay(f.slow)
-						time.Sleep(ttl) // heartbeats with such replies
+						time.Sleep(ttl) // several heartbeats with delayed replies
 					}
 					stalls.worst()
 					begin := time.Now()
@@ -73,14 +74,14 @@ func TestB02LostBeforeTaken(t *testing.T) {
 						t.Fatalf("%s: the holder was never notified", f.name)
 					}
 					if f.name == "replies lost" {
-						// The server would keep it alive forever now; the session is lost
-						// all the same and sends no more.
+						// Until this cut the server keeps extending the lease. The holder's session
+						// is lost all the same.
 						p.Cut()
 					}
 					g := granted(t, ch)
 					since := g.at
 					if !remote() {
-						// Stricter: the server's clock is this host's, and read at the grant.
+						// Use the stricter time of the grant if the server's clock is this host's.
 						since = load(t, store, key).Holders[0].Since
 					}
 					gap := stalls.atLeast(t, f.name+": granted", since.Sub(at), grace)

@@ -16,7 +16,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// The disk of the only server becomes full: mongod ends itself. With room again, and started again, all goes on.
+// The disk of the only server becomes full, and mongod exits. After room is made and mongod is
+// started again, all sessions continue.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
@@ -30,7 +31,7 @@ func TestFullDisk(t *testing.T) {
 			}
 		})
 		own := lab.Start(t, mongod.Spec{Members: 1, Dir: dir, Args: []string{
-			"--wiredTigerEngineConfigString", "log=(file_max=1MB,prealloc=false)", // or its log alone would take 200 MB
+			"--wiredTigerEngineConfigString", "log=(file_max=1MB,prealloc=false)", // otherwise its log alone would take 200 MB
 		}})
 		node, filler := own.Set().Members()[0], filepath.Join(dir, "filler")
 		coll := own.Client(t, options.Client().SetTimeout(2*time.Second)).Database(own.Database(t)).Collection("app")
@@ -51,7 +52,7 @@ func TestFullDisk(t *testing.T) {
 				if _, err := io.Copy(f, zeros{}); !errors.Is(err, syscall.ENOSPC) {
 					t.Fatalf("the disk is not full: %v", err)
 				}
-				eventually(t, "mongod has ended, or hangs while it tries to", func() bool {
+				eventually(t, "mongod has exited, or hangs while it exits", func() bool {
 					err := insert()
 					return mongo.IsNetworkError(err) || mongo.IsTimeout(err)
 				})
@@ -68,7 +69,7 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// zeros is a file of nothing else.
+// zeros is an endless reader of zeros.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }

@@ -9,8 +9,9 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// Somebody drops the collection: the holder learns within a heartbeat interval that its session has expired,
-// the waiter is granted the key with a greater token, and the seal of a Once is gone, all without a restart.
+// Somebody drops the collection: the holder learns within a heartbeat interval that its session has
+// expired, the waiter is granted the key with a greater token, and a Once that was done runs again.
+// Nothing needs a restart.
 func TestDroppedCollection(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -42,13 +43,13 @@ func TestDroppedCollection(t *testing.T) {
 		case <-h.Lost():
 			lab.Note(t, "lost %v after the drop, TTL %v", time.Since(dropped).Round(time.Millisecond), patient)
 		case <-time.After(patient):
-			t.Fatal("the holder did not learn of it within a TTL")
+			t.Fatal("the holder was not notified within a TTL")
 		}
 		if cause := <-lost; sentinel(h.Release(t.Context())) != "lost" {
 			t.Errorf("Release after the drop, session lost because of %v: want ErrLost", cause)
 		}
 		g := granted(t, ch)
-		if g.token <= token && g.token != 0 { // 0: its own session has expired, too, and it knows
+		if g.token <= token && g.token != 0 { // 0: the waiter's session has expired, too, and it knows that
 			t.Errorf("token %d after %d, want a greater one", g.token, token)
 		}
 		next.Unlock()
@@ -59,7 +60,7 @@ func TestDroppedCollection(t *testing.T) {
 		unlock(t, mu)
 		once(waiter)
 		if runs != 2 {
-			t.Errorf("%d runs of the Once, want that it ran again", runs)
+			t.Errorf("the Once ran %d times, want it to run again", runs)
 		}
 	})
 }

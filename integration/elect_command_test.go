@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// leasehold elect runs its command on one process, on another when that is killed, and
-// on the next when that is asked to end.
+// leasehold elect runs its command on one process; on a second one when the first is killed; and on
+// the third when the second gets SIGTERM.
 func TestElectCommand(t *testing.T) {
 	t.Parallel()
 	bin := leasehold.path(t)
@@ -56,17 +56,17 @@ func TestElectCommand(t *testing.T) {
 
 		a.Process.Kill()
 		leads("term 2")
-		a.Wait() // its command is dead, which had its output
+		a.Wait() // returns when the command is dead, too, which has the same output
 		b.Process.Signal(syscall.SIGTERM)
 		leads("term 3")
 		b.Wait()
 		if got := b.ProcessState.ExitCode(); got != 7 {
-			t.Errorf("asked to end, the second's status is %d, want its command's 7", got)
+			t.Errorf("after SIGTERM the second's status is %d, want its command's 7", got)
 		}
 		c.Process.Signal(syscall.SIGINT)
 		c.Wait()
 		if got, want := said(), "term 1\nterm 2\nend 2\nterm 3\n"; got != want {
-			t.Errorf("the commands said %q, want %q", got, want)
+			t.Errorf("the commands printed %q, want %q", got, want)
 		}
 		if st := load(t, store, "e"); len(st.Holders) != 0 || st.Waiting != 0 {
 			t.Errorf("held by %v, %d waiting, want nobody", st.Holders, st.Waiting)

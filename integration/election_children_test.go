@@ -14,7 +14,7 @@ import (
 // candidate takes part in the election a.Key, and obeys these orders:
 //
 //	run      campaigns from now on, by Run
-//	resign   gives the leadership up, and stays a candidate
+//	resign   resigns, and stays a candidate
 //	close    closes the session
 //
 // Its events: elected, lost, and leader for each leader it observes.
@@ -63,7 +63,7 @@ func candidate(env *proc.Env) {
 			runs.Wait()
 			err = s.Close(context.Background())
 		default:
-			err = fmt.Errorf("no order %q", o.Do)
+			err = fmt.Errorf("unknown order %q", o.Do)
 		}
 		if err != nil {
 			env.Fatal(err)
@@ -72,8 +72,8 @@ func candidate(env *proc.Env) {
 	}
 }
 
-// frozenLeader campaigns for the election a.Key, spins until it notices that it has
-// been frozen, and checks its context once: as often as it is ordered to.
+// frozenLeader campaigns for the election a.Key, spins until it notices that it was frozen, and
+// checks its context once. It does so each time it is ordered to.
 func frozenLeader(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)

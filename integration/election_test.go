@@ -20,9 +20,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E1–E4, B04, B06: three processes elect one; after a resignation another leads at
-// once, after SIGKILL of the leader another leads when its session has lapsed by
-// the server's clock, and everyone is notified.
+// E1–E4, B04, B06: three processes elect a leader. After a resignation another leads at once; after
+// SIGKILL of the leader another leads when its session has lapsed by the server's clock. All
+// processes are notified.
 func TestElectionOfProcesses(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -31,7 +31,7 @@ func TestElectionOfProcesses(t *testing.T) {
 		store := r.store()
 		a := r.args(opt)
 		a.Key = "election"
-		ps := map[string]*proc.Proc{} // by session
+		ps := map[string]*proc.Proc{} // by session ID
 		for range 3 {
 			p := proc.Start(t, "candidate", a)
 			ps[p.Await("ready").Text] = p
@@ -41,7 +41,7 @@ func TestElectionOfProcesses(t *testing.T) {
 		}
 		var now leaderSeen
 		for round, harm := range []string{"resign", "kill", "close"} {
-			// Exactly one is elected, and all that are left are notified.
+			// Exactly one is elected, and all remaining processes are notified.
 			before := now
 			st := follower(t, store, a.Key, before.token, 20*time.Second)
 			now = leaderSeen{st.Holders[0].Session, st.Holders[0].Token, st.Term}
@@ -50,7 +50,7 @@ func TestElectionOfProcesses(t *testing.T) {
 			}
 			p := ps[now.session]
 			if p == nil {
-				t.Fatalf("round %d: session %s leads, which is none of the processes", round, now.session)
+				t.Fatalf("round %d: session %s leads, but no process has that session", round, now.session)
 			}
 			if e := p.Await("elected"); e.Token != now.token || int64(e.N) != now.term {
 				t.Errorf("round %d: elected %+v, the store has %+v", round, e, now)
@@ -63,7 +63,7 @@ func TestElectionOfProcesses(t *testing.T) {
 					l = q.Await("leader")
 				}
 			}
-			time.Sleep(300 * time.Millisecond) // the others stand in the queue
+			time.Sleep(300 * time.Millisecond) // until the others are in the queue
 			switch harm {
 			case "resign", "close":
 				start := time.Now()
@@ -96,7 +96,7 @@ type leaderSeen struct {
 	term    int64
 }
 
-// follower waits up to d until another than the holder of token leads.
+// follower waits up to d until a session other than the holder of token leads.
 func follower(t testing.TB, store driver.Store, key string, token int64, d time.Duration) (st driver.State) {
 	t.Helper()
 	eventually(t, "there is another leader", func() bool {
@@ -106,8 +106,8 @@ func follower(t testing.TB, store driver.Store, key string, token int64, d time.
 	return st
 }
 
-// B02, B03, B29: the leader's context ends at least the grace before another's
-// Campaign returns, however it is cut off.
+// B02, B03, B29: however the leader is cut off, its context ends at least the grace before
+// another's Campaign returns.
 func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 	t.Parallel()
 	lanes, rounds := testkit.Rounds(4, 8), testkit.Rounds(1, 3)
@@ -191,7 +191,7 @@ func TestFrozenLeader(t *testing.T) {
 				for round := range rounds {
 					p.Tell(proc.Order{Do: "campaign"})
 					p.Await("elected")
-					time.Sleep(20 * time.Millisecond) // it spins now
+					time.Sleep(20 * time.Millisecond) // until it spins
 					p.Stop()
 					stopped := time.Now()
 					leads(t, campaigning(t.Context(), e))
@@ -213,8 +213,8 @@ func TestFrozenLeader(t *testing.T) {
 	})
 }
 
-// B15: after three TTLs without a database Run campaigns again by itself, with one
-// Lost for each Elected.
+// B15: after three TTLs without a database Run campaigns again by itself. Lost is called once for
+// each Elected.
 func TestB15RunAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -242,7 +242,7 @@ func TestB15RunAfterAnOutage(t *testing.T) {
 			p.Cut()
 			time.Sleep(3 * opt.TTL)
 			if running.Load() != 0 || e.IsLeader() {
-				t.Fatal("it leads without a database")
+				t.Fatal("the process leads without a database")
 			}
 			p.Heal()
 			eventually(t, "it leads again", func() bool { return running.Load() == 1 })
@@ -282,9 +282,9 @@ func TestElectionStepDown(t *testing.T) {
 	})
 }
 
-// Where the server notifies, the next leader's Campaign returns as soon as the leader has
-// resigned, without waiting for a poll, and observers see the new leader as soon. B16: the same
-// identity leads again at once after Close, and after a crash when the old session has lapsed.
+// If the server notifies, the next leader's Campaign returns as soon as the leader has resigned,
+// without waiting for a poll, and observers see the new leader as quickly. B16: the same identity
+// leads again at once after Close, and after a crash when the old session has lapsed.
 func TestB16ResignAndRestart(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -299,7 +299,7 @@ func TestB16ResignAndRestart(t *testing.T) {
 		led := campaigning(t.Context(), b)
 		store := r.store()
 		eventually(t, "the next is queued", func() bool { return load(t, store, "election").Waiting == 1 })
-		time.Sleep(500 * time.Millisecond) // it listens
+		time.Sleep(500 * time.Millisecond) // until it listens
 		start := time.Now()
 		a.Resign(t.Context())
 		took := leads(t, led).at.Sub(start)
@@ -348,13 +348,13 @@ func TestB16ResignAndRestart(t *testing.T) {
 	})
 }
 
-// E8, E9, B18: a hundred elections of one session cost one heartbeat, and are
-// independent; members are listed with what they show.
+// E8, E9, B18: a hundred elections of one session cost one heartbeat and are independent of each
+// other. Members are listed with what they publish about themselves.
 func TestHundredElections(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(2 * patient) // a try has a sixth of it
+		opt := r.short(2 * patient) // a request times out after a sixth of it
 		opt.Retention = -1
 		opt.Name, opt.App, opt.Meta = "node-1", "v1", map[string]string{"zone": "x"}
 		m := newMonitor(r.DB)
@@ -384,12 +384,12 @@ func TestHundredElections(t *testing.T) {
 		start := time.Now()
 		time.Sleep(opt.TTL)
 		periods := int(time.Since(start)/(opt.TTL/3)) + 1
-		look := func(c command) bool { return c.name == "aggregate" } // at what it holds
+		look := func(c command) bool { return c.name == "aggregate" } // reads the held keys
 		looks, others := m.commands(look), m.commands(func(c command) bool { return !look(c) && !aboutNotices(c) })
 		if len(looks) > periods+2 || len(others) > periods+2 || slices.ContainsFunc(others, func(c command) bool { return !strings.HasPrefix(c.id, "s/") }) {
-			t.Errorf("in %d periods the commands were %v and %v, want a heartbeat and a look each", periods, others, looks)
+			t.Errorf("in %d periods the commands were %v and %v, want one heartbeat and one read each", periods, others, looks)
 		}
-		// One resigned leaves 99.
+		// After one resignation 99 elections are held.
 		if err := first.Resign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -397,8 +397,8 @@ func TestHundredElections(t *testing.T) {
 	})
 }
 
-// S3: the functions of a group spread over three sessions, each runs once, and those of a
-// crashed process move to the others.
+// S3: the functions of a group spread over three sessions, each runs once, and those of a crashed
+// process move to the others.
 func TestGroupOfThree(t *testing.T) {
 	t.Parallel()
 	const functions = 30
@@ -406,7 +406,7 @@ func TestGroupOfThree(t *testing.T) {
 		r := newRoom(t, s)
 		opt := r.short(6 * time.Second)
 		if opt.PollInterval > 0 {
-			opt.PollInterval = 500 * time.Millisecond // of sixty that wait
+			opt.PollInterval = 500 * time.Millisecond // sixty candidates poll
 		}
 		var mu sync.Mutex
 		running := map[string]int{} // by function
@@ -454,7 +454,7 @@ func TestGroupOfThree(t *testing.T) {
 				}
 			}
 		}
-		eventually(t, "all run, and spread", func() bool {
+		eventually(t, "all functions run, spread over the sessions", func() bool {
 			if sum() < functions-1 {
 				return false
 			}
@@ -466,7 +466,7 @@ func TestGroupOfThree(t *testing.T) {
 		spread := slices.Clone(loads)
 		mu.Unlock()
 		p.Cut()
-		eventually(t, "all run on the two that are left", func() bool {
+		eventually(t, "all functions run on the remaining two", func() bool {
 			mu.Lock()
 			gone := loads[0] == 0
 			mu.Unlock()
@@ -489,7 +489,7 @@ func electionOn(t testing.TB, s *dsync.Session, name string, opt *leader.Options
 	return e
 }
 
-// led is what a campaigning goroutine reports.
+// led is the report of a campaigning goroutine.
 type led struct {
 	at  time.Time // when Campaign returned
 	ctx context.Context
@@ -505,7 +505,8 @@ func campaigning(ctx context.Context, e *leader.Election) <-chan led {
 	return ch
 }
 
-// leads waits for the end of Campaign, and fails the test if the candidate does not lead within a minute.
+// leads waits until Campaign returns, and fails the test if the candidate does not lead within a
+// minute.
 func leads(t testing.TB, ch <-chan led) led {
 	t.Helper()
 	select {

@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A deployment is what is read of the manifest of examples/singletons.
+// A deployment holds the fields of the manifest of examples/singletons that these tests read.
 type deployment struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string
@@ -54,19 +54,19 @@ type container struct {
 type probe struct {
 	HTTPGet                       struct{ Path, Port string } `yaml:"httpGet"`
 	PeriodSeconds                 int                         `yaml:"periodSeconds"`
-	TimeoutSeconds                int                         `yaml:"timeoutSeconds"`   // 1 if it is not set
-	FailureThreshold              int                         `yaml:"failureThreshold"` // 3 if it is not set
+	TimeoutSeconds                int                         `yaml:"timeoutSeconds"`   // default 1
+	FailureThreshold              int                         `yaml:"failureThreshold"` // default 3
 	TerminationGracePeriodSeconds int                         `yaml:"terminationGracePeriodSeconds"`
 }
 
-// manifest reads the one of examples/singletons.
+// manifest reads the manifest of examples/singletons.
 func manifest(t testing.TB) (d deployment) {
 	t.Helper()
 	text, err := os.ReadFile("../examples/singletons/singletons.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var whole map[string]any // refuses a key that is there twice, which a struct would take
+	var whole map[string]any // decoding into a map refuses duplicate keys
 	if err := yaml.Unmarshal(text, &whole); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func manifest(t testing.TB) (d deployment) {
 	return d
 }
 
-// container is the only one of a pod.
+// container returns the only container of a pod.
 func (d deployment) container(t testing.TB) container {
 	t.Helper()
 	if n := len(d.Spec.Template.Spec.Containers); n != 1 {
@@ -85,19 +85,19 @@ func (d deployment) container(t testing.TB) container {
 	return d.Spec.Template.Spec.Containers[0]
 }
 
-// The manifest names what the program knows.
+// The manifest uses the variables, flags and paths that the program knows.
 func TestExampleManifest(t *testing.T) {
 	d := manifest(t)
 	c := d.container(t)
 	if d.APIVersion != "apps/v1" || d.Kind != "Deployment" || d.Spec.Replicas != 3 {
-		t.Errorf("%s %s of %d replicas, want a Deployment of three", d.APIVersion, d.Kind, d.Spec.Replicas)
+		t.Errorf("%s %s with %d replicas, want a Deployment with three", d.APIVersion, d.Kind, d.Spec.Replicas)
 	}
 	labels := d.Spec.Template.Metadata.Labels
 	if !maps.Equal(d.Spec.Selector.MatchLabels, labels) || len(labels) == 0 {
-		t.Errorf("it selects %v, and its pods have %v", d.Spec.Selector.MatchLabels, labels)
+		t.Errorf("the selector is %v, but the pods' labels are %v", d.Spec.Selector.MatchLabels, labels)
 	}
 
-	// Environment: what is read, by os.Getenv, is what is given.
+	// Environment: the manifest sets exactly the variables that the program reads with os.Getenv.
 	var given []string
 	for _, e := range c.Env {
 		given = append(given, e.Name)
@@ -107,10 +107,10 @@ func TestExampleManifest(t *testing.T) {
 	}
 	slices.Sort(given)
 	if read := environment(t, "../examples/singletons"); !slices.Equal(given, read) {
-		t.Errorf("the manifest gives %q, the program reads %q", given, read)
+		t.Errorf("the manifest sets %q, the program reads %q", given, read)
 	}
 
-	// Probes: on the port that the manifest has the program listen on.
+	// Probes: they use the port that the manifest's arguments make the program listen on.
 	ports := map[string]int{}
 	for _, p := range c.Ports {
 		ports[p.Name] = p.ContainerPort
@@ -121,25 +121,26 @@ func TestExampleManifest(t *testing.T) {
 			t.Errorf("%s probe: GET %q on port %q, the arguments are %q", name, probe.HTTPGet.Path, probe.HTTPGet.Port, c.Args)
 		}
 	}
-	// One answer that is slow, as from a process without CPU time, ends no container.
+	// A single slow answer, as from a process without CPU time, does not end a container.
 	for name, probe := range map[string]probe{"readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
 		if probe.TimeoutSeconds < 5 || probe.FailureThreshold < 2 {
-			t.Errorf("%s probe: an answer may take %d s, and failure %d counts; want at least 5 s and the second", name, probe.TimeoutSeconds, probe.FailureThreshold)
+			t.Errorf("%s probe: time-out %d s, failure threshold %d; want at least 5 s, and 2", name, probe.TimeoutSeconds, probe.FailureThreshold)
 		}
 	}
 	if c.ReadinessProbe.HTTPGet.Path == c.LivenessProbe.HTTPGet.Path {
-		t.Errorf("a database that can't be reached restarts every pod: both probes are GET %s", c.LivenessProbe.HTTPGet.Path)
+		t.Errorf("both probes are GET %s: an unreachable database would restart every pod", c.LivenessProbe.HTTPGet.Path)
 	}
 
-	// A job that goes on although it may be running elsewhere is found soon, and gets no time to end.
+	// A job that keeps running although it may run elsewhere is found soon, and is killed without a
+	// grace period.
 	if p := c.LivenessProbe; p.PeriodSeconds*p.FailureThreshold > 5 {
-		t.Errorf("the liveness probe finds an overstayed job in %d s, want at most 5", p.PeriodSeconds*p.FailureThreshold)
+		t.Errorf("the liveness probe takes %d s to find a job that keeps running, want at most 5", p.PeriodSeconds*p.FailureThreshold)
 	}
 	if got := c.LivenessProbe.TerminationGracePeriodSeconds; got != 1 {
-		t.Errorf("%d s to end after the liveness probe has failed, want 1; 0 is that of the pod", got)
+		t.Errorf("the grace period after a failed liveness probe is %d s, want 1; 0 means the pod's", got)
 	}
 
-	// An end in good order takes the grace and the wait for a release: TTL/10 and TTL/3.
+	// A clean shutdown takes the grace and the wait for a release: TTL/10 and TTL/3.
 	var ttl time.Duration
 	for _, arg := range c.Args {
 		if text, ok := strings.CutPrefix(arg, "-ttl="); ok {
@@ -147,7 +148,7 @@ func TestExampleManifest(t *testing.T) {
 		}
 	}
 	if end := time.Duration(d.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second; ttl == 0 || end < ttl/10+ttl/3 {
-		t.Errorf("%v to end, with a TTL of %v", end, ttl)
+		t.Errorf("the pod has %v to shut down, too short for a TTL of %v", end, ttl)
 	}
 }
 

@@ -15,12 +15,11 @@ import (
 	"github.com/leasehold-go/leasehold/internal/spawn"
 )
 
-// A logLine is what a program of examples/ logs. Fields that the line does
-// not have are zero.
+// A logLine is a line logged by a program in examples/. Fields that are not in the line are zero.
 type logLine struct {
 	Time    time.Time
 	Msg     string
-	Process string `json:"-"` // that logged it
+	Process string `json:"-"` // the process that logged it
 
 	Tick      string // of cron
 	Migration string // of migrate
@@ -29,22 +28,22 @@ type logLine struct {
 	Token     int64
 }
 
-// An example is a program of examples/ as a process of its own.
+// An example is a running program of examples/.
 type example struct {
 	t    testing.TB
 	name string
 	cmd  *exec.Cmd
-	done chan struct{} // closed at its end
-	err  error         // of that, once done is closed
+	done chan struct{} // closed when it exits
+	err  error         // from Wait; valid once done is closed
 
 	mu  sync.Mutex
 	log []logLine
 }
 
-// buildExamples builds the programs of examples/ into a folder.
+// buildExamples builds the programs in examples/ into a directory.
 func buildExamples(t testing.TB) (folder string) {
 	t.Helper()
-	lab.Servers(t) // without one the test is skipped here
+	lab.Servers(t) // skips the test if there is no server
 	folder = t.TempDir()
 	build := exec.Command("go", "build", "-o", folder, "./examples/...")
 	build.Dir = ".."
@@ -54,7 +53,7 @@ func buildExamples(t testing.TB) (folder string) {
 	return folder
 }
 
-// runExample starts the program in the room. It is killed at the end of the test.
+// runExample starts the program in the room, and kills it at the end of the test.
 func (r *room) runExample(path, name string, args ...string) *example {
 	r.t.Helper()
 	cmd := exec.Command(path, append([]string{"-db", r.DB}, args...)...)
@@ -79,7 +78,7 @@ func startExample(t testing.TB, name string, cmd *exec.Cmd) *example {
 		defer close(p.done)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			var l logLine
-			if json.Unmarshal(lines.Bytes(), &l) == nil { // the last line of one that was killed may be half a line
+			if json.Unmarshal(lines.Bytes(), &l) == nil { // the last line of a killed process may be incomplete
 				l.Process = name
 				p.mu.Lock()
 				p.log = append(p.log, l)
@@ -101,19 +100,19 @@ func startExample(t testing.TB, name string, cmd *exec.Cmd) *example {
 	return p
 }
 
-// lines are what it has logged so far.
+// lines returns the lines logged so far.
 func (p *example) lines() []logLine {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.log)
 }
 
-// said returns what it has logged so far with the message.
+// said returns the lines logged so far with the message msg.
 func (p *example) said(msg string) []logLine {
 	return slices.DeleteFunc(p.lines(), func(l logLine) bool { return l.Msg != msg })
 }
 
-// saidAll is [example.said] of all.
+// saidAll returns the lines of all programs with the message msg.
 func saidAll(ps []*example, msg string) (all []logLine) {
 	for _, p := range ps {
 		all = append(all, p.said(msg)...)
@@ -121,13 +120,12 @@ func saidAll(ps []*example, msg string) (all []logLine) {
 	return all
 }
 
-// kill ends it with SIGKILL, and waits for its end.
+// kill kills the program with SIGKILL and waits until it exits.
 func (p *example) kill() {
 	p.cmd.Process.Kill()
 	<-p.done
 }
 
-// signal sends it a signal.
 func (p *example) signal(s syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
@@ -135,14 +133,14 @@ func (p *example) signal(s syscall.Signal) {
 	}
 }
 
-// ended waits for its end and returns its error.
+// ended waits until the program exits, and returns its error.
 func (p *example) ended(d time.Duration) error {
 	p.t.Helper()
 	select {
 	case <-p.done:
 		return p.err
 	case <-time.After(d):
-		p.t.Fatalf("%s has not ended within %v", p.name, d)
+		p.t.Fatalf("%s did not exit within %v", p.name, d)
 		return nil
 	}
 }

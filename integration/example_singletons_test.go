@@ -14,15 +14,15 @@ import (
 	"github.com/leasehold-go/leasehold/internal/spawn"
 )
 
-// A pod is a replica of the deployment, on this host.
+// A pod is a replica of the deployment, running on this host.
 type pod struct {
 	*example
 	address string // of its probes
 }
 
-// pods starts a process for each replica of the manifest, with its arguments and its
-// environment and nothing else, but with a TTL that a test can wait for, and with the
-// probes on a port that is free here.
+// pods starts a process for each replica of the manifest, with the manifest's arguments and
+// environment and nothing else, but with a short TTL and with the probes on a free port of this
+// host.
 func (r *room) pods(path string, d deployment) (pods []*pod) {
 	r.t.Helper()
 	c := d.container(r.t)
@@ -39,7 +39,7 @@ func (r *room) pods(path string, d deployment) (pods []*pod) {
 			}
 			cmd.Args = append(cmd.Args, arg)
 		}
-		cmd.Env = []string{} // not nil, which would be this process's
+		cmd.Env = []string{} // nil would mean this process's environment
 		for _, e := range c.Env {
 			cmd.Env = append(cmd.Env, e.Name+"="+map[string]string{"MONGODB_URI": r.URI, "POD_NAME": name}[e.Name])
 		}
@@ -49,7 +49,7 @@ func (r *room) pods(path string, d deployment) (pods []*pod) {
 	return pods
 }
 
-// freeAddress is one of this host on which nobody listens.
+// freeAddress returns a local address on which nothing listens.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	ports, err := spawn.FreePorts(1)
@@ -59,7 +59,7 @@ func freeAddress(t testing.TB) string {
 	return "127.0.0.1:" + ports[0]
 }
 
-// get asks the pod, and returns 0 if it does not answer.
+// get sends a GET to the pod, and returns the status or, if there is no answer, 0.
 func (p *pod) get(path string) (status int) {
 	client := http.Client{Timeout: 10 * time.Second}
 	res, err := client.Get("http://" + p.address + path)
@@ -70,15 +70,15 @@ func (p *pod) get(path string) (status int) {
 	return res.StatusCode
 }
 
-// A stint is what a pod ran of a singleton.
+// A stint is one run of a singleton on a pod.
 type stint struct {
 	pod        string
 	term       int64
 	begin, end time.Time // end is zero while it runs
 }
 
-// stints returns those of each singleton, in the order in which they began. Those of a
-// pod that was killed end with it.
+// stints returns the stints of each singleton in the order of their beginning. Those of a killed
+// pod end when it was killed.
 func stints(pods []*pod, killed map[*pod]time.Time) map[string][]stint {
 	all := map[string][]stint{}
 	for _, p := range pods {
@@ -101,7 +101,7 @@ func stints(pods []*pod, killed map[*pod]time.Time) map[string][]stint {
 	return all
 }
 
-// running returns on which pod each singleton runs: "" if on none, or on several.
+// running returns the pod on which each singleton runs: "" if on none or on several.
 func running(all map[string][]stint) map[string]string {
 	at := map[string]string{}
 	for name, one := range all {
@@ -114,9 +114,8 @@ func running(all map[string][]stint) map[string]string {
 	return at
 }
 
-// Each singleton runs on one pod of the deployment at a time; they spread; those of a pod
-// that is killed move, and those of one that gets SIGTERM move at once. The probes of the
-// manifest are served.
+// Each singleton runs on one pod at a time, and they spread. The singletons of a killed pod move,
+// and those of a pod that gets SIGTERM move at once. The pods serve the manifest's probes.
 func exampleSingletons(t *testing.T, r *room, path string) {
 	const singletons = 3
 	d := manifest(t)
@@ -144,14 +143,14 @@ func exampleSingletons(t *testing.T, r *room, path string) {
 	on("each singleton runs on a pod of its own", 3, pods)
 	pods[0].kill()
 	killed[pods[0]] = time.Now()
-	on("the singletons run on the two pods that are left", 2, pods)
+	on("the singletons run on the remaining two pods", 2, pods)
 	begin := time.Now()
 	pods[1].signal(syscall.SIGTERM)
 	if err := pods[1].ended(time.Duration(d.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second); err != nil {
 		t.Errorf("%s, after SIGTERM: %v", pods[1].name, err)
 	}
 	took := time.Since(begin)
-	at := on("the singletons run on the pod that is left", 1, pods)
+	at := on("the singletons run on the remaining pod", 1, pods)
 	pods[2].signal(syscall.SIGTERM)
 	if err := pods[2].ended(time.Minute); err != nil {
 		t.Errorf("%s, after SIGTERM: %v", pods[2].name, err)
@@ -166,7 +165,7 @@ func exampleSingletons(t *testing.T, r *room, path string) {
 			}
 		}
 		if at[name] != pods[2].name || one[len(one)-1].end.IsZero() {
-			t.Errorf("%s: ran on %s at the end, and did not end: %+v", name, at[name], one[len(one)-1])
+			t.Errorf("%s: its last run, on %s, did not end: %+v", name, at[name], one[len(one)-1])
 		}
 	}
 	lab.Note(t, "%d singletons ran %d times; a pod ended in %v", singletons, n, took.Round(time.Millisecond))

@@ -16,10 +16,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The programs of examples/, as processes that share nothing but a server.
+// The programs in examples/, as processes that share nothing but a server.
 func TestExamples(t *testing.T) {
 	folder := buildExamples(t)
-	t.Parallel() // the compiler has no tests beside it
+	t.Parallel() // after the sequential tests, so that no test competes with the compiler
 	for name, f := range map[string]func(t *testing.T, r *room, path string){
 		"cron":       exampleCron,
 		"workers":    exampleWorkers,
@@ -28,7 +28,7 @@ func TestExamples(t *testing.T) {
 		"fenced":     exampleFenced,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // they wait more than they work
+			t.Parallel() // they mostly wait
 			lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 				f(t, newRoom(t, s), filepath.Join(folder, name))
 			})
@@ -36,7 +36,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// Three hosts run the job once per tick. One that ran it is killed; the others go on.
+// Three hosts run the job once per tick. A host that has run it is killed; the others continue.
 func exampleCron(t *testing.T, r *room, path string) {
 	const every, ticks = 4 * time.Second, 3
 	var hosts []*example
@@ -44,7 +44,7 @@ func exampleCron(t *testing.T, r *room, path string) {
 		hosts = append(hosts, r.runExample(path, name, "-every", every.String()))
 	}
 	ran := func(alive []*example) int { return len(saidAll(alive, "runs")) }
-	eventually(t, "a tick that one host runs and two leave to it", func() bool {
+	eventually(t, "one host runs the job at a tick, and two do not", func() bool {
 		left := map[string]int{}
 		for _, l := range saidAll(hosts, "leaves") {
 			left[l.Tick]++
@@ -53,7 +53,7 @@ func exampleCron(t *testing.T, r *room, path string) {
 	})
 	seen := ran(hosts)
 	var runner *example
-	eventually(t, "another tick that one host runs", func() bool {
+	eventually(t, "one host runs the job at another tick", func() bool {
 		runs := saidAll(hosts, "runs")
 		if len(runs) == seen {
 			return false
@@ -73,19 +73,19 @@ func exampleCron(t *testing.T, r *room, path string) {
 	for tick, by := range at {
 		// The killed one may have died before its success was recorded.
 		if len(by) != 1 && !slices.Contains(by, runner.name) {
-			t.Errorf("at %s the job ran on %q, want on one", tick, by)
+			t.Errorf("at %s the job ran on %q, want one host", tick, by)
 		}
 	}
 	lab.Note(t, "%d ticks, each run once", len(at))
 }
 
-// A process of a pool is killed while it calls; there are never more calls at a time
-// than the service allows, and its slots are used again.
+// A process is killed during a call. There are never more calls at a time than the service allows,
+// and the killed process's slots are used again.
 func exampleWorkers(t *testing.T, r *room, path string) {
 	const size, jobs = 3, 30
 	var mu sync.Mutex
 	now, most := 0, 0
-	calls := map[string]int{} // that were answered
+	calls := map[string]int{} // number of answered calls by job
 	var calling []string
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		job := q.FormValue("job")
@@ -97,7 +97,7 @@ func exampleWorkers(t *testing.T, r *room, path string) {
 		answered := 1
 		select {
 		case <-time.After(300 * time.Millisecond):
-		case <-q.Context().Done(): // the caller has died, or was stopped
+		case <-q.Context().Done(): // the caller was killed or stopped
 			answered = 0
 		}
 		mu.Lock()
@@ -114,18 +114,18 @@ func exampleWorkers(t *testing.T, r *room, path string) {
 		return urls
 	}
 	victim := r.runExample(path, "victim", urls("victim", 1000)...)
-	eventually(t, "the victim calls", func() bool { return len(victim.said("done")) > 0 })
+	eventually(t, "the victim makes a call", func() bool { return len(victim.said("done")) > 0 })
 	var pool []*example
 	for _, name := range []string{"one", "two", "three"} {
 		pool = append(pool, r.runExample(path, name, urls(name, jobs)...))
 	}
-	eventually(t, "the victim calls beside others", func() bool {
+	eventually(t, "the victim and others make calls", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return slices.ContainsFunc(calling, func(job string) bool { return strings.HasPrefix(job, "victim") }) && len(calling) == size
 	})
 	victim.kill()
-	time.Sleep(time.Second) // the service has noticed
+	time.Sleep(time.Second) // until the service has noticed
 	mu.Lock()
 	before := most
 	most = 0
@@ -150,8 +150,8 @@ func exampleWorkers(t *testing.T, r *room, path string) {
 	lab.Note(t, "%d calls by 4 processes, at most %d at a time", len(calls), most)
 }
 
-// The process that migrates is killed half-way; one of three others goes on, and all
-// three start with its result, as does one that comes later.
+// The migrating process is killed half-way. One of three others takes over. All three start with
+// its result, and so does a process that comes later.
 func exampleMigrate(t *testing.T, r *room, path string) {
 	rows := r.Client(t).Database(r.DB).Collection("plans")
 	read := func() (all []struct {
@@ -176,7 +176,7 @@ func exampleMigrate(t *testing.T, r *room, path string) {
 	store := r.store()
 	eventually(t, "three wait", func() bool { return load(t, store, "migration 7: plans").Waiting == 3 })
 	if n := len(saidAll(fleet, "migrates")); n != 0 {
-		t.Errorf("%d migrate while another does", n)
+		t.Errorf("%d processes migrate while another does", n)
 	}
 	victim.kill()
 	for _, p := range fleet {
@@ -189,11 +189,11 @@ func exampleMigrate(t *testing.T, r *room, path string) {
 	}
 	runs := saidAll(fleet, "migrates")
 	if len(runs) != 1 {
-		t.Fatalf("after the first %d migrated, %+v, want 1", len(runs), runs)
+		t.Fatalf("after the first process %d others migrated, want 1: %+v", len(runs), runs)
 	}
 	starts := saidAll(fleet, "starts")
 	if len(starts) != 4 {
-		t.Errorf("%d have started, want 4", len(starts))
+		t.Errorf("%d processes have started, want 4", len(starts))
 	}
 	for _, l := range starts {
 		if want := fmt.Sprintf("6 plans, with token %d", runs[0].Token); l.Migration != want {
@@ -206,12 +206,12 @@ func exampleMigrate(t *testing.T, r *room, path string) {
 		tokens[row.Token]++
 	}
 	if tokens[first] != 1 || tokens[runs[0].Token] != 5 || first >= runs[0].Token {
-		t.Errorf("rows by token: %v, want 1 of %d and 5 of %d, and that to be greater", tokens, first, runs[0].Token)
+		t.Errorf("rows by token: %v, want 1 with token %d and 5 with the greater token %d", tokens, first, runs[0].Token)
 	}
 }
 
-// A writer is frozen while it holds; another writes; when the first goes on its write is
-// refused, and leaves no trace.
+// A writer is frozen while it holds the lock, and another one writes. When the first one continues,
+// its write is refused and leaves no trace.
 func exampleFenced(t *testing.T, r *room, path string) {
 	anna := r.runExample(path, "anna", "-name", "anna", "-ttl", "2s", "-think", "8s")
 	eventually(t, "anna holds", func() bool { return len(anna.said("holds")) == 1 })
@@ -230,6 +230,6 @@ func exampleFenced(t *testing.T, r *room, path string) {
 	}
 	doc := document(t, r.Client(t).Database(r.DB).Collection("accounts"), "account 7")
 	if got, want := fmt.Sprint(doc["log"], doc["fence"]), fmt.Sprint("[bert] ", wrote[0].Token); got != want {
-		t.Errorf("the document says %s, want %s", got, want)
+		t.Errorf("the document contains %s, want %s", got, want)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// explained fails the test unless the server answers the command from a range of the
-// index, which ends with "many/", and returns how many entries it examined, 0 where it
-// does not say.
+// explained fails the test unless the server answers the command from one range of the index, which
+// ends at "many/". It returns how many entries the server examined, or 0 if the server does not
+// say.
 func (r *room) explained(t *testing.T, command bson.Raw) (examined int) {
 	t.Helper()
 	var cmd bson.D
@@ -51,13 +51,13 @@ func (r *room) explained(t *testing.T, command bson.Raw) (examined int) {
 	if !slices.Contains(stages, "IXSCAN") || slices.Contains(stages, "COLLSCAN") || slices.Contains(stages, "SORT") {
 		t.Errorf("stages %v, want a scan of the index and neither of the collection nor a sort", stages)
 	}
-	if !slices.Contains(stages, "LIMIT") { // it is not the plan's, so explain ran on to the end of the range
+	if !slices.Contains(stages, "LIMIT") { // the plan has no limit, so explain continued to the end of the range
 		return 0
 	}
 	return examined
 }
 
-// explainedByPostgres is explained on FerretDB, which says how PostgreSQL goes about it.
+// explainedByPostgres is explained for FerretDB, which returns PostgreSQL's plan.
 func (r *room) explainedByPostgres(t *testing.T, raw bson.Raw) {
 	t.Helper()
 	ranges := 0
@@ -77,12 +77,12 @@ func (r *room) explainedByPostgres(t *testing.T, raw bson.Raw) {
 	}
 }
 
-// A sweep examines what is in its slices, and no entry of the index twice.
+// A sweep examines only the index entries of its slice, each once.
 func TestSweepReadsItsSlice(t *testing.T) {
 	const each = 800
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		if s.FerretDB() {
-			lab.Skip(t, s, "explains in another way")
+			lab.Skip(t, s, "its explain has another format")
 		}
 		r := newRoom(t, s)
 		var docs []any
@@ -108,7 +108,7 @@ func TestSweepReadsItsSlice(t *testing.T) {
 				continue
 			}
 			deletes, _ := c.body.Lookup("deletes").Array().Values()
-			for _, one := range deletes { // explain takes one
+			for _, one := range deletes { // explain accepts only one statement
 				raw, err := db.RunCommand(t.Context(), bson.D{
 					{Key: "explain", Value: bson.D{{Key: "delete", Value: collection}, {Key: "deletes", Value: bson.A{one}}}},
 					{Key: "verbosity", Value: "executionStats"},
@@ -124,7 +124,7 @@ func TestSweepReadsItsSlice(t *testing.T) {
 						if plan := v.String(); strings.Contains(plan, "COLLSCAN") {
 							t.Errorf("the collection is scanned: %s", plan)
 						}
-					case "totalKeysExamined": // a router says it of itself and of its shards
+					case "totalKeysExamined": // a router reports it for itself and for its shards
 						n, _ := v.AsInt64OK()
 						read = max(read, int(n))
 					}
@@ -132,8 +132,8 @@ func TestSweepReadsItsSlice(t *testing.T) {
 				examined += read
 			}
 		}
-		// Three kinds of record are ours. Of each statement one
-		// entry more may show that its part is over.
+		// Three kinds of records are the library's. Each statement may examine one more entry to
+		// find the end of its range.
 		if want := 3 * each; examined < want || examined > want+statements {
 			t.Errorf("%d statements examined %d entries of the index, want %d, and at most one more for each", statements, examined, want)
 		}
@@ -141,7 +141,7 @@ func TestSweepReadsItsSlice(t *testing.T) {
 	})
 }
 
-// walk calls f for every field of doc, at whatever depth.
+// walk calls f for every field of doc, at any depth.
 func walk(doc bson.Raw, f func(name string, v bson.RawValue)) {
 	elements, _ := doc.Elements()
 	for _, e := range elements {

@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/mongod"
 )
 
-// A lock outlives the loss of the primary when half the TTL is longer than the
-// election, and is granted to the next waiter afterwards as usual.
+// A lock survives the loss of the primary if half the TTL is longer than the election, and is
+// granted to the next waiter afterwards as usual.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(t *testing.T, set *mongod.Set){
@@ -29,7 +29,7 @@ func TestFailover(t *testing.T) {
 			if err := m.Freeze(); err != nil {
 				t.Fatal(err)
 			}
-			thaw := time.AfterFunc(8*time.Second, func() { m.Thaw() }) // it comes back as an old primary
+			thaw := time.AfterFunc(8*time.Second, func() { m.Thaw() }) // it continues as a former primary
 			t.Cleanup(func() { thaw.Stop(); m.Thaw() })
 		},
 	}
@@ -62,7 +62,7 @@ func TestFailover(t *testing.T) {
 				election := time.Since(begin)
 				time.Sleep(opt.TTL) // several heartbeats
 				if ma.Token() != first {
-					t.Errorf("the lock was lost over the change of primary")
+					t.Errorf("the lock was lost when the primary changed")
 				}
 				select {
 				case g := <-ch:

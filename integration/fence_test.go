@@ -22,14 +22,14 @@ import (
 
 func d(key string, value any) bson.D { return bson.D{{Key: key, Value: value}} }
 
-// orders are documents of a test, and what writes them under a fence.
+// orders returns a collection of test documents, and the fenced collection that writes to it.
 func (r *room) orders() (*mongo.Collection, *fence.Collection) {
 	r.t.Helper()
 	coll := r.Client(r.t).Database(r.DB).Collection("orders")
 	return coll, fence.New(coll, nil)
 }
 
-// document reads a document with its fields in order; nil if there is none.
+// document reads a document with its fields in order; nil if it does not exist.
 func document(t testing.TB, coll *mongo.Collection, id any) map[string]any {
 	t.Helper()
 	var doc map[string]any
@@ -40,13 +40,12 @@ func document(t testing.TB, coll *mongo.Collection, id any) map[string]any {
 	return doc
 }
 
-// Every way to write is refused once the document has seen a greater token, and
-// applied with that token and with a greater one.
+// Every kind of write is refused if the document has seen a greater token, and applied otherwise.
 func TestFence(t *testing.T) {
 	ways := []struct {
 		name  string
 		write func(context.Context, *fence.Collection, int64, any) (int64, error)
-		want  func(by int64) map[string]any // what it makes of {_id, fence, note}
+		want  func(by int64) map[string]any // the result for {_id, fence, note}
 	}{
 		{"operators", func(ctx context.Context, f *fence.Collection, token int64, filter any) (int64, error) {
 			return matched(f.UpdateOne(ctx, token, filter, d("$set", d("by", token))))
@@ -91,7 +90,7 @@ func TestFence(t *testing.T) {
 		for i, way := range ways {
 			for _, c := range []struct {
 				name    string
-				was     any // the fence before; nil: no field
+				was     any // the fence field before; nil: none
 				token   int64
 				applied bool
 			}{
@@ -126,7 +125,7 @@ func TestFence(t *testing.T) {
 					if !errors.Is(err, fence.ErrStale) || !errors.As(err, &why) || n != 0 {
 						t.Errorf("%s: got %d, %v, want ErrStale", name, n, err)
 					} else if got, want := why.Seen, was["fence"]; c.token > 0 && want == any(seen) && (got != seen || why.ID.StringValue() != name) {
-						t.Errorf("%s: the error says %+v, want what the document has seen", name, why)
+						t.Errorf("%s: the error contains %+v, want the token that the document has seen", name, why)
 					}
 					if fmt.Sprint(now) != fmt.Sprint(was) {
 						t.Errorf("%s: the document is %v, want it unchanged, %v", name, now, was)
@@ -148,18 +147,18 @@ func TestFence(t *testing.T) {
 				}
 			}
 
-			// No such document.
+			// The document does not exist.
 			id := fmt.Sprintf("nothing %d", i)
 			n, err := way.write(ctx, orders, seen, d("_id", id))
 			if n != 0 || err != nil {
-				t.Errorf("%s of nothing: got %d, %v, want 0, nil", way.name, n, err)
+				t.Errorf("%s without a document: got %d, %v, want 0, nil", way.name, n, err)
 			}
 			want := map[string]any(nil)
 			if way.name == "upsert" {
 				want = map[string]any{"_id": id, "by": seen, "fence": seen}
 			}
 			if got := document(t, coll, id); fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("%s of nothing left %v, want %v", way.name, got, want)
+				t.Errorf("%s without a document left %v, want %v", way.name, got, want)
 			}
 		}
 
@@ -176,7 +175,7 @@ func TestFence(t *testing.T) {
 			t.Errorf("after the insert: got %v, want ErrStale", err)
 		}
 
-		// Of many that match, one that is not fenced is written.
+		// If several documents match, one that the fence allows is written.
 		for i, token := range []int64{seen, seen - 2} {
 			if _, err := orders.InsertOne(ctx, token, bson.M{"_id": fmt.Sprintf("many %d", i), "many": true}); err != nil {
 				t.Error(err)
@@ -198,8 +197,8 @@ func matched(res *mongo.UpdateResult, err error) (int64, error) {
 	return res.MatchedCount, err
 }
 
-// Writers with tokens in any order, at the same time: what was applied is in the
-// order of the tokens, and what was refused left no trace.
+// Concurrent writers with tokens in any order: the writes were applied in the order of their
+// tokens, and refused writes left no trace.
 func TestFenceConcurrentWriters(t *testing.T) {
 	const writers, writes = 8, 25
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -212,7 +211,7 @@ func TestFenceConcurrentWriters(t *testing.T) {
 		for w := range writers {
 			wg.Go(func() {
 				mine := tokens[w*writes : (w+1)*writes]
-				slices.Sort(mine) // so that most of them have a chance
+				slices.Sort(mine) // so that most of them are applied
 				for i, n := range mine {
 					token := int64(n + 1)
 					var err error
@@ -244,22 +243,22 @@ func TestFenceConcurrentWriters(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.IsSorted(doc.Log) {
-			t.Errorf("the tokens went back: %v", doc.Log)
+			t.Errorf("the tokens do not grow: %v", doc.Log)
 		}
 		if len(doc.Log) != len(applied) || slices.ContainsFunc(doc.Log, func(n int64) bool { return !applied[n] }) {
-			t.Errorf("the document has %v, applied were %v", doc.Log, applied)
+			t.Errorf("the document contains the tokens %v, want the applied ones, %v", doc.Log, applied)
 		}
 		if doc.Fence != writers*writes || !applied[writers*writes] {
-			t.Errorf("the fence is %d, want that of the greatest token, %d", doc.Fence, writers*writes)
+			t.Errorf("the fence is %d, want the greatest token, %d", doc.Fence, writers*writes)
 		}
 		if len(refused) == 0 {
-			t.Error("no write was refused: the writers were no rivals")
+			t.Error("no write was refused: the writers did not compete")
 		}
 		lab.Note(t, "%d writes applied, %d refused", len(applied), len(refused))
 	})
 }
 
-// In a transaction a guarded write is part of it, and fenced as any other.
+// A fenced write inside a transaction is part of it, and is refused like any other.
 func TestFenceInTransaction(t *testing.T) {
 	lab.Each(t, server.Need{Transactions: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -299,10 +298,10 @@ func TestFenceInTransaction(t *testing.T) {
 	})
 }
 
-// fenced locks the key, spins until it notices that it has been frozen for a while,
-// and then does the next thing it would have done: it writes, with the token that it
-// had (order "write"), or with the one that the hold returns now (order "check"). Its other
-// goroutines get no chance to notice anything first.
+// fenced locks the key, spins until it notices that it was frozen for a while, and then writes as
+// if nothing had happened: with the token that it had (order "write"), or with the one that the
+// hold returns now (order "check"). Its other goroutines get no chance to notice the freeze before
+// that.
 func fenced(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -348,7 +347,7 @@ func fenced(env *proc.Env) {
 	}
 }
 
-// The story of Fence's comment, with processes: 2 times, or 6.
+// The example in Fence's comment, with processes: 2 times, or 6.
 func TestFenceFrozenHolder(t *testing.T) {
 	t.Parallel()
 	processes, rounds := 2, testkit.Rounds(1, 3)
@@ -374,7 +373,7 @@ func TestFenceFrozenHolder(t *testing.T) {
 					if first.Err != "" {
 						t.Fatalf("round %d: the holder's write: %s", round, first.Err)
 					}
-					time.Sleep(20 * time.Millisecond) // it spins now
+					time.Sleep(20 * time.Millisecond) // until it spins
 					p.Stop()
 					stopped := time.Now()
 
@@ -391,10 +390,10 @@ func TestFenceFrozenHolder(t *testing.T) {
 						t.Errorf("round %d: the frozen holder's write (%s) returned %q, want ErrStale", round, how, late.Err)
 					}
 					if want := fmt.Sprint(g.token); how == "write" && !strings.Contains(late.Err, want) {
-						t.Errorf("round %d: the error %q does not say %s", round, late.Err, want)
+						t.Errorf("round %d: the error %q does not contain %s", round, late.Err, want)
 					}
 					if got := document(t, coll, a.Key); got["by"] != "next" || got["fence"] != g.token {
-						t.Errorf("round %d: the document is %v, want that of the next holder, %d", round, got, g.token)
+						t.Errorf("round %d: the document is %v, want the next holder's, %d", round, got, g.token)
 					}
 					unlock(t, m)
 				}

@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// B05, B28, B32: to a holder that was frozen for two TTLs, its first call of Lost, Token or Err
-// says that the lock is lost, and its late Unlock changes nothing: 6 times, or 20.
+// B05, B28, B32: after a holder was frozen for two TTLs, its first call of Lost, Token or Err
+// reports that the lock is lost, and its late Unlock changes nothing: 6 times, or 20.
 func TestB05FrozenHolder(t *testing.T) {
 	t.Parallel()
 	processes, rounds := testkit.Rounds(3, 5), testkit.Rounds(2, 4)
@@ -32,7 +32,7 @@ func TestB05FrozenHolder(t *testing.T) {
 					how := checks[(i+round)%len(checks)]
 					p.Tell(proc.Order{Do: how})
 					locked := p.Await("locked")
-					time.Sleep(20 * time.Millisecond) // it spins now
+					time.Sleep(20 * time.Millisecond) // until it spins
 					p.Stop()
 					stopped := time.Now()
 
@@ -45,7 +45,7 @@ func TestB05FrozenHolder(t *testing.T) {
 					p.Cont()
 
 					if check := p.Await("check"); !check.Lost {
-						t.Errorf("round %d: after %v the first check (%s) does not say lost", round, check.Took, how)
+						t.Errorf("round %d: after %v the first check (%s) does not report the loss", round, check.Took, how)
 					}
 					if un := p.Await("unlocked"); un.Is != "lost" {
 						t.Errorf("round %d: late Unlock returned %q, want ErrLost", round, un.Err)

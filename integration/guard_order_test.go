@@ -22,12 +22,13 @@ import (
 
 var guardTransactions = flag.Int("guard.transactions", 0, "how many transactions TestGuardCommitsInOrderOfTokens commits; 0: 2,000, 20,000 with LEASEHOLD_LONG set")
 
-// guardedKeys are locked by all children at the same time.
+// guardedKeys is the number of keys that all children lock at the same time.
 const guardedKeys = 4
 
-// guarding locks each key again and again and commits some transactions under each hold, with a context that
-// does not end with the hold: if it is frozen meanwhile, it goes on as if nothing had happened. After
-// the Unlock it goes on, too, with the token that it had, until it is refused. It reports what became of each.
+// guarding locks each key again and again and commits some transactions under each hold. Their
+// context does not end with the hold, so after a freeze it continues as if nothing had happened.
+// After the Unlock it also continues with its old token, until it is refused. It reports the result
+// of each transaction.
 func guarding(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -92,8 +93,8 @@ type change struct {
 	} `bson:"o"`
 }
 
-// transactions returns what has been committed in the room by transactions that wrote to its ledger, in the
-// order in which it was.
+// transactions returns the committed transactions that wrote to the room's ledger, in the order of
+// their commits.
 func (r *room) transactions(t testing.TB) (all [][]change) {
 	t.Helper()
 	cur, err := r.Client(t).Database("local").Collection("oplog.rs").Find(t.Context(), d("o.applyOps.ns", r.DB+".left"))
@@ -118,7 +119,8 @@ func (r *room) transactions(t testing.TB) (all [][]change) {
 	return all
 }
 
-// rollBack has another primary elected that lacks what the present one has done last: the others are frozen first.
+// rollBack makes the set elect another primary that lacks the last writes of the present one: it
+// freezes the other members first.
 func rollBack(t *testing.T, set *mongod.Set) {
 	t.Helper()
 	old := primary(t, set)
@@ -143,8 +145,8 @@ func rollBack(t *testing.T, set *mongod.Set) {
 	old.Thaw()
 }
 
-// No transaction is committed under a token older than one that has been, whoever is frozen inside
-// of one, and whatever becomes of the primary.
+// No transaction is committed under a token older than that of a committed one, no matter which
+// holder is frozen inside a transaction and what happens to the primary.
 func TestGuardCommitsInOrderOfTokens(t *testing.T) {
 	t.Parallel()
 	const processes = 4
@@ -153,7 +155,7 @@ func TestGuardCommitsInOrderOfTokens(t *testing.T) {
 		own := lab.Start(t, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second,
 			Args: []string{"--setParameter", "transactionLifetimeLimitSeconds=2"}})
 		r := newRoom(t, own)
-		for _, m := range own.Set().Members() { // room for all of them
+		for _, m := range own.Set().Members() { // enough oplog for all transactions
 			admin := server.Connect(t, "mongodb://"+m.Addr+"/?directConnection=true").Database("admin")
 			resize := bson.D{{Key: "replSetResizeOplog", Value: 1}, {Key: "size", Value: 990.0}}
 			if err := admin.RunCommand(t.Context(), resize).Err(); err != nil {
@@ -238,7 +240,7 @@ func TestGuardCommitsInOrderOfTokens(t *testing.T) {
 				}
 			}
 			if len(wrote) != 2 || wrote[0].O != wrote[1].O || len(tx) != 3 {
-				t.Fatalf("a transaction has %v", tx)
+				t.Fatalf("a transaction contains %v", tx)
 			}
 			w := wrote[0].O
 			if w.Token < last[w.Key] {
@@ -252,7 +254,7 @@ func TestGuardCommitsInOrderOfTokens(t *testing.T) {
 			delete(committed, w.ID)
 		}
 		for id := range committed {
-			t.Errorf("%s was acknowledged and is not in the log", id)
+			t.Errorf("%s was acknowledged but is not in the oplog", id)
 		}
 		total := int64(0)
 		for key, n := range number {
@@ -265,7 +267,7 @@ func TestGuardCommitsInOrderOfTokens(t *testing.T) {
 			t.Errorf("%d documents, %v, after %d transactions", n, err, total)
 		}
 		if count["fenced"] == 0 || count["step-downs"]+count["frozen primaries"] == 0 {
-			t.Errorf("nothing was refused, or no primary was harmed: %v", count)
+			t.Errorf("no transaction was refused, or no primary was harmed: %v", count)
 		}
 		rollbacks, err := own.Set().Rollbacks(t.Context())
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A ledger is two collections without a token in their documents, and the guard of what is written to them.
+// A ledger is two collections whose documents have no tokens, and the guard for writes to them.
 type ledger struct {
 	left, right, tokens *mongo.Collection
 	guard               *fence.Guard
@@ -28,7 +28,7 @@ func newLedger(client *mongo.Client, db string) *ledger {
 	return l
 }
 
-// ledger returns one whose collections exist.
+// ledger returns a ledger whose collections exist.
 func (r *room) ledger(opts ...*options.ClientOptions) *ledger {
 	r.t.Helper()
 	l := newLedger(r.Client(r.t, opts...), r.DB)
@@ -50,7 +50,8 @@ func (l *ledger) write(ctx context.Context, key string, token int64, id string) 
 	return err
 }
 
-// wrote reports whether the document is in both collections; it fails the test if it is in one.
+// wrote reports whether the document is in both collections. It fails the test if it is in only
+// one.
 func (l *ledger) wrote(t testing.TB, id string) bool {
 	t.Helper()
 	var n [2]int64
@@ -61,12 +62,12 @@ func (l *ledger) wrote(t testing.TB, id string) bool {
 		}
 	}
 	if n[0] != n[1] {
-		t.Errorf("%s is in one collection of two", id)
+		t.Errorf("%s is in only one of the two collections", id)
 	}
 	return n[0] == 1
 }
 
-// An older token is refused as soon as a greater one has been committed, and a transaction that is undone
+// An older token is refused as soon as a greater one has been committed. An aborted transaction
 // does not count.
 func TestGuard(t *testing.T) {
 	lab.Each(t, server.Need{Transactions: true}, func(t *testing.T, s *server.Server) {
@@ -102,9 +103,9 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-// Of two transactions at the same time, the one that begins second commits second and sees what the
-// first has written, or is refused. That the first holder has committed before makes no
-// difference, though its token need not be written again.
+// If two transactions overlap, the one that begins second commits second and sees what the first
+// one has written, or is refused. It makes no difference whether the first holder has committed
+// before, although then its token need not be written again.
 func TestGuardMakesOneWaitForTheOther(t *testing.T) {
 	const conflict = 112
 	lab.Each(t, server.Need{Transactions: true}, func(t *testing.T, s *server.Server) {
@@ -113,7 +114,7 @@ func TestGuardMakesOneWaitForTheOther(t *testing.T) {
 		first, second := r.ledger(), r.ledger(mon.client())
 		for i, c := range []struct {
 			name          string
-			before        int // transactions of the first holder
+			before        int // earlier transactions of the first holder
 			first, second int64
 			want          error // of the second
 		}{
@@ -189,8 +190,8 @@ func TestGuardOfTwoKeys(t *testing.T) {
 	})
 }
 
-// A holder that stands still inside its transaction holds up the next one only until the server ends the
-// transaction, and then it is too late.
+// A holder that hangs inside its transaction delays the next one only until the server aborts the
+// transaction. Then it is too late for the first.
 func TestGuardStuckHolder(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
@@ -226,7 +227,7 @@ func TestGuardStuckHolder(t *testing.T) {
 	})
 }
 
-// A server without transactions refuses before anything is written.
+// On a server without transactions the guard refuses before it writes anything.
 func TestGuardWithoutTransactions(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		if s.Has(server.Need{Transactions: true}) {
@@ -243,12 +244,13 @@ func TestGuardWithoutTransactions(t *testing.T) {
 	})
 }
 
-// A guarded transaction takes one command and one changed document more, and no further entry of the log.
+// A guarded transaction takes one more command and changes one more document, without another oplog
+// entry.
 func TestCostOfGuard(t *testing.T) {
 	const n = 20
 	lab.Each(t, server.Need{Transactions: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		for db, want := range map[string]int{r.DB: 3 * n, "admin": n} { // the commit is a command on admin
+		for db, want := range map[string]int{r.DB: 3 * n, "admin": n} { // the commit is a command to admin
 			mon := newMonitor(db)
 			l := r.ledger(mon.client())
 			for i := range n + 1 {

@@ -11,7 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// mount returns another path to the folder, if this process may mount it there; else the same.
+// mount returns another path to the directory, if this process may mount it, otherwise the same
+// path.
 func mount(t *testing.T, path string) string {
 	t.Helper()
 	other := t.TempDir()
@@ -22,8 +23,9 @@ func mount(t *testing.T, path string) string {
 	return other
 }
 
-// The lock of a process that is killed is another's, of the same machine, a margin later: a waiter's, one's that is started
-// afterwards, and one's that sees the folder in another place.
+// The lock of a killed process is granted a margin later to another process on the same machine: to
+// a waiter, to a process that starts afterwards, and to one that sees the directory at another
+// path.
 func TestHostDirKilledHolder(t *testing.T) {
 	t.Parallel()
 	const rounds = 5
@@ -39,7 +41,7 @@ func TestHostDirKilledHolder(t *testing.T) {
 		var took, restarted []time.Duration
 		check := func(what string, d time.Duration, before, after int64) {
 			if d < margin || d > opt.TTL/2 {
-				t.Errorf("%s: taken %v after SIGKILL; want it after the margin, %v, and long before the TTL, %v", what, d, margin, opt.TTL)
+				t.Errorf("%s: granted %v after SIGKILL, want it after the margin, %v, and long before the TTL, %v", what, d, margin, opt.TTL)
 			}
 			if after <= before {
 				t.Errorf("%s: token %d is not greater than the killed holder's %d", what, after, before)
@@ -83,7 +85,7 @@ func TestHostDirKilledHolder(t *testing.T) {
 	})
 }
 
-// The lock of a process that is stopped is another's when its session has lapsed, and not before.
+// The lock of a stopped process is granted when its session has lapsed, and not before.
 func TestHostDirStoppedHolder(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -96,7 +98,7 @@ func TestHostDirStoppedHolder(t *testing.T) {
 		ch := locking(t.Context(), m)
 		eventually(t, "the waiter is queued", func() bool { return load(t, store, "stopped").Waiting == 1 })
 		p.Stop()
-		time.Sleep(100 * time.Millisecond) // what it had sent has arrived
+		time.Sleep(100 * time.Millisecond) // until everything that it sent has arrived
 		stopped := member(t, store, held.Text)
 		lapse := stopped.LastHeartbeat.Add(stopped.TTL)
 		granted(t, ch)

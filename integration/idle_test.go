@@ -12,10 +12,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// sweepRecord says how far sweeping has come. It stays.
+// sweepRecord is the ID of the record of sweeping's progress, which is never deleted.
 const sweepRecord = "x/sweep"
 
-// sweep goes once through the whole store, in which nobody else sweeps.
+// sweep sweeps the whole store once. Nobody else may sweep it.
 func sweep(t *testing.T, s driver.Store, retention time.Duration) (deleted int64) {
 	t.Helper()
 	turn := func(last driver.SweepState) driver.SweepState {
@@ -36,8 +36,7 @@ func sweep(t *testing.T, s driver.Store, retention time.Duration) (deleted int64
 	return deleted
 }
 
-// B08: tokens grow through 1,000 cycles, some of which find the key's record
-// deleted.
+// B08: tokens grow through 1,000 cycles, some of which find the key's record deleted.
 func TestB08TokensGrow(t *testing.T) {
 	const cycles, every = 1000, 50
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -66,12 +65,12 @@ func TestB08TokensGrow(t *testing.T) {
 			unlock(t, m)
 		}
 		if deleted < cycles/every/2 {
-			t.Errorf("the record was deleted %d times of %d, so little was shown", deleted, cycles/every)
+			t.Errorf("the record was deleted only %d times of %d, so this test shows little", deleted, cycles/every)
 		}
 	})
 }
 
-// B22: of several slices with records of every kind, Sweep deletes exactly the idle ones, and
+// B22: from several slices with records of every kind, Sweep deletes exactly the idle ones, and
 // examines each once.
 func TestB22SweepsExactlyTheIdle(t *testing.T) {
 	const each, retention = 120, time.Hour
@@ -146,18 +145,18 @@ func TestB22SweepsExactlyTheIdle(t *testing.T) {
 			t.Errorf("%d records are left, want %d: of the first of each kind\n%q, want\n%q", len(left), len(want), firsts(left), firsts(want))
 		}
 		st, err := store.Sweep(t.Context(), "", driver.SweepState{Turn: -1}, 0)
-		if err != nil || st.LastRound != int64(len(docs)-each) { // those behind all of ours are not examined
+		if err != nil || st.LastRound != int64(len(docs)-each) { // records after the library's own are not examined
 			t.Errorf("a round saw %d records, %v, want %d", st.LastRound, err, len(docs)-each)
 		}
 	})
 }
 
-// firsts are those with the number 0.
+// firsts returns the IDs with the number 0.
 func firsts(ids []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !strings.HasPrefix(id[1:], "/0 ") })
 }
 
-// B22: clean-up takes what is idle and nothing that lives.
+// B22: sweeping deletes what is idle and nothing in use.
 func TestB22CleanUp(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -190,12 +189,12 @@ func TestB22CleanUp(t *testing.T) {
 		sweep(t, store, time.Hour)
 		for _, id := range []string{"k/held", "k/idle", "k/leased", "k/of one who left", "s/" + session.ID(), "s/" + left} {
 			if !there(id) {
-				t.Errorf("%s is gone long before its time", id)
+				t.Errorf("%s was deleted long before its time", id)
 			}
 		}
 		time.Sleep(50*time.Millisecond + s.Skew)
 		if n := sweep(t, store, 20*time.Millisecond); n < 3 {
-			t.Errorf("Sweep says that it deleted %d records, want the three of below", n)
+			t.Errorf("Sweep says that it deleted %d records, want the three below", n)
 		}
 		for id, want := range map[string]bool{
 			"k/held": true, "k/leased": true, "s/" + session.ID(): true,
@@ -206,7 +205,7 @@ func TestB22CleanUp(t *testing.T) {
 			}
 		}
 		if held.Token() == 0 {
-			t.Error("the clean-up cost a lock")
+			t.Error("a lock was lost by sweeping")
 		}
 		unlock(t, held)
 		g := granted(t, waiting)

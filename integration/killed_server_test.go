@@ -12,9 +12,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// The only server is killed, again and again, in the moment in which it has answered a Lock, while other
-// sessions lock and unlock. What it has acknowledged is there when it comes back: the lock is held, and
-// tokens grow.
+// The only server is killed several times, each time right after it has answered a Lock, while
+// other sessions lock and unlock. When it comes back, everything that it acknowledged is there: the
+// lock is held, and tokens grow.
 func TestKilledServer(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, _ *server.Server) {
@@ -64,7 +64,7 @@ func TestKilledServer(t *testing.T) {
 					eventually(t, "the server is back", func() bool {
 						st, err := store.Load(t.Context(), h.Key(), 1)
 						if err == nil && (len(st.Holders) != 1 || st.Holders[0].Token != h.Token()) {
-							t.Errorf("after kill %d: held by %v, and not with token %d, which was acknowledged", i, st.Holders, h.Token())
+							t.Errorf("after kill %d: held by %v, want the acknowledged token %d", i, st.Holders, h.Token())
 						}
 						return err == nil
 					})

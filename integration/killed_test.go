@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B06, B19, L13: the lock of a killed process is taken when its session has
-// lapsed by the server's clock, not before, soon after, and with no TTL index.
+// B06, B19, L13: the lock of a killed process is granted soon after its session has lapsed by the
+// server's clock, not before, and without a TTL index.
 func TestB06KilledHolder(t *testing.T) {
 	t.Parallel()
 	const rounds = 3
@@ -29,7 +29,7 @@ func TestB06KilledHolder(t *testing.T) {
 			eventually(t, "the waiter is queued", func() bool { return load(t, store, key).Waiting == 1 })
 			time.Sleep(time.Duration(lab.Rand(t.Name(), round).Int64N(int64(opt.TTL / 2))))
 			p.Kill()
-			time.Sleep(100 * time.Millisecond) // what it had sent has arrived
+			time.Sleep(100 * time.Millisecond) // until everything that it sent has arrived
 			died := member(t, store, holder.Text)
 			lapse := died.LastHeartbeat.Add(died.TTL)
 
@@ -64,12 +64,12 @@ func TestB06KilledHolder(t *testing.T) {
 	})
 }
 
-// A program that only ever tries gets the key of a crashed holder, too.
+// A program that only uses TryLock gets the key of a crashed holder, too.
 func TestTryAfterCrash(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(3 * time.Second) // a busy machine may not let a heartbeat through for one
+		opt := r.short(3 * time.Second) // on a busy machine, heartbeats can fail for a second
 		p, _ := r.startHolder(opt, "tried")
 		tries := r.session(r.short(patient)).Mutex("tried")
 		if tries.TryLock() {

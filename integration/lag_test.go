@@ -13,8 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// One of two secondaries stands still, beside the writes of an application, for several TTLs, and then lags: nobody
-// loses anything, and locks go from process to process all the time.
+// One of two secondaries is frozen for several TTLs while an application writes, and then lags.
+// Nobody loses anything, and locks pass between processes all the time.
 func TestLaggingSecondary(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
@@ -52,7 +52,7 @@ func TestLaggingSecondary(t *testing.T) {
 		}
 		lagging := turns(8 * time.Second)
 		if kept.Token() != token {
-			t.Errorf("token %d, want %d as before", kept.Token(), token)
+			t.Errorf("token %d, want %d unchanged", kept.Token(), token)
 		}
 		unlock(t, kept)
 		lost.none(t)
@@ -60,7 +60,7 @@ func TestLaggingSecondary(t *testing.T) {
 	})
 }
 
-// secondaries are the members that are not the primary; an arbiter is the last.
+// secondaries returns the members that are not the primary; an arbiter comes last.
 func secondaries(t *testing.T, set *mongod.Set) (members []*mongod.Member) {
 	t.Helper()
 	first := primary(t, set)
@@ -72,7 +72,7 @@ func secondaries(t *testing.T, set *mongod.Set) (members []*mongod.Member) {
 	return members
 }
 
-// application writes a thousand documents a second until the end of the test, if the server lets it.
+// application tries to write a thousand documents per second until the end of the test.
 func application(t *testing.T, s *server.Server) {
 	t.Helper()
 	db := s.Client(t).Database(s.Database(t))

@@ -15,8 +15,8 @@ import (
 	leadermongo "github.com/leasehold-go/leasehold/leader/mongo"
 )
 
-// S5: an existing client can be passed in, and is left as it was; without one the
-// election has a client of its own. S2: the published value is read everywhere.
+// S5: an existing client can be passed in, and is left unchanged; without one the election opens
+// its own client. S2: the published value can be read everywhere.
 func TestS5ElectionStraightFromADatabase(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -41,7 +41,7 @@ func TestS5ElectionStraightFromADatabase(t *testing.T) {
 		observed, stop := context.WithTimeout(t.Context(), time.Minute)
 		for l := range b.Observe(observed) {
 			if l.Value == nil {
-				continue // it is published in the background
+				continue // the value is published in the background
 			}
 			if l.Name != "a" || string(l.Value) != "here I am" || l.Term != 1 {
 				t.Errorf("observed %+v", l)
@@ -67,7 +67,7 @@ func TestS5ElectionStraightFromADatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ctx.Err() == nil {
-			t.Error("the term goes on after Close")
+			t.Error("the term has not ended after Close")
 		}
 		leads(t, next)
 		if err := b.Close(t.Context()); err != nil {

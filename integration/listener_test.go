@@ -15,8 +15,9 @@ import (
 )
 
 // Whatever happens to the primary on which a waiter listens, the waiter learns of its grant by a
-// notice: how soon, dsync/mongo.TestListenFollowsThePrimaryAtOnce checks in a bubble. A cursor stays, without an error, on a member that has stepped down, and on one that
-// is cut off from the other members and gets no new notices any more.
+// notice. TestListenFollowsThePrimaryAtOnce in dsync/mongo checks in a bubble how soon. A cursor
+// stays open, without an error, on a member that has stepped down, and on one that is cut off from
+// the other members and gets no new notices.
 func TestListenerFindsThePrimary(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(t *testing.T, own *server.Server, net *proxy.Network){
@@ -36,14 +37,14 @@ func TestListenerFindsThePrimary(t *testing.T) {
 				if m == old {
 					continue
 				}
-				// What it has been asked for it goes on to answer: ends those connections.
+				// Requests that are under way would still be answered: end those connections.
 				out := net.Proxy(m.Addr).Outgoing()
 				out.Cut()
 				out.Heal()
 			}
 		},
 	}
-	// How the waiter's session is opened.
+	// The ways in which the waiter's session is opened.
 	sessions := map[string]func(*room, dsync.Options, *monitor) *dsync.Session{
 		"Open":    func(r *room, o dsync.Options, mon *monitor) *dsync.Session { return r.session(o, mon.client()) },
 		"Connect": (*room).connect,
@@ -55,7 +56,7 @@ func TestListenerFindsThePrimary(t *testing.T) {
 				net := proxy.NewNetwork(t)
 				own := startBehind(t, net, mongod.Spec{
 					Members: 3, ElectionTimeout: 2 * time.Second,
-					Args: []string{"--networkMessageCompressors", "disabled"}, // or nobody could tell commands
+					Args: []string{"--networkMessageCompressors", "disabled"}, // so that the proxy can read the commands
 				})
 				r := newRoom(t, own)
 				opt := dsync.Options{TTL: 2 * time.Minute, PollInterval: 10 * time.Minute, Retention: -1}
@@ -72,11 +73,11 @@ func TestListenerFindsThePrimary(t *testing.T) {
 				harm(t, own, net)
 				eventually(t, "there is another primary", func() bool { return primary(t, own.Set()) != old })
 				for _, m := range held {
-					unlock(t, m) // it may have to wait for an attempt that went to the former primary
+					unlock(t, m) // may have to wait for a request that went to the former primary
 				}
 				begin := time.Now()
 				for how, ch := range waiting {
-					g := granted(t, ch) // a poll would be later
+					g := granted(t, ch) // by the notice: a poll would come later
 					d := g.at.Sub(begin).Round(time.Millisecond)
 					lab.Note(t, "%s, %s: granted %v after Unlock", name, how, d)
 					unlock(t, g.m)
@@ -86,7 +87,7 @@ func TestListenerFindsThePrimary(t *testing.T) {
 	})
 }
 
-// connect is session with a client that the store makes.
+// connect is like session, but the store makes the client.
 func (r *room) connect(o dsync.Options, mon *monitor) *dsync.Session {
 	r.t.Helper()
 	o.Logger = r.logger()
@@ -103,7 +104,7 @@ func (r *room) connect(o dsync.Options, mon *monitor) *dsync.Session {
 	return s
 }
 
-// ofMembers are the commands that members of a set send to each other.
+// ofMembers reports whether members of a set send the command to each other.
 func ofMembers(c proxy.Command) bool {
 	db, _ := c.Body.Lookup("$db").StringValueOK()
 	return strings.HasPrefix(c.Name, "replSet") || db == "local"

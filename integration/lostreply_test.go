@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// fates are the ways in which one command or its reply gets lost.
+// fates are the ways in which a command or its reply can get lost.
 var fates = []struct {
 	name string
 	fate proxy.Fate
@@ -25,8 +25,8 @@ var fates = []struct {
 	{"shed after it was applied", proxy.ShedReply},
 }
 
-// B09: whatever gets lost of an acquire, a heartbeat, an expiry or a release, no
-// claim is left behind, and nobody loses what is its own.
+// B09: whichever message of an acquire, a heartbeat, an expiry or a release gets lost, no claim is
+// left behind, and no session loses its own holds.
 func TestB09LostReply(t *testing.T) {
 	t.Parallel()
 	const ttl = 5 * time.Second
@@ -57,8 +57,8 @@ func TestB09LostReply(t *testing.T) {
 	})
 }
 
-// A fault is the scene of one case: the session that the fault is for, behind a
-// proxy, and another that is not troubled.
+// A fault is the setting of one case: a session behind a proxy, which has the fault, and another
+// one without faults.
 type fault struct {
 	r        *room
 	p        *proxy.Proxy
@@ -75,12 +75,11 @@ func (f fault) hit(t *testing.T, hit <-chan struct{}) {
 	select {
 	case <-hit:
 	case <-time.After(10 * time.Second):
-		t.Fatal("the proxy never saw the command that it should lose")
+		t.Fatal("the proxy never saw the command that it was to lose")
 	}
 }
 
-// free checks that nothing is left of anybody's claims on the key, now and after
-// what was held back has arrived.
+// free checks that no claim is left on the key, now and after delayed messages have arrived.
 func (f fault) free(t *testing.T, key string) {
 	t.Helper()
 	isFree := func() bool {
@@ -90,7 +89,7 @@ func (f fault) free(t *testing.T, key string) {
 	eventually(t, "nothing is left on the key", isFree)
 	f.p.Heal()
 	time.Sleep(500 * time.Millisecond)
-	eventually(t, "nothing is left on the key after what was late has arrived", isFree)
+	eventually(t, "nothing is left on the key after delayed messages have arrived", isFree)
 	m := f.other.Mutex(key)
 	lock(t, m)
 	unlock(t, m)
@@ -116,12 +115,12 @@ func lostAcquireGivenUp(t *testing.T, f fault) {
 	f.hit(t, hit)
 	cancel()
 	if g := <-ch; g.err == nil {
-		// The grant was quicker than the cancel: then it must be a good one.
+		// The grant came before the cancellation: then the hold must be valid.
 		unlock(t, m)
 	} else if sentinel(g.err) != "canceled" {
 		t.Errorf("LockContext: %v, want context.Canceled", g.err)
 	}
-	// The session lives on, so nothing but its own clean-up frees the key.
+	// The session continues, so only its own clean-up can free the key.
 	f.free(t, "key")
 }
 
@@ -150,7 +149,7 @@ func lostRelease(t *testing.T, f fault) {
 	f.hit(t, hit)
 	g := granted(t, ch)
 
-	// The troubled session's newer lock must survive its retried release (B28).
+	// The faulty session's newer lock must survive the retry of its release (B28).
 	again := locking(t.Context(), m)
 	unlock(t, next)
 	granted(t, again)
@@ -167,7 +166,7 @@ func lostRelease(t *testing.T, f fault) {
 }
 
 func lostExpire(t *testing.T, f fault) {
-	// A session of a third process, cut off for good.
+	// A session of a third process, cut off permanently.
 	gone := f.r.proxy()
 	cut := f.r.via(gone, f.r.short(time.Second))
 	held := hold(t, cut.Mutex("key"))
@@ -184,8 +183,7 @@ func lostExpire(t *testing.T, f fault) {
 	f.free(t, "key")
 }
 
-// B31: a request that arrives late, after the release of what it asked for, joins
-// nothing and frees nothing.
+// B31: a request that arrives late, after its claim was released, joins no queue and frees nothing.
 func TestB31LateRequest(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -198,7 +196,7 @@ func TestB31LateRequest(t *testing.T) {
 		m := warm(t, troubled, "late")
 
 		hit := p.Once(proxy.LateRequest, acquires("late"))
-		lock(t, m) // by the second attempt
+		lock(t, m) // succeeds by the repeated request
 		if !closed(hit) {
 			t.Fatal("no request was held back")
 		}

@@ -9,11 +9,11 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// lab is the servers of this run.
+// lab holds the servers of this run.
 var lab = server.New()
 
 func TestMain(m *testing.M) {
-	slog.SetLogLoggerLevel(slog.LevelError) // faults make sessions warn
+	slog.SetLogLoggerLevel(slog.LevelError) // hide the warnings that faults cause
 	proc.Child(children)                    // does not return in a child process
 	code := lab.Main(m)
 	leasehold.remove()

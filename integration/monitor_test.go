@@ -17,7 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver"
 )
 
-// A monitor notes the commands that clients send to one database.
+// A monitor records the commands that clients send to one database.
 type monitor struct {
 	db string
 
@@ -28,9 +28,9 @@ type monitor struct {
 
 type command struct {
 	name string
-	id   string // of the document that it is about
+	id   string // _id of the document that the command is about
 	body bson.Raw
-	code int32 // of the error that the server answered with, of a write error or of the command
+	code int32 // code of the server's error, either a write error or the command's
 }
 
 func (c command) String() string { return c.name + " " + c.id }
@@ -73,13 +73,13 @@ func (m *monitor) answered(request int64, reply bson.Raw, err error) {
 	if code, ok := reply.Lookup("writeErrors", "0", "code").AsInt64OK(); ok {
 		m.sent[i].code = int32(code)
 	}
-	var failed driver.Error // not yet what the driver makes of it for its callers
+	var failed driver.Error // the error as the driver reports it to monitors
 	if errors.As(err, &failed) {
 		m.sent[i].code = failed.Code
 	}
 }
 
-// reset forgets all commands that were sent so far.
+// reset forgets all commands sent so far.
 func (m *monitor) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,7 +87,7 @@ func (m *monitor) reset() {
 	clear(m.open)
 }
 
-// commands returns those sent since the last reset that f is true for; nil: all.
+// commands returns the commands sent since the last reset for which f is true; nil: all.
 func (m *monitor) commands(f func(command) bool) []command {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,8 +100,8 @@ func (m *monitor) commands(f func(command) bool) []command {
 	return cs
 }
 
-// noDuplicates fails the test if any reply carried code 11000 (B11), but for the one
-// that a probe asks for: a session's id that is known.
+// noDuplicates fails the test if any reply has code 11000 (B11), except the one that a probe
+// provokes with the ID of an existing session.
 func (m *monitor) noDuplicates(t testing.TB) {
 	t.Helper()
 	for _, c := range m.commands(func(c command) bool { return c.code == 11000 && !knownOfProbe(c) }) {
@@ -112,32 +112,32 @@ func (m *monitor) noDuplicates(t testing.TB) {
 func aboutKey(c command) bool     { return strings.HasPrefix(c.id, "k/") }
 func aboutSession(c command) bool { return strings.HasPrefix(c.id, "s/") }
 
-// knownOfProbe: a session that a probe registers twice, to be refused.
+// knownOfProbe reports whether a probe registers a session a second time, to be refused.
 func knownOfProbe(c command) bool {
 	return strings.HasPrefix(c.id, "p/") && strings.HasSuffix(c.id, "/living")
 }
 
-// lateOfProbe: a short acquire that a probe sends too late, to be refused.
+// lateOfProbe reports whether a probe sends a short acquire too late, to be refused.
 func lateOfProbe(c command) bool {
 	return strings.HasPrefix(c.id, "p/") && strings.HasSuffix(c.id, "/new")
 }
 
-// noticesOf is the name of the collection of notices with that number.
+// noticesOf returns the name of the collection of notices with that number.
 func noticesOf(address int) string { return fmt.Sprint(collection, ".notices.", address) }
 
-// aboutNotices: listening, or sending.
+// aboutNotices reports whether the command listens or sends notices.
 func aboutNotices(c command) bool { return listening(c) || notifies(c) }
 
-// listening: waiting for notices, or how that begins, or asking now and then which member is the
-// primary. It goes on for as long as anything is held.
+// listening reports whether the command waits for notices, prepares that, or reads which member is
+// the primary. A session sends such commands as long as it holds anything.
 func listening(c command) bool {
 	return c.name == "hello" || c.name == "listCollections" || onNotices(c) && c.name != "insert"
 }
 
-// notifies: notices are sent, after the collection was made, once.
+// notifies reports whether the command sends a notice.
 func notifies(c command) bool { return onNotices(c) && c.name == "insert" }
 
-// awaits: a listener that is open and hears nothing, or has just heard something.
+// awaits reports whether the command is a listener's getMore.
 func awaits(c command) bool { return onNotices(c) && c.name == "getMore" }
 
 func onNotices(c command) bool {
@@ -149,15 +149,14 @@ func onNotices(c command) bool {
 	return false
 }
 
-// An oplog counts what was written to a database, on a replica set or on the shards of a
-// cluster.
+// An oplog counts the writes to a database, on a replica set or on the shards of a cluster.
 type oplog struct {
 	ns    string
 	colls []*mongo.Collection // one for each replica set
 	from  []bson.Timestamp
 }
 
-// newOplog counts from now on.
+// newOplog returns an oplog that counts from now on.
 func newOplog(t testing.TB, r *room) *oplog {
 	t.Helper()
 	o := &oplog{ns: r.DB + "." + collection}
@@ -183,7 +182,7 @@ func (o *oplog) reset(t testing.TB) {
 	}
 }
 
-// writes counts entries about documents whose _id begins with prefix.
+// writes counts the entries about documents whose _id begins with prefix.
 func (o *oplog) writes(t testing.TB, prefix string) (n int) {
 	t.Helper()
 	for i, coll := range o.colls {

@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// L1, L2, L3: free, held, waited for with and without a limit.
+// L1, L2, L3: locking a free key, trying a held one, and waiting with and without a limit.
 func TestMutex(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -47,24 +47,24 @@ func TestMutex(t *testing.T) {
 		unlock(t, ma)
 		g := granted(t, ch)
 		if g.token == 0 || ma.Token() != 0 {
-			t.Errorf("tokens %d of the holder and %d of the former", g.token, ma.Token())
+			t.Errorf("the holder's token is %d, want it greater than the former holder's, %d", g.token, ma.Token())
 		}
 		unlock(t, mb)
-		eventually(t, "nobody holds the key or waits for it", func() bool { // Unlock does not wait for a majority, which load reads
+		eventually(t, "nobody holds the key or waits for it", func() bool { // load reads majority-committed data, for which Unlock does not wait
 			st := load(t, store, "key")
 			return len(st.Holders) == 0 && st.Waiting == 0
 		})
 	})
 }
 
-// L7, L13: a lease of fixed duration lapses by itself, and not while extended.
+// L7, L13: a lease of fixed duration lapses by itself, but not while it is extended.
 func TestLease(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(10 * time.Second)
 		a, b := r.session(opt), r.session(opt)
-		store := r.store() // here: on a busy machine it takes seconds
+		store := r.store() // opened before the lease starts: on a busy machine it takes seconds
 		const d = 6 * time.Second
 		l, err := a.Mutex("lease").Lease(t.Context(), d)
 		if err != nil {
@@ -80,8 +80,8 @@ func TestLease(t *testing.T) {
 		if got := st.Holders[0].Until; !got.Equal(until) {
 			t.Errorf("Extend returned %v, the store has %v", until, got)
 		}
-		if left := until.Sub(st.Now); left > d+s.Skew || left < d/2 { // the reading may be another router's
-			t.Errorf("%v left after Extend, want %v, less what the answer took", left, d)
+		if left := until.Sub(st.Now); left > d+s.Skew || left < d/2 { // the status may come from another router
+			t.Errorf("%v left after Extend, want %v minus the time that the reply took", left, d)
 		}
 		if _, err := b.Mutex("lease").TryLease(t.Context(), d); sentinel(err) != "held" {
 			t.Errorf("TryLease: %v, want ErrHeld", err)
@@ -109,7 +109,7 @@ func TestLease(t *testing.T) {
 			t.Errorf("Release after the end: %v, want ErrLost", err)
 		}
 		if next.Token() == 0 {
-			t.Error("the late Release ended somebody else's lease")
+			t.Error("the late Release ended the next holder's lease")
 		}
 		if err := next.Release(t.Context()); err != nil {
 			t.Error(err)
@@ -117,7 +117,7 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// B35: a job that must not run twice within a while.
+// B35: a job that must not run twice within a certain time.
 func TestB35ReleaseAfter(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -130,11 +130,11 @@ func TestB35ReleaseAfter(t *testing.T) {
 		if err := h.ReleaseAfter(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Close(t.Context()); err != nil { // the process ends
+		if err := a.Close(t.Context()); err != nil { // as at the process's exit
 			t.Fatal(err)
 		}
 		if b.Mutex("job").TryLock() {
-			t.Error("a second run within the while")
+			t.Error("the job ran a second time too soon")
 		}
 		mb := b.Mutex("job")
 		lock(t, mb)
@@ -145,7 +145,7 @@ func TestB35ReleaseAfter(t *testing.T) {
 	})
 }
 
-// B10: an unreachable store is neither nil nor "held".
+// B10: with an unreachable store, TryHold returns neither nil nor "held".
 func TestB10Unreachable(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -162,7 +162,7 @@ func TestB10Unreachable(t *testing.T) {
 		if sentinel(err) != "deadline" || !strings.Contains(err.Error(), "store") {
 			t.Errorf("LockContext: %v, want context.DeadlineExceeded with the store's error", err)
 		}
-		ch := locking(t.Context(), m) // waits until the store is back
+		ch := locking(t.Context(), m) // waits until the store answers again
 		time.Sleep(time.Second)
 		p.Heal()
 		granted(t, ch)
@@ -170,7 +170,7 @@ func TestB10Unreachable(t *testing.T) {
 	})
 }
 
-// B14: Close takes about a round trip when nobody holds anything.
+// B14: Close takes about one round trip if the session holds nothing.
 func TestB14Close(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -186,7 +186,7 @@ func TestB14Close(t *testing.T) {
 			t.Errorf("Close took %v", took)
 		}
 		if m := member(t, r.store(), id); !m.Expired {
-			t.Errorf("after Close the session's record is %+v, want it dead", m)
+			t.Errorf("after Close the session's record is %+v, want it expired", m)
 		}
 		m := r.session(r.short(10 * time.Second)).Mutex("key")
 		if _, err := m.TryHold(t.Context()); err != nil {

@@ -18,12 +18,12 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-var mutexesFor = flag.Duration("mutexes.duration", 0, "for how long TestMutexesOfProcesses lasts; 0: 8s, 1m with LEASEHOLD_LONG set")
+var mutexesFor = flag.Duration("mutexes.duration", 0, "duration of TestMutexesOfProcesses; 0: 8s, 1m with LEASEHOLD_LONG set")
 
 const severalKeys, severalEach = 20, 5
 
-// several locks some keys at random, again and again until it gets an order, and a file for each: the kernel
-// unlocks those of a process that is killed.
+// several locks some random keys, and a file for each, again and again until it gets an order. When
+// a process is killed, the kernel unlocks its files.
 func several(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -50,7 +50,7 @@ func several(env *proc.Env) {
 				env.Fatal(err)
 			}
 			if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-				env.Fatal(fmt.Errorf("two at once have %s: %w", key, err))
+				env.Fatal(fmt.Errorf("two processes hold %s at the same time: %w", key, err))
 			}
 			files = append(files, f)
 		}
@@ -71,17 +71,17 @@ func several(env *proc.Env) {
 	}
 }
 
-// Processes that each lock 5 of 20 keys, while some are killed in the midst of it: two never have one key, all of them go
-// on, and no deadlock is reported.
+// Each process repeatedly locks 5 of 20 keys, and some are killed meanwhile. Two never hold the
+// same key, all of them make progress, and no deadlock is reported.
 func TestMutexesOfProcesses(t *testing.T) {
 	lasts := cmp.Or(*mutexesFor, time.Duration(testkit.Rounds(8, 60))*time.Second)
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		processes := 12
-		if !s.FerretDB() { // which has no room for the connections of a hundred beside other tests
+		if !s.FerretDB() { // FerretDB can't take the connections of a hundred processes besides those of other tests
 			processes = testkit.Rounds(12, 100)
 		}
 		r := newRoom(t, s)
-		r.session(r.short(patient)) // the server is tried out once, before a hundred processes open the store
+		r.session(r.short(patient)) // probes the server once, before a hundred processes open the store
 		a := r.args(r.short(patient))
 		a.Dir = t.TempDir()
 		type event struct {
@@ -123,12 +123,12 @@ func TestMutexesOfProcesses(t *testing.T) {
 				turns[ev.p]++
 				longest, pause, last = max(longest, ev.Took), max(pause, time.Since(last)), time.Now()
 			case "deadlock":
-				t.Errorf("a deadlock where there is none: %s", ev.Text)
+				t.Errorf("a deadlock was reported where there is none: %s", ev.Text)
 			case "done":
 				state[ev.p] = "done"
 			case "ended":
 				if state[ev.p] == "" {
-					t.Fatal("a process ended by itself")
+					t.Fatal("a process exited by itself")
 				}
 				delete(state, ev.p)
 			}
@@ -150,7 +150,7 @@ func TestMutexesOfProcesses(t *testing.T) {
 			case <-over:
 				running = false
 			case <-time.After(4 * patient):
-				t.Fatalf("nobody had a turn for %v", time.Since(last))
+				t.Fatalf("no process acquired its keys for %v", time.Since(last))
 			}
 		}
 		took := time.Since(began)
@@ -162,12 +162,12 @@ func TestMutexesOfProcesses(t *testing.T) {
 			case ev := <-events:
 				handle(ev)
 			case <-deadline:
-				t.Fatalf("%d processes don't come to an end", len(state))
+				t.Fatalf("%d processes did not exit", len(state))
 			}
 		}
 		for _, p := range all {
 			if turns[p] == 0 {
-				t.Error("a process never had a turn")
+				t.Error("a process never acquired its keys")
 			}
 		}
 		lab.Note(t, "%d turns of %d processes in %.0f s, %d of them killed; the longest wait %.1f s, the longest time without a turn %.1f s", n, processes,
@@ -175,8 +175,8 @@ func TestMutexesOfProcesses(t *testing.T) {
 	})
 }
 
-// Three processes that wait for each other are named by the last one of them within a poll, and by whoever asks. When
-// one is killed, the others go on.
+// If three processes wait for each other, the last one of them reports the deadlock within a poll,
+// and everyone who reads the deadlocks sees it. When one process is killed, the others continue.
 func TestDeadlockOfProcesses(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -202,7 +202,7 @@ func TestDeadlockOfProcesses(t *testing.T) {
 		time.Sleep(opt.TTL)
 		for i, p := range ps {
 			if got := found(); len(got) > 0 {
-				t.Errorf("%v: a deadlock where there is a chain of %d", got, i)
+				t.Errorf("%v: a deadlock was reported for a chain of %d", got, i)
 			}
 			p.Tell(proc.Order{Do: "lock", Key: keys[(i+1)%3]})
 			eventually(t, "it waits", func() bool { return load(t, r.store(), keys[(i+1)%3]).Waiting == 1 })
@@ -221,7 +221,7 @@ func TestDeadlockOfProcesses(t *testing.T) {
 		ps[2].Tell(proc.Order{Do: "unlock", Key: "z"})
 		ps[1].Await("lock")
 		if got := found(); len(got) > 0 {
-			t.Errorf("%v, want none any more", got)
+			t.Errorf("%v, want no deadlock after the kill", got)
 		}
 	})
 }

@@ -30,12 +30,12 @@ import (
 type nemesisArgs struct {
 	URI, DB   string
 	TTL, Poll time.Duration
-	Dir, Name string // of its history
+	Dir, Name string // directory and name for its history
 	HostDir   string
 	Seed      uint64
 }
 
-// The keys that a nemesis's clients work on, by what they are used as.
+// The keys that a nemesis's clients use, by kind.
 const (
 	nemesisRW     = "rw"
 	nemesisSem    = "sem"
@@ -46,35 +46,34 @@ var nemesisMutexes = []string{"mutex a", "mutex b"}
 
 func nemesisKeys() []string { return append(nemesisMutexes, nemesisRW, nemesisSem, nemesisLeader) }
 
-// seats is the size of the semaphore, and rwLimit what writers have of an RWMutex, in
-// histories.
+// seats is the size of the semaphore, and rwLimit the weight of an RWMutex's writer, in histories.
 const (
 	seats   = 3
 	rwLimit = 1 << 20
 )
 
-// fencedColl has the documents that fenced writes go to, one for each key.
+// fencedColl is the collection that fenced writes go to, with one document for each key.
 const fencedColl = "fenced"
 
 // A nemesisClient does random work until it is ordered to finish.
 type nemesisClient struct {
 	nemesisArgs
 	session  *dsync.Session
-	faulty   *dsynctest.Faulty // between the session and the store
+	faulty   *dsynctest.Faulty // injects faults between the session and the store
 	election *leader.Election
 	rec      *history.Recorder
 	fence    *fence.Collection
-	finish   chan struct{} // closed when it must finish
+	finish   chan struct{} // closed when the client must finish
 }
 
-// nemesisWork is the child: several goroutines that take, hold and release. It reports
-// "done" when all have ended after an order, with the stacks of what they have left
-// running, if anything.
+// nemesisWork is the child: several goroutines that acquire, hold and release. It emits "done" when
+// all of them have ended after an order, with the stacks of the goroutines that are still running,
+// if any.
 func nemesisWork(env *proc.Env) {
 	c := &nemesisClient{finish: make(chan struct{})}
 	env.Args(&c.nemesisArgs)
 	before := runtime.NumGoroutine()
-	// Nobody should wait for long for a server that is there again.
+	// Don't wait long for a server that is back.
 	client, err := mongo.Connect(options.Client().ApplyURI(c.URI).
 		SetConnectTimeout(c.TTL).SetHeartbeatInterval(time.Second).SetServerSelectionTimeout(c.TTL))
 	if err != nil {
@@ -87,7 +86,7 @@ func nemesisWork(env *proc.Env) {
 	for c.session == nil {
 		c.session, err = c.open(client)
 		if err != nil {
-			time.Sleep(c.TTL / 10) // the server is under faults, too
+			time.Sleep(c.TTL / 10) // the server has faults, too
 		}
 	}
 	if c.election, err = leader.New(c.session, nemesisLeader, nil); err != nil {
@@ -121,8 +120,8 @@ func nemesisWork(env *proc.Env) {
 	env.Emit(done)
 }
 
-// open opens the session, to which notices come late, twice, out of order or not at all.
-// A link that loses much lets none of it through.
+// open opens the session. Notices reach it late, twice, out of order or not at all; with a link
+// that loses many messages, none arrives.
 func (c *nemesisClient) open(client *mongo.Client) (*dsync.Session, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*c.TTL)
 	defer cancel()
@@ -139,15 +138,15 @@ func (c *nemesisClient) open(client *mongo.Client) (*dsync.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine.Of(s).Record(f) // the file is open as long as the process lives
+	engine.Of(s).Record(f) // the file stays open until the process exits
 	return s, nil
 }
 
-// traceSuffix ends the names of the files that have the traces of clients.
+// traceSuffix is the end of the names of the clients' trace files.
 const traceSuffix = ".trace"
 
-// replayTraces has the traces of all clients replayed, also those of clients that were killed: what each session
-// decided must follow from its events.
+// replayTraces replays the traces of all clients, including killed ones: the decisions of each
+// session must follow from its events.
 func replayTraces(t *testing.T, dir string) {
 	files, err := filepath.Glob(filepath.Join(dir, "*"+traceSuffix))
 	if err != nil || len(files) == 0 {
@@ -169,7 +168,8 @@ func replayTraces(t *testing.T, dir string) {
 	t.Logf("%d traces with %d events were replayed", len(files), all)
 }
 
-// noticeDraws is the source of the faults of notices; those of workers are numbered from 0.
+// noticeDraws is the number of the random source for faults of notices; those of workers are
+// numbered from 0.
 const noticeDraws = 1 << 10
 
 // finishing reports whether the client was ordered to finish.
@@ -194,5 +194,5 @@ func (c *nemesisClient) write(key string, token int64) {
 	}
 }
 
-// logged is how many writes a document remembers.
+// logged is how many writes a document keeps in its log.
 const logged = 200

@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/history"
 )
 
-// judge checks the history, and keeps it for inspection.
+// judge checks the history, and stores it for inspection.
 func (n *nemesis) judge(took time.Duration) {
 	t := n.t
 	h, err := history.Read(n.dir)
@@ -64,7 +64,7 @@ func writeFile(name string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
-// faults is how many there were, each message that was lost or late counted.
+// faults returns the number of faults; each lost or late message counts.
 func (n *nemesis) faults() int {
 	sum := int(n.messages.Load())
 	for _, c := range n.counts {
@@ -78,7 +78,7 @@ func (n *nemesis) summary(h *history.History, violations int) string {
 	return fmt.Sprintf("%d faults, %d calls, %d grants, %d lost, %d violations", n.faults(), c.Calls, c.Grants, c.Lost, violations)
 }
 
-// table shows what was done and what has happened.
+// table returns what the clients did and what happened.
 func (n *nemesis) table(h *history.History, took time.Duration, violations int) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -93,9 +93,9 @@ func (n *nemesis) table(h *history.History, took time.Duration, violations int) 
 	row("faults", n.faults())
 	row("rollbacks", n.rollbacks)
 	c := h.Counts()
-	row("calls that ask", c.Calls)
+	row("calls that request", c.Calls)
 	row("grants", c.Grants)
-	row("hand-overs to another process", c.HandOffs)
+	row("hand-offs to another process", c.HandOffs)
 	row("leaderships transferred", c.Transfers)
 	row("holds lost", c.Lost)
 	row("fenced writes", c.Writes)

@@ -17,32 +17,31 @@ import (
 // A harm is one kind of fault.
 type harm struct {
 	what  string
-	least time.Duration // how long it lasts: least to most
+	least time.Duration // shortest and longest duration
 	most  time.Duration
 	begin func() error
-	end   func() error // nil: it ends by itself
+	end   func() error // nil: the fault ends by itself
 }
 
-// A lane is something that one fault at a time can happen to: the server, a client, or
-// a client's way to the server. What happens to it, and for how long, depends on its
-// source alone.
+// A lane is something that suffers one fault at a time: the server, a client, or a client's
+// connections to the server. Its faults and their durations depend only on its random source.
 type lane struct {
-	target string // in the history; "" for the server
+	target string // name in the history; "" for the server
 	draw   *rand.Rand
 	harms  []harm
-	least  time.Duration // between two faults: least to most
+	least  time.Duration // shortest and longest time between two faults
 	most   time.Duration
 
-	due  time.Time // of its next step
+	due  time.Time // time of the next step
 	heal func() error
 }
 
-// between draws a duration.
+// between draws a duration from least to most.
 func between(draw *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(draw.Int64N(int64(most-least)+1))
 }
 
-// step begins a fault, or ends the one that there is.
+// step begins a fault, or ends the present one.
 func (l *lane) step(rec *history.Recorder, counts map[string]int) error {
 	if l.heal != nil {
 		l.due = time.Now().Add(between(l.draw, l.least, l.most))
@@ -69,7 +68,7 @@ func (l *lane) step(rec *history.Recorder, counts map[string]int) error {
 	return nil
 }
 
-// end ends the fault that there is, if there is one.
+// end ends the present fault, if there is one.
 func (l *lane) end() error {
 	heal := l.heal
 	l.heal = nil
@@ -79,7 +78,7 @@ func (l *lane) end() error {
 	return heal()
 }
 
-// containerHarms are those of a server in a container of its own.
+// containerHarms are the faults of a server in an isolated container.
 func (n *nemesis) containerHarms(box *server.Container) []harm {
 	return []harm{
 		{"server paused", n.ttl / 10, 2 * n.ttl, box.Pause, box.Unpause},
@@ -88,9 +87,9 @@ func (n *nemesis) containerHarms(box *server.Container) []harm {
 	}
 }
 
-// setHarms are those of a set of mongod processes behind proxies: of its primary.
+// setHarms are the faults of a set of mongod processes behind proxies; they harm its primary.
 func (n *nemesis) setHarms(set *mongod.Set, draw *rand.Rand) []harm {
-	var m *mongod.Member // that is harmed
+	var m *mongod.Member // the harmed member
 	harmed := func(f func() error) func() error {
 		return func() (err error) {
 			ctx, cancel := context.WithTimeout(n.t.Context(), 2*time.Minute)
@@ -101,7 +100,7 @@ func (n *nemesis) setHarms(set *mongod.Set, draw *rand.Rand) []harm {
 			return f()
 		}
 	}
-	var in, out *proxy.Link // to the member and from it
+	var in, out *proxy.Link // links to the member and from it
 	parted := func(f func()) func() error {
 		return harmed(func() error {
 			p := n.net.Proxy(m.Addr)
@@ -111,8 +110,8 @@ func (n *nemesis) setHarms(set *mongod.Set, draw *rand.Rand) []harm {
 		})
 	}
 	join := func() error { in.Heal(); out.Heal(); return nil }
-	// alone leaves the primary without the others for a moment, and then stops it: the next primary has nothing
-	// that it did in that moment.
+	// alone freezes the other members for a moment, and then the primary, so the next primary lacks
+	// the writes of that moment.
 	alone := harmed(func() (err error) {
 		for _, o := range set.Members() {
 			if o != m {
@@ -129,16 +128,17 @@ func (n *nemesis) setHarms(set *mongod.Set, draw *rand.Rand) []harm {
 		{"primary frozen", n.ttl / 10, 4 * n.ttl, harmed(func() error { return m.Freeze() }), func() error { return m.Thaw() }},
 		{"primary cut off", n.ttl / 10, 4 * n.ttl, parted(func() { in.Hang(); out.Hang() }), join},
 		{"primary rolled back", n.ttl, 4 * n.ttl, alone, func() error { return m.Thaw() }},
-		// What is held in one direction are messages: requests to it, and answers to its own.
+		// Links hold messages in one direction: requests to the member, and replies to its own
+		// requests.
 		{"primary deaf", n.ttl / 10, 4 * n.ttl, parted(func() { in.HangRequests(); out.HangReplies() }), join},
 		{"primary mute", n.ttl / 10, 4 * n.ttl, parted(func() { in.HangReplies(); out.HangRequests() }), join},
 	}
 }
 
-// clusterHarms are those of a sharded cluster: of any one of its processes.
+// clusterHarms are the faults of a sharded cluster; they harm any one of its processes.
 func (n *nemesis) clusterHarms(c *mongod.Cluster, draw *rand.Rand) (harms []harm) {
 	of := func(what string, members []*mongod.Member) {
-		var m *mongod.Member // that is harmed
+		var m *mongod.Member // the harmed member
 		harmed := func(f func(*mongod.Member) error) func() error {
 			return func() error {
 				m = members[draw.IntN(len(members))]
@@ -159,8 +159,8 @@ func (n *nemesis) clusterHarms(c *mongod.Cluster, draw *rand.Rand) (harms []harm
 	return harms
 }
 
-// stepDown has the primary step down, as soon as another member can follow it: one may
-// have to catch up after what was done to it.
+// stepDown makes the primary step down, as soon as another member can follow. A member that was
+// harmed may have to catch up first.
 func (n *nemesis) stepDown(set *mongod.Set) error {
 	ctx, cancel := context.WithTimeout(n.t.Context(), time.Minute)
 	defer cancel()
@@ -173,7 +173,7 @@ func (n *nemesis) stepDown(set *mongod.Set) error {
 	}
 }
 
-// clientHarms are those of a client process.
+// clientHarms are the faults of a client process.
 func (n *nemesis) clientHarms(i int) []harm {
 	stop := func() error { n.clients[i].Stop(); return nil }
 	cont := func() error { n.clients[i].Cont(); return nil }
@@ -184,9 +184,9 @@ func (n *nemesis) clientHarms(i int) []harm {
 	}
 }
 
-// linkHarms are those of a client's way to the server.
+// linkHarms are the faults of a client's connections to the server.
 func (n *nemesis) linkHarms(l *proxy.Link, name string) []harm {
-	delays, messages := n.source("delays "+name), n.source("messages "+name) // the latter for the goroutines of the proxies alone
+	delays, messages := n.source("delays "+name), n.source("messages "+name) // only the proxies' goroutines use messages
 	heal := func() error { l.Heal(); return nil }
 	fates := []proxy.Fate{proxy.LoseReply, proxy.CutReply, proxy.LoseRequest, proxy.LateReply, proxy.LateRequest, proxy.ShedRequest, proxy.ShedReply}
 	return []harm{
@@ -206,10 +206,10 @@ func (n *nemesis) linkHarms(l *proxy.Link, name string) []harm {
 	}
 }
 
-// clientName is what a client is called, and its connections.
+// clientName returns the name of a client and its connections.
 func clientName(i int) string { return fmt.Sprintf("c%d", i) }
 
-// start starts a client, anew after a kill.
+// start starts a client, or starts it again after a kill.
 func (n *nemesis) start(i int) {
 	n.starts[i]++
 	a := nemesisArgs{
@@ -218,13 +218,12 @@ func (n *nemesis) start(i int) {
 		Seed: n.seed + uint64(i)<<32 + uint64(n.starts[i])<<40,
 	}
 	if i%2 == 0 {
-		a.HostDir = n.host // so a crash of one costs another a margin
+		a.HostDir = n.host // so a crash delays other such clients by only a margin
 	}
 	n.names[i] = a.Name
 	n.clients[i] = proc.Start(n.t, "nemesis", a)
 }
 
-// kill kills a client.
 func (n *nemesis) kill(i int) {
 	n.clients[i].Kill()
 	n.rec.Put(history.Event{Type: history.Killed, Target: n.names[i]})

@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// noticeFaults returns what becomes of notices: a third of them come late, twice, out of
-// order or not at all, and some are never sent.
+// noticeFaults returns the faults of notices: a third of them arrive late, twice, out of order or
+// not at all, and some are never sent.
 func noticeFaults(draw *rand.Rand, late time.Duration) func(dsynctest.Request) dsynctest.Fault {
 	some := func() time.Duration { return time.Millisecond + time.Duration(draw.Int64N(int64(late/2))) }
 	return func(r dsynctest.Request) (f dsynctest.Fault) {
@@ -27,11 +27,11 @@ func noticeFaults(draw *rand.Rand, late time.Duration) func(dsynctest.Request) d
 			switch draw.IntN(12) {
 			case 0: // never
 				f.LoseRequest = true
-			case 1: // behind those that follow
+			case 1: // after later notices
 				f.LoseRequest, f.Again = true, some()
 			case 2:
 				f.Again = some()
-			case 3: // with all that follow
+			case 3: // together with later notices
 				f.Delay = some()
 			}
 		}
@@ -39,12 +39,12 @@ func noticeFaults(draw *rand.Rand, late time.Duration) func(dsynctest.Request) d
 	}
 }
 
-// Whatever becomes of notices, a mutex has one holder at a time, its tokens grow, and
-// everybody has had their turns in the end.
+// Whatever happens to notices, a mutex has one holder at a time, its tokens grow, and every session
+// gets all its turns.
 func TestNoticesUnderFaults(t *testing.T) {
 	t.Parallel()
 	const sessions, ttl = 4, 10 * time.Second
-	const turns, most = 20, 400 // most: where the sessions come one after the other, few notices are sent
+	const turns, most = 20, 400 // most: if the sessions happen to come one after the other, few notices are sent
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		var faults atomic.Int64
@@ -87,9 +87,9 @@ func TestNoticesUnderFaults(t *testing.T) {
 		begin := time.Now()
 		all.Wait()
 		if faults.Load() < sessions {
-			t.Errorf("only %d notices came to harm, so little was shown", faults.Load())
+			t.Errorf("only %d notices had faults, so this test shows little", faults.Load())
 		}
-		lab.Note(t, "%d turns in %.1f s, %d notices came to harm", taken.Load(), time.Since(begin).Seconds(), faults.Load())
+		lab.Note(t, "%d turns in %.1f s, %d notices had faults", taken.Load(), time.Since(begin).Seconds(), faults.Load())
 	})
 }
 
@@ -115,7 +115,7 @@ func TestNoticesLost(t *testing.T) {
 					unlock(t, a)
 					g := granted(t, ch)
 					if took := g.at.Sub(begin); took > poll+poll/5+wakeUp {
-						t.Errorf("granted after %v, want that with the next poll, each %v", took, poll)
+						t.Errorf("granted after %v, want it with the next poll, every %v", took, poll)
 					}
 					unlock(t, b)
 				}
@@ -124,7 +124,7 @@ func TestNoticesLost(t *testing.T) {
 	}
 }
 
-// faulty opens a session between which and the store there are faults.
+// faulty opens a session with faults between it and the store.
 func (r *room) faulty(t *testing.T, o dsync.Options, decide func(dsynctest.Request) dsynctest.Fault) *dsync.Session {
 	t.Helper()
 	o.Logger = r.logger()

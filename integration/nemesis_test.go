@@ -24,55 +24,54 @@ import (
 )
 
 var (
-	nemesisFor  = flag.Duration("nemesis.duration", 0, "for how long TestNemesis injects faults; 0: not at all, 2m with LEASEHOLD_LONG set")
-	nemesisSeed = flag.Uint64("nemesis.seed", 0, "seed of TestNemesis; 0: that of the run")
-	nemesisDir  = flag.String("nemesis.dir", "", "folder that TestNemesis leaves its history, picture and table in; without one it leaves them only if it fails")
+	nemesisFor  = flag.Duration("nemesis.duration", 0, "how long TestNemesis injects faults; 0: the test is skipped, or takes 2m with LEASEHOLD_LONG set")
+	nemesisSeed = flag.Uint64("nemesis.seed", 0, "seed of TestNemesis; 0: the seed of the run")
+	nemesisDir  = flag.String("nemesis.dir", "", "directory in which TestNemesis always stores its history, picture and table; by default it stores them only if it fails")
 )
 
-// A nemesis lets clients work on a server, harms it, them, and what is between, and
-// keeps the history.
+// A nemesis lets clients work on a server, injects faults into the server, the clients and their
+// connections, and keeps the history.
 type nemesis struct {
 	t    *testing.T
-	name string // of the server
+	name string // the server's name
 	room *room
 	seed uint64
 	ttl  time.Duration
 	poll time.Duration
-	dir  string // of the histories
-	host string // HostDir of half of the clients; "": none
+	dir  string // directory of the histories
+	host string // HostDir for half of the clients; "": none
 	rec  *history.Recorder
 
-	// To look into the server with. What is read from a single one is never out of
-	// date; of several a former primary may answer.
+	// For reading from the server. Reads from a single server are never stale; of several, a former
+	// primary may answer.
 	single bool
-	set    *mongod.Set // nil: it is none
+	set    *mongod.Set // nil: the server is not such a set
 	store  driver.Store
 	docs   *mongo.Collection
 
-	// What clients connect with is the same for all but for the name that is added to it.
+	// The clients' connection string, to which each client's name is added.
 	uri string
 	net *proxy.Network
 
-	// Of each client.
+	// For each client:
 	clients []*proc.Proc
 	starts  []int
 	names   []string
 
 	lanes    []*lane
-	counts   map[string]int // of faults
-	messages atomic.Int64   // that were lost or late
+	counts   map[string]int // faults by kind
+	messages atomic.Int64   // lost or late messages
 
-	rollbacks int // members that undid writes
+	rollbacks int // members that rolled back writes
 }
 
-// Locks, elections and fences under whatever can happen to a server, to a network and
-// to processes: no rule of package history is broken, all calls end, and nothing is
-// left behind.
+// Locks, elections and fences, with every kind of fault of servers, networks and processes: no rule
+// of package history is broken, all calls end, and nothing is left behind.
 func TestNemesis(t *testing.T) {
 	t.Parallel()
-	lab.Servers(t) // without one the test is skipped here
+	lab.Servers(t) // skips the test if there is no server
 	if *nemesisFor == 0 && !testkit.Long() {
-		lab.Skip(t, nil, "what it meets is chance: without LEASEHOLD_LONG or -nemesis.duration it does not run")
+		lab.Skip(t, nil, "its faults are random, so it runs only with LEASEHOLD_LONG or -nemesis.duration")
 	}
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		n := &nemesis{t: t, name: s.Name, seed: cmp.Or(*nemesisSeed, lab.Seed), ttl: 3 * time.Second, counts: make(map[string]int)}
@@ -87,14 +86,14 @@ func TestNemesis(t *testing.T) {
 		case s.Has(server.Need{Members: true}):
 			own := startBehind(t, n.net, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second, Env: skewed(t, draw)})
 			n.room = newRoom(t, own)
-			n.ttl = 6 * time.Second // longer than an election of a primary, by half
+			n.ttl = 6 * time.Second // one and a half times as long as the election of a primary
 			n.set = own.Set()
 			harms = n.setHarms(n.set, draw)
 			n.uri = own.URI
 		case s.Has(server.Need{Sharded: true, Binary: true}):
 			own := lab.StartCluster(t, mongod.ClusterSpec{})
 			n.room, n.single = newRoom(t, own), true
-			n.ttl = 6 * time.Second // longer than a shard takes to start again
+			n.ttl = 6 * time.Second // longer than a shard takes to restart
 			harms = n.clusterHarms(own.Cluster(), draw)
 			var routers []string
 			for _, m := range own.Cluster().Routers() {
@@ -102,7 +101,7 @@ func TestNemesis(t *testing.T) {
 			}
 			n.uri = "mongodb://" + strings.Join(routers, ",") + "/?"
 		default:
-			lab.Skip(t, s, "a server that can't be harmed")
+			lab.Skip(t, s, "the test can't inject faults into this server")
 		}
 		n.lanes = append(n.lanes, &lane{draw: n.source("server"), harms: harms, least: 4 * n.ttl, most: 10 * n.ttl})
 		n.run()
@@ -118,8 +117,8 @@ func (n *nemesis) source(name string) *rand.Rand {
 	return rand.New(rand.NewPCG(n.seed, sum))
 }
 
-// skewed returns the environment of a server whose clock is right, or an hour from
-// this host's, where there is libfaketime.
+// skewed returns the environment for a server whose clock is right or, with libfaketime, an hour
+// off this host's.
 func skewed(t *testing.T, draw *rand.Rand) []string {
 	ahead := []time.Duration{0, time.Hour, -time.Hour}[draw.IntN(3)]
 	env, ok := server.FakeClock(ahead)
@@ -166,7 +165,7 @@ func (n *nemesis) run() {
 	defer watching.Wait()
 	defer cancel()
 	began := time.Now()
-	defer func() { n.judge(time.Since(began)) }() // also if somebody does not come to an end
+	defer func() { n.judge(time.Since(began)) }() // even if a client does not end
 	n.harm(began.Add(lasts))
 
 	for _, p := range n.clients {
@@ -175,10 +174,10 @@ func (n *nemesis) run() {
 	for i, p := range n.clients {
 		done := p.Await("done")
 		if done.Err != "" {
-			t.Logf("%s ended with %q", n.names[i], done.Err) // a slow server; what that leaves lapses
+			t.Logf("%s ended with %q", n.names[i], done.Err) // the server was slow; what the client left behind lapses
 		}
 		if done.Text != "" {
-			t.Errorf("%s has left running:\n%s", n.names[i], done.Text)
+			t.Errorf("goroutines of %s still running:\n%s", n.names[i], done.Text)
 		}
 	}
 	cancel()
@@ -196,7 +195,7 @@ func (n *nemesis) run() {
 	replayTraces(t, n.dir)
 }
 
-// harm injects faults until the end, and then heals everything.
+// harm injects faults until end, and then heals everything.
 func (n *nemesis) harm(end time.Time) {
 	for _, l := range n.lanes {
 		l.due = time.Now().Add(between(l.draw, l.least/4, l.most/2))

@@ -14,7 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// watch records what the store has of each key, again and again until ctx ends.
+// watch records the store's state of each key, again and again until ctx ends.
 func (n *nemesis) watch(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
 		for _, key := range nemesisKeys() {
@@ -42,13 +42,13 @@ func (n *nemesis) load(ctx context.Context, key string) (driver.State, error) {
 	return n.store.Load(ctx, key, 1000)
 }
 
-// logs records what documents say of their writes.
+// logs records the logs that documents keep of their writes.
 func (n *nemesis) logs(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, n.ttl)
 	defer cancel()
 	cur, err := n.docs.Find(ctx, bson.D{})
 	if err != nil {
-		return // the server is under faults
+		return // the server has faults
 	}
 	var docs []struct {
 		Key string  `bson:"_id"`
@@ -62,8 +62,8 @@ func (n *nemesis) logs(ctx context.Context) {
 	}
 }
 
-// clean checks that every key can be had, that then nobody holds it or waits for it,
-// that no session is alive, and that a sweep leaves records of keys alone.
+// clean checks that every key can be acquired, that afterwards no key has a holder or a waiter,
+// that no session is alive, and that a sweep keeps records of keys.
 func (n *nemesis) clean() {
 	t := n.t
 	s := n.room.session(n.room.short(n.ttl))
@@ -115,8 +115,8 @@ func (n *nemesis) clean() {
 		alive, now, err = storecmd.Members(ctx, n.store)
 		return err == nil && len(alive) == 0
 	})
-	// A record of a session that was made for a Register that never came, on a server
-	// that is not MongoDB, is left for an hour. That is over.
+	// On a server that is not MongoDB, a record that was made for a Register that never came is
+	// kept for an hour. Make that hour pass.
 	made := bson.D{
 		{Key: "_id", Value: bson.D{{Key: "$gte", Value: "s/"}, {Key: "$lt", Value: "s0"}}},
 		{Key: "ttl", Value: bson.D{{Key: "$exists", Value: false}}},
@@ -125,7 +125,7 @@ func (n *nemesis) clean() {
 	if _, err := n.room.raw().UpdateMany(ctx, made, ago); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(50*time.Millisecond + n.room.Skew) // records have an age, in milliseconds, by any router's clock
+	time.Sleep(50*time.Millisecond + n.room.Skew) // until the records have an age of milliseconds by every router's clock
 	sweep(t, n.store, time.Millisecond)
 	cur, err := n.room.raw().Find(ctx, bson.D{}, options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {
@@ -139,7 +139,7 @@ func (n *nemesis) clean() {
 	}
 	for _, record := range left {
 		if key, ok := strings.CutPrefix(record.ID, "k/"); record.ID != sweepRecord && !isProbeRecord(record.ID) && (!ok || !slices.Contains(nemesisKeys(), key)) {
-			t.Errorf("record %q is left when all that is idle was swept", record.ID)
+			t.Errorf("record %q is left after a sweep of everything idle", record.ID)
 		}
 	}
 }

@@ -22,21 +22,21 @@ type nemesisWorker struct {
 
 // A nemesisHold is something that a worker can acquire, check and release.
 type nemesisHold struct {
-	history.Event // as it is asked for
+	history.Event // the fields of its request
 
 	take    func(ctx context.Context) error
 	token   func() int64
-	term    func() int64 // nil: it has none
+	term    func() int64 // nil: no term
 	lost    func() <-chan struct{}
 	release func(ctx context.Context) error
-	keep    time.Duration // that release keeps it for
-	fenced  bool          // there is a document that it guards
+	keep    time.Duration // how long release keeps the key
+	fenced  bool          // it guards a document
 
-	handOff func(ctx context.Context, a *history.Attempt) error // release to another; nil: it can't be
+	handOff func(ctx context.Context, a *history.Attempt) error // transfers it to another candidate; nil: not possible
 }
 
-// run takes and releases until the client finishes. Only one worker of a process
-// campaigns: the term is the process's.
+// run acquires and releases until the client finishes. Only one worker of a process campaigns,
+// because the term belongs to the process.
 func (w *nemesisWorker) run(campaigns bool) {
 	for !w.finishing() {
 		if w.draw.IntN(25) == 0 {
@@ -47,12 +47,12 @@ func (w *nemesisWorker) run(campaigns bool) {
 	}
 }
 
-// upTo draws a duration.
+// upTo draws a duration up to d.
 func (w *nemesisWorker) upTo(d time.Duration) time.Duration {
 	return time.Duration(w.draw.Int64N(int64(d)))
 }
 
-// pick draws what to take, and how.
+// pick draws what to acquire, and how.
 func (w *nemesisWorker) pick(campaigns bool) *nemesisHold {
 	try := w.draw.IntN(4) == 0
 	switch n := w.draw.IntN(10); {
@@ -66,7 +66,7 @@ func (w *nemesisWorker) pick(campaigns bool) *nemesisHold {
 	return w.semaphore(try)
 }
 
-// either returns one of two ways to take: the one that doesn't wait if try.
+// either returns now, the way that doesn't wait, if try is true, and otherwise wait.
 func either[F any](try bool, wait, now F) F {
 	if try {
 		return now
@@ -74,7 +74,7 @@ func either[F any](try bool, wait, now F) F {
 	return wait
 }
 
-// of has h acquired by acquire, and released with a majority.
+// of makes h acquire with acquire, and release with a majority.
 func (h *nemesisHold) of(acquire func(context.Context) (*dsync.Hold, error)) *nemesisHold {
 	var hold *dsync.Hold
 	h.take = func(ctx context.Context) (err error) {
@@ -92,7 +92,7 @@ func (h *nemesisHold) of(acquire func(context.Context) (*dsync.Hold, error)) *ne
 	return h
 }
 
-// locks has h acquired as package sync does, and released early, which a fail-over may undo.
+// locks makes h lock and unlock as package sync does. A fail-over may undo such an unlock.
 func (h *nemesisHold) locks(m *dsync.Mutex, try bool) *nemesisHold {
 	h.take, h.token, h.lost = m.LockContext, m.Token, m.Lost
 	if try {
@@ -176,14 +176,14 @@ func (w *nemesisWorker) campaign(try bool) *nemesisHold {
 		return t.Number
 	}
 	h.lost = func() <-chan struct{} {
-		if term.Err() != nil { // it compares the clock, which Done can't
+		if term.Err() != nil { // Err compares the clock, which Done can't
 			return over
 		}
 		return term.Done()
 	}
 	h.handOff = func(ctx context.Context, a *history.Attempt) error {
 		switch err := w.transfer(ctx, a); {
-		case err == nil, errors.Is(err, leader.ErrResigned): // the latter: to the first in the queue
+		case err == nil, errors.Is(err, leader.ErrResigned): // ErrResigned: the first candidate in the queue leads
 			end()
 			return nil
 		case errors.Is(err, leader.ErrLost):
@@ -194,7 +194,7 @@ func (w *nemesisWorker) campaign(try bool) *nemesisHold {
 	}
 	h.release = func(ctx context.Context) error {
 		defer end()
-		lost := term.Err() != nil // it compares the clock
+		lost := term.Err() != nil // Err compares the clock
 		if err := w.election.Resign(ctx); err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ func (w *nemesisWorker) campaign(try bool) *nemesisHold {
 	return h
 }
 
-// transfer hands the leadership over to any of the candidates.
+// transfer transfers the leadership to any of the candidates.
 func (w *nemesisWorker) transfer(ctx context.Context, a *history.Attempt) error {
 	members, err := w.election.Members(ctx)
 	if err != nil {
@@ -226,14 +226,14 @@ func (w *nemesisWorker) transfer(ctx context.Context, a *history.Attempt) error 
 	return nil
 }
 
-// over is a Lost of what is over.
+// over is a closed Lost, for a hold that has ended.
 var over = func() <-chan struct{} {
 	ch := make(chan struct{})
 	close(ch)
 	return ch
 }()
 
-// once takes h, has it for a while, and releases it.
+// once acquires h, keeps it for a while, and releases it.
 func (w *nemesisWorker) once(h *nemesisHold) {
 	ctx, cancel := context.Background(), context.CancelFunc(func() {})
 	if w.draw.IntN(5) > 0 {
@@ -247,7 +247,8 @@ func (w *nemesisWorker) once(h *nemesisHold) {
 	}
 	token := a.Granted(h.token, h.term)
 	if !w.have(h, a, token) && w.draw.IntN(2) == 0 {
-		// It did not check the hold: its write must be refused once another's was not.
+		// The worker did not check the hold, so its write must be refused if a later holder has
+		// written.
 		if h.fenced && token > 0 {
 			w.write(h.Key, token)
 		}
@@ -270,21 +271,21 @@ func (w *nemesisWorker) once(h *nemesisHold) {
 	}
 }
 
-// have checks and writes for a while, and reports whether the hold goes on.
+// have checks and writes for a while, and reports whether the hold still exists.
 func (w *nemesisWorker) have(h *nemesisHold, a *history.Attempt, token int64) bool {
 	long := w.upTo(200 * time.Millisecond)
 	switch w.draw.IntN(10) {
 	case 0:
 		long = w.upTo(w.TTL)
 	case 1:
-		long = w.upTo(4 * w.TTL) // so that there is something to lose
+		long = w.upTo(4 * w.TTL) // so that holds get lost
 	}
 	end := make(chan struct{})
 	var writing sync.WaitGroup
 	defer writing.Wait()
 	defer close(end)
 	if h.fenced && token > 0 {
-		// On its own goroutine: a write that hangs must not delay the checks.
+		// In a goroutine: a write that hangs must not delay the checks.
 		writes := &nemesisWorker{nemesisClient: w.nemesisClient, draw: rand.New(rand.NewPCG(w.draw.Uint64(), 0))}
 		writing.Go(func() {
 			for {
@@ -305,12 +306,12 @@ func (w *nemesisWorker) have(h *nemesisHold, a *history.Attempt, token int64) bo
 	return false
 }
 
-// breakOne breaks some key.
+// breakOne breaks a random key.
 func (w *nemesisWorker) breakOne() {
 	keys := nemesisKeys()
 	key := keys[w.draw.IntN(len(keys))]
 	ctx, cancel := context.WithTimeout(context.Background(), w.upTo(2*w.TTL))
 	defer cancel()
 	w.rec.Put(history.Event{Type: history.Break, Key: key})
-	admin.New(w.session).Break(ctx, key) // what comes of it the holders tell
+	admin.New(w.session).Break(ctx, key) // the holders record the result
 }

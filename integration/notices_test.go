@@ -15,7 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// notices are the collections of notices that are there.
+// notices returns the existing collections of notices.
 func (r *room) notices() []*mongo.Collection {
 	r.t.Helper()
 	db := r.Client(r.t).Database(r.DB)
@@ -39,28 +39,28 @@ func (w *warned) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// once fails the test unless there is one warning with those words in it, and no other.
+// once fails the test unless there is exactly one warning and it contains the words.
 func (w *warned) once(t *testing.T, words ...string) {
 	t.Helper()
 	text := w.String()
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	if len(lines) != 1 || slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(lines[0], word) }) {
-		t.Errorf("want one warning, with %q, not\n%s", words, text)
+		t.Errorf("want one warning that contains %q, got\n%s", words, text)
 	}
 }
 
-// listening locks m, which somebody else holds, and returns when its session listens.
+// listening locks m, which another session holds, and returns when m's session listens.
 func (r *room) listening(t *testing.T, m *dsync.Mutex, mon *monitor) <-chan grant {
 	t.Helper()
 	mon.reset()
 	ch := locking(t.Context(), m)
 	eventually(t, "the waiter listens", func() bool { return len(mon.commands(awaits)) > 0 })
-	time.Sleep(500 * time.Millisecond) // and has asked once more
+	time.Sleep(500 * time.Millisecond) // until it has requested the key again
 	return ch
 }
 
-// A listener whose collection was overrun while it was not reading opens another cursor, and the
-// waiter requests again: the notice of its grant may have been overwritten.
+// If a listener's collection is overrun while it is not reading, it opens another cursor, and the
+// waiter requests the key again: the notice of its grant may have been overwritten.
 func TestNoticesOverrun(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -75,7 +75,7 @@ func TestNoticesOverrun(t *testing.T) {
 		ch := r.listening(t, waiting.Mutex("key"), mon)
 
 		p.Hang()
-		time.Sleep(6 * time.Second) // the server has answered what it was asked
+		time.Sleep(6 * time.Second) // until the server has answered all requests
 		unlock(t, holder)
 		notice := bson.D{{Key: "to", Value: waiting.ID()}, {Key: "k", Value: "key"}}
 		var place *mongo.Collection
@@ -88,23 +88,23 @@ func TestNoticesOverrun(t *testing.T) {
 			return place != nil
 		})
 		junk := bson.D{{Key: "to", Value: "nobody"}, {Key: "junk", Value: make([]byte, 64<<10)}}
-		for range 32 { // twice as much as there is room for
+		for range 32 { // twice the collection's size
 			if _, err := place.InsertOne(t.Context(), junk); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if n, err := place.CountDocuments(t.Context(), notice); err != nil || n != 0 {
-			t.Fatalf("%d notices are there after the overrun, %v", n, err)
+			t.Fatalf("%d notices after the overrun, %v", n, err)
 		}
 		begin := time.Now()
 		p.Heal()
-		g := granted(t, ch) // a poll would be later
-		lab.Note(t, "granted %v after the server could be reached again", g.at.Sub(begin).Round(time.Millisecond))
+		g := granted(t, ch) // by the notice: a poll would come later
+		lab.Note(t, "granted %v after the server was reachable again", g.at.Sub(begin).Round(time.Millisecond))
 		unlock(t, g.m)
 	})
 }
 
-// A listener whose collection was dropped makes it anew.
+// If a listener's collection is dropped, the listener creates it again.
 func TestNoticesDropped(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -139,13 +139,13 @@ func TestNoticesDropped(t *testing.T) {
 		})
 		time.Sleep(500 * time.Millisecond)
 		unlock(t, holder)
-		g := granted(t, ch) // a poll would be later
+		g := granted(t, ch) // by the notice: a poll would come later
 		unlock(t, g.m)
 		log.once(t, "dropped")
 	})
 }
 
-// Where nobody can listen, there is one warning that says what to do, and polling.
+// If a session can't listen, it logs one warning that says what to do, and polls.
 func (r *room) polls(t *testing.T, log *warned, o dsyncmongo.Options, client *mongo.Client) {
 	t.Helper()
 	o.Session.TTL, o.Session.Logger = 20*time.Second, log.logger()
@@ -172,7 +172,7 @@ func (r *room) polls(t *testing.T, log *warned, o dsyncmongo.Options, client *mo
 	}
 }
 
-// Collections of notices that somebody has made by hand, and not capped.
+// Somebody has created the collections of notices by hand, and not capped.
 func TestNoticesNotCapped(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -189,11 +189,11 @@ func TestNoticesNotCapped(t *testing.T) {
 	})
 }
 
-// addresses is how many collections of notices there are by default: one for those who
-// observe keys, and Options.NoticeCollections.
+// addresses is the default number of collections of notices: one for observers, and
+// Options.NoticeCollections.
 const addresses = 65
 
-// The Stable API, strict, knows no tailable cursors.
+// The strict Stable API has no tailable cursors.
 func TestNoticesStrict(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -208,7 +208,7 @@ func TestNoticesStrict(t *testing.T) {
 	})
 }
 
-// Without notices on purpose there is no warning.
+// If notices are switched off, there is no warning.
 func TestNoNotices(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -219,14 +219,14 @@ func TestNoNotices(t *testing.T) {
 			t.Errorf("warnings:\n%s", text)
 		}
 		if colls := r.notices(); len(colls) > 0 {
-			t.Errorf("%d collections of notices are there", len(colls))
+			t.Errorf("there are %d collections of notices, want none", len(colls))
 		}
 	})
 }
 
-// Promise 5: where the server notifies, a standalone and a cluster included, a waiter is
-// notified. It requests the key once, and once more if it has just begun to listen. With the
-// short poll of other tests it would request three times more; here the poll is a minute away.
+// Promise 5: if the server notifies, even a standalone or a cluster, a waiter gets a notice. It
+// requests the key once, and once more if it has just begun to listen. With the short poll of other
+// tests it would send three more requests; here the poll interval is a minute.
 func TestWaiterIsNotified(t *testing.T) {
 	t.Parallel()
 	const rounds, hold = 6, 800 * time.Millisecond
@@ -252,11 +252,12 @@ func TestWaiterIsNotified(t *testing.T) {
 			g := granted(t, ch)
 			took += g.at.Sub(begin)
 
-			// Not the short one, by which it tries whether a key that it was the last to hold is free.
+			// Don't count the short acquire, with which it tries whether a key that it held last is
+			// free.
 			requests := mon.commands(func(c command) bool { return c.name == "findAndModify" && c.id == "k/pushed" && acquire(c.body) })
 			most := 1
 			if round < len(mons) {
-				most = 2 // it has just begun to listen
+				most = 2 // the waiter has just begun to listen
 			}
 			if len(requests) > most {
 				t.Errorf("round %d: requested %d times, want at most %d: %v", round, len(requests), most, requests)
@@ -267,7 +268,7 @@ func TestWaiterIsNotified(t *testing.T) {
 		}
 		unlock(t, holder)
 		if listens == 0 {
-			t.Error("nobody listened, so nothing was shown")
+			t.Error("no session listened, so this test shows nothing")
 		}
 		lab.Note(t, "%d waits of %v: requested %d times; granted %v after the call of Unlock, on average", rounds, hold, requested, (took / rounds).Round(100*time.Microsecond))
 	})

@@ -10,9 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// outage harms a server that has a holder and a waiter, so that no write is confirmed for a while, and heals it. The
-// holder is told in time, nobody is granted what may be undone, the log and the error of Unlock say why, in those words,
-// and all goes on afterwards.
+// outage harms a server that has a holder and a waiter, so that no write is acknowledged for a
+// while, and heals it. The holder is notified in time; no hold is granted that may be undone; the
+// log and the error of Unlock contain why; and everything continues afterwards.
 func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	t.Helper()
 	r := newRoom(t, own)
@@ -59,13 +59,14 @@ func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 		}
 	}
 	if !strings.Contains(log.String(), why) {
-		t.Errorf("the log does not say %q:\n%s", why, log.String())
+		t.Errorf("the log does not contain %q:\n%s", why, log.String())
 	}
 	t.Log(log.String())
 }
 
-// With an arbiter and a secondary that stands still, the primary stays the primary and takes writes, but no
-// majority confirms any. When the secondary goes on, it lags behind what an application has written meanwhile.
+// With an arbiter and a frozen secondary, the primary remains primary and accepts writes, but no
+// majority acknowledges them. When the secondary continues, it lags behind the writes that an
+// application made meanwhile.
 func TestArbiter(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
@@ -87,7 +88,7 @@ func TestArbiter(t *testing.T) {
 	})
 }
 
-// A primary that is locked for a backup answers reads and hangs writes.
+// A primary that is locked for a backup answers reads, and writes hang.
 func TestWritesLocked(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {

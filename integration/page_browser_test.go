@@ -24,8 +24,8 @@ type browser struct {
 	console func() (chromedp.ConsoleMessage, error, bool)
 }
 
-// newBrowser starts Debian's chromium without a window. Without one the test is
-// skipped, in CI it fails.
+// newBrowser starts Debian's chromium without a window. If it is not installed the test is skipped;
+// in CI it fails.
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -52,7 +52,7 @@ func newBrowser(t *testing.T) *browser {
 	return b
 }
 
-// do takes steps, within two minutes.
+// do runs the steps within two minutes.
 func (b *browser) do(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 2*time.Minute)
@@ -76,13 +76,13 @@ func eval[T any](t *testing.T, b *browser, js string) T {
 func (b *browser) eventually(t *testing.T, js string) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		// While the browser goes from page to page there is an error.
+		// While the browser loads another page, evaluating fails.
 		is, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](js))
 		if is {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("it never is true that %s (%v)", js, err)
+			t.Fatalf("this did not become true: %s (%v)", js, err)
 		}
 	}
 }
@@ -114,16 +114,16 @@ func (b *browser) noComplaints(t *testing.T) {
 		m, err, ok := b.console()
 		switch {
 		case err != nil || !ok:
-			t.Fatalf("no console: %v", err)
+			t.Fatalf("can't read the browser's console: %v", err)
 		case m.Text == end:
 			return
 		default:
-			t.Errorf("the browser complained: %s (%s)", m, m.URL)
+			t.Errorf("the browser's console: %s (%s)", m, m.URL)
 		}
 	}
 }
 
-// servePage serves the page of s as users mount it, and returns its address.
+// servePage serves the page of s mounted as users do, and returns its address.
 func servePage(t *testing.T, s *dsync.Session, opt *dsynchttp.Options) string {
 	t.Helper()
 	page := dsynchttp.New(s, opt)

@@ -14,23 +14,23 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A scene is a small fleet on a store in memory that does what fleets do, for the
-// page to show.
+// A scene is a small fleet on a store in memory, whose processes do typical work for the page to
+// show.
 type scene struct {
 	store *dsynctest.Memory
-	own   *dsync.Session // the process whose page it is
+	own   *dsync.Session // the process that serves the page
 	fleet map[string]*dsync.Session
-	cut   *dsynctest.Faulty // worker-2's way to the store
+	cut   *dsynctest.Faulty // worker-2's connection to the store
 }
 
-// A process stands for another on another host.
+// A process pretends to run on another host.
 type process struct {
 	driver.Store
 	pid int
 }
 
 func (p process) Register(ctx context.Context, m driver.Member) (time.Time, error) {
-	m.PID, m.Settings.Version = p.pid, "v0.1.0" // a test binary does not know its own
+	m.PID, m.Settings.Version = p.pid, "v0.1.0" // a test binary has no version
 	return p.Store.Register(ctx, m)
 }
 
@@ -60,8 +60,8 @@ func newScene(t *testing.T, ttl time.Duration) *scene {
 	return sc
 }
 
-// play plays the scene for d: what is short in it takes hundredths of that. At its
-// end locks are held, and waited for.
+// play plays the scene for d; short events take hundredths of d. At the end, locks are held and
+// have waiters.
 func (sc *scene) play(t *testing.T, d time.Duration) {
 	t.Helper()
 	tick := d / 100
@@ -70,7 +70,7 @@ func (sc *scene) play(t *testing.T, d time.Duration) {
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	name := func(n string) *dsync.Session { return sc.fleet[n] }
 
-	// Holds by turns: each holds the key for some ticks, then waits for some.
+	// turns alternately holds the key for some ticks and pauses for some.
 	turns := func(s *dsync.Session, key string, start, hold, pause time.Duration) {
 		wg.Go(func() {
 			mu := s.Mutex(key)
@@ -99,7 +99,7 @@ func (sc *scene) play(t *testing.T, d time.Duration) {
 		})
 	}
 
-	// A leader, after whose death another leads.
+	// A leader that dies, and the next one.
 	elect := func(s *dsync.Session, start time.Duration) {
 		wg.Go(func() {
 			if !wait(ctx, start*tick) {
@@ -122,7 +122,7 @@ func (sc *scene) play(t *testing.T, d time.Duration) {
 	elect(name("worker-0"), 8)
 	elect(name("worker-1"), 10)
 
-	// A migration that is done, and a key that is held for long.
+	// A finished migration, and a key that is held for long.
 	wg.Go(func() {
 		sc.own.Once("migrations/0042").Do(ctx, func(context.Context) error { return nil })
 	})
@@ -140,7 +140,7 @@ func (sc *scene) play(t *testing.T, d time.Duration) {
 			}
 		})
 	}
-	// A holder that is cut off, so that another has its key when its session lapsed.
+	// A holder that is cut off, so that another one gets its key when its session has lapsed.
 	turns(name("worker-2"), "thumbnails/rebuild", 10, 1000, 1)
 	turns(sc.own, "thumbnails/rebuild", 30, 30, 1000)
 	turns(name("worker-1"), "thumbnails/rebuild", 32, 1000, 1)

@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
 )
 
-// A thousand keys are there within a second, on a machine that has the time: what is
-// asserted is that they are there, how long it took is logged.
+// The page shows a thousand keys. On an idle machine that takes less than a second; the test logs
+// the time, and asserts only that the keys are shown.
 func TestPageOfAThousandKeys(t *testing.T) {
 	b := newBrowser(t)
 	sc := newScene(t, 30*time.Second)
@@ -32,13 +32,13 @@ func TestPageOfAThousandKeys(t *testing.T) {
 		}
 	}
 	url := servePage(t, sc.own, nil)
-	b.do(t, chromedp.Navigate(url)) // a browser that has just started is slow
+	b.do(t, chromedp.Navigate(url)) // warm up: the browser is slow right after its start
 	began := time.Now()
 	b.do(t, chromedp.Navigate(url+"?n=1000"))
 	loaded := time.Since(began)
 	rows := eval[int](t, b, `document.querySelectorAll('.keys tbody tr').length`)
 	if rows != 1000 {
-		t.Errorf("there are %d rows, want 1000", rows)
+		t.Errorf("the page has %d rows, want 1000", rows)
 	}
 	if drawn := eval[int](t, b, `document.querySelectorAll('.keys svg.line rect').length`); drawn != 1000 {
 		t.Errorf("%d holds are drawn, want 1000", drawn)
@@ -49,8 +49,7 @@ func TestPageOfAThousandKeys(t *testing.T) {
 	b.noComplaints(t)
 }
 
-// What changes is seen without a reload, and what is typed meanwhile, and the focus,
-// stay.
+// Changes appear without a reload, and keep the focus and the text that the user is typing.
 func TestPageIsKeptUpToDate(t *testing.T) {
 	b := newBrowser(t)
 	sc := newScene(t, 30*time.Second)
@@ -67,7 +66,7 @@ func TestPageIsKeptUpToDate(t *testing.T) {
 		t.Errorf("the focus is on %q, want prefix=inv", got)
 	}
 	if !eval[bool](t, b, `document.querySelector('#keys-h').remembered === true`) {
-		t.Error("what did not change was replaced")
+		t.Error("an unchanged element was replaced")
 	}
 	if got := eval[string](t, b, `document.querySelector('.keys tbody .k').textContent`); got != key {
 		t.Errorf("the key is shown as %q, want %q", got, key)
@@ -82,11 +81,10 @@ func TestPageIsKeptUpToDate(t *testing.T) {
 	b.noComplaints(t)
 }
 
-// Ages and timelines go on in the browser without an event: as of the first one, and of each
-// that comes later.
+// Ages and timelines advance in the browser between events, from the first event on.
 func TestPageGoesOnByItself(t *testing.T) {
 	b := newBrowser(t)
-	sc := newScene(t, time.Hour) // whose heartbeats are no events
+	sc := newScene(t, time.Hour) // such rare heartbeats cause no events
 	url := servePage(t, sc.own, &dsynchttp.Options{Refresh: 100 * time.Millisecond})
 	if err := sc.fleet["worker-0"].Mutex("k").LockContext(t.Context()); err != nil {
 		t.Fatal(err)
@@ -99,7 +97,7 @@ func TestPageGoesOnByItself(t *testing.T) {
 	// In 3 s of a minute it moves by a twentieth of the timeline's width.
 	b.eventually(t, age+` >= before.age + 3 && `+left+` <= before.left - document.querySelector('.keys svg.line').clientWidth / 30`)
 	if right := eval[bool](t, b, `document.querySelector('.keys svg.line rect').getBoundingClientRect().right >= document.querySelector('.keys svg.line').getBoundingClientRect().right`); !right {
-		t.Error("a hold that goes on is not drawn up to now")
+		t.Error("a current hold is not drawn up to the present")
 	}
 	b.noComplaints(t)
 }
@@ -117,7 +115,7 @@ func TestPageWithoutScript(t *testing.T) {
 	if err := mu.LockContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// It reloads itself.
+	// The page reloads itself.
 	b.do(t, chromedp.WaitVisible(`.keys .owner`))
 	text, err := chromedp.Run(b.ctx, chromedp.Text(`.keys .owner`))
 	if err != nil || text != "worker-0" {
@@ -126,8 +124,8 @@ func TestPageWithoutScript(t *testing.T) {
 	mu.Unlock()
 }
 
-// Every action can be reached with the keyboard, in the order of the page, and is seen
-// to have the focus.
+// Every action can be reached with the keyboard, in the order of the page, and the focus is
+// visible.
 func TestPageByKeyboard(t *testing.T) {
 	b := newBrowser(t)
 	sc := newScene(t, 30*time.Second)
@@ -180,8 +178,7 @@ func TestPageByKeyboard(t *testing.T) {
 	b.noComplaints(t)
 }
 
-// contrast returns the texts whose colours are nearer than 4.5 to 1, the least that
-// WCAG asks for, each with its ratio.
+// contrast returns the texts whose contrast is below 4.5 to 1, WCAG's minimum, each with its ratio.
 const contrast = `(() => {
 	const parse = c => { const v = c.match(/[\d.]+/g).map(Number); return v.length === 3 ? [...v, 1] : v; };
 	const light = c => { const [r, g, b] = c.map(v => (v /= 255) <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
@@ -199,8 +196,8 @@ const contrast = `(() => {
 	return [String(n), ...bad];
 })()`
 
-// It is readable on a phone and on a wide screen, by day and by night, whatever it
-// shows.
+// The page is readable on a phone and on a wide screen, in light and dark colours, with every
+// content.
 func TestPageIsReadable(t *testing.T) {
 	b := newBrowser(t)
 	sc := newScene(t, 2*time.Second)
@@ -210,7 +207,7 @@ func TestPageIsReadable(t *testing.T) {
 	url := servePage(t, sc.own, &dsynchttp.Options{Authorize: func(*http.Request) error { return nil }})
 	b.do(t, chromedp.Navigate(url))
 	sc.play(t, 8*time.Second)
-	// A loss that its holder does not heed, for the alert.
+	// A loss that its holder ignores, for the alert.
 	if err := admin.New(sc.fleet["worker-1"]).Break(t.Context(), long); err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +217,7 @@ func TestPageIsReadable(t *testing.T) {
 				b.prefers(t, scheme)
 				b.do(t, chromedp.EmulateViewport(width, 900), chromedp.Navigate(url+path))
 				if got := eval[int64](t, b, `document.documentElement.scrollWidth`); got > width {
-					t.Errorf("%.40q is %d wide, want at most %d", path, got, width)
+					t.Errorf("%.40q is %d pixels wide, want at most %d", path, got, width)
 				}
 				if got := eval[bool](t, b, `matchMedia('(prefers-color-scheme: dark)').matches`); got != (scheme == "dark") {
 					t.Errorf("the browser did not take %s", scheme)
@@ -236,20 +233,20 @@ func TestPageIsReadable(t *testing.T) {
 		}
 	}
 	if path := "key?key=nothing"; !strings.Contains(eval[string](t, b, `document.body.innerText`), "Not healthy") {
-		t.Errorf("%q says nothing of the loss", path)
+		t.Errorf("%q does not mention the loss", path)
 	}
 	mu.Unlock()
 }
 
-// The picture in the README, made in a minute by
+// TestPagePicture takes the picture in the README, which takes a minute:
 //
 //	LEASEHOLD_PAGE_PNG=../docs/page.png go test -run TestPagePicture .
 //
-// in this folder. Make it again when the page looks different.
+// Run it again in this directory when the page looks different.
 func TestPagePicture(t *testing.T) {
 	file := os.Getenv("LEASEHOLD_PAGE_PNG")
 	if file == "" {
-		t.Skip("LEASEHOLD_PAGE_PNG is not set: it is for a picture")
+		t.Skip("LEASEHOLD_PAGE_PNG, the file for the picture, is not set")
 	}
 	b := newBrowser(t)
 	sc := newScene(t, 6*time.Second)

@@ -14,7 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// logins counts the messages of authentication through the proxy from now on.
+// logins counts the authentication messages through the proxy from now on.
 func logins(p *proxy.Proxy) *atomic.Int64 {
 	n := new(atomic.Int64)
 	p.Rule(func(c proxy.Command) proxy.Fate {
@@ -26,7 +26,7 @@ func logins(p *proxy.Proxy) *atomic.Int64 {
 	return n
 }
 
-// A wrong password is said at once, and not tried again.
+// A wrong password results in an error at once, and is not retried.
 func TestWrongPassword(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
@@ -45,7 +45,7 @@ func TestWrongPassword(t *testing.T) {
 						t.Errorf("%v, want one error that names the cause", err)
 					}
 					if n := tried.Load(); n < 1 || n > 2 {
-						t.Errorf("%d messages to authenticate, want those of one attempt", n)
+						t.Errorf("%d authentication messages, want those of one attempt", n)
 					}
 				})
 			}
@@ -53,9 +53,9 @@ func TestWrongPassword(t *testing.T) {
 	})
 }
 
-// The user's password is changed while it holds a lock, and its connections are cut: the holder is told in time,
-// and the log says once why. Who asks then gets an error at once, and nobody tries for ever. With the right password
-// all goes on, in the same session.
+// The user's password is changed while a session holds a lock, and its connections are cut. The
+// holder is notified in time, and the log says why, once. Then a Lock returns an error at once, and
+// nothing retries permanently. With the right password the same session works again.
 func TestPasswordChanged(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
@@ -97,7 +97,7 @@ func TestPasswordChanged(t *testing.T) {
 		tried := logins(p)
 		time.Sleep(o.TTL)
 		if n := tried.Load(); n > 0 {
-			t.Errorf("%d more messages to authenticate, though nobody asks", n)
+			t.Errorf("%d more authentication messages, though nobody requests a lock", n)
 		}
 		user("updateUser", "secret")
 		lock(t, m)

@@ -22,11 +22,12 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-var periodicFor = flag.Duration("periodic.duration", 0, "for how long TestPeriodicFleet lasts; 0: 15s, 5m with LEASEHOLD_LONG set")
+var periodicFor = flag.Duration("periodic.duration", 0, "duration of TestPeriodicFleet; 0: 15s, 5m with LEASEHOLD_LONG set")
 
-// Ten hosts have a tick each second. Their processes are killed and started again, primaries step down and are
-// killed, and runs fail. No tick succeeds twice, later ones succeed later, and whoever lives to return without
-// an error finds its tick over: whether their clocks are together or up to an hour apart.
+// Ten hosts run a Periodic each second. Their processes are killed and restarted, primaries step
+// down and are killed, and runs fail. No tick succeeds twice, ticks succeed in order, and after
+// each Do that returns without an error its tick is over. This holds whether the hosts' clocks
+// agree or are up to an hour apart.
 func TestPeriodicFleet(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
@@ -43,7 +44,7 @@ func TestPeriodicFleet(t *testing.T) {
 					off := apart / 9 * time.Duration(i)
 					wg.Go(func() { f.host(ctx, off, lab.Rand(t.Name(), "host", i)) })
 				}
-				if name == "together" { // one harms the set for both
+				if name == "together" { // only one of the two harms the set, which they share
 					wg.Go(func() { f.harm(ctx, own.Set(), lab.Rand(t.Name(), "harm")) })
 				}
 				wg.Wait()
@@ -53,21 +54,21 @@ func TestPeriodicFleet(t *testing.T) {
 	})
 }
 
-// periodicHosts are what a fleet with one Periodic has reported.
+// periodicHosts collects the reports of a fleet with one Periodic.
 type periodicHosts struct {
 	room *room
 
 	mu         sync.Mutex
-	succeeded  map[int]int64 // the tokens of the runs that certainly count, by tick in seconds
+	succeeded  map[int]int64 // tokens of the runs that certainly succeeded, by tick in seconds
 	called     map[int]bool
-	overlooked map[int]bool // Do returned, and the tick was not over
+	overlooked map[int]bool // Do returned without an error, but the tick was not over
 	twice      []int
 	kills      int
-	harms      *atomic.Int64 // to the set, which both fleets share
+	harms      *atomic.Int64 // faults of the set, which both fleets share
 	outcomes   map[string]int
 }
 
-// host lets processes live and die on a host whose clock is ahead.
+// host runs processes, and kills them, on a host whose clock is ahead by off.
 func (f *periodicHosts) host(ctx context.Context, off time.Duration, r *rand.Rand) {
 	for ctx.Err() == nil {
 		a := f.room.args(f.room.short(2 * time.Second))
@@ -88,7 +89,7 @@ func (f *periodicHosts) host(ctx context.Context, off time.Duration, r *rand.Ran
 		}
 		life.Stop()
 		syscall.Kill(p.PID(), syscall.SIGKILL)
-		for e := range p.Events() { // what it had still reported
+		for e := range p.Events() { // reports from before the kill
 			f.heard(e)
 		}
 		f.mu.Lock()
@@ -97,7 +98,7 @@ func (f *periodicHosts) host(ctx context.Context, off time.Duration, r *rand.Ran
 	}
 }
 
-// heard takes what a process reports of a call of Do.
+// heard records a process's report of a call of Do.
 func (f *periodicHosts) heard(e proc.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,7 +118,7 @@ func (f *periodicHosts) heard(e proc.Event) {
 	}
 }
 
-// harm has the primary step down, and sometimes kills it.
+// harm makes the primary step down, and sometimes kills it.
 func (f *periodicHosts) harm(ctx context.Context, set *mongod.Set, r *rand.Rand) {
 	for ctx.Err() == nil {
 		rest(ctx, 3*time.Second+time.Duration(r.Int64N(int64(6*time.Second))))
@@ -146,13 +147,13 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// judge judges what was reported.
+// judge checks the reports.
 func (f *periodicHosts) judge(t *testing.T, apart time.Duration) {
 	if len(f.twice) > 0 {
-		t.Errorf("ticks have succeeded twice: %d", f.twice)
+		t.Errorf("these ticks have succeeded twice: %d", f.twice)
 	}
 	if len(f.overlooked) > 0 {
-		t.Errorf("Do returned without an error, and these ticks were not over: %d", slices.Sorted(maps.Keys(f.overlooked)))
+		t.Errorf("Do returned without an error, but these ticks were not over: %d", slices.Sorted(maps.Keys(f.overlooked)))
 	}
 	ticks := slices.Sorted(maps.Keys(f.succeeded))
 	for i, n := range ticks[:max(0, len(ticks)-1)] {
@@ -169,11 +170,11 @@ func (f *periodicHosts) judge(t *testing.T, apart time.Duration) {
 			passed++
 		}
 	}
-	lab.Note(t, "clocks %v apart: %d kills, %d times harm to the primary; %d ticks certainly succeeded, none twice; %d others were passed; outcomes %v",
+	lab.Note(t, "clocks %v apart: %d kills, %d faults of the primary; %d ticks certainly succeeded, none twice; %d others were skipped; outcomes %v",
 		apart, f.kills, f.harms.Load(), len(ticks), passed, f.outcomes)
 }
 
-// ticking calls Do for each second of its clock, and reports what comes of it, until it is killed.
+// ticking calls Do for each second of its clock, and reports the results, until it is killed.
 func ticking(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)

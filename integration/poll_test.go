@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// A repeated request does what the same request does that does not say so, though its first
-// command cannot join the queue.
+// A request that is marked as repeated has the same effect as one that is not, although its first
+// command can't join the queue.
 func TestRepeatedRequestsDoTheSame(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -101,7 +101,7 @@ func TestRepeatedRequestsDoTheSame(t *testing.T) {
 	})
 }
 
-// told is what a state says of the claims.
+// told formats the claims in a state.
 func told(st driver.State) (text string) {
 	if st.Sealed > 0 {
 		return "sealed"

@@ -15,9 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// B34: a slow query has the application's only connection for two TTLs. With a
-// client of its own the session doesn't notice; on the application's it is lost,
-// and the hooks say why.
+// B34: a slow query occupies the application's only connection for two TTLs. A session with its own
+// client is not affected. A session on the application's client is lost, and the hooks say why.
 func TestB34ExhaustedPool(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -54,7 +53,7 @@ func TestB34ExhaustedPool(t *testing.T) {
 				}
 				h := hold(t, session.Mutex("key"))
 
-				// The query is answered when the proxy heals.
+				// The query gets its answer when the proxy heals.
 				hit := p.Once(proxy.LateReply, func(c proxy.Command) bool { return c.On(r.DB, "app") })
 				query := make(chan error, 1)
 				go func() {
@@ -83,7 +82,7 @@ func TestB34ExhaustedPool(t *testing.T) {
 					return
 				}
 				if stillHeld {
-					t.Error("still held, although no heartbeat can have got through")
+					t.Error("the lock is still held, although no heartbeat can have got through")
 				}
 				said := false
 				for _, w := range why {

@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// Readers of several processes hold an RWMutex together, a writer alone.
+// Readers of several processes hold an RWMutex together; a writer holds it alone.
 func TestRWMutex(t *testing.T) {
 	const processes, goroutines, rounds = 3, 4, 5
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -34,7 +34,7 @@ func TestRWMutex(t *testing.T) {
 								return
 							}
 							if w, n := writers.Add(1), readers.Load(); w != 1 || n != 0 || h.Token() == 0 {
-								t.Errorf("a writer among %d writers and %d readers", w, n)
+								t.Errorf("a writer holds it together with others: %d writers and %d readers", w, n)
 							}
 							time.Sleep(2 * time.Millisecond)
 							writers.Add(-1)
@@ -50,7 +50,7 @@ func TestRWMutex(t *testing.T) {
 							together.Add(1)
 						}
 						if w := writers.Load(); w != 0 || h.Token() == 0 {
-							t.Errorf("a reader beside %d writers", w)
+							t.Errorf("a reader holds it together with %d writers", w)
 						}
 						time.Sleep(5 * time.Millisecond)
 						readers.Add(-1)
@@ -69,8 +69,8 @@ func TestRWMutex(t *testing.T) {
 	})
 }
 
-// B20: a reader, or a writer, whose process is cut off blocks nobody beyond its
-// lease, and nobody is let in before that.
+// B20: a reader or writer whose process is cut off blocks others until its lease ends, and not
+// longer.
 func TestB20ExpiredReadersAndWriters(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -106,8 +106,8 @@ func TestB20ExpiredReadersAndWriters(t *testing.T) {
 	})
 }
 
-// Holders of a semaphore have up to its size together. Processes that name another size get an
-// error with both sizes, until one resizes it.
+// Holders of a semaphore together have at most its size. Processes that name another size get an
+// error with both sizes, until one of them resizes it.
 func TestSemaphore(t *testing.T) {
 	const processes, goroutines, rounds = 3, 4, 5
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -127,7 +127,7 @@ func TestSemaphore(t *testing.T) {
 						}
 						sum := held.Add(n)
 						if sum > 5 {
-							t.Errorf("%d are held together", sum)
+							t.Errorf("the holders together have %d units", sum)
 						}
 						for m := most.Load(); sum > m && !most.CompareAndSwap(m, sum); m = most.Load() {
 						}
@@ -140,7 +140,7 @@ func TestSemaphore(t *testing.T) {
 		}
 		wg.Wait()
 		if most.Load() < 3 {
-			t.Errorf("no more than %d were ever held together", most.Load())
+			t.Errorf("the holders together never had more than %d units", most.Load())
 		}
 
 		a, b := r.session(r.short(20*time.Second)), r.session(r.short(20*time.Second))
@@ -160,15 +160,14 @@ func TestSemaphore(t *testing.T) {
 		}
 		old.Release(2)
 		if !old.TryAcquire(1) {
-			t.Error("who names the old size is not let in any more")
+			t.Error("a process that names the old size is refused after the resize")
 		}
 		old.Release(1)
 		renewed.Release(1)
 	})
 }
 
-// A function runs once among all processes, the others wait for it, and the result
-// stays.
+// A function runs once in the whole fleet; the other processes wait for it, and the result is kept.
 func TestOnce(t *testing.T) {
 	const processes, goroutines = 3, 5
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -204,8 +203,8 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// Promises 2 and 8: goroutines of a process hand holds off without commands, other processes
-// get their turns, and tokens grow strictly over all holds.
+// Promises 2 and 8: goroutines of a process hand off holds without commands, other processes get
+// their turns, and tokens grow over all holds.
 func TestHandOff(t *testing.T) {
 	const processes, goroutines, rounds = 3, 8, 200
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -246,19 +245,19 @@ func TestHandOff(t *testing.T) {
 			t.Errorf("%d commands for %d holds", n, holds)
 		}
 		if passed < 2*processes {
-			t.Errorf("the key passed from process to process only %d times", passed)
+			t.Errorf("the key passed between processes only %d times", passed)
 		}
 		lab.Note(t, "%d holds of %d processes: %d commands, handed off %d times", holds, processes, n, passed)
 	})
 }
 
-// onKeyName are commands about the key's record.
+// onKeyName reports whether a command is about the key's record.
 func onKeyName(key string) func(command) bool {
 	return func(c command) bool { return c.id == "k/"+key }
 }
 
-// A key that lingers is locked again without a command, and is released when another process
-// requests it: where the store notifies, before any poll or heartbeat.
+// A lingering key is locked again without a command, and is released when another process requests
+// it. If the store notifies, that happens before any poll or heartbeat.
 func TestLinger(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -273,7 +272,7 @@ func TestLinger(t *testing.T) {
 		mu := warm(t, r.session(linger, mon.client()), "mine")
 		if pushes {
 			eventually(t, "it listens", func() bool { return len(mon.commands(awaits)) > 0 })
-			lock(t, mu) // what was granted before lingers no more
+			lock(t, mu) // a new hold, as the previous grant no longer lingers
 			unlock(t, mu)
 		}
 		mon.reset()
@@ -289,7 +288,7 @@ func TestLinger(t *testing.T) {
 			t.Errorf("a try elsewhere: %v, want ErrHeld", err)
 		}
 		next := other.Mutex("mine")
-		lock(t, next) // far below Linger and Poll, where it is pushed
+		lock(t, next) // with notices far sooner than Linger and the poll
 		if st := load(t, r.store(), "mine"); len(st.Holders) != 1 || st.Holders[0].Session != other.ID() {
 			t.Errorf("held by %+v", st.Holders)
 		}

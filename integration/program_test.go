@@ -13,9 +13,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// The programs that are fuzzed on the store in memory, on a server: those that have a
-// name, and random ones. In real time, without cut links; several at once, on keys of
-// their own.
+// The fuzzed programs, which otherwise run on the store in memory, on a server: those with a name,
+// and random ones. They run in real time, without cut links, several at a time, each on its own
+// keys.
 func TestPrograms(t *testing.T) {
 	const atOnce = 16
 	random := testkit.Rounds(4, 24)
@@ -36,8 +36,8 @@ func TestPrograms(t *testing.T) {
 				room <- struct{}{}
 				defer func() { <-room }()
 				defer func() {
-					// A panic has the server cleaned up before it is printed. What the other
-					// programs make of that would come first, and be all that is seen.
+					// Print a panic at once. The test would first clean up the server, and the
+					// failures of the other programs would hide it.
 					if e := recover(); e != nil {
 						t.Error(e)
 					}
@@ -49,7 +49,7 @@ func TestPrograms(t *testing.T) {
 						s, err := dsyncmongo.Open(t.Context(), client.Database(r.DB),
 							&dsyncmongo.Options{Session: opt, PollOnly: set.Polling})
 						if err != nil {
-							panic(err) // it may be any goroutine of the program
+							panic(err) // this can be any goroutine of the program
 						}
 						return s
 					},

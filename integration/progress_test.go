@@ -11,17 +11,18 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// L16: a goroutine hangs, and its process lives. Its hold, or its term, ends within the limit that it has set, and
-// another process has the key after the grace. Everything else that the session holds is kept.
+// L16: a goroutine hangs while its process lives. Its hold or term ends within the limit that it
+// has set, and another process gets the key after the grace. The session keeps its other holds.
 func TestHangingHolder(t *testing.T) {
 	t.Parallel()
-	const limit, grace, busy = 2 * time.Second, time.Second, 10 * time.Second // busy: what a machine may be late by
+	const limit, grace, busy = 2 * time.Second, time.Second, 10 * time.Second // busy: possible delay of a busy machine
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		hangs := make(chan struct{})
 		t.Cleanup(func() { close(hangs) })
 
-		// work reports progress three times, and hangs. When its context has ended it says after what time.
+		// work reports progress three times, and hangs. When its context ends, it reports how long
+		// that took.
 		type end struct {
 			at    time.Time
 			after time.Duration
@@ -52,7 +53,7 @@ func TestHangingHolder(t *testing.T) {
 			t.Logf("ended %v after the last report, and granted to another %v later", e.after, wait)
 		}
 
-		opt := r.short(2 * time.Minute) // a lost session would let others in much later
+		opt := r.short(2 * time.Minute) // if the session were lost, others would get the key much later
 		opt.Grace = grace
 		session, other := r.session(opt), r.session(r.short(time.Minute))
 		kept := session.Mutex("kept")

@@ -10,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B36: of the waiters one gives up, one is killed and one is frozen. The next one is served,
-// their claims are dropped, and the frozen one gets its turn when it thaws.
+// B36: one waiter gives up, one is killed, and one is frozen. The next one is granted the key,
+// their claims are removed, and the frozen one gets its turn when it thaws.
 func TestB36LeavingTheQueue(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -21,7 +21,7 @@ func TestB36LeavingTheQueue(t *testing.T) {
 		const key = "queue"
 		queued := func(n int) {
 			t.Helper()
-			eventually(t, "they are queued", func() bool { return load(t, store, key).Waiting == n })
+			eventually(t, "the waiters are queued", func() bool { return load(t, store, key).Waiting == n })
 		}
 		child := func() *proc.Proc {
 			t.Helper()
@@ -47,7 +47,7 @@ func TestB36LeavingTheQueue(t *testing.T) {
 
 		cancel()
 		if g := <-quits; sentinel(g.err) != "canceled" {
-			t.Errorf("the one that gives up: %v, want context.Canceled", g.err)
+			t.Errorf("the waiter that gives up: %v, want context.Canceled", g.err)
 		}
 		queued(3) // at once, not when a session lapses
 		killed.Kill()

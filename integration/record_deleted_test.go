@@ -10,8 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B38: an operator deletes the record of a key that is held. The holder is told with its next heartbeat, with a cause
-// that says so, and whoever has the key by then keeps it. A key that nobody has touched is not lost.
+// B38: an operator deletes the record of a held key. The holder is notified with its next
+// heartbeat, with a cause that says so, and a process that has acquired the key by then keeps it. A
+// key whose record is untouched is not lost.
 func TestRecordDeleted(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -34,10 +35,10 @@ func TestRecordDeleted(t *testing.T) {
 			select {
 			case <-h.Lost():
 			case <-time.After(time.Minute):
-				t.Fatal("the holder is not told")
+				t.Fatal("the holder is not notified")
 			}
 		}
-		lab.Note(t, "told after %v", time.Since(deleted).Round(time.Millisecond))
+		lab.Note(t, "notified after %v", time.Since(deleted).Round(time.Millisecond))
 		for _, h := range []*dsync.Hold{key, sem} {
 			if err := h.Release(t.Context()); !errors.Is(err, dsync.ErrLost) || !errors.Is(err, dsync.ErrRecordDeleted) {
 				t.Errorf("released: %v, want that the record was deleted", err)

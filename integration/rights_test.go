@@ -18,10 +18,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B17: find, insert, update and remove on the one collection, and find, insert,
-// createCollection and convertToCapped on those of notices, are enough for everything, and
-// nothing else is even tried. Without the rights on the latter all works by polling, a holder
-// learns of ForceHold with its next heartbeat, and each process's log says once what to grant.
+// B17: find, insert, update and remove on the collection, and find, insert, createCollection and
+// convertToCapped on those of notices, are enough for everything, and no other command is even
+// sent. Without the rights on the collections of notices everything works by polling: a holder
+// learns of ForceHold with its next heartbeat, and each process logs once what to grant.
 func TestB17OrdinaryRights(t *testing.T) {
 	t.Parallel()
 	for name, rights := range map[string][]string{
@@ -33,7 +33,7 @@ func TestB17OrdinaryRights(t *testing.T) {
 	}
 }
 
-// withAuth starts a server like s on which every user needs rights.
+// withAuth starts a server like s with access control.
 func withAuth(t *testing.T, s *server.Server) *server.Server {
 	t.Helper()
 	if s.Has(server.Need{Sharded: true}) {
@@ -46,7 +46,7 @@ func withAuth(t *testing.T, s *server.Server) *server.Server {
 	return lab.Start(t, spec)
 }
 
-// on is a privilege.
+// on returns a privilege.
 func on(db, coll string, actions ...string) bson.D {
 	return bson.D{
 		{Key: "resource", Value: bson.D{{Key: "db", Value: db}, {Key: "collection", Value: coll}}},
@@ -82,7 +82,8 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		client := server.Connect(t, uri, mon.client())
 		logs := make([]warned, 2)
 		open := func(log *warned) *dsync.Session {
-			// The default, as without notices: the test must not need to set PollInterval.
+			// With the default poll interval, as if notices were switched off: users must not have
+			// to set it.
 			return r.open(client, dsync.Options{TTL: 20 * time.Second, Logger: log.logger()})
 		}
 		a, b := open(&logs[0]), open(&logs[1])
@@ -114,7 +115,7 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 			t.Error(err)
 		}
 		h := hold(t, ma)
-		time.Sleep(2 * time.Second) // it holds for long enough to listen
+		time.Sleep(2 * time.Second) // long enough for the holder to listen
 		go func() {
 			<-h.Lost()
 			h.Release(t.Context()) // Unlock would log that it was lost
@@ -160,9 +161,9 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 	})
 }
 
-// A user's rights are taken away while it holds a lock: its process is told in time, as if it was cut off, and
-// the log says once for what it has no right. Who asks then gets an error at once. With the rights all goes on, in the
-// same session.
+// A user's rights are revoked while it holds a lock. Its process is notified in time, as if it was
+// cut off, and the log says once which right is missing. Then a Lock returns an error at once.
+// After the rights are granted again, the same session works again.
 func TestRightsTakenAway(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {

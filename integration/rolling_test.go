@@ -14,8 +14,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// formerVersions are the feature compatibility versions that a release also knows, which are those of the release
-// before it.
+// formerVersions maps a release to the feature compatibility version of the release before it,
+// which it also supports.
 var formerVersions = map[string]string{"4.4": "4.2", "5.0": "4.4", "6.0": "5.0", "7.0": "6.0", "8.0": "7.0"}
 
 // turnsOf checks that turns exclude each other and that their tokens grow.
@@ -53,10 +53,11 @@ func (o *turnsOf) count() int {
 	return o.n
 }
 
-// An upgrade of MongoDB, while sessions lock, wait and elect: the members are restarted in turn with the next release,
-// the primary last, after it has stepped down; then the feature compatibility version is raised. Nobody loses anything.
-// The next release's mongod is LEASEHOLD_NEXT_MONGOD. Without one the set begins with the former version, and the
-// members are restarted with the program that they had.
+// A rolling upgrade of MongoDB while sessions lock, wait and elect. The members are restarted in
+// turn with the next release, the primary last, after it has stepped down; then the feature
+// compatibility version is raised. Nobody loses anything. LEASEHOLD_NEXT_MONGOD is the next
+// release's mongod. Without it the set begins with the former version, and the members are
+// restarted with the same program.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
@@ -137,7 +138,7 @@ func TestRollingUpgrade(t *testing.T) {
 		lock(t, kept)
 		token, ch := kept.Token(), locking(t.Context(), waiting)
 
-		// all go on, after each step
+		// goOn checks that all sessions make progress after a step.
 		goOn := func(after string) {
 			t.Helper()
 			l, e := locks.count(), terms.count()
@@ -176,7 +177,7 @@ func TestRollingUpgrade(t *testing.T) {
 		goOn("a higher version")
 
 		if kept.Token() != token {
-			t.Errorf("token %d, want %d as before", kept.Token(), token)
+			t.Errorf("token %d, want %d unchanged", kept.Token(), token)
 		}
 		select {
 		case g := <-ch:

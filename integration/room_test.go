@@ -25,19 +25,18 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// collection is the default of dsyncmongo.Options.
+// collection is the default of dsyncmongo.Options.Collection.
 const collection = "leasehold"
 
-// wakeUp is what a waiter may take to notice what it waits for: a round trip or
-// two, on a machine that is ten times slower than one that is busy. A poll, or the server's own clean-up,
-// would be much later.
+// wakeUp is how long a waiter may take to notice a grant: a round trip or two, on a machine ten
+// times slower than a busy one. A poll, or the server's own clean-up, would come much later.
 const wakeUp = 15 * time.Second
 
-// patient is the TTL of sessions that only wait in a test: longer than a server that is busy
-// with other tests delays heartbeats. FerretDB on two cores has let none through for nine seconds.
+// patient is the TTL of sessions that only wait in a test. It is longer than a server that is busy
+// with other tests delays heartbeats: FerretDB on two cores has let none through for nine seconds.
 const patient = 15 * time.Second
 
-// A room is a database of a test's own on a server.
+// A room is one test's database on a server.
 type room struct {
 	*server.Server
 	t  testing.TB
@@ -49,9 +48,9 @@ func newRoom(t testing.TB, s *server.Server) *room {
 	return &room{Server: s, t: t, DB: s.Database(t)}
 }
 
-// short are the options of most tests. Where the server can't push, waiters ask
-// often: these tests care about what is done and not how seldom it may be asked
-// for. Where it can, the default poll of some seconds would be too late for them.
+// short returns the options of most tests. If the server can't push, waiters poll often, because
+// these tests care about results and not about the number of polls, and the default interval would
+// take too long.
 func (r *room) short(ttl time.Duration) dsync.Options {
 	o := dsync.Options{TTL: ttl}
 	if !r.Has(server.Need{Notices: true}) {
@@ -60,7 +59,7 @@ func (r *room) short(ttl time.Duration) dsync.Options {
 	return o
 }
 
-// session opens a session on a client of its own straight to the server.
+// session opens a session on a new client, directly to the server.
 func (r *room) session(o dsync.Options, opts ...*options.ClientOptions) *dsync.Session {
 	r.t.Helper()
 	return r.open(r.Client(r.t, opts...), o)
@@ -72,8 +71,7 @@ func (r *room) via(p *proxy.Proxy, o dsync.Options, opts ...*options.ClientOptio
 	return r.open(server.Connect(r.t, p.URI(), opts...), o)
 }
 
-// open opens a session on the client. At the end of the test it is closed in
-// the time of a round trip.
+// open opens a session on the client. The end of the test closes it within a round trip.
 func (r *room) open(client *mongo.Client, o dsync.Options) *dsync.Session {
 	r.t.Helper()
 	if o.Logger == nil {
@@ -86,12 +84,12 @@ func (r *room) open(client *mongo.Client, o dsync.Options) *dsync.Session {
 	r.t.Cleanup(func() {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		s.Close(ended) // a server that the test has harmed may not answer
+		s.Close(ended) // may fail: the test may have harmed the server
 	})
 	return s
 }
 
-// logger keeps what a session logs for the case that the test fails.
+// logger returns a logger whose output is shown if the test fails.
 func (r *room) logger() *slog.Logger {
 	var mu sync.Mutex
 	var text bytes.Buffer
@@ -114,13 +112,13 @@ type writer func([]byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
-// proxy starts a proxy in front of the node that takes writes.
+// proxy starts a proxy in front of the node that accepts writes.
 func (r *room) proxy() *proxy.Proxy {
 	r.t.Helper()
 	return proxy.New(r.t, r.Primary(r.t))
 }
 
-// store opens the Store itself, to look into the server.
+// store opens a Store for looking into the server.
 func (r *room) store() driver.Store {
 	r.t.Helper()
 	s, err := dsyncmongo.NewStore(r.t.Context(), r.Client(r.t).Database(r.DB), nil)
@@ -130,8 +128,8 @@ func (r *room) store() driver.Store {
 	return s
 }
 
-// exactStore is the Store on one clock, for tests that compare the times of its answers to
-// the millisecond. See [server.Server.Skew].
+// exactStore is a Store with one clock, for tests that compare the times in its answers to the
+// millisecond. See [server.Server.Skew].
 func (r *room) exactStore() driver.Store {
 	r.t.Helper()
 	s, err := dsyncmongo.NewStore(r.t.Context(), server.Connect(r.t, r.OneClock()).Database(r.DB), nil)
@@ -141,8 +139,8 @@ func (r *room) exactStore() driver.Store {
 	return s
 }
 
-// raw is the collection itself. What is written into it is there for the store, too,
-// which reads what a majority has.
+// raw returns the collection itself. Writes to it are visible to the store, too, which reads
+// majority-committed data.
 func (r *room) raw() *mongo.Collection {
 	r.t.Helper()
 	majority := options.Collection().SetWriteConcern(writeconcern.Majority())
@@ -185,7 +183,7 @@ func member(t testing.TB, s driver.Store, id string) driver.Member {
 	return m[0]
 }
 
-// eventually fails the test if cond does not come true.
+// eventually waits for cond, and fails the test if it does not become true.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	for end := time.Now().Add(proc.Patience); !cond(); time.Sleep(20 * time.Millisecond) {
@@ -195,16 +193,16 @@ func eventually(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// lostInTime waits until a holder is told of its loss. It reports an error if that is later than a TTL after since.
+// lostInTime waits until a holder is notified of its loss. That must be at most a TTL after since.
 func lostInTime(t testing.TB, lost <-chan struct{}, since time.Time, ttl time.Duration) {
 	t.Helper()
 	select {
 	case <-lost:
 		if d := time.Since(since); d > ttl {
-			t.Errorf("told of the loss after %v, TTL %v", d, ttl)
+			t.Errorf("notified of the loss after %v, want at most the TTL, %v", d, ttl)
 		}
 	case <-time.After(2 * ttl):
-		t.Error("the holder is not told")
+		t.Error("the holder is not notified")
 	}
 }
 
@@ -227,7 +225,7 @@ func unlock(t testing.TB, m *dsync.Mutex) {
 	m.Unlock()
 }
 
-// hold locks a mutex, as a value.
+// hold locks a mutex and returns the hold.
 func hold(t testing.TB, m *dsync.Mutex) *dsync.Hold {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), proc.Patience)
@@ -239,7 +237,7 @@ func hold(t testing.TB, m *dsync.Mutex) *dsync.Hold {
 	return h
 }
 
-// release releases a hold that must not have ended.
+// release releases a hold, which must not have ended.
 func release(t testing.TB, h *dsync.Hold) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), proc.Patience)
@@ -249,7 +247,7 @@ func release(t testing.TB, h *dsync.Hold) {
 	}
 }
 
-// A grant is what a locking goroutine reports.
+// A grant is the report of a locking goroutine.
 type grant struct {
 	m     *dsync.Mutex
 	h     *dsync.Hold // of holding
@@ -258,7 +256,7 @@ type grant struct {
 	err   error
 }
 
-// locking locks m on a goroutine of its own.
+// locking locks m in a goroutine.
 func locking(ctx context.Context, m *dsync.Mutex) <-chan grant {
 	ch := make(chan grant, 1)
 	go func() {
@@ -272,7 +270,7 @@ func locking(ctx context.Context, m *dsync.Mutex) <-chan grant {
 	return ch
 }
 
-// holding holds m on a goroutine of its own.
+// holding acquires a hold of m in a goroutine.
 func holding(ctx context.Context, m *dsync.Mutex) <-chan grant {
 	ch := make(chan grant, 1)
 	go func() {
@@ -286,7 +284,7 @@ func holding(ctx context.Context, m *dsync.Mutex) <-chan grant {
 	return ch
 }
 
-// granted waits for the grant and fails the test if it doesn't come within d.
+// granted waits for the grant and fails the test if none comes.
 func granted(t testing.TB, ch <-chan grant) grant {
 	t.Helper()
 	select {
@@ -301,7 +299,7 @@ func granted(t testing.TB, ch <-chan grant) grant {
 	}
 }
 
-// closed reports whether ch is.
+// closed reports whether ch is closed.
 func closed(ch <-chan struct{}) bool {
 	select {
 	case <-ch:
@@ -311,7 +309,7 @@ func closed(ch <-chan struct{}) bool {
 	}
 }
 
-// losses counts what must not happen in a test.
+// losses counts lost sessions and holds in a test that must lose none.
 type losses struct {
 	session, hold atomic.Int64
 }
@@ -330,24 +328,25 @@ func (l *losses) none(t testing.TB) {
 	}
 }
 
-// The kinds of commands, recognized by what they are about.
+// Functions that recognize commands by their content.
 func onKey(key string) func(proxy.Command) bool {
 	return func(c proxy.Command) bool { return c.ID() == "k/"+key }
 }
 
-// acquires are the requests for the key, long and short.
+// acquires matches requests for the key, long and short.
 func acquires(key string) func(proxy.Command) bool {
 	return func(c proxy.Command) bool { return onKey(key)(c) && acquire(c.Body) }
 }
 
-// releases are the others that change the key's record, of a key that is used as a mutex.
+// releases matches the other commands that change the key's record, for a key that is used as a
+// mutex.
 func releases(key string) func(proxy.Command) bool {
 	return func(c proxy.Command) bool {
 		return onKey(key)(c) && (c.Name == "update" || c.Name == "findAndModify") && !acquire(c.Body)
 	}
 }
 
-// acquire reports whether c requests a key: by the pipeline, or by the short update that grants
+// acquire reports whether c requests a key: with the pipeline, or with the short update that grants
 // the key to its sender.
 func acquire(command bson.Raw) bool {
 	for _, path := range [][]string{
@@ -362,7 +361,7 @@ func acquire(command bson.Raw) bool {
 	return false
 }
 
-// heartbeats are the heartbeats of the session.
+// heartbeats matches the heartbeats of the session.
 func heartbeats(id string) func(proxy.Command) bool {
 	return func(c proxy.Command) bool { return c.Name == "findAndModify" && c.ID() == "s/"+id }
 }
@@ -370,7 +369,7 @@ func heartbeats(id string) func(proxy.Command) bool {
 // expires matches the commands that expire the session, whoever sends them.
 func expires(id string) func(proxy.Command) bool { return heartbeats(id) }
 
-// sentinel names the error, for events.
+// sentinel returns the name of the error's sentinel, for events.
 func sentinel(err error) string {
 	for name, is := range map[string]error{
 		"held": dsync.ErrHeld, "lost": dsync.ErrLost, "closed": dsync.ErrClosed,
@@ -383,6 +382,5 @@ func sentinel(err error) string {
 	return ""
 }
 
-// remote reports whether the servers of this run may have another clock than
-// this host.
+// remote reports whether the clocks of this run's servers may differ from this host's.
 func remote() bool { return os.Getenv("MONGODB_URI") != "" }

@@ -24,8 +24,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// beating writes a line with its token to a file, again and again, and heeds no
-// SIGTERM.
+// beating writes a line with its token to a file, again and again, and ignores SIGTERM.
 func beating(env *proc.Env) {
 	var file string
 	env.Args(&file)
@@ -43,19 +42,19 @@ func beating(env *proc.Env) {
 	}
 }
 
-// A beat is a line of beating.
+// A beat is a line written by beating.
 type beat struct {
 	token int64
 	pid   int
 	at    time.Time
 }
 
-// An ordeal is a key whose holders, one after the other, come to grief.
+// An ordeal is a key whose holders suffer faults, one after the other.
 type ordeal struct {
 	*room
 	t     *testing.T
 	key   string
-	file  string // of beats
+	file  string // to which holders write beats
 	bin   string
 	store driver.Store
 }
@@ -65,18 +64,18 @@ const (
 	ordealGrace = 300 * time.Millisecond
 )
 
-// A runner is a leasehold run whose command are two beating processes.
+// A runner is a leasehold run whose command is two beating processes.
 type runner struct {
 	ordeal *ordeal
 	via    *proxy.Proxy
 	cmd    *exec.Cmd
-	stdin  io.Closer // its end would be that of beating
+	stdin  io.Closer // beating ends when this is closed
 	stderr bytes.Buffer
-	done   chan struct{} // closed when it has ended
-	err    error         // of Wait
+	done   chan struct{} // closed when leasehold has exited
+	err    error         // from Wait
 }
 
-// start starts a runner in a process group of its own.
+// start starts a runner in its own process group.
 func (o *ordeal) start() *runner {
 	o.t.Helper()
 	r := &runner{ordeal: o, via: o.proxy(), done: make(chan struct{})}
@@ -93,7 +92,7 @@ func (o *ordeal) start() *runner {
 	if r.stdin, err = r.cmd.StdinPipe(); err != nil {
 		o.t.Fatal(err)
 	}
-	// A keeper that is stopped keeps its end of stderr open.
+	// A stopped keeper keeps stderr open.
 	r.cmd.WaitDelay = 30 * time.Second
 	if err := r.cmd.Start(); err != nil {
 		o.t.Fatal(err)
@@ -111,8 +110,8 @@ func (o *ordeal) start() *runner {
 	return r
 }
 
-// orAnother returns r, or starts another runner in its place if r has ended and no command has had a later
-// token than the given one.
+// orAnother returns r, or a new runner if r has ended and no command has had a token greater than
+// token.
 func (r *runner) orAnother(token int64) *runner {
 	r.ordeal.t.Helper()
 	if closed(r.done) && r.ordeal.last() <= token {
@@ -121,7 +120,7 @@ func (r *runner) orAnother(token int64) *runner {
 	return r
 }
 
-// keeper sends a signal to the runner's keeper, if it has one.
+// keeper sends a signal to the runner's keeper, if there is one.
 func (r *runner) keeper(sig syscall.Signal) {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", r.cmd.Process.Pid))
 	for _, list := range lists {
@@ -153,7 +152,7 @@ func (o *ordeal) beats() (all []beat) {
 	return all
 }
 
-// last returns the greatest token that beats.
+// last returns the greatest token of all beats.
 func (o *ordeal) last() (token int64) {
 	o.t.Helper()
 	for _, b := range o.beats() {
@@ -162,12 +161,12 @@ func (o *ordeal) last() (token int64) {
 	return token
 }
 
-// faults are what holders come to grief by. Each returns what is to be done when
-// the next holds the key. Then the command of the former must have been dead.
+// faults are the faults of holders. Each returns a function to call when the next session holds the
+// key. By then the former holder's command must be dead.
 var faults = []struct {
 	name   string
 	hit    func(*runner) (after func())
-	status int // of leasehold
+	status int // leasehold's exit status
 }{
 	{"SIGKILL", func(r *runner) func() {
 		r.cmd.Process.Kill()
@@ -200,8 +199,8 @@ var faults = []struct {
 	}, 114},
 }
 
-// leasehold run, whatever happens to it: its command, a process group that heeds no
-// SIGTERM, is dead before the key can be taken elsewhere. 4 rounds, or 20.
+// Whatever happens to leasehold run, its command, a process group that ignores SIGTERM, is dead
+// before another session can acquire the key. 4 rounds, or 20.
 func TestRunDeadBeforeTaken(t *testing.T) {
 	t.Parallel()
 	ordeals, rounds := testkit.Rounds(2, 4), testkit.Rounds(2, 5)
@@ -220,8 +219,8 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 				for round := range rounds {
 					fault := faults[(i*rounds+round)%len(faults)]
 					next := o.start()
-					// On a machine that is busy with other things anybody may lose a lease before its
-					// time: the holder to the next, and the next before its command has begun.
+					// On a busy machine any session may lose a lease without a fault: the holder,
+					// or the next one before its command has begun.
 					eventually(t, "the next waits", func() bool {
 						next = next.orAnother(token)
 						return load(t, o.store, o.key).Waiting == 1 || o.last() > token
@@ -234,7 +233,7 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 						return o.last() > token
 					})
 					if after != nil {
-						time.Sleep(ordealTTL / 2) // frozen for longer than the TTL in all
+						time.Sleep(ordealTTL / 2) // frozen for longer than the TTL altogether
 						after()
 					}
 					holder.ended(fault.name, fault.status)
@@ -251,7 +250,7 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 					return true
 				})
 				eventually(t, "the key is free", func() bool {
-					// Nobody waits, so nobody drops claims of expired sessions; a try does.
+					// Without waiters nobody removes claims of expired sessions; a try does.
 					m := r.session(r.short(patient)).Mutex(o.key)
 					if !m.TryLock() {
 						return false
@@ -264,28 +263,28 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 	})
 }
 
-// ended waits for the end of leasehold and checks its status and its output. A lease may always
-// be lost.
+// ended waits until leasehold exits, and checks its status and output. Losing a lease is always
+// allowed.
 func (r *runner) ended(fault string, status int) {
 	t := r.ordeal.t
 	t.Helper()
 	select {
 	case <-r.done:
 	case <-time.After(time.Minute):
-		t.Errorf("%s: leasehold did not end", fault)
+		t.Errorf("%s: leasehold did not exit", fault)
 		return
 	}
 	if errors.Is(r.err, exec.ErrWaitDelay) {
-		t.Errorf("%s: leasehold ended %v before its keeper and its command", fault, r.cmd.WaitDelay)
+		t.Errorf("%s: leasehold exited more than %v before its keeper and its command", fault, r.cmd.WaitDelay)
 	}
 	if got := r.cmd.ProcessState.ExitCode(); got != status && got != 114 || got > 0 && strings.Count(r.stderr.String(), "\n") != 1 {
 		t.Errorf("%s: status %d, %q, want status %d and one line", fault, got, r.stderr.String(), status)
 	}
 }
 
-// check counts how often a holder ran after a later one had begun, and fails the test
-// if one did, or if the one whose token is given did so later than a TTL after it was
-// hit, or lives.
+// check counts how often a holder ran after a later one had begun, and fails the test if that
+// happened. It also fails it if the holder with the given token ran later than a TTL after its
+// fault, or is alive.
 func (o *ordeal) check(fault string, token int64, hit time.Time) (overlaps int64) {
 	o.t.Helper()
 	var greatest int64
@@ -304,25 +303,25 @@ func (o *ordeal) check(fault string, token int64, hit time.Time) (overlaps int64
 		}
 	}
 	if overlaps > 0 {
-		o.t.Errorf("%s: %d beats are of holders before one that had begun", fault, overlaps)
+		o.t.Errorf("%s: %d beats came from holders after a later one had begun", fault, overlaps)
 	}
 	if d := at.Sub(hit); d > ordealTTL {
-		o.t.Errorf("%s: token %d runs %v after it was hit, want at most the TTL of %v", fault, token, d, ordealTTL)
+		o.t.Errorf("%s: the command with token %d ran %v after the fault, want at most the TTL of %v", fault, token, d, ordealTTL)
 	}
 	if alive != 0 {
-		o.t.Errorf("%s: process %d of token %d lives while another has the key", fault, alive, token)
+		o.t.Errorf("%s: process %d with token %d is alive while another session holds the key", fault, alive, token)
 	}
 	return overlaps
 }
 
-// gone reports whether the process has ended.
+// gone reports whether the process is dead.
 func gone(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || bytes.Contains(text, []byte(") Z "))
 }
 
-// Bad input of leasehold: one clear line, a status of its own, and nothing left behind
-// in the store.
+// For bad input, leasehold prints one clear line, exits with its own status, and leaves nothing
+// behind in the store.
 func TestCommandBadInput(t *testing.T) {
 	bin := leasehold.path(t)
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -354,7 +353,7 @@ func TestCommandBadInput(t *testing.T) {
 			cmd := exec.Command(bin, append(append([]string{c.args[0]}, c.target...), c.args[1:]...)...)
 			cmd.Env = append(os.Environ(), "MONGODB_URI=")
 			cmd.Stdout, cmd.Stderr = &out, &bad
-			cmd.Run() // its status says it
+			cmd.Run() // the status is checked below
 			if got := cmd.ProcessState.ExitCode(); got != c.status || out.Len() > 0 ||
 				!strings.HasPrefix(bad.String(), "leasehold: "+c.want) || strings.Count(bad.String(), "\n") != 1 {
 				t.Errorf("%s: status %d, %q, %q, want status %d and one line that begins with %q", c.name, got, &out, &bad, c.status, "leasehold: "+c.want)

@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// leasehold serve shows a key that another process holds, on its page and as JSON; it
-// breaks nothing unless it is allowed to, and writes nothing.
+// leasehold serve shows a key that another process holds, on its page and as JSON. It writes
+// nothing, and breaks nothing unless that is allowed.
 func TestServeCommand(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -30,7 +30,7 @@ func TestServeCommand(t *testing.T) {
 		}
 		t.Cleanup(func() {
 			holder.Process.Signal(syscall.SIGTERM)
-			holder.Wait() // its status is its command's, which was killed
+			holder.Wait() // the error is that of the killed command
 		})
 		store := r.store()
 		eventually(t, "the other process holds", func() bool { return len(load(t, store, "fleet/key").Holders) == 1 })
@@ -47,7 +47,7 @@ func TestServeCommand(t *testing.T) {
 			t.Errorf("interrupted: exit status %d, %q", state.ExitCode(), bad)
 		}
 		if len(spy.took("")) == 0 {
-			t.Error("serve sent nothing, so nothing was shown")
+			t.Error("serve sent no commands, so this test shows nothing")
 		}
 		spy.wroteNothing("serve")
 		if st := load(t, store, "fleet/key"); len(st.Holders) != 1 {
@@ -56,7 +56,8 @@ func TestServeCommand(t *testing.T) {
 	})
 }
 
-// checkPage gets the page at a URL, with the key that a process holds, and tries to break it.
+// checkPage reads the page at a URL, which must show the key that a process holds, and tries to
+// break the key.
 func checkPage(t *testing.T, at string, pid int) {
 	t.Helper()
 	get := func(url string) string {
@@ -73,10 +74,10 @@ func checkPage(t *testing.T, at string, pid int) {
 		return string(text)
 	}
 	if page := get(at); !strings.Contains(page, "fleet/key") || !strings.Contains(page, fmt.Sprint(pid)) {
-		t.Errorf("the page is\n%s\nwant that it shows fleet/key and process %d", page, pid)
+		t.Errorf("the page is\n%s\nwant fleet/key and process %d in it", page, pid)
 	}
 	if page := get(at + "key?key=fleet%2Fkey"); !strings.Contains(page, fmt.Sprint(pid)) || strings.Contains(page, `action="break"`) {
-		t.Errorf("the page of the key is\n%s\nwant that it shows process %d, and no button that breaks", page, pid)
+		t.Errorf("the page of the key is\n%s\nwant process %d in it, and no button to break", page, pid)
 	}
 	var seen struct {
 		Keys []struct {
@@ -96,6 +97,6 @@ func checkPage(t *testing.T, at string, pid int) {
 	}
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusForbidden {
-		t.Errorf("break: %s, want that it is forbidden", answer.Status)
+		t.Errorf("break: %s, want it forbidden", answer.Status)
 	}
 }

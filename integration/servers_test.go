@@ -12,13 +12,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A proxy that does not do what it says would make other tests pass for nothing.
+// The proxy works. If it did not, other tests could pass without testing anything.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		p := r.proxy()
-		// Without the driver's own retry, that would hide what was lost.
+		// Without retries, with which the driver would hide a lost command.
 		coll := server.Connect(t, p.URI(), options.Client().SetRetryWrites(false)).Database(r.DB).Collection("c")
 		insert := func(id string, d time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -39,7 +39,7 @@ func TestProxy(t *testing.T) {
 		for _, c := range []struct {
 			name    string
 			fate    proxy.Fate
-			applied bool // although the client got an error
+			applied bool // whether the insert took effect, although the client got an error
 		}{
 			{"lose reply", proxy.LoseReply, true},
 			{"cut reply", proxy.CutReply, true},

@@ -10,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The collection sharded by its hashed _id does all that it does on one shard. Those of
-// notices are not sharded: a capped collection can't be.
+// The conformance suite passes with the collection sharded by its hashed _id. Collections of
+// notices are not sharded: capped collections can't be.
 func TestStoreSharded(t *testing.T) {
 	lab.Each(t, server.Need{Sharded: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -20,7 +20,7 @@ func TestStoreSharded(t *testing.T) {
 		dsynctest.TestStore(t, func(*testing.T) driver.Store { return store })
 
 		if s.Cluster() == nil {
-			return // nobody knows its shards' addresses
+			return // the addresses of its shards are unknown
 		}
 		for _, uri := range s.Oplogs() {
 			coll := server.Connect(t, uri).Database(r.DB).Collection(collection)
@@ -31,8 +31,8 @@ func TestStoreSharded(t *testing.T) {
 	})
 }
 
-// The collection sharded by its hashed _id: a mutex passes from session to session, by
-// notice, whichever shard its record is on.
+// With the collection sharded by its hashed _id, a mutex passes from session to session by notices,
+// whichever shard its record is on.
 func TestHandOffSharded(t *testing.T) {
 	t.Parallel()
 	const keys = 8
@@ -51,10 +51,10 @@ func TestHandOffSharded(t *testing.T) {
 			first := ma.Token()
 			ch := locking(t.Context(), mb)
 			eventually(t, "the other is queued", func() bool { return load(t, store, key).Waiting == 1 })
-			time.Sleep(500 * time.Millisecond) // it listens
+			time.Sleep(500 * time.Millisecond) // until it listens
 			begin := time.Now()
 			unlock(t, ma)
-			g := granted(t, ch) // a poll would be later
+			g := granted(t, ch) // by the notice: a poll would come later
 			took += g.at.Sub(begin)
 			if g.token <= first {
 				t.Errorf("token %d after %d", g.token, first)

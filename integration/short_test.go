@@ -21,7 +21,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A tape has the commands that a client sent, to send them again.
+// A tape records the commands that a client sent, to send them again.
 type tape struct {
 	mu   sync.Mutex
 	sent []bson.D
@@ -46,15 +46,15 @@ func (t *tape) monitor() *event.CommandMonitor {
 	}}
 }
 
-// last returns the command that was sent last.
+// last returns the last command sent.
 func (t *tape) last() bson.D {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.sent[len(t.sent)-1]
 }
 
-// Sent again at any later time, the short commands do nothing that their conditions
-// do not allow, whatever the key has become.
+// If the short commands are sent again later, they do nothing that their conditions forbid,
+// whatever has happened to the key.
 func TestShortCommandsAreConditional(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -65,7 +65,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// As in the conformance suite, what is not about time has plenty of it.
+		// As in the conformance suite, operations that are not about time get plenty of it.
 		soon := 700 * time.Millisecond
 		claim := func(key string, n int) driver.Claim {
 			return driver.Claim{Key: key, ID: fmt.Sprint("s.", n), Session: "s", Kind: driver.KindMutex, Weight: 1, Limit: 1}
@@ -101,8 +101,8 @@ func TestShortCommandsAreConditional(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// The command that is sent again is the short acquire of s.2, its short release as the only
-		// claim, or its hand-over. In most cases the condition on the token alone would refuse it.
+		// The repeated command is the short acquire of s.2, its short release as the only claim, or
+		// its hand-over. In most cases the condition on the token would be enough to refuse it.
 		const (
 			grant    = "acquire"
 			alone    = "release"
@@ -113,7 +113,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 		cases := []struct {
 			what, name string
 			meet       func(key)
-			want       []string // the holders then
+			want       []string // the holders afterwards
 			changes    bool
 		}{
 			{grant, later, func(k key) {
@@ -201,7 +201,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			second := acquire(mine, claim(key, 2), soon)
 			again := tape.last()
 			if again[0].Key != "update" {
-				t.Fatalf("%s: the acquire is no short one: %v", name, again)
+				t.Fatalf("%s: the acquire is not a short one: %v", name, again)
 			}
 			if second.Token < first.Token+1024 || second.Now.Before(first.Now.Add(-s.Skew)) || second.Holders[0].Since != second.Now {
 				t.Errorf("%s: a short acquire after %+v was answered with %+v", name, first, second)
@@ -251,9 +251,9 @@ func TestShortCommandsAreConditional(t *testing.T) {
 	})
 }
 
-// The short acquire of a key without a record grants it if it is in time, however the record
-// came to be missing, and makes none if it is late. If there is a record, it does what it would
-// have done with any.
+// The short acquire of a key without a record creates the record and grants the key if it is in
+// time, whatever the reason why there is no record. If it is late, it creates none. If there is a
+// record, it has its usual effect.
 func TestShortAcquireMakesTheRecord(t *testing.T) {
 	lab.Each(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -272,7 +272,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 			t.Helper()
 			done, err := store.Edit(ctx, driver.Edit{Acquire: &driver.Acquire{
 				Claim: c, Wait: true, NotAfter: load(t, other, c.Key).Now.Add(soon),
-				Repeated: store == other, // the long command, whose token is by the server's clock
+				Repeated: store == other, // the long command, whose token comes from the server's clock
 			}})
 			st := done.State
 			if err != nil {
@@ -296,7 +296,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 			}
 		}
 		field := func(name string, v any) bson.E { return bson.E{Key: name, Value: v} }
-		// freeSince inserts the record of a free key whose last token is that much smaller.
+		// freeSince inserts the record of a free key whose last token is smaller by room.
 		freeSince := func(room int64) func(string, bson.D) {
 			return func(key string, was bson.D) {
 				for i := range was {
@@ -312,10 +312,10 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 		}
 		for i, tc := range []struct {
 			name  string
-			meet  func(key string, was bson.D) // with no record
-			want  string                       // the holder then
-			fails bool                         // the command, with 241
-			made  bool                         // there is a record then
+			meet  func(key string, was bson.D) // what the command meets instead of no record
+			want  string                       // the holder afterwards
+			fails bool                         // the command fails with code 241
+			made  bool                         // there is a record afterwards
 		}{
 			{"in time", func(string, bson.D) {}, "s.1", false, true},
 			{"late", func(string, bson.D) { time.Sleep(2 * soon) }, "", true, false},
@@ -330,7 +330,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 				time.Sleep(50*time.Millisecond + s.Skew)
 				hold(other, claim(key, 2))
 				free(other, claim(key, 2))
-			}, "", false, true}, // whose token is the later one
+			}, "", false, true}, // the other's token is the later one
 			{"free after another, of an earlier token", freeSince(1024), "s.1", false, true},
 			{"free after another, without room for the token", freeSince(1023), "", false, true},
 			{"of a later format", func(key string, was bson.D) {
@@ -342,7 +342,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 				hold(mine, claim(key, 1))
 				again := tape.last()
 				if again[0].Key != "update" {
-					t.Fatalf("the acquire is no short one: %v", again)
+					t.Fatalf("the acquire is not a short one: %v", again)
 				}
 				id := bson.D{{Key: "_id", Value: "k/" + key}}
 				var was bson.D
@@ -366,7 +366,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 				if tc.want != "s.1" && !bytes.Equal(before, after) {
 					t.Errorf("%v became %v", before, after)
 				}
-				if tc.name == "in time" { // and once more: it holds, and then has held
+				if tc.name == "in time" { // repeat it while the claim holds the key, and after its release
 					for range 2 {
 						if err := client.Database(r.DB).RunCommand(ctx, again).Err(); err != nil {
 							t.Fatal(err)
@@ -385,9 +385,9 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 	})
 }
 
-// What the short commands leave behind is, but for times and tokens, what the
-// pipelines leave: those of a store that has not used the key before, of claims that
-// are like simple ones but that they have a lease, which is taken away again.
+// Apart from times and tokens, the short commands leave the same records as the pipelines. The
+// pipelines are those of a store that has not used the key before, for claims that differ from
+// simple ones only by a lease, which is removed again.
 func TestShortCommandsLeaveTheSame(t *testing.T) {
 	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindElection} {
 		t.Run(string(kind), func(t *testing.T) { leaveTheSame(t, kind) })
@@ -425,7 +425,7 @@ func leaveTheSame(t *testing.T, kind driver.Kind) {
 							switch f.Key {
 							case "a", "s", "w", "n", "b":
 								text += fmt.Sprintf(" %s:%v %[2]T", f.Key, f.Value)
-							case "e", "d": // of the lease
+							case "e", "d": // fields of the lease
 							default:
 								text += fmt.Sprintf(" %s %T", f.Key, f.Value)
 							}

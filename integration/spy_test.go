@@ -17,7 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// leasehold is the command, built when the first test asks for it.
+// leasehold is the command, built by the first test that needs it.
 var leasehold binary
 
 // A binary is a program of this repository.
@@ -27,10 +27,10 @@ type binary struct {
 	err  error
 }
 
-// path builds the program, once, and returns where it is.
+// path builds the program once and returns its path.
 func (b *binary) path(t testing.TB) string {
 	t.Helper()
-	lab.Servers(t) // without one it has no use
+	lab.Servers(t) // skips the test if there is no server
 	b.once.Do(func() {
 		if b.dir, b.err = os.MkdirTemp("", "leasehold"); b.err != nil {
 			return
@@ -49,7 +49,7 @@ func (b *binary) path(t testing.TB) string {
 // remove removes the program.
 func (b *binary) remove() { os.RemoveAll(b.dir) }
 
-// A spy runs the command through a proxy, and keeps what it sends.
+// A spy runs the command through a proxy, and records the commands that it sends.
 type spy struct {
 	*room
 	bin string
@@ -71,7 +71,7 @@ func newSpy(r *room) *spy {
 	return s
 }
 
-// took returns what was sent since the last forget.
+// took returns the commands sent since the last forget.
 func (s *spy) took(name string) []proxy.Command {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,8 +90,7 @@ func (s *spy) forget() {
 	s.sent = nil
 }
 
-// command returns the command line, ready to be started. It is killed after two
-// minutes.
+// command returns the command line, ready to start. It is killed after two minutes.
 func (s *spy) command(args ...string) *exec.Cmd {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -107,12 +106,12 @@ func (s *spy) run(args ...string) (status int, stdout, stderr string) {
 	var out, bad bytes.Buffer
 	cmd := s.command(args...)
 	cmd.Stdout, cmd.Stderr = &out, &bad
-	cmd.Run() // its status says it
+	cmd.Run() // the status contains the result
 	return cmd.ProcessState.ExitCode(), out.String(), bad.String()
 }
 
-// interrupted starts the command line, waits for what until returns true of what it
-// has printed, and interrupts it.
+// interrupted starts the command line, waits until its output makes until return true, and
+// interrupts it.
 func (s *spy) interrupted(until func(out string) bool, args ...string) (state *os.ProcessState, stdout, stderr string) {
 	s.t.Helper()
 	var mu sync.Mutex
@@ -136,14 +135,14 @@ func (s *spy) interrupted(until func(out string) bool, args ...string) (state *o
 		time.Sleep(20 * time.Millisecond)
 	}
 	cmd.Process.Signal(syscall.SIGINT)
-	cmd.Wait() // its status says it
+	cmd.Wait() // the status contains the result
 	if !until(printed()) {
-		s.t.Errorf("not within a minute: what %v was to print; it printed\n%s%s", args, printed(), bad.String())
+		s.t.Errorf("%v did not print the expected output within a minute; it printed\n%s%s", args, printed(), bad.String())
 	}
 	return cmd.ProcessState, printed(), bad.String()
 }
 
-// wroteNothing fails the test if a command was sent that could write.
+// wroteNothing fails the test if a command was sent that can write.
 func (s *spy) wroteNothing(what string) {
 	s.t.Helper()
 	for _, c := range s.took("") {
@@ -156,7 +155,7 @@ func (s *spy) wroteNothing(what string) {
 	s.forget()
 }
 
-// documents are the collection's, as they are.
+// documents returns the collection's documents.
 func (s *spy) documents() map[string]string {
 	s.t.Helper()
 	cur, err := s.raw().Find(s.t.Context(), bson.D{})

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A stallMeter measures how late the machine lets this process run. During a stall nobody can
-// be notified: the process is frozen, and no promise covers that.
+// A stallMeter measures how long the machine keeps this process from running. During a stall no
+// holder can be notified: no promise covers a frozen process.
 type stallMeter struct {
 	late atomic.Int64 // the longest stall, in ns
 	end  chan struct{}
@@ -39,9 +39,9 @@ func newStallMeter(t testing.TB) *stallMeter {
 // worst returns the longest stall since the last call.
 func (m *stallMeter) worst() time.Duration { return time.Duration(m.late.Swap(0)) }
 
-// atLeast fails the test if what happened gap after a holder was notified happened before the
-// grace was over, stalls since the last call of worst aside. It returns the gap, or the grace if
-// only stalls made the gap too short.
+// atLeast fails the test if the event came before the grace after a holder's notification was over,
+// not counting stalls since the last call of worst. It returns the gap, or the grace if only stalls
+// made the gap too short.
 func (m *stallMeter) atLeast(t testing.TB, what string, gap, grace time.Duration) time.Duration {
 	t.Helper()
 	stalled := m.worst()

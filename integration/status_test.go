@@ -16,7 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// leasehold status of 10,000 keys prints its first lines before it has read most of the keys,
+// leasehold status of 10,000 keys prints its first lines before it has read most of the keys. It
 // reads each key once, by the index, and nothing else, and writes nothing.
 func TestStatusOfManyKeys(t *testing.T) {
 	const keys = 10_000
@@ -34,7 +34,8 @@ func TestStatusOfManyKeys(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// The pipe has room for some hundred lines. A process that prints more waits for us.
+		// The pipe has room for some hundred lines; a process that prints more waits for the
+		// reader.
 		lines := bufio.NewReader(pipe)
 		header, _ := lines.ReadString('\n')
 		first, err := lines.ReadString('\n')
@@ -43,7 +44,7 @@ func TestStatusOfManyKeys(t *testing.T) {
 		}
 		early := len(pages(spy.took("aggregate")))
 		if early > pagesOfAll/2 {
-			t.Errorf("%d pages were read before the first line was", early)
+			t.Errorf("%d pages were read before the first line was printed", early)
 		}
 		rest, err := io.ReadAll(lines)
 		if err != nil {
@@ -78,8 +79,8 @@ func TestStatusOfManyKeys(t *testing.T) {
 	})
 }
 
-// manyKeys makes so many keys with each prefix, all held by one session, as copies of
-// one that was locked.
+// manyKeys creates that many keys with each prefix, as copies of one locked key, all held by one
+// session.
 func (r *room) manyKeys(n map[string]int) {
 	r.t.Helper()
 	lock(r.t, r.session(dsync.Options{}).Mutex("model"))
@@ -99,7 +100,7 @@ func (r *room) manyKeys(n map[string]int) {
 			docs = append(docs, doc)
 		}
 	}
-	all := r.raw().Clone(options.Collection().SetWriteConcern(writeconcern.Majority())) // it is read with that
+	all := r.raw().Clone(options.Collection().SetWriteConcern(writeconcern.Majority())) // the store reads majority-committed data
 	for some := range slices.Chunk(docs, 2_000) {
 		if _, err := all.InsertMany(r.t.Context(), some); err != nil {
 			r.t.Fatal(err)
@@ -107,7 +108,7 @@ func (r *room) manyKeys(n map[string]int) {
 	}
 }
 
-// pages are those of the commands that read keys.
+// pages returns the commands that read keys.
 func pages(sent []proxy.Command) []bson.Raw {
 	var all []bson.Raw
 	for _, c := range sent {

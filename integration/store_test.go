@@ -29,7 +29,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// What changes nothing is not written: the oplog has nothing of it.
+// Operations without an effect are not written, so the oplog has no entry of them.
 func TestStoreNoOpsWriteNothing(t *testing.T) {
 	lab.Each(t, server.Need{Oplog: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -117,15 +117,14 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 			}
 			log.reset(t)
 		}
-		must(release(claim(1, 3, 3), driver.Release{})) // an oplog that showed nothing would be no witness
+		must(release(claim(1, 3, 3), driver.Release{})) // checks that the oplog shows a write
 		if n := log.writes(t, "k/k"); n != 1 {
 			t.Errorf("%d entries of a release, want 1", n)
 		}
 	})
 }
 
-// A list of keys may be larger than one reply, and reads that part of the index
-// alone.
+// A list of keys may be larger than one reply, and reads only its range of the index.
 func TestStoreKeysOfMany(t *testing.T) {
 	const keys, shown = 1500, 400
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -194,8 +193,7 @@ func TestStoreKeysOfMany(t *testing.T) {
 	})
 }
 
-// A limit that was set before the key's first use is known as long as any other
-// record.
+// A limit that was set before the key's first use is kept as long as any other record.
 func TestStoreResizedIsKept(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -216,7 +214,7 @@ func TestStoreResizedIsKept(t *testing.T) {
 	})
 }
 
-// The former limits of a semaphore do not apply to the lock that takes its key over.
+// A semaphore's former limits do not apply to a lock of another kind that takes over its key.
 func TestStoreResizeByAnotherKind(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -241,7 +239,7 @@ func TestStoreResizeByAnotherKind(t *testing.T) {
 	})
 }
 
-// B22: a process that dies while it opens leaves nothing that is not swept.
+// B22: a process that dies during Open leaves nothing that is not swept.
 func TestB22DiedWhileOpening(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -254,9 +252,9 @@ func TestB22DiedWhileOpening(t *testing.T) {
 			}
 			return n
 		}
-		r.forgetProbe() // or Open makes nothing
+		r.forgetProbe() // otherwise Open creates no records
 		p := r.proxy()
-		dead := false // it sends no more once it has made its records
+		dead := false // the process sends nothing after it has created its records
 		p.Rule(func(c proxy.Command) proxy.Fate {
 			switch {
 			case !c.On(r.DB, collection):
@@ -275,9 +273,9 @@ func TestB22DiedWhileOpening(t *testing.T) {
 		if count() == 0 {
 			t.Fatal("the process has left nothing to sweep")
 		}
-		time.Sleep(50*time.Millisecond + s.Skew) // records have an age, in milliseconds
+		time.Sleep(50*time.Millisecond + s.Skew) // until the records have an age of milliseconds
 		if sweep(t, store, time.Hour); count() == 0 {
-			t.Error("no records after a Sweep, want those of the last hour")
+			t.Error("no records are left after a Sweep, want those of the last hour")
 		}
 		sweep(t, store, time.Millisecond)
 		if n := count(); n != 0 {
@@ -286,7 +284,7 @@ func TestB22DiedWhileOpening(t *testing.T) {
 	})
 }
 
-// B22: what Open tries the server with is not swept while it is at it, whenever somebody
+// B22: the records with which Open probes the server are not swept while it does, whenever somebody
 // sweeps.
 func TestB22SweptWhileOpening(t *testing.T) {
 	t.Parallel()
@@ -313,9 +311,9 @@ func TestB22SweptWhileOpening(t *testing.T) {
 			t.Error(err)
 		}
 		if sweeps < 20 {
-			t.Errorf("swept %d times, want that before each of Open's commands", sweeps)
+			t.Errorf("swept %d times, want a sweep before each of Open's commands", sweeps)
 		}
-		// What Open remembers is not swept either, however old.
+		// The record of a passed probe is not swept either, however old it is.
 		time.Sleep(20*time.Millisecond + s.Skew)
 		sweep(t, store, time.Millisecond)
 		n, err := r.raw().CountDocuments(t.Context(), append(probeRecords(), bson.E{Key: "passed", Value: true}))
@@ -325,8 +323,8 @@ func TestB22SweptWhileOpening(t *testing.T) {
 	})
 }
 
-// A record that was created for a command that is under way is kept, however short the
-// retention. One whose process died before that command is deleted in the end.
+// A record that was created for a command under way is kept, however short the retention. If the
+// process died before that command, the record is deleted later.
 func TestStoreSweepsNothingThatIsMade(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -348,12 +346,12 @@ func TestStoreSweepsNothingThatIsMade(t *testing.T) {
 		if want := []string{"k/new", "s/new", sweepRecord}; !slices.Equal(left, want) {
 			t.Errorf("%q are left, want %q", left, want)
 		}
-		// The commands that they were made for.
+		// The commands for which they were created.
 		if _, err := store.Register(t.Context(), driver.Member{ID: "new", TTL: time.Minute}); err != nil {
 			t.Error(err)
 		}
 		c := driver.Claim{Key: "new", ID: "new.1", Session: "new", Kind: driver.KindMutex, Weight: 1, Limit: 1}
-		// It does not hold the key, so these change nothing.
+		// The claim does not hold the key, so these change nothing.
 		held := c
 		held.Token, held.Lease = 1024, time.Minute
 		elected := held

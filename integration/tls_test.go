@@ -26,14 +26,15 @@ var openings = map[string]func(ctx context.Context, r *room, o *options.ClientOp
 	},
 }
 
-// as are client options for the user, as "user:password@" or "", through the proxy.
+// as returns client options for the user, "user:password@" or "", through the proxy.
 func as(user string, p *proxy.Proxy) *options.ClientOptions {
 	return options.Client().ApplyURI(strings.Replace(p.URI(), "//", "//"+user, 1))
 }
 
-// TLS and SCRAM, where a handshake takes longer than a command may with a TTL of a second: Open and Connect work, a
-// holder keeps what it holds, and a waiter is next. A session whose TTL allows for two handshakes, the monitor's and
-// then a command's, lives through reconnects. Another loses its holds in time, and goes on.
+// With TLS and SCRAM, a handshake takes longer than a command may with a TTL of a second. Open and
+// Connect work, a holder keeps its hold, and a waiter gets the key next. A session whose TTL allows
+// for two handshakes, the monitor's and then a command's, survives reconnects. With a shorter TTL
+// the session loses its holds in time, and continues.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
@@ -71,7 +72,7 @@ func TestTLS(t *testing.T) {
 						}
 						beat := p.Once(proxy.LoseRequest, heartbeats(holder.ID()))
 						select {
-						case <-beat: // the worst moment: the last one that counts is the longest ago
+						case <-beat: // the worst moment: the last acknowledged heartbeat is longest ago
 						case <-time.After(20 * time.Second):
 							t.Fatal("no heartbeat")
 						}
@@ -94,7 +95,7 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// A handshake that takes longer than a client gives it is said in one error. With more time for it all works.
+// A handshake that takes longer than a client allows results in one error. With more time it works.
 func TestHandshakeTooSlow(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {

@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// B33: a lock that is taken inside a transaction is no part of it.
+// B33: a lock that is acquired inside a transaction is not part of it.
 func TestB33LockInsideTransaction(t *testing.T) {
 	lab.Each(t, server.Need{Transactions: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -21,7 +21,7 @@ func TestB33LockInsideTransaction(t *testing.T) {
 		if _, err := app.InsertOne(t.Context(), bson.D{{Key: "_id", Value: "before"}}); err != nil {
 			t.Fatal(err)
 		}
-		session := r.open(client, r.short(10*time.Second)) // first registers inside the transaction
+		session := r.open(client, r.short(10*time.Second)) // registers only inside the transaction
 		m := session.Mutex("inside")
 		tx, err := client.StartSession()
 		if err != nil {
@@ -49,7 +49,7 @@ func TestB33LockInsideTransaction(t *testing.T) {
 			t.Errorf("after the abort the holders are %v, want token %d", st.Holders, m.Token())
 		}
 		if r.session(r.short(10 * time.Second)).Mutex("inside").TryLock() {
-			t.Error("after the abort somebody else could lock")
+			t.Error("after the abort another session could lock")
 		}
 		for _, c := range mon.commands(func(c command) bool { return aboutKey(c) || aboutSession(c) }) {
 			if _, err := c.body.LookupErr("autocommit"); err == nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// The leader transfers leadership to the last of three candidates, which leads the next term as
-// soon as it is notified; the others keep their order. One that does not campaign is refused.
+// The leader transfers the leadership to the last of three candidates, which leads the next term as
+// soon as it is notified. The others keep their order. A Transfer to a session that does not
+// campaign is refused.
 func TestTransfer(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -62,7 +62,7 @@ func TestB01ProcessesTakeTurns(t *testing.T) {
 						done = true
 					}
 				case <-time.After(2 * time.Minute):
-					t.Fatalf("process %d does not come to an end", i)
+					t.Fatalf("process %d did not exit", i)
 				}
 			}
 		}
@@ -91,8 +91,7 @@ func TestB01ProcessesTakeTurns(t *testing.T) {
 	})
 }
 
-// B01: 50 candidates start at once, on a fresh key and on one that was held
-// before.
+// B01: 50 candidates start at once, on a new key and on one that was held before.
 func TestB01FiftyAtOnce(t *testing.T) {
 	const candidates, rounds = 50, 20
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -102,7 +101,7 @@ func TestB01FiftyAtOnce(t *testing.T) {
 		var sessions []*dsync.Session
 		for i := range candidates {
 			s := r.open(client, r.short(30*time.Second))
-			// A session registers with its first claim, which is no part of the race.
+			// A session registers with its first claim, which is not part of the race.
 			m := s.Mutex(fmt.Sprintf("warm-up %d", i))
 			lock(t, m)
 			unlock(t, m)

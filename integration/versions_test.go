@@ -19,7 +19,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// next builds the command as a version has it whose records have the next format, and whose probe is the next one.
+// next builds the command as a later version whose records have the next format and whose probe is
+// the next one.
 func next(t *testing.T) string {
 	t.Helper()
 	lab.Servers(t) // without one it has no use
@@ -58,8 +59,9 @@ func next(t *testing.T) string {
 	return filepath.Join(dir, "leasehold")
 }
 
-// A rolling deployment of a version with another format: the next version goes on with the records of this one. This
-// one refuses those of the next and changes nothing in them. What it still holds of them is free when it ends.
+// A rolling deployment of a version with another format. The next version continues with the
+// records of this one. This version refuses records of the next one and does not change them. Its
+// remaining holds of such keys become free when it ends.
 func TestNextVersion(t *testing.T) {
 	t.Parallel()
 	bin := next(t)
@@ -82,7 +84,7 @@ func TestNextVersion(t *testing.T) {
 		refused := func(err error) {
 			t.Helper()
 			if !errors.Is(err, dsync.ErrRefused) || !strings.Contains(err.Error(), "use the newer version") {
-				t.Errorf("%v, want ErrRefused, and to use the newer version", err)
+				t.Errorf("%v, want ErrRefused and the advice to use the newer version", err)
 			}
 		}
 		session := r.session(r.short(patient))
@@ -107,7 +109,7 @@ func TestNextVersion(t *testing.T) {
 		if after := record("shared"); !bytes.Equal(before, after) {
 			t.Errorf("this version has changed %v into %v", before, after)
 		}
-		lock(t, mine) // the session and other keys are as they were
+		lock(t, mine) // the session and other keys still work
 		unlock(t, mine)
 
 		cmd, out = command("held")
@@ -119,7 +121,7 @@ func TestNextVersion(t *testing.T) {
 		defer cmd.Process.Kill()
 		eventually(t, "the next version waits", func() bool {
 			queue, ok := record("held").Lookup("q").ArrayOK()
-			return ok && len(queue) > 5 // more than an empty one
+			return ok && len(queue) > 5 // longer than an empty array
 		})
 		refused(held.Release(t.Context()))
 		select {
@@ -136,7 +138,7 @@ func TestNextVersion(t *testing.T) {
 				t.Errorf("the next version: %v\n%s", err, out)
 			}
 		case <-time.After(2 * patient):
-			t.Error("the next version waits on")
+			t.Error("the next version is still waiting")
 		}
 
 		n, err := r.raw().CountDocuments(t.Context(), append(probeRecords(), bson.E{Key: "passed", Value: true}))

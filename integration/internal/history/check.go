@@ -21,9 +21,9 @@ func (c *checker) fail(rule, key string, at time.Duration, format string, args .
 	c.found = append(c.found, rules.Violation{Rule: rule, Key: key, At: at, Text: fmt.Sprintf(format, args...)})
 }
 
-// Check returns what in h breaks a rule of the package's comment, in the order of
-// time. grace is that of all sessions, and skew is between the clocks by which the store judges
-// ends. The history must have come to its end.
+// Check returns the violations in h of the rules in the package's comment, in the order of time.
+// grace is that of all sessions. skew is the difference between the clocks by which the store
+// judges the ends of holds. The history must be complete.
 func Check(h *History, grace, skew time.Duration) []rules.Violation {
 	c := &checker{grace: grace}
 	holds := h.Holds()
@@ -48,20 +48,20 @@ func Check(h *History, grace, skew time.Duration) []rules.Violation {
 	return c.found
 }
 
-// ends: every call has returned.
+// ends checks that every call has returned.
 func (c *checker) ends(holds []*rules.Hold) {
 	for _, o := range holds {
 		switch {
 		case o.Killed > 0:
 		case o.Ended == 0:
-			c.fail("ends", o.Key, o.Requested, "%v was requested and never answered", o)
+			c.fail("ends", o.Key, o.Requested, "the request of %v never returned", o)
 		case o.Granted > 0 && o.Released == 0:
 			c.fail("ends", o.Key, o.Granted, "the release of %v never returned", o)
 		}
 	}
 }
 
-// terms: they grow with the tokens.
+// terms checks that term numbers grow with the tokens.
 func (c *checker) terms(granted []*rules.Hold) {
 	terms := slices.DeleteFunc(slices.Clone(granted), func(o *rules.Hold) bool { return o.Term == 0 })
 	slices.SortFunc(terms, func(a, b *rules.Hold) int { return cmp.Compare(a.Token, b.Token) })
@@ -72,7 +72,7 @@ func (c *checker) terms(granted []*rules.Hold) {
 	}
 }
 
-// store checks the snapshots of the store's records. It also checks fifo, since only the
+// store checks the snapshots of the store's records. It also checks fifo, because only the
 // snapshots show in which order claims joined the queue.
 func (c *checker) store(h *History) {
 	last := make(map[string]Event)
@@ -82,16 +82,16 @@ func (c *checker) store(h *History) {
 			for _, o := range e.Holders {
 				sum += o.Weight
 				if o.Token <= token {
-					c.fail("store", e.Key, e.At, "holders %v: their tokens are not in order", e.Holders)
+					c.fail("store", e.Key, e.At, "the tokens of the holders %v are not in order", e.Holders)
 				}
 				token = o.Token
 			}
 			if sum > e.Limit {
-				c.fail("store", e.Key, e.At, "%d of %d are held: %v", sum, e.Limit, e.Holders)
+				c.fail("store", e.Key, e.At, "holders have %d units of %d: %v", sum, e.Limit, e.Holders)
 			}
 			before := last[e.Key]
 			if e.Token < before.Token {
-				c.fail("store", e.Key, e.At, "token %d after %d", e.Token, before.Token)
+				c.fail("store", e.Key, e.At, "token %d came after %d", e.Token, before.Token)
 			}
 			c.order(before, e)
 			last[e.Key] = e
@@ -99,7 +99,7 @@ func (c *checker) store(h *History) {
 	}
 }
 
-// order compares the queue before with the queue and the holders now.
+// order compares the previous queue with the present queue and holders.
 func (c *checker) order(before, now Event) {
 	waits, holds := make(map[string]int), make(map[string]int64)
 	for i, id := range now.Waiting {
@@ -115,7 +115,7 @@ func (c *checker) order(before, now Event) {
 			token, behindHolds := holds[behind]
 			switch {
 			case behindHolds && named && transfer.elected(behind):
-				// the leader has named it
+				// the leader has named the candidate that is now ahead
 			case aheadWaits && behindHolds:
 				c.fail("fifo", now.Key, now.At, "%s was granted before %s, which was ahead of it and still waits", behind, ahead)
 			case aheadWaits && slices.Contains(now.Waiting, behind) && waits[behind] < position:

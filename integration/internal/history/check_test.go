@@ -9,12 +9,12 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/history"
 )
 
-// holder is the store's record of an exclusive holder.
+// holder returns the store's record of an exclusive holder.
 func holder(id string, token int64) []history.Claim {
 	return []history.Claim{{ID: id, Token: token, Weight: 1}}
 }
 
-// good is a history with a bit of everything, in which nothing is wrong.
+// good returns a history with every kind of event and no violation.
 func good() *story {
 	s := new(story)
 	s.lock(1*slot, "a", 1000)
@@ -29,7 +29,7 @@ func good() *story {
 	kept := s.lock(7*slot, "a", 6000)
 	kept.Done().Keep = slot
 	s.lock(8*slot+600*ms, "b", 7000)
-	frozen := s.lock(10*slot, "a", 8000).lose() // it checks again when another has had it
+	frozen := s.lock(10*slot, "a", 8000).lose() // its next check comes after another process has held the key
 	frozen.Done().At, frozen.Released().At = 13*slot, 13*slot+5*ms
 	frozen.Done().Live = 10*slot + 300*ms
 	s.lock(11*slot, "b", 9000)
@@ -37,7 +37,7 @@ func good() *story {
 	s.write(12*slot, "a", 8000, history.Fenced)
 	s.write(12*slot+10*ms, "a", 8000, "time-out")
 
-	// Readers overlap, those of one process with one token; parts of a semaphore fit.
+	// Readers overlap; those of one process share a token. Parts of a semaphore fit together.
 	s.hold(20*slot, "a", "rw", 100, 1, 9, true)
 	s.hold(20*slot+100*ms, "a", "rw", 100, 1, 9, true)
 	s.hold(20*slot+100*ms, "b", "rw", 200, 1, 9, true)
@@ -55,7 +55,7 @@ func good() *story {
 	s.transfer(s.hold(37*slot, "b", "leader", 3000, 1, 1, false), 6, "a", "a1", "it has left")
 	s.hold(38*slot, "c", "leader", 3500, 1, 1, false).Granted().Term = 7
 	s.leads(35*slot+ms, 4, "a1.1", "c1.1", "b1.1")
-	s.leads(36*slot, 5, "b1.1", "c1.1") // the leader has named it
+	s.leads(36*slot, 5, "b1.1", "c1.1") // the leader has named the candidate
 	s.record(40*slot, 9000, holder("x.1", 9000), "y.1", "z.1")
 	s.record(41*slot, 9500, holder("y.1", 9500), "z.1", "x.2")
 	s.record(42*slot, 9900, holder("z.1", 9900), "x.2")
@@ -63,7 +63,7 @@ func good() *story {
 	return s
 }
 
-// broken are the rules that a history breaks.
+// broken returns the rules that a history breaks.
 func broken(t *testing.T, s *story) []string {
 	t.Helper()
 	var all []string
@@ -83,20 +83,20 @@ func TestGoodHistory(t *testing.T) {
 	}
 }
 
-// Each rule is broken by a history in which nothing is wrong but that; what is wrong
-// in more than one way breaks all that see it.
+// For each rule there is a history with a single violation. A violation that concerns several rules
+// breaks all of them.
 func TestPlantedViolations(t *testing.T) {
-	const at = 100 * slot // after all that is good
+	const at = 100 * slot // after the end of the good history
 	for _, c := range []struct {
 		name  string
 		plant func(s *story)
 		want  []string
 	}{
-		{"two hold it at once", func(s *story) {
+		{"two processes hold the key at the same time", func(s *story) {
 			s.lock(at, "a", 10_000)
 			s.lock(at+200*ms, "b", 11_000)
 		}, []string{"linear", "overlap"}},
-		{"the first check after a freeze says that it is held", func(s *story) {
+		{"the first check after a freeze says that the key is held", func(s *story) {
 			p := s.lock(at, "a", 10_000)
 			p.Done().At, p.Done().Live, p.Released().At = at+2*slot, at+2*slot-ms, at+2*slot+ms
 			p.lose()
@@ -137,17 +137,17 @@ func TestPlantedViolations(t *testing.T) {
 			s.transfer(s.hold(at, "a", "leader", 4000, 1, 1, false), 8, "b", "b1", "")
 			s.hold(at+slot, "c", "leader", 5000, 1, 1, false).Granted().Term = 9
 		}, []string{"transfer"}},
-		{"the store elects somebody else than who was named", func(s *story) {
+		{"the store elects another candidate than the named one", func(s *story) {
 			s.transfer(s.hold(at, "a", "leader", 4000, 1, 1, false), 8, "b", "b1", "")
 			s.leads(at, 8, "a1.1", "c1.1", "b1.1")
 			s.leads(at+slot, 9, "c1.1", "b1.1")
 		}, []string{"transfer"}},
-		{"who was behind leads, and somebody else was named", func(s *story) {
+		{"a later waiter leads, though another candidate was named", func(s *story) {
 			s.transfer(s.hold(at, "a", "leader", 4000, 1, 1, false), 8, "d", "d1", "time-out")
 			s.leads(at, 8, "a1.1", "c1.1", "b1.1", "d1.1")
 			s.leads(at+slot, 9, "b1.1", "c1.1", "d1.1")
 		}, []string{"fifo"}},
-		{"who was behind leads, and an earlier leader has named it", func(s *story) {
+		{"a later waiter leads, which only an earlier leader has named", func(s *story) {
 			s.transfer(s.hold(at, "a", "leader", 4000, 1, 1, false), 8, "b", "b1", "time-out")
 			s.leads(at, 9, "d1.1", "c1.1", "b1.1")
 			s.leads(at+slot, 10, "b1.1", "c1.1")
@@ -168,7 +168,7 @@ func TestPlantedViolations(t *testing.T) {
 			p.Done().Keep = slot
 			s.lock(at+slot, "b", 11_000)
 		}, []string{"kept"}},
-		{"granted out of order, the one ahead waits", func(s *story) {
+		{"granted out of order, the waiter ahead still waits", func(s *story) {
 			s.record(at, 10_000, holder("x.3", 10_000), "y.3", "z.3")
 			s.record(at+slot, 11_000, holder("z.3", 11_000), "y.3")
 		}, []string{"fifo"}},
@@ -203,7 +203,7 @@ func TestPlantedViolations(t *testing.T) {
 	}
 }
 
-// What is not known for certain is not held against anyone.
+// If it is uncertain whether a rule was broken, no violation is reported.
 func TestUncertainIsNoViolation(t *testing.T) {
 	const at = 100 * slot
 	for _, c := range []struct {
@@ -215,12 +215,12 @@ func TestUncertainIsNoViolation(t *testing.T) {
 			p := s.lock(at+100*ms, "b", 0)
 			p.lose()
 		}},
-		{"granted after the holder has said that it is done, in its grace", func(s *story) {
+		{"granted after the holder began its release, within its grace", func(s *story) {
 			s.lock(at, "a", 10_000).lose()
 			s.lock(at+505*ms, "b", 11_000)
 		}},
 		{"a token that was lower in the order of the returns", func(s *story) {
-			p := s.lock(at, "a", 10_000) // its return is late
+			p := s.lock(at, "a", 10_000) // its call returns late
 			p.Granted().At = at + 480*ms
 			s.hold(at, "b", "other", 1, 1, 1, false)
 		}},
@@ -233,7 +233,7 @@ func TestUncertainIsNoViolation(t *testing.T) {
 		{"a write without an answer", func(s *story) {
 			s.write(at, "a", 50_000, "time-out")
 			s.write(at+slot, "b", 20_000, "")
-			s.write(at+2*slot, "b", 20_000, history.Fenced) // it has come
+			s.write(at+2*slot, "b", 20_000, history.Fenced) // this shows that the first write has arrived
 		}},
 		{"a call and a release of a process that was killed", func(s *story) {
 			p := s.lock(at, "c", 10_000)
@@ -242,7 +242,7 @@ func TestUncertainIsNoViolation(t *testing.T) {
 			s.events = s.events[:p.granted]
 			s.put(at+slot, "nemesis", 0, history.Killed, history.Event{Target: "c"})
 		}},
-		{"the one ahead has left the queue", func(s *story) {
+		{"the waiter ahead has left the queue", func(s *story) {
 			s.record(at, 10_000, holder("x.3", 10_000), "y.3", "z.3")
 			s.record(at+slot, 11_000, holder("z.3", 11_000))
 		}},
@@ -257,8 +257,8 @@ func TestUncertainIsNoViolation(t *testing.T) {
 	}
 }
 
-// An order is found even if almost all orders are wrong: in each of these cases a search
-// through all of them would last for hours.
+// An order is found even if almost all orders are wrong: in each of these cases an exhaustive
+// search would take hours.
 func TestOrderIsFound(t *testing.T) {
 	const at, many = 100 * slot, 16
 	readers := func(s *story, at, requested time.Duration, token int64, each func(part)) {
@@ -268,8 +268,8 @@ func TestOrderIsFound(t *testing.T) {
 			each(p)
 		}
 	}
-	// A writer waits for a reader, and readers for the writer: they would fit beside the
-	// reader, too, but for what comes later.
+	// A writer waits for a reader, and readers wait for the writer. Those readers could also
+	// overlap with the first one, if the later events did not exclude that.
 	wait := func(s *story) {
 		s.hold(at-slot, "r", "rw", 9000, 1, 100, true)
 		s.hold(at, "w", "rw", 10_000, 100, 100, false).Request().At = at - 900*ms

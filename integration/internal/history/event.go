@@ -2,25 +2,25 @@ package history
 
 import "time"
 
-// A Type says what an [Event] tells.
+// A Type is the type of an [Event].
 type Type string
 
-// The types of events. ID ties those of one acquisition, write or fault together.
+// The types of events. The events of one acquisition, write or fault have the same ID.
 const (
 	Request  Type = "request"  // a call that requests a hold begins
 	Refused  Type = "refused"  // … has returned without one: Err
 	Granted  Type = "granted"  // … has returned with one
-	Held     Type = "held"     // Lost was found open: Live is when
-	Done     Type = "done"     // the call that releases begins: Live, and Keep if it is to be kept
+	Held     Type = "held"     // Lost was open at the time Live
+	Done     Type = "done"     // the releasing call begins: Live, and Keep if it keeps the key
 	Released Type = "released" // … has returned: Err, "lost" if the hold had ended before
 
-	Transfer    Type = "transfer"    // the release is to hand over to the process Target and its Session
+	Transfer    Type = "transfer"    // the release is to transfer the term to the process Target and its Session
 	Transferred Type = "transferred" // … has returned: Err
 
 	Write Type = "write" // a write with a fencing token begins
 	Wrote Type = "wrote" // … has returned: Err, "fenced" if it was refused
 
-	Break  Type = "break"  // somebody is going to break the key
+	Break  Type = "break"  // the key is going to be broken
 	Fault  Type = "fault"  // a fault begins: What, and Target if it is a process
 	Healed Type = "healed" // … ends
 
@@ -37,18 +37,18 @@ type Event struct {
 	ID      int           `json:"id,omitempty"`
 	Key     string        `json:"key,omitempty"`
 
-	// Of Request; Limit also of Record.
+	// Fields of Request; Record has Limit, too.
 	What   string        `json:"what,omitempty"`   // the call, or the kind of a fault
-	Weight int64         `json:"weight,omitempty"` // what it takes of Limit
+	Weight int64         `json:"weight,omitempty"` // the part of Limit that the hold uses
 	Limit  int64         `json:"limit,omitempty"`
-	Shared bool          `json:"shared,omitempty"` // holds of one session may have one token
-	Lease  time.Duration `json:"lease,omitempty"`  // its own; 0: it lives with its session
+	Shared bool          `json:"shared,omitempty"` // holds of one session may share a token
+	Lease  time.Duration `json:"lease,omitempty"`  // the hold's own lease; 0: it ends with its session
 
-	// Of Granted, Write and Record.
-	Token int64 `json:"token,omitempty"` // 0: the hold was over before its token could be read
+	// Field of Granted, Write and Record.
+	Token int64 `json:"token,omitempty"` // 0: the hold ended before its token could be read
 	Term  int64 `json:"term,omitempty"`
 
-	// Of Held and Done: the last moment at which the hold certainly went on.
+	// Field of Held and Done: the last time at which the hold certainly existed.
 	Live time.Duration `json:"live,omitempty"`
 	Keep time.Duration `json:"keep,omitempty"`
 
@@ -68,8 +68,8 @@ type Claim struct {
 	Weight int64  `json:"weight"`
 }
 
-// Values of Err that mean something to [Check]. Any other, but "", is an error of
-// which nothing is known.
+// Values of Err that mean something to [Check]. After any other error, except "", the result of the
+// call is unknown.
 const (
 	Lost   = "lost"
 	Fenced = "fenced"

@@ -15,13 +15,13 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
-// A History is the events of all processes, in the order of their times.
+// A History contains the events of all processes, in the order of their times.
 type History struct {
 	Events []Event
 }
 
-// Read reads what the recorders of a run have written to dir. A last line that a
-// killed process has not finished is left out.
+// Read reads the files that the recorders of a run have written to dir. It ignores an incomplete
+// last line, which a killed process can leave.
 func Read(dir string) (*History, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
 	if err != nil {
@@ -52,7 +52,7 @@ func (h *History) sort() {
 	slices.SortStableFunc(h.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 }
 
-// Write writes the history as one file of lines.
+// Write writes the history to one file, an event per line.
 func (h *History) Write(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	enc := json.NewEncoder(b)
@@ -64,14 +64,14 @@ func (h *History) Write(w io.Writer) error {
 	return b.Flush()
 }
 
-// who identifies the acquisition, write or fault of events with an id.
+// who identifies the acquisition, write or fault to which events with an ID belong.
 type who struct {
 	process string
 	id      int
 }
 
-// Holds returns all calls that requested a hold, by their keys, in the order in which
-// they were granted and then requested.
+// Holds returns all calls that requested a hold, by key, in the order of their grants and then
+// requests.
 func (h *History) Holds() map[string][]*rules.Hold {
 	all := make(map[who]*rules.Hold)
 	byProcess := make(map[string][]*rules.Hold)
@@ -113,8 +113,8 @@ func (h *History) Holds() map[string][]*rules.Hold {
 	return byKey
 }
 
-// Faults returns the faults that have a beginning and an end. One that did not end
-// lasts to the end of the history.
+// Faults returns the faults with their begin and end. A fault that did not end lasts until the end
+// of the history.
 func (h *History) Faults() []Span {
 	var spans []Span
 	open := make(map[who]int)
@@ -144,24 +144,23 @@ func (h *History) end() time.Duration {
 	return h.Events[len(h.Events)-1].At
 }
 
-// A Span is a fault from its begin to its end.
+// A Span is a fault with its begin and end.
 type Span struct {
 	What, Target string
 	From, To     time.Duration
 }
 
-// Counts are what a history has of each.
+// Counts are the numbers of events in a history.
 type Counts struct {
-	Calls     int // that request a hold
+	Calls     int // calls that request a hold
 	Grants    int
-	Transfers int // of terms, that have succeeded
+	Transfers int // successful transfers of a term
 	HandOffs  int // grants of a key to another process than the one before
 	Lost      int // holds that ended before their release, those of killed processes included
 	Writes    int // with a fencing token
-	Refused   int // of them
+	Refused   int // refused writes
 }
 
-// Counts counts.
 func (h *History) Counts() Counts {
 	var c Counts
 	all := h.Holds()

@@ -14,7 +14,7 @@ import (
 const (
 	opAcquire = iota
 	opRelease // by its holder
-	opDrop    // of what was lost, by the store, at any later time
+	opDrop    // the store removes a lost hold, at any later time
 	opWrite
 )
 
@@ -23,19 +23,20 @@ type input struct {
 	kind   int
 	hold   *rules.Hold
 	token  int64
-	after  int64  // of a grant: the greatest token that it must follow
-	answer string // of a write: "", Fenced, or "?"
+	after  int64  // for a grant: the greatest token that it must follow
+	answer string // for a write: "", Fenced, or "?"
 }
 
-// A lock is the state of a lock: its holders, and the greatest tokens so far, of all
-// and of those that do not share.
+// A lock is the state of a lock: its holders, the greatest token so far, and the greatest one that
+// is not shared.
 type lock struct {
 	holds          []*rules.Hold // in the order of their grants
 	last, lastTurn int64
 }
 
-// lockModel: grants fit, and each follows the one before in the order of tokens, so that a
-// wrong turn of the search ends at once; only a holder can release, or be dropped.
+// lockModel is the model of a lock. Grants must fit, and each must follow the previous one in the
+// order of tokens, so that the search abandons wrong orders at once. Only a holder can release or
+// be dropped.
 var lockModel = porcupine.Model{
 	Init: func() any { return lock{} },
 	Step: func(state, in, _ any) (bool, any) {
@@ -72,8 +73,8 @@ var lockModel = porcupine.Model{
 	},
 }
 
-// fenceModel: a document takes writes whose tokens are not smaller than the greatest
-// it has seen, and refuses others. A write without an answer may have been taken.
+// fenceModel is the model of a fence. A document applies a write unless it has seen a greater
+// token. A write without an answer may have been applied.
 var fenceModel = (&porcupine.NondeterministicModel{
 	Init: func() []any { return []any{int64(0)} },
 	Step: func(state, in, _ any) []any {
@@ -94,17 +95,17 @@ var fenceModel = (&porcupine.NondeterministicModel{
 	},
 }).ToModel()
 
-// patience is how long the search for an order may take for one key.
+// patience bounds the search for an order for one key.
 const patience = time.Minute
 
-// linear: the calls on each key can be put in one order that the models allow.
+// linear checks that the calls on each key can be put in an order that the models allow.
 func (c *checker) linear(h *History, holds map[string][]*rules.Hold) {
 	end := int64(h.end()) + 1
 	ops := make(map[string][]porcupine.Operation)
 	add := func(key string, call, returned time.Duration, in input) {
 		op := porcupine.Operation{Input: in, Call: int64(call), Return: int64(returned)}
 		if returned == 0 {
-			op.Return = end // it may happen at any time
+			op.Return = end // it may take effect at any later time
 		}
 		ops[key] = append(ops[key], op)
 	}
@@ -112,16 +113,16 @@ func (c *checker) linear(h *History, holds map[string][]*rules.Hold) {
 		for _, key := range slices.Sorted(maps.Keys(ops)) {
 			switch porcupine.CheckOperationsTimeout(model, ops[key], patience) {
 			case porcupine.Illegal:
-				c.fail("linear", key, h.end(), "no order of the %d operations is that of a %s", len(ops[key]), of)
+				c.fail("linear", key, h.end(), "the %d operations have no order that a %s allows", len(ops[key]), of)
 			case porcupine.Unknown:
-				c.fail("linear", key, h.end(), "no order of the %d operations as of a %s was found in %v", len(ops[key]), of, patience)
+				c.fail("linear", key, h.end(), "no order of the %d operations that a %s allows was found in %v", len(ops[key]), of, patience)
 			}
 		}
 		clear(ops)
 	}
 
 	for key, all := range holds {
-		// Without those whose grant is like one whose answer was lost.
+		// Ignore grants without a token: they are like calls whose answer was lost.
 		granted := slices.DeleteFunc(slices.Clone(all), func(o *rules.Hold) bool { return o.Token == 0 })
 		for _, o := range granted {
 			add(key, o.Requested, o.Granted, input{kind: opAcquire, hold: o, token: o.Token, after: after(o, granted)})
@@ -143,8 +144,8 @@ func (c *checker) linear(h *History, holds map[string][]*rules.Hold) {
 	search(fenceModel, "fence")
 }
 
-// after is the greatest token that the grant of a hold must follow: of all lesser ones,
-// or, if it shares, of those that do not.
+// after returns the greatest token that the grant of a hold must follow. If the hold is shared,
+// only tokens that are not shared count.
 func after(o *rules.Hold, granted []*rules.Hold) (token int64) {
 	for _, p := range granted {
 		if p.Token < o.Token && !(o.Shared && p.Shared) {

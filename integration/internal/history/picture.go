@@ -21,16 +21,16 @@ const (
 	headHeight = 64
 	axisHeight = 30
 	stripGap   = 26
-	faultRow   = 11 // two of them for each client
+	faultRow   = 11 // each client has two
 )
 
-// A picture draws a history: a strip for each stretch of time, in it a row for each
-// key with its holders, and one for each client with its faults; faults of the server
-// shade the whole strip.
+// A picture draws a history. Each strip is a stretch of time. It has a row for each key with the
+// key's holders, and one for each client with the client's faults. Faults of the server shade the
+// whole strip.
 type picture struct {
 	strings.Builder
 	from    time.Duration
-	stretch time.Duration // what a strip shows
+	stretch time.Duration // length of a strip
 	keys    []string
 	rows    map[string][][]*rules.Hold // of each key: holds that don't overlap
 	clients []string
@@ -38,7 +38,7 @@ type picture struct {
 	found   []rules.Violation
 }
 
-// Picture writes the history as SVG, and marks what was found in it.
+// Picture writes the history as SVG, with the violations marked.
 func (h *History) Picture(w io.Writer, found []rules.Violation) error {
 	p := &picture{from: h.begin(), stretch: 30 * time.Second, rows: make(map[string][][]*rules.Hold), faults: h.Faults(), found: found}
 	lasted := h.end() - h.begin()
@@ -71,7 +71,7 @@ func (h *History) Picture(w io.Writer, found []rules.Violation) error {
 	return err
 }
 
-// client is the name of a process without the number of its start.
+// client returns the name of a process without the number of its start.
 func client(process string) string {
 	name, _, _ := strings.Cut(process, ".")
 	return name
@@ -88,7 +88,7 @@ func place(rows [][]*rules.Hold, o *rules.Hold) [][]*rules.Hold {
 	return append(rows, []*rules.Hold{o})
 }
 
-// over is when the last is seen of a hold.
+// over returns the last time at which a hold is seen.
 func over(h *rules.Hold) time.Duration {
 	return max(h.Certain(), h.Done, h.Killed)
 }
@@ -102,14 +102,14 @@ func (p *picture) height() int {
 	return h + len(p.clients)*(2*faultRow+rowGap)
 }
 
-// colors of clients, which colour-blind people can tell apart as well.
+// colors are the clients' colors. Colour-blind people can tell them apart.
 var colors = []string{"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#666666"}
 
 func (p *picture) color(process string) string {
 	return colors[max(0, slices.Index(p.clients, client(process)))%len(colors)]
 }
 
-// shades of faults, by the first word of what they are, and of "killed".
+// shade returns the color of a fault, by its first word, and of "killed".
 func shade(what string) string {
 	switch {
 	case strings.HasSuffix(what, "killed"):
@@ -131,7 +131,7 @@ func (p *picture) rect(x, y, w, h float64, attrs, title string) {
 }
 
 func (p *picture) legend() {
-	p.text(marginLeft, 18, "start", "#000", "Who holds which key: bars are holds, in the color of their process; shades are faults. Point at anything for what it is.")
+	p.text(marginLeft, 18, "start", "#000", "Who holds which key: bars are holds, in the color of their process; shades are faults. Point at anything to see its description.")
 	x := float64(marginLeft)
 	item := func(attrs, name string) {
 		p.rect(x, 30, 22, barHeight, attrs, name)
@@ -213,7 +213,7 @@ func (p *picture) clock(t time.Duration) string {
 	return fmt.Sprintf("%02d:%06.3f", int(t.Minutes()), (t % time.Minute).Seconds())
 }
 
-// span is where a strip shows what lasts from begin to end; ok is false if it doesn't.
+// span returns where a strip shows the time from begin to end; ok is false if it does not show it.
 func (p *picture) span(from, begin, end time.Duration) (x, w float64, ok bool) {
 	to := from + p.stretch
 	if begin >= to || end <= from && end > begin || begin < from && end == begin {
@@ -224,7 +224,7 @@ func (p *picture) span(from, begin, end time.Duration) (x, w float64, ok bool) {
 	return marginLeft + float64(begin-from)*scale, max(1, float64(end-begin)*scale), true
 }
 
-// label writes what a span is if it has room for that.
+// label writes a text into a span if there is room.
 func (p *picture) label(x, w, y, size float64, text string) {
 	if w > .55*size*float64(len(text)) {
 		fmt.Fprintf(p, `<text x="%.1f" y="%.1f" font-size="%.0f" text-anchor="middle" fill="#222">%s</text>`+"\n", x+w/2, y, size, html.EscapeString(text))
@@ -232,7 +232,7 @@ func (p *picture) label(x, w, y, size float64, text string) {
 }
 
 func (p *picture) hold(from time.Duration, y float64, o *rules.Hold) {
-	title := fmt.Sprintf("%s %s: %s of %s, token %d, weight %d\nasked %s, held %s to %s", o.Process, o.Key, o.What, o.Key, o.Token, o.Weight,
+	title := fmt.Sprintf("%s %s: %s of %s, token %d, weight %d\nrequested %s, held %s to %s", o.Process, o.Key, o.What, o.Key, o.Token, o.Weight,
 		p.clock(o.Requested), p.clock(o.Granted), p.clock(o.Certain()))
 	attrs := fmt.Sprintf(`fill="%s" stroke="#fff" stroke-width=".5"`, p.color(o.Process))
 	if !o.Freed() {

@@ -11,11 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suffix is that of the files that [Read] reads.
+// suffix is the end of the names of the files that [Read] reads.
 const suffix = ".history.jsonl"
 
-// A Recorder writes the events of one process. Its methods may be called
-// concurrently.
+// A Recorder writes the events of one process. Its methods may be called concurrently.
 type Recorder struct {
 	process string
 
@@ -24,8 +23,8 @@ type Recorder struct {
 	ids  int
 }
 
-// NewRecorder returns a recorder that writes to a file in dir, for a process by a name
-// that no other has.
+// NewRecorder returns a recorder that writes to a file in dir. The name of the process must be
+// unique.
 func NewRecorder(dir, process string) (*Recorder, error) {
 	f, err := os.OpenFile(filepath.Join(dir, process+suffix), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -45,15 +44,15 @@ func (r *Recorder) Put(e Event) {
 	e.Process = r.process
 	line, err := json.Marshal(e)
 	if err != nil {
-		panic(err) // an Event has nothing that can't be marshalled
+		panic(err) // can't happen: every Event can be marshalled
 	}
-	// The kernel has it when Write returns: kill -9 takes nothing of it away.
+	// After Write returns, the kernel has the data, so kill -9 loses nothing.
 	if _, err := r.file.Write(append(line, '\n')); err != nil {
 		panic(fmt.Sprintf("history: %v", err))
 	}
 }
 
-// begin writes the first event of several, under an id of its own.
+// begin writes the first of several events with a new ID.
 func (r *Recorder) begin(e Event) int {
 	r.mu.Lock()
 	r.ids++
@@ -63,15 +62,15 @@ func (r *Recorder) begin(e Event) int {
 	return e.ID
 }
 
-// Request records that a call is about to request a hold: e has Key, What, Weight and
-// Limit, and Shared.
+// Request records that a call is about to request a hold: e contains Key, What, Weight, Limit and
+// Shared.
 func (r *Recorder) Request(e Event) *Attempt {
 	e.Type = Request
 	return &Attempt{r: r, id: r.begin(e), key: e.Key}
 }
 
-// Fault records that a fault is about to begin, of a process or, if target is empty,
-// of the server. heal records that it is over.
+// Fault records that a fault is about to begin, of a process or, if target is empty, of the server.
+// heal records its end.
 func (r *Recorder) Fault(what, target string) (heal func()) {
 	id := r.begin(Event{Type: Fault, What: what, Target: target})
 	return func() { r.Put(Event{Type: Healed, ID: id, What: what, Target: target}) }
@@ -84,13 +83,13 @@ func (r *Recorder) Write(key string, token int64) (returned func(err string)) {
 	return func(err string) { r.Put(Event{Type: Wrote, ID: id, Key: key, Token: token, Err: err}) }
 }
 
-// An Attempt is one call that requests a hold, and that hold. It is for one goroutine.
+// An Attempt is one call that requests a hold, and the hold. It is for one goroutine.
 type Attempt struct {
 	r       *Recorder
 	id      int
 	key     string
 	live    time.Duration
-	written time.Duration // what of live was written
+	written time.Duration // the last live that was written
 }
 
 // Refused records that the call has returned without a hold.
@@ -98,8 +97,8 @@ func (a *Attempt) Refused(err string) {
 	a.r.Put(Event{Type: Refused, ID: a.id, Key: a.key, Err: err})
 }
 
-// Granted records that the call has returned with a hold. token is called for its
-// fencing token, which is returned, and term, if it is not nil, for its number.
+// Granted records that the call has returned with a hold. It calls token for the fencing token, and
+// term for the number of the term unless term is nil. It returns the token.
 func (a *Attempt) Granted(token, term func() int64) int64 {
 	e := Event{Type: Granted, ID: a.id, Key: a.key, At: Now()}
 	e.Token = token()
@@ -111,10 +110,11 @@ func (a *Attempt) Granted(token, term func() int64) int64 {
 	return e.Token
 }
 
-// often is the interval at which Live writes an event, in case the process is killed.
+// often is the interval at which Live writes an event: all that is known of a process that is
+// killed later.
 const often = 250 * time.Millisecond
 
-// Live checks whether the hold goes on, and records and returns the result.
+// Live checks whether the hold still exists, and records and returns the result.
 func (a *Attempt) Live(open func() bool) bool {
 	at := Now()
 	if !open() {
@@ -128,20 +128,20 @@ func (a *Attempt) Live(open func() bool) bool {
 	return true
 }
 
-// Done records that the call that releases is about to begin, and that it is to keep
-// the key for a while if keep is positive.
+// Done records that the releasing call is about to begin. If keep is positive, it keeps the key for
+// that long.
 func (a *Attempt) Done(keep time.Duration) {
 	a.r.Put(Event{Type: Done, ID: a.id, Key: a.key, Live: a.live, Keep: keep})
 }
 
-// Transfer records that the term is about to be handed over to a session of a process. returned
+// Transfer records that the term is about to be transferred to a session of a process. returned
 // records the answer: "", or an error.
 func (a *Attempt) Transfer(process, session string) (returned func(err string)) {
 	a.r.Put(Event{Type: Transfer, ID: a.id, Key: a.key, Target: process, Session: session})
 	return func(err string) { a.r.Put(Event{Type: Transferred, ID: a.id, Key: a.key, Err: err}) }
 }
 
-// Released records that the call that releases has returned.
+// Released records that the releasing call has returned.
 func (a *Attempt) Released(err string) {
 	a.r.Put(Event{Type: Released, ID: a.id, Key: a.key, Err: err})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
-// What is recorded is read again, but for a line that a killed process broke off.
+// Recorded events can be read back, except an incomplete line that a killed process left.
 func TestRecorder(t *testing.T) {
 	dir := t.TempDir()
 	r, err := history.NewRecorder(dir, "a")
@@ -39,7 +39,7 @@ func TestRecorder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := history.NewRecorder(dir, "a"); err == nil {
-		t.Error("a second recorder of the same name")
+		t.Error("a second recorder with the same name was created, want an error")
 	}
 	name := filepath.Join(dir, "b.history.jsonl")
 	if err := os.WriteFile(name, []byte(`{"type":"request","at":1,"process":"b","id":1,"key":"k"}`+"\n"+`{"type":"gra`), 0o600); err != nil {
@@ -76,7 +76,7 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// The picture is XML, and has every key, client and fault.
+// The picture is valid XML and shows every key, client and fault.
 func TestPicture(t *testing.T) {
 	s := good()
 	s.put(2*slot, "nemesis", 100, history.Fault, history.Event{What: "server <paused>"})
@@ -89,7 +89,7 @@ func TestPicture(t *testing.T) {
 	}
 	for _, want := range []string{"server &lt;paused&gt;", "client killed of c", ">faults of b<", ">rw<", ">leader<", "token 8000", "then lost", "planted", ">violation<"} {
 		if !strings.Contains(text.String(), want) {
-			t.Errorf("the picture has no %q", want)
+			t.Errorf("the picture does not contain %q", want)
 		}
 	}
 	for d := xml.NewDecoder(strings.NewReader(text.String())); ; {

@@ -13,11 +13,10 @@ import (
 const (
 	ms    = time.Millisecond
 	grace = 300 * ms
-	slot  = time.Second // what a hold of a story takes
+	slot  = time.Second // time for one hold in a story
 )
 
-// A story is a history that is written by hand. Its holds take up a slot each, on a
-// key that they name.
+// A story is a history written by hand. Each of its holds takes up one slot.
 type story struct {
 	events []history.Event
 	ids    int
@@ -29,7 +28,7 @@ func (s *story) put(at time.Duration, process string, id int, t history.Type, e 
 	return &s.events[len(s.events)-1]
 }
 
-// A part is the events of one hold, to be spoiled.
+// A part is the events of one hold, which a test can then change.
 type part struct {
 	s                             *story
 	process                       string
@@ -42,8 +41,8 @@ func (p part) Granted() *history.Event  { return &p.s.events[p.granted] }
 func (p part) Done() *history.Event     { return &p.s.events[p.done] }
 func (p part) Released() *history.Event { return &p.s.events[p.freed] }
 
-// hold is one of weight of limit, requested at that time, granted 10 ms and unlocked 500
-// ms later.
+// hold adds a hold of weight of limit, requested at the time at, granted 10 ms later and unlocked
+// another 500 ms later.
 func (s *story) hold(at time.Duration, process, key string, token, weight, limit int64, shared bool) part {
 	s.ids++
 	p := part{s: s, process: process, id: s.ids}
@@ -60,12 +59,12 @@ func (s *story) hold(at time.Duration, process, key string, token, weight, limit
 	return p
 }
 
-// lock is a hold that has all of "k".
+// lock adds a hold of all of "k".
 func (s *story) lock(at time.Duration, process string, token int64) part {
 	return s.hold(at, process, "k", token, 1, 1, false)
 }
 
-// lose makes the part one that was lost after its last check.
+// lose turns the part into a hold that was lost after its last check.
 func (p part) lose() part {
 	p.Released().Err = history.Lost
 	return p
@@ -77,24 +76,24 @@ func (s *story) write(at time.Duration, process string, token int64, err string)
 	s.put(at+5*ms, process, s.ids, history.Wrote, history.Event{Key: "k", Token: token, Err: err})
 }
 
-// record is a snapshot of the store's record of "k".
+// record adds a snapshot of the store's record of "k".
 func (s *story) record(at time.Duration, token int64, holders []history.Claim, waiting ...string) {
 	s.put(at, "nemesis", 0, history.Record, history.Event{Key: "k", Token: token, Limit: 1, Holders: holders, Waiting: waiting})
 }
 
-// transfer makes the part a term that is handed over to a session of a process.
+// transfer turns the part into a term that is transferred to a session of a process.
 func (s *story) transfer(p part, term int64, process, session, err string) {
 	p.Granted().Term = term
 	s.put(p.Done().At+ms, p.process, p.id, history.Transfer, history.Event{Key: "leader", Target: process, Session: session})
 	s.put(p.Done().At+5*ms, p.process, p.id, history.Transferred, history.Event{Key: "leader", Err: err})
 }
 
-// leads is a snapshot of the store's record of "leader".
+// leads adds a snapshot of the store's record of "leader".
 func (s *story) leads(at time.Duration, term int64, claim string, waiting ...string) {
 	s.put(at, "nemesis", 0, history.Record, history.Event{Key: "leader", Term: term, Token: 1000 * term, Limit: 1, Holders: holder(claim, 1000*term), Waiting: waiting})
 }
 
-// history writes the story as recorders do, a file for each process, and reads it.
+// history writes the story as recorders do, a file for each process, and reads it back.
 func (s *story) history(t *testing.T) *history.History {
 	t.Helper()
 	dir := t.TempDir()

@@ -9,7 +9,7 @@ import (
 
 // A transfer is one call of Election.Transfer.
 type transfer struct {
-	of          *rules.Hold // the term that it hands over
+	of          *rules.Hold // the term that it ends
 	to, session string      // the process and the session that it names
 	returned    time.Duration
 	err         string
@@ -18,7 +18,7 @@ type transfer struct {
 // String names the transfer by its term.
 func (t transfer) String() string { return t.of.String() + " was transferred to " + t.to }
 
-// elected reports whether the claim is one of the session that t names.
+// elected reports whether the claim belongs to the session that t names.
 func (t transfer) elected(claim string) bool { return strings.HasPrefix(claim, t.session+".") }
 
 // A termOf names a term of an election.
@@ -27,7 +27,7 @@ type termOf struct {
 	term int64
 }
 
-// transfers returns the last transfer of each term that was to be transferred.
+// transfers returns the last attempted transfer of each term.
 func (h *History) transfers(holds map[string][]*rules.Hold) map[termOf]transfer {
 	all := make(map[who]*rules.Hold)
 	for _, some := range holds {
@@ -50,8 +50,8 @@ func (h *History) transfers(holds map[string][]*rules.Hold) map[termOf]transfer 
 	return found
 }
 
-// transferred: if a Transfer has succeeded, nobody but the candidate that it named had the next
-// term, neither in the store nor by any process's own account.
+// transferred checks that after a successful Transfer only the named candidate had the next term,
+// both by the store's record and by the processes' own.
 func (c *checker) transferred(h *History, holds map[string][]*rules.Hold) {
 	before := func(key string, term int64) (transfer, bool) {
 		t, ok := c.transfers[termOf{key, term - 1}]
@@ -60,7 +60,7 @@ func (c *checker) transferred(h *History, holds map[string][]*rules.Hold) {
 	for key, all := range holds {
 		for _, o := range all {
 			if t, ok := before(key, o.Term); ok && o.Process != t.to {
-				c.fail("transfer", key, o.Granted, "%v, and %v had the next term", t, o)
+				c.fail("transfer", key, o.Granted, "%v, but %v had the next term", t, o)
 			}
 		}
 	}
@@ -69,7 +69,7 @@ func (c *checker) transferred(h *History, holds map[string][]*rules.Hold) {
 			continue
 		}
 		if t, ok := before(e.Key, e.Term); ok && !t.elected(e.Holders[0].ID) {
-			c.fail("transfer", e.Key, e.At, "%v, and the store gave the next term to %s", t, e.Holders[0].ID)
+			c.fail("transfer", e.Key, e.At, "%v, but the store gave the next term to %s", t, e.Holders[0].ID)
 		}
 	}
 }

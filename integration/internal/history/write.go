@@ -10,7 +10,7 @@ import (
 type write struct {
 	key            string
 	token          int64
-	call, returned time.Duration // returned is 0 if it never was
+	call, returned time.Duration // returned is 0 if the call never returned
 	err            string
 }
 
@@ -32,12 +32,12 @@ func (h *History) writes() []*write {
 	return all
 }
 
-// applied and refused are what is known of a write's answer.
+// applied and refused report what is known from a write's answer.
 func (w *write) applied() bool { return w.returned > 0 && w.err == "" }
 func (w *write) refused() bool { return w.returned > 0 && w.err == Fenced }
 
-// fences: a document's writes have growing tokens, as far as it logged them itself and
-// as they were answered, and a certain holder's is not refused.
+// fences checks that the tokens of a document's writes grow, both in the document's own log and by
+// the answers, and that no write of a certain holder is refused.
 func (c *checker) fences(h *History, holds map[string][]*rules.Hold) {
 	for _, e := range h.Events {
 		if e.Type != Log {
@@ -45,7 +45,7 @@ func (c *checker) fences(h *History, holds map[string][]*rules.Hold) {
 		}
 		for i := range e.Tokens[min(1, len(e.Tokens)):] {
 			if a, b := e.Tokens[i], e.Tokens[i+1]; b < a {
-				c.fail("fence", e.Key, e.At, "the document took a write with token %d after one with %d", b, a)
+				c.fail("fence", e.Key, e.At, "the document applied a write with token %d after one with %d", b, a)
 			}
 		}
 	}
@@ -58,7 +58,7 @@ func (c *checker) fences(h *History, holds map[string][]*rules.Hold) {
 	}
 	for _, w := range h.writes() {
 		if o := holder[w.key][w.token]; o != nil && w.refused() && o.Certain() > w.returned {
-			c.fail("fence", w.key, w.call, "a write of %v was refused, and it held the key", o)
+			c.fail("fence", w.key, w.call, "a write of %v was refused although it held the key", o)
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package proc runs functions of a test binary as processes of their own, so
-// that a test can kill, freeze and thaw them. Parent and child talk in lines of
-// JSON: orders on the child's stdin, events on its stdout.
+// Package proc runs functions of a test binary as processes of their own, so that a test can kill,
+// freeze and thaw them. Parent and child exchange lines of JSON: orders on the child's stdin,
+// events on its stdout.
 package proc
 
 import (
@@ -16,32 +16,33 @@ import (
 	"time"
 )
 
-// envName and envArgs tell a process that it is a child, which one, and its
-// arguments.
+// envName and envArgs are the environment variables that tell a process that it is a child, which
+// function to run, and its arguments.
 const (
 	envName = "LEASEHOLD_CHILD"
 	envArgs = "LEASEHOLD_CHILD_ARGS"
 )
 
-// Patience is how long a test waits for what must happen some time: a machine may be ten times slower than the
-// one on which the test was written. Nothing takes that long, so that only a test that fails waits for it.
+// Patience is how long a test waits for something that must happen. It is generous, for machines
+// ten times slower than the one on which the tests were written; only a failing test waits that
+// long.
 const Patience = 4 * time.Minute
 
 // An Event is what a child reports.
 type Event struct {
 	Name  string        `json:"name"`
-	Wall  time.Time     `json:"wall"` // of the host, at the report
+	Wall  time.Time     `json:"wall"` // the host's time at the report
 	Key   string        `json:"key,omitempty"`
 	N     int           `json:"n,omitempty"`
 	Token int64         `json:"token,omitempty"`
 	Text  string        `json:"text,omitempty"`
 	Err   string        `json:"err,omitempty"`
-	Is    string        `json:"is,omitempty"` // name of the sentinel that Err is
+	Is    string        `json:"is,omitempty"` // name of Err's sentinel
 	Took  time.Duration `json:"took,omitempty"`
 	Lost  bool          `json:"lost,omitempty"`
 }
 
-// An Order is what a parent asks a child to do.
+// An Order is what the parent tells a child to do.
 type Order struct {
 	Do  string `json:"do"`
 	Key string `json:"key,omitempty"`
@@ -54,11 +55,11 @@ type Env struct {
 	orders chan Order
 }
 
-// A Func is what a child runs; the process ends with it.
+// A Func is a function that a child runs; the process exits when it returns.
 type Func func(*Env)
 
-// Child runs the function that the environment names and exits, if this process
-// is a child; else it returns.
+// Child runs the function that the environment names and exits, if this process is a child;
+// otherwise it returns.
 func Child(funcs map[string]Func) {
 	name := os.Getenv(envName)
 	if name == "" {
@@ -66,12 +67,12 @@ func Child(funcs map[string]Func) {
 	}
 	f := funcs[name]
 	if f == nil {
-		fmt.Fprintf(os.Stderr, "no child %q\n", name)
+		fmt.Fprintf(os.Stderr, "there is no child function %q\n", name)
 		os.Exit(2)
 	}
 	env := &Env{args: []byte(os.Getenv(envArgs)), out: os.Stdout, orders: make(chan Order)}
 	go func() {
-		// The end of stdin is the end of the parent.
+		// Stdin ends when the parent exits.
 		in := json.NewDecoder(os.Stdin)
 		for {
 			var o Order
@@ -85,14 +86,14 @@ func Child(funcs map[string]Func) {
 	os.Exit(0)
 }
 
-// Args decodes what the parent gave to [Start].
+// Args decodes the arguments that the parent passed to [Start].
 func (e *Env) Args(into any) {
 	if err := json.Unmarshal(e.args, into); err != nil {
 		e.Fatal(err)
 	}
 }
 
-// Orders are the parent's, in order.
+// Orders returns the parent's orders.
 func (e *Env) Orders() <-chan Order { return e.orders }
 
 // Emit reports an event; Wall is filled in.
@@ -102,10 +103,10 @@ func (e *Env) Emit(ev Event) {
 	if err != nil {
 		e.Fatal(err)
 	}
-	e.out.Write(append(line, '\n')) // one write: lines of several goroutines don't mix
+	e.out.Write(append(line, '\n')) // a single write, so that lines of several goroutines don't mix
 }
 
-// Fatal ends the child.
+// Fatal reports err and ends the child.
 func (e *Env) Fatal(err error) {
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
@@ -118,12 +119,12 @@ type Proc struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	events chan Event
-	kept   []Event // received by Await, which waited for another
+	kept   []Event // events that Await received while it waited for another name
 	done   chan struct{}
 }
 
-// Start runs the child function with this name in a process of its own, which
-// is killed at the end of the test. env is added to its environment.
+// Start runs the child function with this name in a new process, which is killed at the end of the
+// test. env is added to its environment.
 func Start(t testing.TB, name string, args any, env ...string) *Proc {
 	t.Helper()
 	self, err := os.Executable()
@@ -166,7 +167,7 @@ func Start(t testing.TB, name string, args any, env ...string) *Proc {
 	return p
 }
 
-// PID is the process's id.
+// PID returns the process ID.
 func (p *Proc) PID() int { return p.cmd.Process.Pid }
 
 // Tell sends an order.
@@ -178,13 +179,13 @@ func (p *Proc) Tell(o Order) {
 	}
 }
 
-// Events are what the child reports, without what [Proc.Await] has received. The channel closes at
-// the child's end.
+// Events returns the child's events, except those that [Proc.Await] received. The channel closes
+// when the child exits.
 func (p *Proc) Events() <-chan Event { return p.events }
 
-// Await returns the first event with the name that it has not returned yet. It waits for [Patience], and
-// then fails the test and prints the child's stacks. Events with other names are kept for later
-// calls, since the events of a child's goroutines come in any order.
+// Await returns the first event with the name that it has not returned yet. If none comes within
+// [Patience], it fails the test and prints the child's stacks. It keeps events with other names for
+// later calls, because the events of a child's goroutines come in any order.
 func (p *Proc) Await(name string) Event {
 	p.t.Helper()
 	named := func(ev Event) bool { return ev.Name == name }
@@ -200,7 +201,7 @@ func (p *Proc) Await(name string) Event {
 		case ev, ok := <-p.events:
 			switch {
 			case !ok:
-				p.t.Fatalf("%s %d ended before %q: %v", p.name, p.PID(), name, p.cmd.ProcessState)
+				p.t.Fatalf("%s %d exited before the event %q: %v", p.name, p.PID(), name, p.cmd.ProcessState)
 			case named(ev):
 				return ev
 			case ev.Name == "garbage":
@@ -210,7 +211,7 @@ func (p *Proc) Await(name string) Event {
 			}
 		case <-timer.C:
 			p.quit()
-			p.t.Fatalf("%s %d: no %q within %v", p.name, p.PID(), name, Patience)
+			p.t.Fatalf("%s %d: no event %q within %v", p.name, p.PID(), name, Patience)
 		}
 	}
 }
@@ -220,11 +221,11 @@ func (p *Proc) quit() {
 	p.cmd.Process.Signal(syscall.SIGQUIT)
 	select {
 	case <-p.done:
-	case <-time.After(5 * time.Second): // it is frozen, or prints and prints
+	case <-time.After(5 * time.Second): // it is frozen, or does not stop printing
 	}
 }
 
-// Kill ends the process with SIGKILL and waits for its end.
+// Kill kills the process with SIGKILL and waits until it is dead.
 func (p *Proc) Kill() {
 	p.cmd.Process.Kill()
 	for range p.events {
@@ -235,7 +236,7 @@ func (p *Proc) Kill() {
 // Stop freezes the process with SIGSTOP.
 func (p *Proc) Stop() { p.signal(syscall.SIGSTOP) }
 
-// Cont lets a frozen process go on.
+// Cont continues a frozen process with SIGCONT.
 func (p *Proc) Cont() { p.signal(syscall.SIGCONT) }
 
 func (p *Proc) signal(s syscall.Signal) {

@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A direction is a way that messages go.
+// A direction is the direction of messages.
 type direction int
 
 const (
@@ -20,16 +20,16 @@ const (
 // A conn is a sender's connection and its counterpart at the server.
 type conn struct {
 	down    net.Conn
-	links   []*Link       // that it is on
-	service bson.ObjectID // the server's name in the reply to hello, the first; zero: as it replies
+	links   []*Link       // the links that it belongs to
+	service bson.ObjectID // added to the first reply, that to hello; zero: nothing is added
 	done    chan struct{}
 
 	mu    sync.Mutex
 	up    net.Conn
-	fates map[int32]verdict // by request id, of those that are not Pass
+	fates map[int32]verdict // by request ID; without those that are Pass
 }
 
-// join puts the connection on the link, and reports whether it may be there.
+// join adds the connection to the link, and reports whether the link accepts it.
 func (c *conn) join(l *Link) bool {
 	if !l.add(c) {
 		return false
@@ -38,7 +38,7 @@ func (c *conn) join(l *Link) bool {
 	return true
 }
 
-// leave takes the connection off its links.
+// leave removes the connection from its links.
 func (c *conn) leave() {
 	for _, l := range c.links {
 		l.remove(c)
@@ -47,8 +47,8 @@ func (c *conn) leave() {
 
 var errClosed = errors.New("proxy: connection closed")
 
-// dial connects to the server, and reports whether it could. The connection may have been
-// closed meanwhile; then the one to the server is, too.
+// dial connects to the server and reports whether that succeeded. If the client's connection was
+// closed meanwhile, dial closes the one to the server, too.
 func (c *conn) dial(r route) bool {
 	up, err := net.DialTimeout("tcp", r.upstream, 5*time.Second)
 	if err != nil {
@@ -85,10 +85,10 @@ func (c *conn) closed() bool {
 	}
 }
 
-// wait returns when every link lets a message through.
+// wait returns when every link lets a message pass.
 func (c *conn) wait(d direction) error {
 	for {
-		// From the first link again: it may be shut since another was waited for.
+		// Start again at the first link: it may have been shut while another was waited for.
 		shut := c.shut(d)
 		if shut == nil {
 			return nil
@@ -108,7 +108,7 @@ func (c *conn) shut(d direction) <-chan struct{} {
 	return nil
 }
 
-// await waits for ch, while the connection is open.
+// await waits for ch as long as the connection is open.
 func (c *conn) await(ch <-chan struct{}) error {
 	select {
 	case <-ch:
@@ -118,7 +118,7 @@ func (c *conn) await(ch <-chan struct{}) error {
 	}
 }
 
-// slow waits for what replies are delayed by.
+// slow waits for the links' delay of replies.
 func (c *conn) slow() error {
 	var delay time.Duration
 	for _, l := range c.links {
@@ -137,7 +137,7 @@ func (c *conn) slow() error {
 	}
 }
 
-// decide asks the links' rules; the first that does not pass a command decides.
+// decide calls the links' rules; the first rule that does not pass the command decides.
 func (c *conn) decide(cmd Command) verdict {
 	for _, l := range c.links {
 		if v := l.decide(cmd); v.Fate != Pass {
@@ -147,7 +147,7 @@ func (c *conn) decide(cmd Command) verdict {
 	return verdict{}
 }
 
-// requests forwards m and what follows it.
+// requests forwards m and the messages after it.
 func (c *conn) requests(m message) {
 	for err := error(nil); err == nil; m, err = read(c.down) {
 		if cmd, ok := m.command(); ok {

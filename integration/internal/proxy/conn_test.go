@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A connection that a link cuts while it is being dialled ends as any other does.
+// If a link is cut while a connection on it is being dialled, the connection to the server is
+// closed, too.
 func TestCutWhileDialling(t *testing.T) {
 	lis := listen(t)
 	defer lis.Close()
@@ -18,6 +19,6 @@ func TestCutWhileDialling(t *testing.T) {
 		t.Fatal("the server can't be reached")
 	}
 	if _, err := c.up.Write([]byte("late")); err == nil {
-		t.Error("the connection to the server is open after the sender's has ended")
+		t.Error("the connection to the server is still open after the sender's was closed")
 	}
 }

@@ -1,6 +1,6 @@
 package proxy
 
-// A Fate says what becomes of one command.
+// A Fate is what happens to one command.
 type Fate int
 
 const (
@@ -27,7 +27,7 @@ const (
 	LateRequest
 )
 
-// A verdict is the fate that a link's rule gave to a command.
+// A verdict is the fate that a link's rule chose for a command.
 type verdict struct {
 	Fate
 	healed <-chan struct{} // closed by the link's next Heal

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// A Link is a way that faults can be put on: all connections through one proxy, or all
-// of one sender through the proxies of a network. A connection is on two links, and
-// suffers what is put on either. Its methods may be called at any time and concurrently.
+// A Link is a set of connections that faults can be applied to: all connections through one proxy,
+// or all of one sender through the proxies of a network. A connection belongs to two links, and is
+// affected by the faults of both. The methods may be called concurrently.
 type Link struct {
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
 	rule   func(Command) Fate
 	hung   [2]bool       // by direction
-	delay  time.Duration // of replies
+	delay  time.Duration // delay of replies
 	cut    bool
 	healed chan struct{} // closed by the next Heal
 }
@@ -22,16 +22,16 @@ func newLink() *Link {
 	return &Link{conns: make(map[*conn]struct{}), healed: make(chan struct{})}
 }
 
-// Rule sets the function that decides what becomes of each command from now on;
-// nil passes everything. It is called for one command at a time.
+// Rule sets the function that decides the fate of each command from now on; nil passes everything.
+// It is called for one command at a time.
 func (l *Link) Rule(f func(Command) Fate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.rule = f
 }
 
-// Once sets a rule that gives the fate to the first command that match is true
-// for, and returns a channel that closes when there was one.
+// Once sets a rule that applies the fate to the first command for which match returns true, and
+// returns a channel that is closed then.
 func (l *Link) Once(fate Fate, match func(Command) bool) <-chan struct{} {
 	done := make(chan struct{})
 	var hit bool
@@ -46,14 +46,13 @@ func (l *Link) Once(fate Fate, match func(Command) bool) <-chan struct{} {
 	return done
 }
 
-// Hang lets nothing through, in either direction, until Heal. Connections are
-// accepted and stay open.
+// Hang stops all messages, in both directions, until Heal. Connections are accepted and stay open.
 func (l *Link) Hang() { l.hang(toServer, toSender) }
 
-// HangRequests lets nothing through to the server until Heal.
+// HangRequests stops all messages to the server until Heal.
 func (l *Link) HangRequests() { l.hang(toServer) }
 
-// HangReplies lets nothing through from the server until Heal.
+// HangReplies stops all messages from the server until Heal.
 func (l *Link) HangReplies() { l.hang(toSender) }
 
 func (l *Link) hang(ways ...direction) {
@@ -64,8 +63,8 @@ func (l *Link) hang(ways ...direction) {
 	}
 }
 
-// Cut closes every connection, and new ones at once, until Heal. It goes on listening:
-// somebody else might take the port.
+// Cut closes every connection, and new ones at once, until Heal. The proxy keeps listening, because
+// another process could take the port.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,8 +81,7 @@ func (l *Link) Delay(d time.Duration) {
 	l.delay = d
 }
 
-// Heal ends Hang, Cut and Delay, takes the rule away and lets everything that
-// was held go on.
+// Heal ends Hang, Cut and Delay, removes the rule and releases all messages that were held.
 func (l *Link) Heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +93,7 @@ func (l *Link) Heal() {
 	l.healed = make(chan struct{})
 }
 
-// add puts a connection on the link, and reports whether it may be there.
+// add adds a connection to the link, and reports whether the link accepts it.
 func (l *Link) add(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +110,8 @@ func (l *Link) remove(c *conn) {
 	delete(l.conns, c)
 }
 
-// shut returns what to wait for before a message may go that way, nil if for nothing.
+// shut returns a channel to wait for before a message may go in that direction, nil if it may go
+// now.
 func (l *Link) shut(d direction) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +121,7 @@ func (l *Link) shut(d direction) <-chan struct{} {
 	return l.healed
 }
 
-// decide asks the rule.
+// decide calls the rule.
 func (l *Link) decide(cmd Command) verdict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +131,7 @@ func (l *Link) decide(cmd Command) verdict {
 	return verdict{l.rule(cmd), l.healed}
 }
 
-// slowness is what replies are delayed by.
+// slowness returns the delay of replies.
 func (l *Link) slowness() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

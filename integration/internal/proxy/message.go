@@ -65,7 +65,7 @@ func (m message) body() bson.Raw {
 	return nil
 }
 
-// documentAt returns what is there and begins with its size, nil if that can't be.
+// documentAt returns the document that begins at i with its size, nil if there can't be one.
 func (m message) documentAt(i int) bson.Raw {
 	if i+5 > len(m) {
 		return nil
@@ -77,7 +77,7 @@ func (m message) documentAt(i int) bson.Raw {
 	return bson.Raw(m[i : i+size])
 }
 
-// shed is the reply of an overloaded server to the request with that id.
+// shed returns the reply of an overloaded server to the request with that ID.
 func shed(request int32) message {
 	return reply(request, bson.D{
 		{Key: "ok", Value: 0}, {Key: "errmsg", Value: "the proxy sheds load"},
@@ -86,11 +86,11 @@ func shed(request int32) message {
 	})
 }
 
-// with returns the reply with a field more.
+// with returns the reply with an additional field.
 func (m message) with(field bson.E) message {
 	var body bson.D
 	if err := bson.Unmarshal(m.body(), &body); err != nil {
-		return m // not one of a server's
+		return m // not a reply of a server
 	}
 	return reply(m.responseTo(), append(body, field))
 }
@@ -99,7 +99,7 @@ func (m message) with(field bson.E) message {
 func reply(request int32, doc bson.D) message {
 	body, err := bson.Marshal(doc)
 	if err != nil {
-		panic(err) // constants, or what was decoded before
+		panic(err) // can't happen: the document is constant, or was decoded before
 	}
 	m := make(message, headerLen+5, headerLen+5+len(body)) // flags, and the kind of section that is a document
 	binary.LittleEndian.PutUint32(m, uint32(cap(m)))
@@ -108,8 +108,8 @@ func reply(request int32, doc bson.D) message {
 	return append(m, body...)
 }
 
-// sender returns who sent the first message of a connection: the application name of a client,
-// or the port of a mongod; "" if neither.
+// sender returns the sender of a connection's first message: the application name of a client, or
+// the port of a mongod; "" if it is neither.
 func (m message) sender() string {
 	hello := m.body()
 	if host, ok := hello.Lookup("hostInfo").StringValueOK(); ok {
@@ -149,7 +149,7 @@ func (c Command) On(db, coll string) bool {
 	return ok && name == coll
 }
 
-// ID is the _id that the command is about: of its query, or of its first update.
+// ID returns the _id that the command is about, from its query or from its first update.
 func (c Command) ID() string {
 	if id, ok := c.Body.Lookup("query", "_id").StringValueOK(); ok {
 		return id

@@ -12,8 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Clients and members say who they are in each form of a first message: the messages of one
-// sender are on its link, and on no other's.
+// The network recognizes clients and members by each form of a first message: the messages of a
+// sender are on its link, and on no other.
 func TestNetworkKnowsSenders(t *testing.T) {
 	upstream := echo(t)
 	for _, c := range []struct {
@@ -47,7 +47,7 @@ func TestNetworkKnowsSenders(t *testing.T) {
 	}
 }
 
-// message makes a message of its parts.
+// message assembles a message from its parts.
 func message(opCode uint32, before string, doc []byte) []byte {
 	m := append(append(make([]byte, 16), before...), doc...)
 	binary.LittleEndian.PutUint32(m, uint32(len(m)))
@@ -55,7 +55,7 @@ func message(opCode uint32, before string, doc []byte) []byte {
 	return m
 }
 
-// echo starts a server that answers with what it is sent.
+// echo starts a server that returns what it receives.
 func echo(t *testing.T) string {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -77,7 +77,7 @@ func echo(t *testing.T) string {
 	return lis.Addr().String()
 }
 
-// ask sends a message and returns as much of an answer as there is.
+// ask sends a message and returns as much of the answer as comes.
 func ask(t *testing.T, p *proxy.Proxy, m []byte) []byte {
 	c, err := net.DialTimeout("tcp", p.Addr(), 5*time.Second)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package proxy is a TCP proxy between MongoDB drivers and a server that understands
-// as much of the wire protocol as it takes to lose one reply, and to tell whose a
-// connection is; and networks of such proxies.
+// Package proxy is a TCP proxy between MongoDB drivers and a server. It understands enough of the
+// wire protocol to lose a single reply and to recognize the sender of a connection. It also makes
+// networks of such proxies.
 //
-// A driver that learns the names of a replica set's members goes around a proxy: either
-// clients connect with directConnection=true, or the set's configuration names proxies
-// in place of its members.
+// A driver that learns the names of a replica set's members bypasses a proxy. So either clients
+// connect with directConnection=true, or the set's configuration names proxies in place of its
+// members.
 package proxy
 
 import (
@@ -16,24 +16,24 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A Proxy is one listener in front of one server. Its methods may be called at
-// any time and concurrently. Those of its Link are about all connections through it.
+// A Proxy is one listener in front of one server. Its methods may be called concurrently. Those of
+// its Link apply to all connections through it.
 type Proxy struct {
 	*Link
 	net    *Network
-	routes []route // of connections, in turn; one that can't be reached is left out
+	routes []route // connections use them in turn; unreachable ones are skipped
 	lis    net.Listener
 	wg     sync.WaitGroup
 }
 
-// A route is where connections lead.
+// A route is the destination of connections.
 type route struct {
 	upstream string
-	service  bson.ObjectID // by which a load balancer's clients know the upstream; zero: there is none
+	service  bson.ObjectID // identifies the upstream to a load balancer's clients; zero: none
 }
 
-// New starts a proxy on a free loopback port in front of upstream, host:port.
-// It ends with the test.
+// New starts a proxy on a free loopback port in front of upstream (host:port). It ends with the
+// test.
 func New(t testing.TB, upstream string) *Proxy {
 	t.Helper()
 	return NewNetwork(t).Proxy(upstream)
@@ -56,22 +56,21 @@ func start(t testing.TB, lis net.Listener, n *Network, routes ...route) *Proxy {
 	return p
 }
 
-// Addr is where the proxy listens, host:port.
+// Addr returns the address on which the proxy listens, host:port.
 func (p *Proxy) Addr() string { return p.lis.Addr().String() }
 
-// URI is a connection string that leads through the proxy.
+// URI returns a connection string for connections through the proxy.
 func (p *Proxy) URI() string {
 	return "mongodb://" + p.Addr() + "/?directConnection=true"
 }
 
-// Outgoing returns what leads from the server behind the proxy, a mongod, to the other
-// servers of the network.
+// Outgoing returns the link from the mongod behind the proxy to the other servers of the network.
 func (p *Proxy) Outgoing() *Link {
 	_, port, _ := net.SplitHostPort(p.routes[0].upstream)
 	return p.net.Link(port)
 }
 
-// stop ends the proxy. What is held ends with its connection.
+// stop ends the proxy. Held messages are lost with their connections.
 func (p *Proxy) stop() {
 	p.lis.Close()
 	p.Cut()
@@ -88,7 +87,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// serve forwards what comes on one connection, until it ends. It leads to routes[turn].
+// serve forwards the messages of one connection, to routes[turn], until it ends.
 func (p *Proxy) serve(down net.Conn, turn int) {
 	c := &conn{down: down, done: make(chan struct{}), fates: make(map[int32]verdict)}
 	defer c.close()
@@ -96,13 +95,13 @@ func (p *Proxy) serve(down net.Conn, turn int) {
 		return
 	}
 	defer c.leave()
-	// A server of MongoDB's never speaks first: nothing is due to it or from it before
-	// the sender has said who it is.
+	// A MongoDB server never speaks first, so nothing is to be forwarded before the sender has
+	// identified itself.
 	first, err := read(down)
 	if err != nil || !c.join(p.net.Link(first.sender())) {
 		return
 	}
-	// The server's refusal is an answer, too: it must not come through what is hung.
+	// A refused connection is an answer by the server, too, so it must not pass a link that hangs.
 	if c.wait(toServer) != nil || !slices.ContainsFunc(slices.Concat(p.routes[turn:], p.routes[:turn]), c.dial) {
 		return
 	}

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// NewTLS is [New] for clients that use TLS, which the proxy terminates. Each handshake takes slow
-// longer than it needs. The clients use the configuration that NewTLS returns, which trusts the proxy.
+// NewTLS is [New] for clients that use TLS, which the proxy terminates. Each handshake is delayed
+// by slow. The clients use the configuration that NewTLS returns, which trusts the proxy.
 func NewTLS(t testing.TB, upstream string, slow time.Duration) (*Proxy, *tls.Config) {
 	t.Helper()
-	local := httptest.NewTLSServer(nil) // has a certificate for the loopback address
+	local := httptest.NewTLSServer(nil) // for its certificate, which is for the loopback address
 	local.Close()
 	server := &tls.Config{
 		Certificates: local.TLS.Certificates,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			time.Sleep(slow)
-			return nil, nil // this one
+			return nil, nil // keep this configuration
 		},
 	}
 	roots := x509.NewCertPool()

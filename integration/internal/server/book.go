@@ -14,21 +14,21 @@ import (
 	"time"
 )
 
-// A book keeps what ran where.
+// A book records which suite ran on which server, and the result.
 type book struct {
 	mu     sync.Mutex
-	suites []string // in the order of their beginning
+	suites []string // in the order in which they began
 	cells  map[string]map[string]cell
 	notes  []string
 }
 
-// nowhere is the server of what was skipped, or failed, before it had one.
+// nowhere is the server of a test that was skipped, or failed, before it had a server.
 const nowhere = ""
 
-// A cell is what became of a suite on a server.
+// A cell is the result of a suite on a server.
 type cell struct {
-	outcome string // "ok", "skip", "FAIL"; "-" if the server lacks what it needs
-	why     string // of "skip" and "-"
+	outcome string // "ok", "skip", "FAIL"; "-" if the server lacks something that the suite needs
+	why     string // the reason for "skip" and "-"
 	took    time.Duration
 }
 
@@ -42,7 +42,7 @@ func (c cell) String() string {
 	return fmt.Sprintf("%s %.1fs", c.outcome, c.took.Seconds())
 }
 
-// put notes what became of a suite. What it was skipped for is known before its outcome.
+// put records the result of a suite. The reason for a skip is recorded before the result.
 func (b *book) put(suite, server string, c cell) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,7 +78,7 @@ func (b *book) touched() bool {
 	return false
 }
 
-// table shows servers, suites and what was measured.
+// table returns the table of servers, suites and measurements.
 func (b *book) table(l *Lab) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,7 +132,7 @@ func trimLines(s string) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-// summary says in a few lines what ran where, what did not, and why.
+// summary returns a few lines about what ran on which server, and what did not, and why.
 func (b *book) summary(l *Lab) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,7 +146,7 @@ func (b *book) summary(l *Lab) string {
 	return out.String()
 }
 
-// tally counts what became of the suites on a server.
+// tally counts the results on a server.
 func (b *book) tally(server string) string {
 	counts := make(map[string]int)
 	for _, suite := range b.suites {
@@ -170,8 +170,8 @@ func (b *book) tally(server string) string {
 	return strings.Join(parts, ", ")
 }
 
-// writeLog writes the log of the run. A path that is a directory gets a file
-// named after the day and the servers.
+// writeLog writes the log of the run. If path is a directory, the file's name contains the day and
+// the servers.
 func (l *Lab) writeLog(path, table string, code int) error {
 	now := time.Now().UTC()
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -191,7 +191,7 @@ func (l *Lab) writeLog(path, table string, code int) error {
 	return os.WriteFile(path, []byte(head+table+"\n"), 0o644)
 }
 
-// flags are those of the command line that say what was run.
+// flags returns the command line flags that select what was run.
 func flags() string {
 	var b strings.Builder
 	flag.Visit(func(f *flag.Flag) {

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// NoFakeClock says why a test of clocks is skipped.
+// NoFakeClock is the reason for skipping a test of clocks.
 const NoFakeClock = "no libfaketime on this machine (Debian's package faketime)"
 
-// FakeClock returns what is added to a server's environment to have its clock ahead of
-// this host's; ok is false where libfaketime is missing.
+// FakeClock returns the environment for a server whose clock is ahead of this host's; ok is false
+// without libfaketime.
 func FakeClock(ahead time.Duration) (env []string, ok bool) {
 	return preload("FAKETIME=" + offset(ahead))
 }
 
-// preload returns the environment of a server whose clock, but not the monotonic one, is
-// faked as the settings say.
+// preload returns the environment for a server whose clock, except the monotonic one, is faked
+// according to the settings.
 func preload(settings ...string) (env []string, ok bool) {
 	libs, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 	if len(libs) == 0 {
@@ -27,11 +27,11 @@ func preload(settings ...string) (env []string, ok bool) {
 	return append(settings, "LD_PRELOAD="+libs[0], "DONT_FAKE_MONOTONIC=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"), true
 }
 
-// offset is how libfaketime is told to be ahead.
+// offset returns libfaketime's setting for a clock that is ahead.
 func offset(ahead time.Duration) string {
 	sign := ""
 	if ahead >= 0 {
-		sign = "+" // without it, it would be a date
+		sign = "+" // without a sign libfaketime would take it for a date
 	}
 	return sign + strconv.FormatFloat(ahead.Seconds(), 'f', -1, 64)
 }
@@ -39,11 +39,11 @@ func offset(ahead time.Duration) string {
 // A SteppedClock is a server's clock that can be set while the server runs.
 type SteppedClock struct {
 	t    testing.TB
-	file string // that libfaketime reads each time
+	file string // libfaketime reads it at each call
 }
 
-// NewSteppedClock returns a clock that agrees with this host's, and what is added to a server's
-// environment to have it; ok is false where libfaketime is missing.
+// NewSteppedClock returns a clock that agrees with this host's, and the environment for a server
+// with this clock; ok is false without libfaketime.
 func NewSteppedClock(t testing.TB) (c *SteppedClock, env []string, ok bool) {
 	t.Helper()
 	c = &SteppedClock{t, filepath.Join(t.TempDir(), "ahead")}
@@ -52,10 +52,10 @@ func NewSteppedClock(t testing.TB) (c *SteppedClock, env []string, ok bool) {
 	return c, env, ok
 }
 
-// Set steps the clock: it is ahead of this host's from now on.
+// Set steps the clock, so that it is ahead of this host's by that duration.
 func (c *SteppedClock) Set(ahead time.Duration) {
 	c.t.Helper()
-	next := c.file + ".next" // or the server could read half of it
+	next := c.file + ".next" // renamed below, so that the server never reads half of it
 	err := os.WriteFile(next, []byte(offset(ahead)+"\n"), 0o600)
 	if err == nil {
 		err = os.Rename(next, c.file)

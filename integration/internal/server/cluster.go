@@ -11,11 +11,11 @@ import (
 	"github.com/leasehold-go/leasehold/internal/mongod"
 )
 
-// routerSkew is by how much the second router's clock is ahead of the first's. It is less
-// than the margin of the shortest lease, 100 ms with a TTL of 1 s.
+// routerSkew is how far the second router's clock is ahead of the first's. It is less than the
+// margin of the shortest lease, which is 100 ms with a TTL of 1 s.
 const routerSkew = 50 * time.Millisecond
 
-// StartCluster starts a sharded cluster of the test's own. It ends with the test.
+// StartCluster starts a sharded cluster for one test. It ends with the test.
 func (l *Lab) StartCluster(t testing.TB, spec mongod.ClusterSpec) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -28,8 +28,7 @@ func (l *Lab) StartCluster(t testing.TB, spec mongod.ClusterSpec) *Server {
 	return s
 }
 
-// startCluster starts a cluster of small processes, whose routers' clocks differ where
-// there is libfaketime.
+// startCluster starts a cluster of small processes. With libfaketime the routers' clocks differ.
 func (l *Lab) startCluster(ctx context.Context, name string, spec mongod.ClusterSpec) (*Server, error) {
 	spec.Args = append(small(), append(spec.Args, "--oplogSize", "64")...)
 	env, skewed := FakeClock(routerSkew)
@@ -59,13 +58,13 @@ func (l *Lab) startCluster(ctx context.Context, name string, spec mongod.Cluster
 	return s, nil
 }
 
-// place makes the database, on the one shard or on the other.
+// place creates the database on one of the two shards.
 func (s *Server) place(t testing.TB, name string, n int64) {
 	t.Helper()
 	shards := s.cluster.Shards()
 	s.admin(t, bson.D{
 		{Key: "enableSharding", Value: name},
-		{Key: "primaryShard", Value: shards[int(n)%len(shards)].Name()}, // taken from 4.2.2 on
+		{Key: "primaryShard", Value: shards[int(n)%len(shards)].Name()}, // supported from 4.2.2 on
 	})
 }
 

@@ -16,17 +16,16 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// setName is that of the replica set in a container.
+// setName is the name of the replica set in a container.
 const setName = "rs0"
 
-// An Image is what Docker runs.
+// An Image is a container image and the command line for it.
 type Image struct {
 	Repository, Tag string
 	Cmd             []string
 }
 
-// imageFromEnv is mongo:8 as a replica set of one, unless the environment says
-// something else.
+// imageFromEnv returns mongo:8 as a replica set of one, unless the environment says otherwise.
 func imageFromEnv() Image {
 	im := Image{
 		Repository: os.Getenv("LEASEHOLD_IMAGE_REPOSITORY"),
@@ -50,24 +49,25 @@ func imageFromEnv() Image {
 
 func (im Image) String() string { return im.Repository + ":" + im.Tag }
 
-// A Container is a server in a container of this run.
+// A Container is a server in a container that this run started.
 type Container struct {
 	URI string
 
 	pool *dockertest.Pool
 	res  *dockertest.Resource
-	net  *dockertest.Network // its own; nil: the default one
+	net  *dockertest.Network // the container's own; nil: the default network
 }
 
-// startContainer returns when the server in the container takes writes. One that is
-// isolated is on a network of its own, and survives its end.
+// startContainer starts a container and returns when its server accepts writes. An isolated
+// container has a network of its own, so that it can be disconnected, and is not removed when it is
+// killed.
 func startContainer(ctx context.Context, im Image, isolated bool) (_ *Container, err error) {
 	pool, err := dockertest.NewPool("")
 	if err != nil {
 		return nil, fmt.Errorf("docker: %w", err)
 	}
 	if err := pool.Client.PingWithContext(ctx); err != nil {
-		return nil, fmt.Errorf("no Docker answers: %w", err)
+		return nil, fmt.Errorf("Docker does not answer: %w", err)
 	}
 	c := &Container{pool: pool}
 	defer func() {
@@ -92,32 +92,32 @@ func startContainer(ctx context.Context, im Image, isolated bool) (_ *Container,
 	})
 	if err != nil {
 		if _, there := pool.Client.InspectImage(im.String()); there != nil {
-			err = errors.New("it is not on this machine, and Docker can't pull it") // the reason names hosts; docker pull tells
+			err = errors.New("it is not on this machine, and Docker can't pull it; docker pull shows the reason") // which would name hosts
 		}
 		return nil, fmt.Errorf("image %s: %w", im, err)
 	}
 	addr := c.res.GetHostPort("27017/tcp")
 	if isolated {
-		// A published port would refuse where a network that is cut is silent, and be
-		// another one after a restart.
+		// Not a published port: that would refuse connections where a disconnected network is
+		// silent, and could change after a restart.
 		addr = c.res.GetIPInNetwork(c.net) + ":27017"
 	}
 	c.URI = "mongodb://" + addr + "/?directConnection=true"
 	return c, c.await(ctx)
 }
 
-// networks counts those of this process, for their names.
+// networks counts the networks of this process, for their names.
 var networks atomic.Int64
 
-// await waits until the server takes writes.
+// await waits until the server accepts writes.
 func (c *Container) await(ctx context.Context) error {
-	c.res.Expire(3 * 3600) // if this process dies without having removed it
+	c.res.Expire(3 * 3600) // in case this process dies before it removes the container
 	c.pool.MaxWait = 90 * time.Second
 	return c.pool.Retry(func() error { return c.ready(ctx) })
 }
 
-// ready starts the replica set if the server waits for that, and fails until
-// the server takes writes.
+// ready initiates the replica set if necessary. It returns an error until the server accepts
+// writes.
 func (c *Container) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -143,21 +143,21 @@ func (c *Container) ready(ctx context.Context) error {
 		}
 	}
 	if !hello.Writable {
-		return fmt.Errorf("%s does not take writes yet", c.URI)
+		return fmt.Errorf("%s does not accept writes yet", c.URI)
 	}
 	return nil
 }
 
-// Pause freezes every process in the container. Docker can't always freeze busy ones
-// at once, and says so: it is asked again then.
+// Pause freezes every process in the container. Docker can't always freeze busy processes at once,
+// and returns an error: then Pause retries.
 func (c *Container) Pause() error {
 	return c.pool.Retry(func() error { return c.pool.Client.PauseContainer(c.res.Container.ID) })
 }
 
-// Unpause lets a paused container go on.
+// Unpause continues a paused container.
 func (c *Container) Unpause() error { return c.pool.Client.UnpauseContainer(c.res.Container.ID) }
 
-// Kill ends every process in an isolated container as kill -9 does.
+// Kill kills every process in an isolated container, as kill -9 does.
 func (c *Container) Kill() error {
 	id := c.res.Container.ID
 	if err := c.pool.Client.KillContainer(docker.KillContainerOptions{ID: id, Signal: docker.SIGKILL}); err != nil {
@@ -167,8 +167,7 @@ func (c *Container) Kill() error {
 	return err
 }
 
-// Restart starts a container that was killed, with the data that it had, and waits
-// until it takes writes.
+// Restart starts a killed container again with its old data, and waits until it accepts writes.
 func (c *Container) Restart(ctx context.Context) error {
 	if err := c.pool.Client.StartContainer(c.res.Container.ID, nil); err != nil {
 		return err
@@ -179,12 +178,12 @@ func (c *Container) Restart(ctx context.Context) error {
 	return c.await(ctx)
 }
 
-// Disconnect cuts an isolated container off: what is sent to it gets no answer.
+// Disconnect cuts an isolated container off: messages to it get no answer.
 func (c *Container) Disconnect() error {
 	return c.pool.Client.DisconnectNetwork(c.net.Network.ID, docker.NetworkConnectionOptions{Container: c.res.Container.ID})
 }
 
-// Connect ends what Disconnect began.
+// Connect undoes Disconnect.
 func (c *Container) Connect() error {
 	err := c.pool.Client.ConnectNetwork(c.net.Network.ID, docker.NetworkConnectionOptions{Container: c.res.Container.ID})
 	if err != nil {
@@ -193,8 +192,8 @@ func (c *Container) Connect() error {
 	return c.same()
 }
 
-// same checks that the container has the address that URI names: it is alone on its
-// network.
+// same checks that the container still has the address in URI. It is alone on its network, so it
+// should.
 func (c *Container) same() error {
 	now, err := c.pool.Client.InspectContainer(c.res.Container.ID)
 	if err != nil {

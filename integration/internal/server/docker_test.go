@@ -7,8 +7,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// MongoDB is started as a replica set, whatever its version; another image or command line
-// is taken as it is.
+// Every version of MongoDB is started as a replica set. Other images, and explicit command lines,
+// are used unchanged.
 func TestImageFromEnv(t *testing.T) {
 	replset := []string{"--replSet", "rs0", "--bind_ip_all"}
 	tests := []struct {

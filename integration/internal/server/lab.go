@@ -22,18 +22,18 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A Lab is the servers of one run of the test binary and the book of what ran
-// on them. Servers are looked for when the first test asks:
+// A Lab is the servers of one run of the test binary, and the book of what ran on them. It looks
+// for servers at the first test:
 //
-//  1. MONGODB_URI, as given;
-//  2. mongod on PATH: a replica set of three and a standalone are started, and a sharded
-//     cluster where there is mongos, too;
+//  1. MONGODB_URI;
+//  2. mongod on PATH: it starts a replica set of three and a standalone, and, if mongos is
+//     there, too, a sharded cluster;
 //  3. Docker: one container of the image that the environment names.
 //
-// The first that is found is taken, unless LEASEHOLD_SERVERS says "all" or lists
-// what is wanted ("mongod,docker"); what is listed must be there.
+// It takes the first kind that it finds, unless LEASEHOLD_SERVERS is "all" or a list of kinds
+// ("mongod,docker"), which must be available then.
 type Lab struct {
-	Seed uint64 // of all that is drawn: 1, or LEASEHOLD_SEED
+	Seed uint64 // of all random numbers: 1, or LEASEHOLD_SEED
 
 	mongod string // path, "" if not on PATH
 	mongos string
@@ -41,13 +41,13 @@ type Lab struct {
 
 	start   sync.Once
 	servers []*Server
-	looked  []string // what was looked for and not found, in words
-	err     error    // what was required and could not be had
+	looked  []string // descriptions of what was not found
+	err     error    // a required server could not be started
 
 	book book
 }
 
-// New reads the environment; it starts nothing yet.
+// New reads the environment. It starts no servers yet.
 func New() *Lab {
 	l := &Lab{image: imageFromEnv(), Seed: 1}
 	if s := os.Getenv("LEASEHOLD_SEED"); s != "" {
@@ -62,17 +62,17 @@ func New() *Lab {
 	return l
 }
 
-// LastRun is the file that has the table of the last run.
+// LastRun is the file with the table of the last run.
 const LastRun = "logs/last.txt"
 
-// Main runs the tests, stops what was started, prints the table, and tells the person at
-// the terminal in a few lines what it says. Its result is for os.Exit.
+// Main runs the tests, stops the servers that it started, prints the table, and prints a short
+// summary on the terminal. Its result is for os.Exit.
 func (l *Lab) Main(m *testing.M) int {
 	flag.Parse()
 	if !given("test.parallel") {
-		// Tests wait more than they work; with more of them, leases of a second or two are lost
-		// on a machine that has other things to do. FerretDB in a container beside them takes more
-		// of it: with three it let no heartbeat through for nine seconds.
+		// Tests mostly wait. But with more tests at a time, leases of a second or two are lost on a
+		// busy machine. With FerretDB in a container fewer fit: with three per core, no heartbeat
+		// got through for nine seconds.
 		perCore := 6
 		if l.mongod == "" && os.Getenv("MONGODB_URI") == "" {
 			perCore = 2
@@ -103,19 +103,19 @@ func (l *Lab) Main(m *testing.M) int {
 		}
 	}
 	if inCI() && !l.book.touched() {
-		fmt.Fprintln(os.Stderr, "FAIL: nothing in this run touched a server, and CI is set")
+		fmt.Fprintln(os.Stderr, "FAIL: no test in this run used a server, though CI is set")
 		code = max(code, 1)
 	}
 	return code
 }
 
-// given reports whether the command line has the flag.
+// given reports whether the command line contains the flag.
 func given(name string) (yes bool) {
 	flag.Visit(func(f *flag.Flag) { yes = yes || f.Name == name })
 	return yes
 }
 
-// short says that this run is a short one.
+// short returns a note for a short run.
 func short() string {
 	if testkit.Long() {
 		return ""
@@ -125,13 +125,12 @@ func short() string {
 
 func inCI() bool { return os.Getenv("CI") != "" }
 
-// Servers returns the servers of this run. Without one the test is skipped or,
-// in CI, fails.
+// Servers returns the servers of this run. Without a server the test is skipped or, in CI, fails.
 func (l *Lab) Servers(t testing.TB) []*Server {
 	t.Helper()
 	l.start.Do(func() {
-		// Which servers are there, go test can't know: it would take the result of another
-		// run for this one's, but that this file is different after every run.
+		// go test can't know which servers there are, and would reuse the cached result of another
+		// run. It does not, because the test reads this file, which differs after every run.
 		os.ReadFile(LastRun)
 		l.find()
 	})
@@ -149,7 +148,7 @@ func (l *Lab) Servers(t testing.TB) []*Server {
 	return l.servers
 }
 
-// Skip skips the test, or its part on s if that is not nil, and has the table say why.
+// Skip skips the test, or its part on s if s is not nil, and records the reason in the table.
 func (l *Lab) Skip(t testing.TB, s *Server, why string) {
 	t.Helper()
 	suite, name := t.Name(), nowhere
@@ -160,15 +159,16 @@ func (l *Lab) Skip(t testing.TB, s *Server, why string) {
 	t.Skip(why)
 }
 
-// Each runs f as a subtest on every server that has what it needs, on all of them
-// at the same time. It returns before they end: nothing should follow it.
+// Each runs f as a subtest on every server that meets the need, on all of them at the same time. It
+// returns before they end, so nothing should follow it.
 func (l *Lab) Each(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
 	t.Helper()
 	l.on(t, l.having(t, need), f)
 }
 
-// One is Each on one of those servers, for a test that takes long, and whose outcome hardly depends on the
-// topology: of processes that hang, for example. Tests take the servers by turns. With LEASEHOLD_LONG set, One is Each.
+// One is Each on only one of those servers, for tests that take long and hardly depend on the
+// topology, such as those of hanging processes. Tests use the servers in turn. With LEASEHOLD_LONG
+// set, One is Each.
 func (l *Lab) One(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
 	t.Helper()
 	servers := l.having(t, need)
@@ -176,7 +176,7 @@ func (l *Lab) One(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
 		mine := int(crc32.ChecksumIEEE([]byte(t.Name())) % uint32(len(servers)))
 		for i, s := range servers {
 			if i != mine {
-				l.book.put(t.Name(), s.Name, cell{outcome: "-", why: "on another; on all with LEASEHOLD_LONG"})
+				l.book.put(t.Name(), s.Name, cell{outcome: "-", why: "ran on another server; on all with LEASEHOLD_LONG"})
 			}
 		}
 		servers = servers[mine : mine+1]
@@ -184,7 +184,7 @@ func (l *Lab) One(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
 	l.on(t, servers, f)
 }
 
-// having returns the servers that have what a test needs, at least one: else it skips the test.
+// having returns the servers that meet the need. If there is none, it skips the test.
 func (l *Lab) having(t *testing.T, need Need) []*Server {
 	t.Helper()
 	var why []string
@@ -227,7 +227,7 @@ func outcome(t *testing.T) string {
 	return "ok"
 }
 
-// Note puts a line, something measured, under the table.
+// Note adds a line, such as a measurement, below the table.
 func (l *Lab) Note(t testing.TB, format string, args ...any) {
 	t.Helper()
 	line := fmt.Sprintf(format, args...)
@@ -235,8 +235,7 @@ func (l *Lab) Note(t testing.TB, format string, args ...any) {
 	l.book.note(t.Name() + ": " + line)
 }
 
-// Start starts a replica set or a standalone of the test's own with mongod. It
-// ends with the test.
+// Start starts a replica set or a standalone for one test. It ends with the test.
 func (l *Lab) Start(t testing.TB, spec mongod.Spec) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -249,14 +248,14 @@ func (l *Lab) Start(t testing.TB, spec mongod.Spec) *Server {
 	return s
 }
 
-// StartContainer starts a container of the test's own. It ends with the test.
+// StartContainer starts a container for one test. It ends with the test.
 func (l *Lab) StartContainer(t testing.TB) (*Server, *Container) {
 	t.Helper()
 	return l.startOwn(t, false)
 }
 
-// StartIsolated starts a container of the test's own that can be killed, started again
-// and cut off. It ends with the test.
+// StartIsolated starts a container for one test that can be killed, restarted and disconnected. It
+// ends with the test.
 func (l *Lab) StartIsolated(t testing.TB) (*Server, *Container) {
 	t.Helper()
 	return l.startOwn(t, true)
@@ -274,7 +273,7 @@ func (l *Lab) startOwn(t testing.TB, isolated bool) (*Server, *Container) {
 	return s, c
 }
 
-// find fills in l.servers.
+// find sets l.servers.
 func (l *Lab) find() {
 	if l.err != nil {
 		return
@@ -308,7 +307,7 @@ func (l *Lab) find() {
 	}
 }
 
-// notHere is the error of a kind of server that this machine does not have.
+// notHere is the error for a kind of server that this machine does not have.
 type notHere struct{ why string }
 
 func (e *notHere) Error() string { return e.why }
@@ -350,10 +349,10 @@ func (l *Lab) findKind(ctx context.Context, kind string) ([]*Server, error) {
 		}
 		return []*Server{s}, nil
 	}
-	return nil, fmt.Errorf("LEASEHOLD_SERVERS: no such kind; it is first, all, or a list of uri, mongod and docker")
+	return nil, fmt.Errorf("LEASEHOLD_SERVERS: unknown kind; it must be first, all, or a list of uri, mongod and docker")
 }
 
-// startMongod starts mongods that are small: many sets run at the same time.
+// startMongod starts small mongods, because many sets run at the same time.
 func (l *Lab) startMongod(ctx context.Context, name string, spec mongod.Spec) (*Server, error) {
 	spec.Args = append(small(), spec.Args...)
 	if spec.Members > 0 {
@@ -373,7 +372,7 @@ func (l *Lab) startMongod(ctx context.Context, name string, spec mongod.Spec) (*
 	return s, nil
 }
 
-// small are the arguments of a mongod that has others beside it.
+// small returns arguments for a mongod that runs together with many others.
 func small() []string {
 	return []string{
 		"--wiredTigerCacheSizeGB", "0.25",
@@ -398,8 +397,8 @@ func (l *Lab) startDocker(ctx context.Context, isolated bool) (*Server, *Contain
 	return s, c, nil
 }
 
-// Rand returns a source of random numbers that depends on the seed and on whose it is: the name of the test, for
-// one, and which of several. Children of the test binary have the seed, too.
+// Rand returns a source of random numbers that depends on the seed and on its user, for example a
+// test's name and a number. Children of the test binary have the same seed.
 func (l *Lab) Rand(whose ...any) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprintln(h, whose...)

@@ -19,20 +19,20 @@ import (
 	"github.com/leasehold-go/leasehold/internal/mongod"
 )
 
-// A Need is what a test needs of a server beyond being one.
+// A Need is what a test needs a server to have.
 type Need struct {
-	MongoDB      bool // and nothing that is compatible with it
-	Notices      bool // it pushes: nobody needs to poll
-	Oplog        bool // what it has written can be read of
+	MongoDB      bool // not a compatible product
+	Notices      bool // the server pushes notices, so waiters need not poll
+	Oplog        bool // its oplog can be read
 	Transactions bool
-	Standalone   bool // no replica set: what only a single node has
+	Standalone   bool // a single node without a replica set
 	Sharded      bool // routers in front of shards
 	Members      bool // a replica set whose members a test may start and harm
-	Binary       bool // the program mongod, to be started in a way of the test's own
+	Binary       bool // the program mongod, which the test starts itself
 	Container    bool // a container that a test may start, pause and kill
 }
 
-// missing says what s lacks of the need, "" if nothing.
+// missing returns what s lacks of the need, "" if it meets the need.
 func (n Need) missing(s *Server) string {
 	switch {
 	case n.MongoDB && s.FerretDB():
@@ -65,15 +65,15 @@ type Server struct {
 	Topology string // "replica set of 3", "standalone", "sharded cluster"
 	URI      string
 
-	// Skew is how far apart the clocks are that requests to it are judged by: those of the
-	// routers of a cluster. What a test reads of two of its answers may be as far apart.
+	// Skew is the difference between the clocks by which the server judges requests: those of a
+	// cluster's routers. Times in two of its answers can differ by as much.
 	Skew time.Duration
 
 	has  Need
 	stop func()
 
-	set     *mongod.Set     // of "replset" and those that [Lab.Start] started
-	cluster *mongod.Cluster // of "sharded" and those that [Lab.StartCluster] started
+	set     *mongod.Set     // for "replset" and servers from [Lab.Start]
+	cluster *mongod.Cluster // for "sharded" and servers from [Lab.StartCluster]
 }
 
 func (s *Server) String() string {
@@ -83,15 +83,15 @@ func (s *Server) String() string {
 // FerretDB reports whether the server is FerretDB.
 func (s *Server) FerretDB() bool { return s.Product == "FerretDB" }
 
-// Major is the first number of the version.
+// Major returns the major version.
 func (s *Server) Major() int {
 	first, _, _ := strings.Cut(s.Version, ".")
 	n, _ := strconv.Atoi(first)
 	return n
 }
 
-// URIAs is a connection string with "user:password@" given by the caller, of a server that
-// this run started.
+// URIAs returns a connection string with user, which is "user:password@", for a server that this
+// run started.
 func (s *Server) URIAs(user string) string {
 	if s.cluster != nil {
 		return s.cluster.URIAs(user)
@@ -108,7 +108,7 @@ func (s *Server) Set() *mongod.Set { return s.set }
 // Cluster returns the processes of a sharded cluster that this run started.
 func (s *Server) Cluster() *mongod.Cluster { return s.cluster }
 
-// Oplogs are connection strings of the replica sets that log what is written.
+// Oplogs returns connection strings of the replica sets whose oplogs contain the server's writes.
 func (s *Server) Oplogs() []string {
 	if s.cluster == nil {
 		return []string{s.URI}
@@ -120,8 +120,8 @@ func (s *Server) Oplogs() []string {
 	return uris
 }
 
-// OneClock is a connection string by which all requests are judged by one clock: through
-// one router of a cluster.
+// OneClock returns a connection string with which one clock judges all requests: through one router
+// of a cluster.
 func (s *Server) OneClock() string {
 	if s.cluster == nil {
 		return s.URI
@@ -129,14 +129,13 @@ func (s *Server) OneClock() string {
 	return "mongodb://" + s.cluster.Routers()[0].Addr + "/"
 }
 
-// Client connects to the server; the client is disconnected at the end of the
-// test. Options are merged over the server's URI.
+// Client connects to the server until the end of the test. opts override the server's URI.
 func (s *Server) Client(t testing.TB, opts ...*options.ClientOptions) *mongo.Client {
 	t.Helper()
 	return Connect(t, s.URI, opts...)
 }
 
-// Connect connects to a URI for the length of a test.
+// Connect connects to a URI until the end of the test.
 func Connect(t testing.TB, uri string, opts ...*options.ClientOptions) *mongo.Client {
 	t.Helper()
 	opts = append([]*options.ClientOptions{options.Client().ApplyURI(uri)}, opts...)
@@ -147,15 +146,14 @@ func Connect(t testing.TB, uri string, opts ...*options.ClientOptions) *mongo.Cl
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
-		client.Disconnect(ctx) // a server that a test has killed can't answer
+		client.Disconnect(ctx) // may fail: the test may have killed the server
 	})
 	return client
 }
 
 var databases atomic.Int64
 
-// Database returns the name of a database of the test's own, which is dropped
-// when the test ends.
+// Database returns the name of a new database, which is dropped at the end of the test.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	n := databases.Add(1)
@@ -176,7 +174,7 @@ func (s *Server) Database(t testing.TB) string {
 	return name
 }
 
-// Primary returns the address, host:port, of the node that takes writes.
+// Primary returns the address (host:port) of the node that accepts writes.
 func (s *Server) Primary(t testing.TB) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -190,8 +188,8 @@ func (s *Server) Primary(t testing.TB) string {
 	if err != nil {
 		t.Fatalf("hello: %v", err)
 	}
-	// Behind a published port of a container the names that a set of one has for
-	// itself lead nowhere.
+	// Behind a published port of a container, the names that a set of one uses for itself can't be
+	// reached.
 	if hello.Primary != "" && !strings.Contains(s.URI, "directConnection=true") {
 		return hello.Primary
 	}
@@ -199,7 +197,7 @@ func (s *Server) Primary(t testing.TB) string {
 	return hosts[0]
 }
 
-// inspect fills in what a server says of itself.
+// inspect sets the fields that a server reports about itself.
 func (s *Server) inspect(ctx context.Context) error {
 	client, err := mongo.Connect(options.Client().ApplyURI(s.URI))
 	if err != nil {
@@ -243,6 +241,6 @@ func (s *Server) inspect(ctx context.Context) error {
 	}
 	s.has.Notices = !s.FerretDB()
 	s.has.Transactions = !s.FerretDB() && !s.has.Standalone
-	s.has.Oplog = s.has.Transactions && (!s.has.Sharded || s.cluster != nil) // no router shows one
+	s.has.Oplog = s.has.Transactions && (!s.has.Sharded || s.cluster != nil) // routers have no oplog
 	return nil
 }

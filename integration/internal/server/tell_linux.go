@@ -7,9 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is where the person is who runs the tests: the standard error of go test,
-// this process's parent; nil if it can't be had. What a package's tests print
-// themselves, go test throws away if they pass.
+// terminal returns the standard error of go test, this process's parent, which is often a terminal;
+// nil if it can't be opened. go test discards what passing tests of a package print themselves.
 func terminal() *os.File {
 	if pidfd, err := unix.PidfdOpen(os.Getppid(), 0); err == nil {
 		defer unix.Close(pidfd)
@@ -17,8 +16,8 @@ func terminal() *os.File {
 			return os.NewFile(uintptr(fd), "stderr of go test")
 		}
 	}
-	// Who may not do that may open a terminal or a pipe anew. A file would then be
-	// written at two places at once.
+	// Without the right to do that, open the terminal or pipe again. A file must not be opened
+	// again: it would be written at two positions.
 	name := "/proc/" + strconv.Itoa(os.Getppid()) + "/fd/2"
 	if info, err := os.Stat(name); err != nil || info.Mode().IsRegular() {
 		return nil

@@ -4,8 +4,8 @@ package server
 
 import "os"
 
-// terminal is where the person is who runs the tests; nil if there is nobody. What a
-// package's tests print themselves, go test throws away if they pass.
+// terminal returns the terminal of the person who runs the tests; nil if there is none. go test
+// discards what passing tests of a package print themselves.
 func terminal() *os.File {
 	f, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
 	if err != nil {
