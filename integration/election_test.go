@@ -372,13 +372,13 @@ func TestHundredElections(t *testing.T) {
 		}
 		b := electionOn(t, other, "election 0", nil)
 		led := campaigning(t.Context(), b)
-		eventually(t, "both are members", func() bool {
-			ms, err := first.Members(t.Context())
-			if err != nil || len(ms) != 2 || ms[1].Role != leader.RoleCandidate {
+		eventually(t, "both are candidates", func() bool {
+			all, err := first.Candidates(t.Context())
+			if err != nil || len(all) != 2 || all[1].IsLeader {
 				return false
 			}
-			l := ms[0]
-			return l.Role == leader.RoleLeader && l.Name == "node-1" && l.App == "v1" && l.Meta["zone"] == "x" && !l.LastSeen.IsZero()
+			l := all[0]
+			return l.IsLeader && l.Name == "node-1" && l.App == "v1" && l.Meta["zone"] == "x" && !l.Seen.IsZero()
 		})
 		m.reset()
 		start := time.Now()

@@ -208,15 +208,15 @@ func (w *nemesisWorker) campaign(try bool) *nemesisHold {
 
 // transfer transfers the leadership to any of the candidates.
 func (w *nemesisWorker) transfer(ctx context.Context, a *history.Attempt) error {
-	members, err := w.election.Members(ctx)
+	all, err := w.election.Candidates(ctx)
 	if err != nil {
 		return err
 	}
-	members = slices.DeleteFunc(members, func(m leader.Member) bool { return m.Role != leader.RoleCandidate })
-	if len(members) == 0 {
+	all = slices.DeleteFunc(all, func(c leader.Candidate) bool { return c.IsLeader })
+	if len(all) == 0 {
 		return leader.ErrNotCandidate
 	}
-	to := members[w.draw.IntN(len(members))]
+	to := all[w.draw.IntN(len(all))]
 	returned := a.Transfer(to.Name, to.Session)
 	if err := w.election.Transfer(ctx, to); err != nil {
 		returned(err.Error())

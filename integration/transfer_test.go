@@ -43,25 +43,25 @@ func TestTransfer(t *testing.T) {
 			}()
 			awaitWaiting(t, r, i+1)
 		}
-		members, err := a.Members(ctx)
-		if err != nil || len(members) != 4 {
-			t.Fatalf("Members: %+v, %v; want 4", members, err)
+		all, err := a.Candidates(ctx)
+		if err != nil || len(all) != 4 {
+			t.Fatalf("Candidates: %+v, %v; want 4", all, err)
 		}
-		if err := a.Transfer(ctx, members[0]); !errors.Is(err, leader.ErrNotCandidate) {
+		if err := a.Transfer(ctx, all[0]); !errors.Is(err, leader.ErrNotCandidate) {
 			t.Errorf("Transfer to the leader: %v, want %v", err, leader.ErrNotCandidate)
 		}
-		if err := a.Transfer(ctx, leader.Member{Session: "nobody"}); !errors.Is(err, leader.ErrMemberExpired) {
-			t.Errorf("Transfer to nobody: %v, want %v", err, leader.ErrMemberExpired)
+		if err := a.Transfer(ctx, leader.Candidate{Session: "nobody"}); !errors.Is(err, leader.ErrNotCandidate) {
+			t.Errorf("Transfer to nobody: %v, want %v", err, leader.ErrNotCandidate)
 		}
 		if first.Err() != nil {
 			t.Fatalf("a refused Transfer ended the term: %v", context.Cause(first))
 		}
 		start := time.Now()
-		if err := a.Transfer(ctx, members[3]); err != nil {
+		if err := a.Transfer(ctx, all[3]); err != nil {
 			t.Fatalf("Transfer: %v", err)
 		}
 		took := time.Since(start)
-		if got := <-elected; got.Name != "d" || got.Number != 2 || got.Session != members[3].Session {
+		if got := <-elected; got.Name != "d" || got.Number != 2 || got.Session != all[3].Session {
 			t.Errorf("elected: %+v, want d for term 2", got)
 		}
 		lab.Note(t, "Transfer took %v, d knew after %v", took.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))

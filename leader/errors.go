@@ -24,12 +24,9 @@ var (
 	// ErrNotLeader is returned by [Election.Transfer] and [Election.ResignAfter] if this process does not lead.
 	ErrNotLeader = errors.New("leader: this process does not lead")
 
-	// ErrMemberExpired is returned by [Election.Transfer] if the member's session has expired, or its
-	// lease is over.
-	ErrMemberExpired = errors.New("leader: the member is gone")
-
-	// ErrNotCandidate is returned by [Election.Transfer] if the member does not campaign.
-	ErrNotCandidate = errors.New("leader: the member does not campaign")
+	// ErrNotCandidate is returned by [Election.Transfer] if the process does not campaign, or its session
+	// has expired.
+	ErrNotCandidate = errors.New("leader: the process does not campaign")
 
 	// ErrNoLeader is returned by [Election.Leader] while nobody leads.
 	ErrNoLeader = errors.New("leader: nobody leads")

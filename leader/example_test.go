@@ -68,14 +68,14 @@ func ExampleElection_Transfer() {
 	election.Campaign(ctx)
 	elected := next.CampaignChan(ctx) // in another process
 	for handedOver := false; !handedOver; {
-		members, err := election.Members(ctx)
+		candidates, err := election.Candidates(ctx)
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		for _, m := range members {
-			if m.Role == leader.RoleCandidate && m.App == "shop 1.3" {
-				handedOver = election.Transfer(ctx, m) == nil
+		for _, c := range candidates {
+			if c.App == "shop 1.3" {
+				handedOver = election.Transfer(ctx, c) == nil
 			}
 		}
 	}

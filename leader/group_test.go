@@ -313,7 +313,7 @@ func TestGroupForgetsRemovedFunctions(t *testing.T) {
 		var cycles atomic.Int64
 		ctx, cancel := context.WithCancel(background)
 		g, _, err := leader.NewGroup(ctx, newSession(t, dsynctest.NewMemory(), nil), "g", &leader.GroupOptions{Election: &leader.Options{Hooks: &leader.Hooks{
-			Refreshed: func(leader.Status) { cycles.Add(1) },
+			Refreshed: func(leader.Reading) { cycles.Add(1) },
 		}}})
 		if err != nil {
 			t.Fatal(err)

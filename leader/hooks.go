@@ -36,15 +36,15 @@ type Hooks struct {
 
 	// Refreshed is called with each reading of the election: after changes, and every
 	// dsync.Options.PollInterval.
-	Refreshed func(Status)
+	Refreshed func(Reading)
 
 	// ReturnedLate is called when a function of Run returned after its term had ended, in which
 	// case Run does not return its error.
 	ReturnedLate func(t Term, err error)
 }
 
-// A Status is the state of an election as this process last read it.
-type Status struct {
+// A Reading is the state of an election as this process last read it.
+type Reading struct {
 	Leader   Leader
 	IsLeader bool  // this process leads
 	Err      error // the store's error, if reading failed; then Leader is the last known leader
@@ -74,7 +74,7 @@ func (e *Election) read(st driver.State, err error) {
 		e.seen = now
 	}
 	if f := e.opt.Hooks.Refreshed; f != nil {
-		s := Status{Leader: e.seen, IsLeader: e.IsLeader(), Err: err}
-		e.hooks.AddLatest(e, func() { f(s) })
+		r := Reading{Leader: e.seen, IsLeader: e.IsLeader(), Err: err}
+		e.hooks.AddLatest(e, func() { f(r) })
 	}
 }

@@ -34,7 +34,7 @@ func TestUnusedElectionsAreForgotten(t *testing.T) {
 			opt := &leader.Options{}
 			opt.Hooks = &leader.Hooks{
 				Elected:   func(context.Context, leader.Term) { called++ },
-				Refreshed: func(leader.Status) { called++; runtime.KeepAlive(opt) },
+				Refreshed: func(leader.Reading) { called++; runtime.KeepAlive(opt) },
 			}
 			electionOf(t, s, opt)
 			made[i] = weak.Make(opt)

@@ -140,7 +140,7 @@ func TestHooksOfTheFleet(t *testing.T) {
 					defer mu.Unlock()
 					changes[name] = append(changes[name], before.Name+">"+now.Name)
 				},
-				Refreshed: func(leader.Status) {
+				Refreshed: func(leader.Reading) {
 					mu.Lock()
 					defer mu.Unlock()
 					cycles[name]++
@@ -179,18 +179,18 @@ func TestCycleReportsTheState(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := newFaulty(t, store, nil)
 		var mu sync.Mutex
-		cycles := map[string][]leader.Status{}
+		cycles := map[string][]leader.Reading{}
 		election := func(name string, store driver.Store) *leader.Election {
 			s := newSession(t, store, &dsync.Options{Name: name, PollInterval: time.Second})
-			return electionOf(t, s, &leader.Options{Hooks: &leader.Hooks{Refreshed: func(st leader.Status) {
+			return electionOf(t, s, &leader.Options{Hooks: &leader.Hooks{Refreshed: func(r leader.Reading) {
 				mu.Lock()
-				cycles[name] = append(cycles[name], st)
+				cycles[name] = append(cycles[name], r)
 				mu.Unlock()
 				panic("a hook panics")
 			}}})
 		}
 		// check waits for d, and checks each election's last cycle of that time.
-		check := func(when string, d time.Duration, want map[string]leader.Status) {
+		check := func(when string, d time.Duration, want map[string]leader.Reading) {
 			t.Helper()
 			mu.Lock()
 			clear(cycles)
@@ -214,19 +214,19 @@ func TestCycleReportsTheState(t *testing.T) {
 		a, b := election("a", store), election("b", f)
 		campaign(t, a)
 		go b.Campaign(background)
-		check("one leads", 3*ttl, map[string]leader.Status{
+		check("one leads", 3*ttl, map[string]leader.Reading{
 			"a": {Leader: leads("a"), IsLeader: true},
 			"b": {Leader: leads("a")},
 		})
 		f.Cut()
-		check("the other is cut off", ttl/2, map[string]leader.Status{
+		check("the other is cut off", ttl/2, map[string]leader.Reading{
 			"a": {Leader: leads("a"), IsLeader: true},
 			"b": {Leader: leads("a"), Err: os.ErrDeadlineExceeded}, // or another error
 		})
 		f.Heal()
 		time.Sleep(ttl)
 		a.Resign(background)
-		check("the other leads", 3*ttl, map[string]leader.Status{
+		check("the other leads", 3*ttl, map[string]leader.Reading{
 			"a": {Leader: leads("b")},
 			"b": {Leader: leads("b"), IsLeader: true},
 		})

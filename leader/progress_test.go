@@ -81,8 +81,8 @@ func TestHangingLeaderIsDeposed(t *testing.T) {
 				if !theirs.IsLeader() || !errors.Is(s.Healthy(), dsync.ErrStillInUse) {
 					t.Errorf("the next leads: %t, and the session is healthy: %v", theirs.IsLeader(), s.Healthy())
 				}
-				if m, err := theirs.Members(background); err != nil || len(m) != 1 {
-					t.Errorf("members are %v (%v), want the new leader only", m, err)
+				if m, err := theirs.Candidates(background); err != nil || len(m) != 1 {
+					t.Errorf("candidates are %v (%v), want the new leader only", m, err)
 				}
 				close(hangs)
 				synctest.Wait()

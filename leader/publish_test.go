@@ -61,12 +61,12 @@ func TestValueIsPartOfTheElection(t *testing.T) {
 				elections["a"].Resign(background)
 				wantLeader(<-elected)
 				next("a")
-				ms, err := elections["b"].Members(background)
+				all, err := elections["b"].Candidates(background)
 				if err != nil {
 					t.Fatal(err)
 				}
-				i := slices.IndexFunc(ms, func(m leader.Member) bool { return m.Name == "a" })
-				if err := elections["b"].Transfer(background, ms[i]); err != nil {
+				i := slices.IndexFunc(all, func(c leader.Candidate) bool { return c.Name == "a" })
+				if err := elections["b"].Transfer(background, all[i]); err != nil {
 					t.Fatal(err)
 				}
 				wantLeader(<-elected)

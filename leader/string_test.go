@@ -73,8 +73,8 @@ func TestStringOfWhatIsObserved(t *testing.T) {
 			"worker-a (process 11 on host-a), term 7, since 2026-11-27T05:18:24.000Z"},
 		{leader.Leader{Term: 1, Session: "id"}, "id, term 1, since 0001-01-01T00:00:00.000Z"},
 		{leader.Term{Election: "jobs/mails", Number: 7, Token: 4711}, `term 7 of election "jobs/mails", token 4711`},
-		{leader.Member{Session: "id", Name: "worker-a", Host: "host-a", PID: 11, Role: leader.RoleCandidate}, "candidate worker-a (process 11 on host-a)"},
-		{leader.Member{Session: "id", Role: leader.RoleObserver}, "observer id"},
+		{leader.Candidate{Session: "id", Name: "worker-a", Host: "host-a", PID: 11}, "candidate worker-a (process 11 on host-a)"},
+		{leader.Candidate{Session: "id", IsLeader: true}, "leader id"},
 	} {
 		testkit.WantString(t, store, c.value, c.want)
 	}

@@ -40,7 +40,7 @@ import (
 //
 // Like Resign, Transfer does not keep this process from campaigning again. Election.Run does so,
 // behind those that wait.
-func (e *Election) Transfer(ctx context.Context, to Member) error {
+func (e *Election) Transfer(ctx context.Context, to Candidate) error {
 	t := e.present()
 	if t.over() {
 		return fmt.Errorf("leader: transfer of %q: %w", e.name, ErrNotLeader)
@@ -71,7 +71,7 @@ func (e *Election) candidate(ctx context.Context, session string) (claim string,
 		return "", err
 	}
 	if _, ok := alive[session]; !ok {
-		return "", ErrMemberExpired
+		return "", fmt.Errorf("%w: its session has expired", ErrNotCandidate)
 	}
 	st, err := e.s.Load(ctx, e.name)
 	if err != nil {

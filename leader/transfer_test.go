@@ -47,25 +47,25 @@ func candidates(t *testing.T, store driver.Store, names ...string) map[string]*c
 	return all
 }
 
-// member returns the member with the given name.
-func member(t *testing.T, e *leader.Election, name string) leader.Member {
+// candidate returns the candidate with the given name.
+func candidate(t *testing.T, e *leader.Election, name string) leader.Candidate {
 	t.Helper()
-	members, err := e.Members(background)
+	all, err := e.Candidates(background)
 	if err != nil {
-		t.Fatalf("Members: %v", err)
+		t.Fatalf("Candidates: %v", err)
 	}
-	i := slices.IndexFunc(members, func(m leader.Member) bool { return m.Name == name })
+	i := slices.IndexFunc(all, func(c leader.Candidate) bool { return c.Name == name })
 	if i < 0 {
-		t.Fatalf("no member %q among %+v", name, members)
+		t.Fatalf("no candidate %q among %+v", name, all)
 	}
-	return members[i]
+	return all[i]
 }
 
 // wantRoles checks the leader and the candidates, in the order of the queue.
 func wantRoles(t *testing.T, e *leader.Election, want ...string) {
 	t.Helper()
 	if got := roles(t, e); !slices.Equal(got, want) {
-		t.Errorf("the members are %q, want %q", got, want)
+		t.Errorf("the candidates are %q, want %q", got, want)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestTransfer(t *testing.T) {
 					a := named(t, store, "a")
 					term1 := campaign(t, a)
 					all := candidates(t, store, "b", "c", "d")
-					to := member(t, a, name)
+					to := candidate(t, a, name)
 					before := store.Counts()
 					if err := a.Transfer(background, to); err != nil {
 						t.Fatalf("Transfer: %v", err)
@@ -130,7 +130,7 @@ func TestTransferFromRun(t *testing.T) {
 		time.Sleep(time.Second)
 		all := candidates(t, store, "b", "c")
 		start := time.Now()
-		if err := a.Transfer(background, member(t, a, "c")); err != nil {
+		if err := a.Transfer(background, candidate(t, a, "c")); err != nil {
 			t.Fatalf("Transfer: %v", err)
 		}
 		if d := time.Since(start); d != grace/2 {
@@ -152,7 +152,7 @@ func TestTransferInsideRun(t *testing.T) {
 		a := named(t, store, "a")
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		ready := make(chan leader.Member)
+		ready := make(chan leader.Candidate)
 		go a.Run(ctx, func(ctx context.Context) error {
 			start := time.Now()
 			to := <-ready
@@ -164,7 +164,7 @@ func TestTransferInsideRun(t *testing.T) {
 		})
 		time.Sleep(time.Second)
 		all := candidates(t, store, "b", "c")
-		ready <- member(t, a, "c")
+		ready <- candidate(t, a, "c")
 		<-all["c"].elected
 		time.Sleep(time.Second)
 		wantRoles(t, a, "c leader", "b candidate", "a candidate")
@@ -182,10 +182,11 @@ func TestTransferRefused(t *testing.T) {
 		time.Sleep(time.Second)
 		all := candidates(t, store, "b", "left")
 		all["b"].Observe(background) // observes from another process: a candidate that observes remains a candidate
-		observer := named(t, store, "observer")
+		observing := newSession(t, store, nil)
+		observer := electionOf(t, observing, nil)
 		observer.Observe(background)
 		time.Sleep(time.Second)
-		dead, left, b := member(t, a, "gone"), member(t, a, "left"), member(t, a, "b")
+		dead, left, b := candidate(t, a, "gone"), candidate(t, a, "left"), candidate(t, a, "b")
 		f.Cut()
 		all["left"].stop()
 		time.Sleep(ttl)
@@ -194,15 +195,15 @@ func TestTransferRefused(t *testing.T) {
 		for _, tt := range []struct {
 			name string
 			e    *leader.Election
-			to   leader.Member
+			to   leader.Candidate
 			want error
 		}{
-			{"a lapsed session", a, dead, leader.ErrMemberExpired},
-			{"an unknown session", a, leader.Member{Session: "nobody"}, leader.ErrMemberExpired},
-			{"no session", a, leader.Member{Name: "b"}, leader.ErrMemberExpired},
+			{"a lapsed session", a, dead, leader.ErrNotCandidate},
+			{"an unknown session", a, leader.Candidate{Session: "nobody"}, leader.ErrNotCandidate},
+			{"no session", a, leader.Candidate{Name: "b"}, leader.ErrNotCandidate},
 			{"a candidate that has stopped", a, left, leader.ErrNotCandidate},
-			{"an observer", a, member(t, a, "observer"), leader.ErrNotCandidate},
-			{"the leader itself", a, member(t, a, "a"), leader.ErrNotCandidate},
+			{"an observer", a, leader.Candidate{Session: observing.ID()}, leader.ErrNotCandidate},
+			{"the leader itself", a, candidate(t, a, "a"), leader.ErrNotCandidate},
 			{"by a candidate", all["b"].Election, b, leader.ErrNotLeader},
 			{"by an observer", observer, b, leader.ErrNotLeader},
 		} {
@@ -228,7 +229,7 @@ func TestTransferRefused(t *testing.T) {
 		campaign(t, blind)
 		go a.Campaign(background)
 		time.Sleep(time.Second)
-		to := member(t, a, "a")
+		to := candidate(t, a, "a")
 		cut.Cut()
 		short, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
@@ -247,7 +248,7 @@ func TestTransferToACandidateThatLeaves(t *testing.T) {
 		a := named(t, store, "a")
 		begin(t, a, true)
 		all := candidates(t, store, "b", "c", "d")
-		to := member(t, a, "c")
+		to := candidate(t, a, "c")
 		time.AfterFunc(grace/4, all["c"].stop)
 		err := a.Transfer(background, to)
 		if !errors.Is(err, leader.ErrNotCandidate) || !errors.Is(err, leader.ErrResigned) || errors.Is(err, leader.ErrLost) {
@@ -270,7 +271,7 @@ func TestTransferToACandidateThatCrashes(t *testing.T) {
 		all := candidates(t, store, "b")
 		go named(t, f, "c").Campaign(background)
 		time.Sleep(time.Second)
-		to := member(t, a, "c")
+		to := candidate(t, a, "c")
 		start := time.Now()
 		time.AfterFunc(grace/4, f.Cut)
 		if err := a.Transfer(background, to); err != nil {
@@ -313,7 +314,7 @@ func TestTransferWithFaults(t *testing.T) {
 				a := named(t, f, "a")
 				campaign(t, a)
 				all := candidates(t, store, "b", "c", "d")
-				if err := a.Transfer(background, member(t, a, "d")); err != nil {
+				if err := a.Transfer(background, candidate(t, a, "d")); err != nil {
 					t.Fatalf("Transfer: %v", err)
 				}
 				select {
@@ -359,7 +360,7 @@ func TestTransferIsNotDeniedAfterALateCopy(t *testing.T) {
 		campaign(t, a)
 		d := candidates(t, store, "d")["d"]
 		answer := make(chan error, 1)
-		to := member(t, a, "d")
+		to := candidate(t, a, "d")
 		go func() { answer <- a.Transfer(background, to) }()
 		<-d.elected
 		time.Sleep(200 * time.Millisecond)
@@ -381,7 +382,7 @@ func TestTransferOfALostTerm(t *testing.T) {
 		a := named(t, f, "a")
 		begin(t, a, true)
 		all := candidates(t, store, "b", "c")
-		to := member(t, a, "c")
+		to := candidate(t, a, "c")
 		time.AfterFunc(grace/4, f.Cut)
 		err := a.Transfer(background, to)
 		if !errors.Is(err, leader.ErrLost) || errors.Is(err, leader.ErrNotCandidate) {
@@ -399,7 +400,7 @@ func TestTransferWithinItsContext(t *testing.T) {
 		a := named(t, newFaulty(t, store, slowRelease), "a")
 		campaign(t, a)
 		all := candidates(t, store, "b", "c")
-		to := member(t, a, "c")
+		to := candidate(t, a, "c")
 		ctx, cancel := context.WithTimeout(background, grace/4)
 		defer cancel()
 		start := time.Now()
@@ -421,7 +422,7 @@ func TestTransferTwice(t *testing.T) {
 		all := candidates(t, store, "b", "c", "d")
 		errs := make(map[string]chan error)
 		for _, name := range []string{"c", "d"} {
-			to, err := member(t, a, name), make(chan error, 1)
+			to, err := candidate(t, a, name), make(chan error, 1)
 			errs[name] = err
 			go func() { err <- a.Transfer(background, to) }()
 		}
@@ -459,7 +460,7 @@ func TestTransferSkipsLocalCandidates(t *testing.T) {
 			second <- c
 		}()
 		all := candidates(t, store, "b", "c")
-		if err := a.Transfer(background, member(t, a, "c")); err != nil {
+		if err := a.Transfer(background, candidate(t, a, "c")); err != nil {
 			t.Fatalf("Transfer: %v", err)
 		}
 		if tm := term(t, <-all["c"].elected); tm.Number != 2 {
@@ -482,7 +483,7 @@ func TestTransferOfATermLeftToExpire(t *testing.T) {
 		a := electionOf(t, s, nil)
 		begin(t, a, true)
 		all := candidates(t, store, "b", "c")
-		to := member(t, a, "c")
+		to := candidate(t, a, "c")
 		time.AfterFunc(grace/4, func() {
 			ended, cancel := context.WithCancel(background)
 			cancel()
@@ -513,11 +514,11 @@ func TestTransferToTheLastOfMany(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := a.Transfer(background, member(t, a, "c1099")); err != nil {
+		if err := a.Transfer(background, candidate(t, a, "c1099")); err != nil {
 			t.Fatal(err)
 		}
 		if got := roles(t, a); len(got) != n || got[0] != "c1099 leader" || got[1] != "c0000 candidate" {
-			t.Errorf("%d members, the first are %q", len(got), got[:min(2, len(got))])
+			t.Errorf("%d candidates, the first are %q", len(got), got[:min(2, len(got))])
 		}
 	})
 }
@@ -540,7 +541,7 @@ func TestTransferToACandidateThatCampaignsAgain(t *testing.T) {
 		if queue, err := storecmd.Queue(background, store, "e"); err != nil || len(queue) != 3 {
 			t.Fatalf("the queue is %v (%v), want b, c and b again", queue, err)
 		}
-		if err := a.Transfer(background, member(t, a, "b")); err != nil {
+		if err := a.Transfer(background, candidate(t, a, "b")); err != nil {
 			t.Fatalf("Transfer: %v", err)
 		}
 		time.Sleep(5 * time.Second) // until the release of b's first claim has arrived
@@ -578,7 +579,7 @@ func TestTransferToTheLatestClaim(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if err := a.Transfer(background, member(t, a, "b")); err != nil {
+				if err := a.Transfer(background, candidate(t, a, "b")); err != nil {
 					t.Fatalf("Transfer: %v", err)
 				}
 				if st, err := store.Load(background, "e", 1000); err != nil || len(st.Holders) != 1 || st.Holders[0].Claim != tt.want {

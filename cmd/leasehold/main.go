@@ -6,7 +6,7 @@
 //	leasehold status [PREFIX]               show the holders and waiters of keys
 //	leasehold break KEY                     make the holders of a key release it
 //	leasehold forget KEY                    forget a key that nobody uses
-//	leasehold members [NAME]                show the live processes, or an election's members
+//	leasehold members [NAME]                show the live processes, or those in an election
 //	leasehold serve                         serve a page that shows all of this
 //	leasehold clock                         measure how far the clocks are apart
 //	leasehold completion SHELL              print a script that completes commands, flags and keys

@@ -305,8 +305,8 @@ func newMembers(a *app) *cobra.Command {
 	var w watch
 	c := &cobra.Command{
 		Use:   "members [NAME]",
-		Short: "Show the live processes, or the members of an election",
-		Long: `Show the live processes that have a session in the store. With NAME, show all members of
+		Short: "Show the live processes, or those in an election",
+		Long: `Show the live processes that have a session in the store. With NAME, show those in
 that election: the leader, then the candidates in FIFO order, then observers, which don't
 campaign. members writes nothing to the store.
 
@@ -360,22 +360,47 @@ func (v *view) sessions(ctx context.Context) ([]statusjson.Member, time.Time, er
 	return all, now, err
 }
 
-// election returns the members of the election, with their roles, and the store's time.
+// What a process does in an election, as members NAME shows it.
+const (
+	roleLeader    = "leader"
+	roleCandidate = "candidate"
+	roleObserver  = "observer"
+)
+
+// election returns the leader of the election, the candidates and the observers, and the store's time.
 func (v *view) election(ctx context.Context, name string) ([]statusjson.Member, time.Time, error) {
 	e, err := leader.New(v.session, name, nil)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	found, err := e.Members(ctx)
+	candidates, err := e.Candidates(ctx)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
 	var all []statusjson.Member
-	for _, m := range found {
+	campaigns := make(map[string]bool) // by session
+	for _, c := range candidates {
+		role := roleCandidate
+		if c.IsLeader {
+			role = roleLeader
+		}
+		campaigns[c.Session] = true
 		all = append(all, statusjson.Member{
-			Process: statusjson.Process{Session: m.Session, Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta},
-			Role:    string(m.Role), Seen: statusjson.Time{Time: m.LastSeen},
+			Process: statusjson.Process{Session: c.Session, Name: c.Name, Host: c.Host, PID: c.PID, App: c.App, Meta: c.Meta},
+			Role:    role, Seen: statusjson.Time{Time: c.Seen},
 		})
+	}
+	observers, err := v.Observers(ctx, name)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	for _, o := range observers {
+		if !campaigns[o.ID] {
+			all = append(all, statusjson.Member{
+				Process: statusjson.Process{Session: o.ID, Name: o.Name, Host: o.Host, PID: o.PID, App: o.App, Meta: o.Meta},
+				Role:    roleObserver, Seen: statusjson.Time{Time: o.LastHeartbeat},
+			})
+		}
 	}
 	st, err := v.Status(ctx, name) // for the store's time
 	return all, st.Now, err
@@ -418,7 +443,7 @@ func (a *app) printMembers(all []statusjson.Member, now time.Time, l layout, rol
 		p := m.Process
 		row := cells(append(who(admin.Participant{Session: p.Session, Name: p.Name, Host: p.Host, PID: p.PID}), plain(m.App), age(now.Sub(m.Seen.Time)))...)
 		if roles {
-			looks := map[string]style{string(leader.RoleLeader): good, string(leader.RoleObserver): faint}[m.Role]
+			looks := map[string]style{roleLeader: good, roleObserver: faint}[m.Role]
 			row = append([]cell{{m.Role, looks}}, row...)
 		} else {
 			row = append(row, cells(setting(m.TTL), plain(m.Version), setting(m.Heartbeat), setting(m.Poll), setting(m.Margin), setting(m.Grace))...)

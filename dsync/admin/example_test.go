@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
 )
 
 // The holders and the waiters of each key, for an operator's terminal.
@@ -182,4 +183,22 @@ func ExampleInspector_Stats() {
 	st := admin.New(locks).Stats()
 	fmt.Println("listening:", st.Listening, "polling because of:", st.Polling)
 	// Output: listening: false polling because of: <nil>
+}
+
+// Observers shows who follows an election without campaigning in it.
+func ExampleInspector_Observers() {
+	store := dsynctest.NewMemory()
+	ctx := context.Background()
+	web, _ := dsync.New(store, &dsync.Options{Name: "web-1"})
+	defer web.Close(ctx)
+	election, _ := leader.New(web, "reports", nil)
+	election.Observe(ctx)
+
+	inspector := admin.New(web)
+	var observers []driver.Member
+	for len(observers) == 0 { // until the store has it
+		observers, _ = inspector.Observers(ctx, "reports")
+	}
+	fmt.Println(observers[0].Name)
+	// Output: web-1
 }

@@ -58,6 +58,14 @@ func (i *Inspector) Members(ctx context.Context, ids ...string) (members []drive
 	return i.s.Members(ctx, ids...)
 }
 
+// Observers returns the sessions that are alive and observe the election of that name, with
+// leader.Election.Observe, ObserveCandidates or hooks that need it, in the order of their ids. Those of a session
+// that observes elections with more than 256 KiB of names are not complete. Each 1,000 observers take a reading,
+// which scans the store's sessions. Errors are those of ctx, [dsync.ErrClosed], [dsync.CheckKey] and the store.
+func (i *Inspector) Observers(ctx context.Context, election string) ([]driver.Member, error) {
+	return i.s.Observers(ctx, election)
+}
+
 // Stats are what a session knows of itself that is worth a metric: see [Inspector.Stats].
 type Stats struct {
 	// Listening says that the session gets notices now. It listens only while it needs to: see

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/internal/rules"
@@ -90,20 +91,20 @@ func (r *runner) succeeds(p *page, key string, term int64) {
 // nobody is the id of no session.
 const nobody = "nobody"
 
-// candidate returns one of the candidates, or, for one variant, any member or none.
-func (g *goroutine) candidate(o Op, h *hold, e *leader.Election) (to leader.Member, ok bool) {
+// candidate returns one of the candidates, or, for one variant, the leader or nobody.
+func (g *goroutine) candidate(o Op, h *hold, e *leader.Election) (to leader.Candidate, ok bool) {
 	c := g.beginRelease(h)
 	cancel := c.context(g.long, true)
 	defer cancel()
-	all, err := e.Members(c.ctx)
+	all, err := e.Candidates(c.ctx)
 	c.returned(err, store)
 	if err != nil {
 		return to, false
 	}
 	if o.Variant == 3 {
-		all = append(all, leader.Member{Session: nobody})
+		all = append(all, leader.Candidate{Session: nobody})
 	} else {
-		all = slices.DeleteFunc(all, func(m leader.Member) bool { return m.Role != leader.RoleCandidate })
+		all = slices.DeleteFunc(all, func(c leader.Candidate) bool { return c.IsLeader })
 	}
 	if len(all) == 0 {
 		return to, false
@@ -112,7 +113,7 @@ func (g *goroutine) candidate(o Op, h *hold, e *leader.Election) (to leader.Memb
 }
 
 // transfer releases h to a candidate, and checks what came of it.
-func (g *goroutine) transfer(o Op, h *hold, e *leader.Election, to leader.Member, resign func(context.Context) error) {
+func (g *goroutine) transfer(o Op, h *hold, e *leader.Election, to leader.Candidate, resign func(context.Context) error) {
 	c := g.beginRelease(h)
 	wasLost, excused := g.end(h)
 	d := g.ttl
@@ -124,7 +125,7 @@ func (g *goroutine) transfer(o Op, h *hold, e *leader.Election, to leader.Member
 	err := e.Transfer(c.ctx, to)
 	resigned := errors.Is(err, leader.ErrResigned)
 	refused := errors.Is(err, leader.ErrNotLeader) ||
-		!resigned && (errors.Is(err, leader.ErrMemberExpired) || errors.Is(err, leader.ErrNotCandidate))
+		!resigned && errors.Is(err, leader.ErrNotCandidate)
 	if !refused && !resigned {
 		c.returned(err, lost|store)
 	}
@@ -142,7 +143,7 @@ func (g *goroutine) transfer(o Op, h *hold, e *leader.Election, to leader.Member
 		g.fail("%s lost term %d of %s by Transfer, for no reason: %v", g.name, h.Term, h.Key, err)
 	case refused && !h.open() && !excused:
 		g.fail("%s led term %d of %s, and a Transfer that was refused ended it: %v", g.name, h.Term, h.Key, err)
-	case errors.Is(err, leader.ErrMemberExpired) && g.bubble && g.p.Calm && to.Session != nobody:
+	case refused && strings.Contains(err.Error(), "expired") && g.bubble && g.p.Calm && to.Session != nobody:
 		g.fail("%s: Transfer of %s to a session that lives: %v", g.name, h.Key, err)
 	}
 	g.mu.Unlock()

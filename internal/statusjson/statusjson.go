@@ -120,7 +120,7 @@ func NewParticipant(p admin.Participant, queued bool, now time.Time) Participant
 	return r
 }
 
-// A Member is a session, or a member of an election.
+// A Member is a session, or one that takes part in an election.
 type Member struct {
 	Process
 	Role string       `json:"role,omitempty"` // in the election

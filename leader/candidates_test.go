@@ -17,9 +17,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E8: Members returns every member with its role. Crashed members disappear within a TTL. Names and
+// E8: Candidates returns the leader and all that campaign. A crashed one disappears within a TTL. Names and
 // metadata can be hidden.
-func TestMembers(t *testing.T) {
+func TestCandidates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := newFaulty(t, store, nil)
@@ -27,55 +27,72 @@ func TestMembers(t *testing.T) {
 		stranger := newSession(t, store, &dsync.Options{Name: "stranger"})
 		testkit.Lock(t, stranger.Mutex("k"))
 		a := electionOf(t, newSession(t, f, full), nil)
-		b := electionOf(t, newSession(t, store, &dsync.Options{Name: "b"}), nil)
-		c := electionOf(t, newSession(t, store, &dsync.Options{Anonymous: true}), nil)
+		anonymous := newSession(t, store, &dsync.Options{Anonymous: true})
+		b := electionOf(t, anonymous, nil)
+		o := electionOf(t, newSession(t, store, &dsync.Options{Name: "o"}), nil)
 		campaign(t, a)
 		go b.Campaign(background)
 		time.Sleep(time.Second)
-		c.Observe(background)
+		o.Observe(background)
 		time.Sleep(time.Second)
 		before := store.Counts()
-		got, err := b.Members(background)
-		if err != nil || len(got) != 3 {
-			t.Fatalf("Members: %+v, %v; want 3", got, err)
+		got, err := b.Candidates(background)
+		if err != nil || len(got) != 2 {
+			t.Fatalf("Candidates: %+v, %v; want 2", got, err)
 		}
-		if d := store.Counts().Since(before); d.Writes != 0 || d.Total() > 3 {
-			t.Errorf("Members cost %v and %d writes, want three reads", d.Commands, d.Writes)
+		if d := store.Counts().Since(before); d.Writes != 0 || d.Total() > 2 {
+			t.Errorf("Candidates cost %v and %d writes, want two reads", d.Commands, d.Writes)
 		}
-		if m := got[0]; m.Role != leader.RoleLeader || m.Name != "a" || m.Host != "a.example" || m.PID != os.Getpid() || m.App != "v1" || m.Meta["zone"] != "x" || m.LastSeen.IsZero() {
-			t.Errorf("the leader is %+v", m)
+		if c := got[0]; !c.IsLeader || c.Name != "a" || c.Host != "a.example" || c.PID != os.Getpid() || c.App != "v1" || c.Meta["zone"] != "x" || c.Seen.IsZero() {
+			t.Errorf("the leader is %+v", c)
 		}
-		if m := got[1]; m.Role != leader.RoleCandidate || m.Name != "b" {
-			t.Errorf("the candidate is %+v", m)
-		}
-		if m := got[2]; m.Role != leader.RoleObserver || m.Name != "" || m.Host != "" || m.PID != 0 || m.Session == "" {
-			t.Errorf("the anonymous observer is %+v", m)
+		if c := got[1]; c.IsLeader || c.Name != "" || c.Host != "" || c.PID != 0 || c.Session == "" {
+			t.Errorf("the anonymous candidate is %+v", c)
 		}
 		f.Cut()
 		time.Sleep(ttl)
-		if got, err := c.Members(background); err != nil || len(got) != 2 || got[0].Name != "b" {
+		if got, err := o.Candidates(background); err != nil || len(got) != 1 || got[0].Session != anonymous.ID() {
 			t.Errorf("a TTL after its death: %+v, %v", got, err)
 		}
 	})
 }
 
-// roles returns the members as text, with name and role.
+// roles returns the candidates and then the other observers as text, with name and role.
 func roles(t *testing.T, e *leader.Election) []string {
 	t.Helper()
-	members, err := e.Members(background)
+	all, err := e.Candidates(background)
 	if err != nil {
-		t.Fatalf("Members: %v", err)
+		t.Fatalf("Candidates: %v", err)
 	}
+	campaigns := make(map[string]bool) // by session
 	var list []string
-	for _, m := range members {
-		list = append(list, fmt.Sprint(m.Name, " ", m.Role))
+	for _, c := range all {
+		campaigns[c.Session] = true
+		list = append(list, role(c))
+	}
+	observers, err := leader.Observers(background, e)
+	if err != nil {
+		t.Fatalf("Observers: %v", err)
+	}
+	for _, o := range observers {
+		if !campaigns[o.ID] {
+			list = append(list, o.Name+" observer")
+		}
 	}
 	return list
 }
 
-// E8: the members of an election are the sessions that take part in it or observe it, by Observe or
-// for their hooks, for as long as they do, across changes of session.
-func TestMembersBelongToTheElection(t *testing.T) {
+// role returns the candidate's name and role.
+func role(c leader.Candidate) string {
+	if c.IsLeader {
+		return c.Name + " leader"
+	}
+	return c.Name + " candidate"
+}
+
+// E8: sessions are candidates or observers of an election, the latter by Observe or for their hooks, for as long
+// as they take part in it, across changes of session.
+func TestRolesInAnElection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		f := newFaulty(t, store, nil)
@@ -113,7 +130,7 @@ func TestMembersBelongToTheElection(t *testing.T) {
 		time.Sleep(time.Second)
 		want("observed no more", a, "a leader")
 
-		// With hooks that observe, it is a member even when it has left the queue.
+		// With hooks that observe, it is an observer when it has left the queue.
 		if _, err := looks.TryCampaign(background); err == nil {
 			t.Fatal("two lead")
 		}
@@ -135,9 +152,9 @@ func TestMembersBelongToTheElection(t *testing.T) {
 	})
 }
 
-// E8: Members returns all of them, the leader first, even if the store has more sessions, the queue
+// E8: Candidates returns all of them, the leader first, even if the store has more sessions, the queue
 // more claims and the election more observers than fit in one reply.
-func TestMembersOfMany(t *testing.T) {
+func TestManyCandidates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const strangers, observers, candidates = 1100, 1050, 1020
 		store := dsynctest.NewMemory()
@@ -182,10 +199,10 @@ func TestMembersOfMany(t *testing.T) {
 		if !slices.Equal(got, want) {
 			for i := range min(len(got), len(want)) {
 				if got[i] != want[i] {
-					t.Fatalf("member %d of %d is %q, want %q of %d", i, len(got), got[i], want[i], len(want))
+					t.Fatalf("number %d of %d is %q, want %q of %d", i, len(got), got[i], want[i], len(want))
 				}
 			}
-			t.Fatalf("%d members, want %d", len(got), len(want))
+			t.Fatalf("%d sessions, want %d", len(got), len(want))
 		}
 		storecmd.Unregister(background, store, "the leader")
 		storecmd.Unregister(background, store, "c0007")
@@ -238,7 +255,7 @@ func TestObserversInBadNetworks(t *testing.T) {
 				cancel()
 				time.Sleep(2 * ttl)
 				if got, also := roles(t, first), roles(t, second); len(got) != 0 || !slices.Equal(also, []string{"o observer"}) {
-					t.Errorf("members of the first %q, of the second %q; want only the second observed", got, also)
+					t.Errorf("the first has %q, the second %q; want only the second observed", got, also)
 				}
 			})
 		})
@@ -304,8 +321,8 @@ func (u *unable) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.
 	return u.Memory.Sessions(ctx, q)
 }
 
-// Members returns an error of any of its commands, and no incomplete list.
-func TestMembersErrors(t *testing.T) {
+// Candidates returns an error of any of its commands, and no incomplete list.
+func TestCandidatesErrors(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		u := &unable{Memory: dsynctest.NewMemory()}
 		e := newElection(t, u, nil)
@@ -316,16 +333,16 @@ func TestMembersErrors(t *testing.T) {
 			c := driver.Claim{Key: "e", ID: id + ".1", Session: id, Kind: driver.KindElection, Weight: 1, Limit: 1}
 			storecmd.Acquire(background, u, c, true, nil, time.Now().Add(time.Hour))
 		}
-		for _, m := range []dsynctest.Method{dsynctest.MethodLoad, dsynctest.MethodMembers, dsynctest.MethodObservers, dsynctest.MethodQueue} {
+		for _, m := range []dsynctest.Method{dsynctest.MethodLoad, dsynctest.MethodMembers, dsynctest.MethodQueue} {
 			u.method = m
-			members, err := e.Members(background)
-			if !errors.Is(err, errUnable) || members != nil {
-				t.Errorf("Members with %s failing: %d members, %v", m, len(members), err)
+			all, err := e.Candidates(background)
+			if !errors.Is(err, errUnable) || all != nil {
+				t.Errorf("Candidates with %s failing: %d, %v", m, len(all), err)
 			}
 		}
 		u.method = ""
-		if members, err := e.Members(background); err != nil || len(members) != 1002 {
-			t.Errorf("Members: %d members, %v", len(members), err)
+		if all, err := e.Candidates(background); err != nil || len(all) != 1002 {
+			t.Errorf("Candidates: %d, %v", len(all), err)
 		}
 	})
 }
