@@ -100,7 +100,7 @@ type column int
 const (
 	one column = iota // this library, on one member or on MONGODB_URI
 	three
-	mongoLock // github.com/square/mongo-lock, on the same server as one
+	mongoLock // github.com/square/mongo-lock, on the same server as column one
 	etcd
 	postgres
 	redis

@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// Elections is this library's elections as a [System]: Lock campaigns, Unlock resigns.
+// Elections makes this library's elections a [System]: Lock campaigns, Unlock resigns.
 type Elections struct {
 	Target  *Target
 	Options dsync.Options

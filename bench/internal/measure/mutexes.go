@@ -6,7 +6,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// Mutexes is this library's mutexes as a [System].
+// Mutexes makes this library's mutexes a [System].
 type Mutexes struct {
 	Target  *Target
 	Options dsync.Options
