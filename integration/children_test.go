@@ -103,9 +103,9 @@ func turns(env *proc.Env) {
 	env.Emit(proc.Event{Name: "done"})
 }
 
-// worker obeys orders, one after the other:
+// worker obeys these orders, one after the other:
 //
-//	lock, unlock   events of the same name when done
+//	lock, unlock   emits an event of the same name afterwards
 //	close          closes the session
 func worker(env *proc.Env) {
 	var a childArgs

@@ -81,7 +81,7 @@ func TestHostDirKilledHolder(t *testing.T) {
 			left, err := filepath.Glob(filepath.Join(opt.HostDir, "*"))
 			return err == nil && len(left) == 1
 		})
-		lab.Note(t, "with HostDir, later than the margin of %v after SIGKILL: a waiter %v, a process that begins to wait then %v", margin, took, restarted)
+		lab.Note(t, "with HostDir, granted after SIGKILL and the margin of %v: a waiter %v later, a process that starts after the kill %v later", margin, took, restarted)
 	})
 }
 

@@ -13,9 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// The fuzzed programs, which otherwise run on the store in memory, on a server: those with a name,
-// and random ones. They run in real time, without cut links, several at a time, each on its own
-// keys.
+// Runs the fuzzed programs, both the named and random ones, on a server instead of the store in
+// memory: in real time, without cut links, several at a time, each on its own keys.
 func TestPrograms(t *testing.T) {
 	const atOnce = 16
 	random := testkit.Rounds(4, 24)

@@ -176,7 +176,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 				acquire(other, claim(k, 2), time.Hour)
 				acquire(other, claim(k, 3), time.Hour)
 			}, []string{"s.3"}, true},
-			{handOver, "with a queue of another sort", func(k key) {
+			{handOver, "with a first waiter that has a fixed lease", func(k key) {
 				acquire(other, claim(k, 2), time.Hour)
 				lease := claim(k, 3)
 				lease.Lease = time.Minute

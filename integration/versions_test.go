@@ -23,7 +23,7 @@ import (
 // the next one.
 func next(t *testing.T) string {
 	t.Helper()
-	lab.Servers(t) // without one it has no use
+	lab.Servers(t) // skips the test if there is no server
 	dir, replace := t.TempDir(), make(map[string]string)
 	for file, name := range map[string]string{"shapes.go": "formatVersion", "probe_record.go": "probeVersion"} {
 		path, err := filepath.Abs(filepath.Join("../dsync/mongo", file))

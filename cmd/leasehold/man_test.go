@@ -35,7 +35,7 @@ func TestMan(t *testing.T) {
 		}
 	}
 	if strings.Contains(exitHelp+environmentHelp, `\`) || strings.Contains(exitHelp+environmentHelp, "\n.") {
-		t.Error("the texts contain what roff takes for a command")
+		t.Error("the texts contain a backslash or a line that begins with a dot, which roff takes for a command")
 	}
 	page, _ := os.ReadFile(filepath.Join(dir, "leasehold-status.1"))
 	if !strings.Contains(string(page), ".EX\nkey, kind       kind is") {

@@ -67,12 +67,12 @@ func oneAtATime(locks *dsync.Session) asynq.MiddlewareFunc {
 // isFailure is an asynq.Config.IsFailure: a task that must wait uses up no retry.
 func isFailure(err error) bool { return !errors.Is(err, dsync.ErrHeld) }
 
-// inBubble are connections to a Redis in memory.
+// inBubble makes connections to a Redis in memory.
 type inBubble struct{ m *miniredis.Miniredis }
 
 func (r inBubble) MakeRedisClient() any {
 	return redis.NewClient(&redis.Options{
-		Addr:   "127.0.0.1:6379", // never dialled; go-redis looks names up, which no bubble may
+		Addr:   "127.0.0.1:6379", // never dialled; an IP address, because go-redis would look up a name, which hangs a bubble
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return r.m.Dial() },
 	})
 }
@@ -84,8 +84,8 @@ func newRedis(t testing.TB) inBubble {
 	return inBubble{m}
 }
 
-// Each minute one task is enqueued, by the leader. With a leader that is cut off at most one is
-// lost, and the next leader's scheduler is a new one.
+// The leader enqueues one task each minute. When the leader is cut off, at most one task is lost,
+// and the next leader has a new scheduler.
 func TestAsynqSchedulerRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -153,7 +153,8 @@ func TestAsynqSchedulerRunsOnce(t *testing.T) {
 	})
 }
 
-// Each process has the crontab, and each minute one task is enqueued, also while one of them is cut off.
+// Each process has the crontab. One task is enqueued each minute, even while one process is cut
+// off.
 func TestAsynqEnqueuesEachMinuteOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -187,7 +188,8 @@ func TestAsynqEnqueuesEachMinuteOnce(t *testing.T) {
 	})
 }
 
-// Of two tasks of one type one is handled; the other is tried again later, and that is no failure.
+// Of two tasks of one type only one is handled at a time; the other is retried later, which does
+// not count as a failure.
 func TestAsynqHandlesOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -207,7 +209,7 @@ func TestAsynqHandlesOneAtATime(t *testing.T) {
 			t.Errorf("%v after %d runs, want ErrHeld", err, runs.Load())
 		}
 		if !isFailure(errors.New("broken")) {
-			t.Error("other errors are no failure")
+			t.Error("isFailure is false for other errors, want true")
 		}
 		if err := <-done; err != nil {
 			t.Error(err)

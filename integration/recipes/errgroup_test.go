@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// run is a service until ctx ends: main's ctx is that of signal.NotifyContext.
+// run runs the service until ctx ends; in main, ctx comes from signal.NotifyContext.
 func run(ctx context.Context, locks *dsync.Session, serve, lead func(context.Context) error) (err error) {
 	defer func() { // last: what has ended holds nothing any more
 		err = errors.Join(err, locks.Close(context.WithoutCancel(ctx)))
@@ -40,8 +40,8 @@ func until(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// The end of the context ends the leader's work first. Another process leads then, and the
-// session leaves nothing.
+// When the context ends, the leader's work ends first. Then another process leads, and the session
+// leaves nothing behind.
 func TestErrgroupEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -80,7 +80,7 @@ func TestErrgroupEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// The first error of a task ends all others, and is the result.
+// The first error of a task ends all other tasks, and is returned.
 func TestErrgroupReturnsTheFirstError(t *testing.T) {
 	broken := errors.New("broken")
 	fails := func(context.Context) error {

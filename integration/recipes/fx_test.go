@@ -59,7 +59,7 @@ func lead(lifecycle fx.Lifecycle, app fx.Shutdowner, open Open, work Work) {
 	})
 }
 
-// newApp is an app as main has one. os/signal's goroutine must begin outside of bubbles.
+// newApp returns an app as main would make it. It starts os/signal's goroutine outside of bubbles.
 func newApp(store driver.Store, name string, work Work) *fx.App {
 	open := func(context.Context) (*dsync.Session, error) {
 		return dsync.New(store, &dsync.Options{Name: name})
@@ -74,7 +74,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Stop ends the leader's work, then another app leads, and nothing is left in the store.
+// Stop ends the leader's work. Then another app leads, and nothing is left in the store.
 func TestFxStopResignsAndCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -114,7 +114,7 @@ func TestFxStopResignsAndCloses(t *testing.T) {
 	})
 }
 
-// Work that does not stop keeps others from leading for the grace, not longer.
+// Work that does not stop keeps others from leading only during the grace.
 func TestFxWorkThatDoesNotStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

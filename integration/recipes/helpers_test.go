@@ -1,5 +1,5 @@
-// Package recipes_test is the code of docs/recipes.md, and its tests, which need no server. Each
-// recipe is a file; see docs.TestCodeIsFromExamples.
+// Package recipes_test contains the code of docs/recipes.md, one recipe per file, and its tests,
+// which need no server. See docs.TestCodeIsFromExamples.
 package recipes_test
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// process returns a session, as a process has one, on a store that others share.
+// process returns a session for another process on the shared store.
 func process(t testing.TB, store driver.Store, name string) *dsync.Session {
 	t.Helper()
 	s, err := dsync.New(store, &dsync.Options{Name: name})
@@ -25,7 +25,7 @@ func process(t testing.TB, store driver.Store, name string) *dsync.Session {
 	return s
 }
 
-// cuttable returns a link to the store that a test can cut, as a crash does.
+// cuttable returns a link to the store that a test can cut, with the effect of a crash.
 func cuttable(t testing.TB, store driver.Store) *dsynctest.Faulty {
 	f := dsynctest.NewFaulty(store, nil)
 	t.Cleanup(f.Close)
@@ -47,7 +47,7 @@ func nobody(t testing.TB, store driver.Store, key string) {
 	synctest.Wait()
 	st, err := store.Load(context.Background(), key, 1000)
 	if err != nil || len(st.Holders) != 0 || st.Waiting != 0 {
-		t.Errorf("%q is held by %v, and %d wait; error %v", key, st.Holders, st.Waiting, err)
+		t.Errorf("%q is held by %v, with %d waiting; error %v", key, st.Holders, st.Waiting, err)
 	}
 	members, _, err := storecmd.Members(context.Background(), store)
 	if err != nil || len(members) != 0 {

@@ -42,8 +42,8 @@ func nightly(ctx context.Context, p *dsync.Periodic, zone *time.Location, job fu
 	}
 }
 
-// Each night has one run that succeeds, also a night on which all hosts have failed at first, and those on which clocks
-// are changed. A job that takes hours begins at its time each night, and not later by as much.
+// Each night one run succeeds, even if all hosts fail at first, and on nights on which clocks
+// change. A job that takes hours still begins at its time each night.
 func TestNightly(t *testing.T) {
 	newYork, err := time.LoadLocation("America/New_York")
 	if err != nil {
@@ -55,11 +55,11 @@ func TestNightly(t *testing.T) {
 			store := dsynctest.NewMemory()
 			ctx, cancel := context.WithCancel(context.Background())
 			var mu sync.Mutex
-			var nights []string // those of the runs that succeeded
+			var nights []string // nights of successful runs
 			failed := 0
 			var wg sync.WaitGroup
 			for range 3 {
-				locks, err := dsync.New(store, &dsync.Options{TTL: time.Hour}) // a heartbeat takes the test time
+				locks, err := dsync.New(store, &dsync.Options{TTL: time.Hour}) // rare heartbeats keep the test fast
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -78,7 +78,7 @@ func TestNightly(t *testing.T) {
 						if late := time.Since(tick); !first && late > time.Minute {
 							t.Errorf("the run for %v began %v late", tick, late)
 						}
-						time.Sleep(3 * time.Hour) // without mu: a bubble's time stands still while somebody waits for that
+						time.Sleep(3 * time.Hour) // without holding mu: a bubble's time stops while a goroutine waits for a mutex
 						mu.Lock()
 						defer mu.Unlock()
 						nights = append(nights, tick.In(newYork).Format(time.DateOnly))
@@ -90,7 +90,7 @@ func TestNightly(t *testing.T) {
 			cancel()
 			wg.Wait()
 			var want []string
-			for day := range 8 { // with the one before begin, for which nobody had called
+			for day := range 8 { // including the night before begin, whose tick was still due
 				want = append(want, begin.AddDate(0, 0, day).Format(time.DateOnly))
 			}
 			if mu.Lock(); !slices.Equal(nights, want) {

@@ -68,7 +68,8 @@ func job(region string) *river.Job[ReportArgs] {
 	return &river.Job[ReportArgs]{Args: ReportArgs{Region: region}}
 }
 
-// Two jobs for one region never run at once. The second is snoozed; another region's runs.
+// Two jobs for one region never run at the same time: the second is snoozed. A job for another
+// region runs.
 func TestRiverWorkerRunsOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -108,7 +109,7 @@ func TestRiverWorkerRunsOneAtATime(t *testing.T) {
 }
 
 // When the process of a job is cut off, the job's context ends before another process gets the
-// lock, which is a TTL later at most.
+// lock, at most a TTL later.
 func TestRiverWorkerThatIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -141,8 +142,8 @@ func TestRiverWorkerThatIsCutOff(t *testing.T) {
 	})
 }
 
-// Of the jobs that processes have inserted for one hour, by clocks that are minutes apart, one runs; if it fails,
-// the next does.
+// Several processes, whose clocks are minutes apart, insert jobs for the same hour. One of the jobs
+// runs; if it fails, the next one does.
 func TestRiverWorksForEachHourOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -169,7 +170,7 @@ func TestRiverWorksForEachHourOnce(t *testing.T) {
 	})
 }
 
-// Only the leader inserts, and after a crash of the leader another process does.
+// Only the leader inserts jobs, and after its crash the next leader does.
 func TestRiverConstructorOfTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -205,7 +206,7 @@ func TestRiverConstructorOfTheLeader(t *testing.T) {
 	})
 }
 
-// As in a program.
+// The recipe as part of a program.
 func Example_river() {
 	locks, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {

@@ -142,12 +142,12 @@ func TestPlantedViolations(t *testing.T) {
 			s.leads(at, 8, "a1.1", "c1.1", "b1.1")
 			s.leads(at+slot, 9, "c1.1", "b1.1")
 		}, []string{"transfer"}},
-		{"a later waiter leads, though another candidate was named", func(s *story) {
+		{"a waiter further back leads, though another candidate was named", func(s *story) {
 			s.transfer(s.hold(at, "a", "leader", 4000, 1, 1, false), 8, "d", "d1", "time-out")
 			s.leads(at, 8, "a1.1", "c1.1", "b1.1", "d1.1")
 			s.leads(at+slot, 9, "b1.1", "c1.1", "d1.1")
 		}, []string{"fifo"}},
-		{"a later waiter leads, which only an earlier leader has named", func(s *story) {
+		{"a waiter further back leads, though only an earlier leader had named it", func(s *story) {
 			s.transfer(s.hold(at, "a", "leader", 4000, 1, 1, false), 8, "b", "b1", "time-out")
 			s.leads(at, 9, "d1.1", "c1.1", "b1.1")
 			s.leads(at+slot, 10, "b1.1", "c1.1")
@@ -160,7 +160,7 @@ func TestPlantedViolations(t *testing.T) {
 			s.lock(at, "a", 10_000)
 			s.write(at+50*ms, "a", 10_000, history.Fenced)
 		}, []string{"fence", "linear"}},
-		{"the document took an old write", func(s *story) {
+		{"the document applied an old write", func(s *story) {
 			s.put(at, "nemesis", 0, history.Log, history.Event{Key: "k", Tokens: []int64{2000, 9000, 8000}})
 		}, []string{"fence"}},
 		{"granted while it was kept", func(s *story) {
