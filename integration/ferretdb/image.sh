@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes the Docker image leasehold/ferretdb:2.7 if it is missing: FerretDB 2.7 in
-# front of PostgreSQL 18 with the DocumentDB extension, from Debian's packages
-# and the Go module proxy alone. Run as root on a Debian machine with Docker
-# and Go; some three minutes on two cores. Prints one line.
+# Makes the Docker image leasehold/ferretdb:2.7 if it is missing: FerretDB 2.7 in front of
+# PostgreSQL 18 with the DocumentDB extension, only from Debian's packages and the Go module proxy.
+# Run it as root on a Debian machine with Docker and Go; it takes some three minutes on two cores
+# and prints one line.
 set -euo pipefail
 
 image=leasehold/ferretdb:2.7
@@ -16,7 +16,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# quietly NAME COMMAND… keeps the output back unless the command fails.
+# quietly NAME COMMAND… shows the output only if the command fails.
 quietly() {
 	local log="$work/$1.log"
 	shift
@@ -49,7 +49,7 @@ fi
 
 cat >"$work/start" <<'START'
 #!/bin/sh
-# PostgreSQL for FerretDB alone, on loopback, then FerretDB in its place.
+# Starts PostgreSQL, only for FerretDB and on loopback, and then replaces this shell with FerretDB.
 set -eu
 bin=/usr/lib/postgresql/18/bin
 data=/var/lib/postgresql/leasehold
