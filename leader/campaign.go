@@ -11,22 +11,20 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// Campaign waits until this process is elected, and returns a context that is cancelled when
-// its leadership ends: when it is lost ([ErrLost]), on [Election.Resign] or [Election.Pause]
-// ([ErrResigned]), or when ctx ends. context.Cause returns the reason. ctx bounds the wait and
-// is the parent of the returned context, as in os/signal.NotifyContext. The returned context
-// carries the term; see [TermFrom].
+// Campaign waits until this process is elected, and returns a context that is cancelled when its
+// leadership ends: when it is lost ([ErrLost]), on [Election.Resign] or [Election.Pause]
+// ([ErrResigned]), or when ctx ends. context.Cause returns the reason. ctx bounds the wait and is
+// the parent of the returned context, as in os/signal.NotifyContext. [TermFrom] finds the term in it.
 //
-// After the end of the term nobody else is elected until Resign is called, or for the session's
-// grace, so that the work can wind down. Call Resign when the work is done. If it is not
-// called, [dsync.Session.Healthy] reports an error once the grace is over, until Resign is
-// called or this process is elected again. If this process already leads, Campaign waits, like
-// a second Lock, until it is elected for another term.
+// Call Resign when the work is done. After the end of the term nobody else is elected until then, or
+// until the session's grace is over.
+// Without it, [dsync.Session.Healthy] reports an error once the grace is over, until Resign is called or
+// this process is elected again. If this process already leads, Campaign waits for another term, like a second Lock.
 //
-// If Campaign returns an error, the returned context is not nil but has already ended. The
-// error is that of ctx, with the store's last error added if there was one; dsync.ErrClosed;
-// dsync.ErrMismatch if the name is in use as another kind of key; or dsync.ErrRefused. Campaign
-// keeps trying after other errors of the store, and after a loss of the session.
+// On an error, the returned context is not nil but has already ended. The error is that of ctx,
+// with the store's last error added if there was one; dsync.ErrClosed; dsync.ErrMismatch if the name is
+// in use as another kind of key; or dsync.ErrRefused. Campaign keeps trying after other errors of the
+// store, and after a loss of the session.
 func (e *Election) Campaign(ctx context.Context) (context.Context, error) {
 	t, err := e.campaign(ctx, how{})
 	if err != nil {
@@ -35,13 +33,13 @@ func (e *Election) Campaign(ctx context.Context) (context.Context, error) {
 	return t.ctx, nil
 }
 
-// CampaignChan campaigns like [Election.Campaign], but in the background, for a select
-// statement. The channel receives the context of the term when this process is elected. It is
-// closed without a value, so that a receiver gets nil, if Campaign returns an error.
+// CampaignChan is [Election.Campaign] for a select statement: it campaigns in the background, and the
+// channel receives the context of the term. If Campaign returns an error, the channel is closed
+// without a value, so that a receiver gets nil.
 //
-// The channel is unbuffered. If nobody receives the context before ctx ends, the leadership is
-// released. This process leads from its election on, whether or not the context was received;
-// so the context may have ended already when it is received, like one that Campaign returns.
+// This process leads from its election on, whether or not the context was received, so the context may
+// have ended when it is received. If nobody receives it before ctx ends, the leadership is
+// released.
 func (e *Election) CampaignChan(ctx context.Context) <-chan context.Context {
 	ch := make(chan context.Context)
 	go func() {
@@ -60,9 +58,8 @@ func (e *Election) CampaignChan(ctx context.Context) <-chan context.Context {
 }
 
 // TryCampaign is Campaign without the wait. If somebody leads or waits to lead, the error is a
-// *dsync.HeldError, which matches dsync.ErrHeld. If that is this process, Here is true and the
-// error's text says so. The error is [ErrPaused] if the election is paused in this process.
-// Errors of the store are returned at once.
+// *dsync.HeldError, which matches dsync.ErrHeld; its field Here is true if that is this process. The error is
+// [ErrPaused] if the election is paused. Errors of the store are returned at once.
 func (e *Election) TryCampaign(ctx context.Context) (context.Context, error) {
 	t, err := e.campaign(ctx, how{try: true})
 	if err != nil {
@@ -186,8 +183,7 @@ func (e *Election) begin(ctx context.Context, hold *engine.Hold, run bool) *term
 	return t
 }
 
-// A Term is one process's leadership, from its election to its end. The context
-// that [Election.Campaign] returns carries it: see [TermFrom].
+// A Term is one process's leadership, from its election to its end: see [TermFrom].
 type Term struct {
 	Election string
 	Number   int64  // grows by one with each term of the election, in any process

@@ -22,8 +22,7 @@ type Candidate struct {
 	Seen     time.Time // the session's last heartbeat, by the store's clock
 }
 
-// String describes the candidate for people, such as "candidate worker-a (process 11 on host-a)", or "leader"
-// in place of "candidate".
+// String describes the candidate for people, such as "candidate worker-a (process 11 on host-a)".
 func (c Candidate) String() string {
 	role := "candidate"
 	if c.IsLeader {
@@ -51,8 +50,7 @@ func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
 
 // ObserveCandidates returns a channel that receives the candidates, in the order of
 // [Election.Candidates]: first the present ones, and then all of them each time one joins, leaves or
-// dies, or is elected. A new heartbeat alone is no change, so Seen is as old as the last
-// change. Each slice is the receiver's own.
+// dies, or is elected. A heartbeat alone is no change. Each slice is the receiver's own.
 //
 // The channel holds the latest list and ends like that of [Election.Observe]. A death is noticed when
 // the election is next read, within dsync.Options.PollInterval. Each reading costs as much as Candidates.

@@ -14,9 +14,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/calls"
 )
 
-// An Election is one process's part in the election of a leader among all processes that use
-// the same name on the same store. Make one with [New]; it must not be copied. All methods may
-// be called concurrently.
+// An Election is one process's part in the election of a leader among all processes that use the
+// same name on the same store. Make one with [New]; it must not be copied. All methods may be called
+// concurrently.
 type Election struct {
 	s    *engine.Session
 	name string
@@ -33,10 +33,9 @@ type Election struct {
 	waits  map[*context.CancelCauseFunc]bool
 }
 
-// New returns the election of that name on s. It does not contact the store. Elections of
-// different names are independent. A name cannot be the key of a dsync.Mutex or another lock at
-// the same time. New returns an error if s is nil, if dsync.CheckKey returns an error for name,
-// or if the value in opt is too long.
+// New returns the election of that name on s. It does not contact the store. A name cannot be the key
+// of a dsync.Mutex or another lock at the same time. New returns an error if s is nil, if
+// dsync.CheckKey returns an error for name, or if the value in opt is too long.
 func New(s *dsync.Session, name string, opt *Options) (*Election, error) {
 	if s == nil {
 		return nil, errors.New("leader: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
@@ -56,9 +55,8 @@ func newElection(heard context.Context, s *engine.Session, name string, opt *Opt
 	return &Election{s: s, name: name, opt: o, heard: heard, waits: make(map[*context.CancelCauseFunc]bool)}, nil
 }
 
-// String returns the name and whether this process leads, such as `election "jobs/mails": leading,
-// term 7`, `election "jobs/mails": not leading` or `election "jobs/mails": not leading, paused`.
-// Like [Election.IsLeader] it checks the clock and sends no command.
+// String returns the name and the state, such as `election "jobs/mails": leading, term 7`. It checks the
+// clock and sends no command.
 func (e *Election) String() string {
 	state := "not leading"
 	if t := e.present(); !t.over() {
@@ -69,9 +67,9 @@ func (e *Election) String() string {
 	return fmt.Sprintf("election %q: %s", e.name, state)
 }
 
-// IsLeader reports whether this process leads. It checks the clock, so it never returns true
-// after the end of the lease. But leadership may end a moment later, so work under the context
-// of [Election.Campaign].
+// IsLeader reports whether this process leads. It checks the clock, so it never returns true after the
+// end of the lease. But leadership may end a moment later: work under the context of
+// [Election.Campaign].
 func (e *Election) IsLeader() bool { return !e.present().over() }
 
 func (e *Election) present() *term {
@@ -87,9 +85,7 @@ func (e *Election) isPaused() bool {
 }
 
 // Publish stores value with the present term of this process, for all to read with
-// [Election.Leader] and [Election.Observe]. The value lasts as long as the term. It may have at
-// most 64 KiB; small values cost less, see [Options]. Of two concurrent calls either may win:
-// if the order matters, put a version into the value.
+// [Election.Leader] and [Election.Observe] until the term ends. It may have at most 64 KiB. Of two concurrent calls either may win.
 //
 // The error is [ErrLost] if this process does not lead, that of ctx, or the store's.
 func (e *Election) Publish(ctx context.Context, value []byte) error {
@@ -106,19 +102,17 @@ func (e *Election) Publish(ctx context.Context, value []byte) error {
 	return nil
 }
 
-// Resign ends the present term of this process, if there is one: it cancels the term's context
-// with the cause [ErrResigned] and releases the leadership. It means that the work is done, so
-// the next leader may be elected at once. But if the term belongs to [Election.Run], its
-// function first has the session's grace to return, and Resign waits for that, unless its ctx
-// is the term's own or made from it, as inside the function.
+// Resign ends the present term of this process, if there is one: it cancels the term's context with
+// the cause [ErrResigned] and releases the leadership, so that the next leader may be elected at once. But
+// if the term belongs to [Election.Run], its function first has the session's grace to return, and
+// Resign waits for that, unless its ctx is the term's own or made from it, as inside the function.
 //
-// Resign does not keep this process out of the election: if it campaigns again, as Run does, it
-// is a candidate again, behind those that wait.
+// A process that campaigns again, as Run does, queues behind those that wait.
 //
-// ctx bounds only the wait. If the error is nil, the store has the resignation, or there was no term. Otherwise
-// it is ctx's error; [ErrLost] if the term was lost before the store had the resignation, so that nobody is
-// elected before the session's lease is over; dsync.ErrRefused; or, if the session was closed before the store
-// had it, dsync.ErrNotReleased or dsync.ErrClosed. The term has ended in any case.
+// ctx bounds only the wait. If the error is nil, the store has the resignation, or there was no term.
+// Otherwise it is ctx's error; [ErrLost] if the term was lost before the store had the resignation, so
+// that nobody is elected before the session's lease is over; dsync.ErrRefused; or, if the session was
+// closed before the store had it, dsync.ErrNotReleased or dsync.ErrClosed. The term has ended in any case.
 func (e *Election) Resign(ctx context.Context) error {
 	t := e.present()
 	if t == nil {
@@ -130,23 +124,20 @@ func (e *Election) Resign(ctx context.Context) error {
 	return nil
 }
 
-// ResignAfter resigns like [Election.Resign], but nobody is elected for d from now, by the store's clock, even
-// if this process ends in the meantime. It is for a leader whose work has effects that last longer than the
-// work, and for a stop after which others should wait as long as after a crash: then d is the session's TTL.
-// Until d is over nobody leads. Then the first candidate in the queue is elected, which may be this process.
+// ResignAfter resigns like [Election.Resign], but nobody is elected for d from now, by the store's clock,
+// even if this process ends in the meantime. It is for work whose effects last longer than itself, and
+// for a stop after which others should wait as long as after a crash: then d is the session's TTL.
+// After d the first candidate in the queue is elected, which may be this process.
 //
-// d must be from 1 ms to driver.MaxDuration. If the work takes longer than d to stop, the next leader is elected
-// as soon as it has stopped, or its grace is over. admin.Inspector.Break ends d at once.
+// d must be from 1 ms to dsync.MaxDuration. If the work takes longer than d to stop, the next leader is
+// elected as soon as it has stopped, or its grace is over. admin.Inspector.Break ends d at once.
 //
-// ResignAfter also works when the term has just ended because the ctx of Run or Campaign has ended, as on a signal: for
-// the session's grace, and with Run only as long as its function has not returned. Run's function can
-// call it last, with its own ctx:
+// ResignAfter also works when the term has just ended because the ctx of Run or Campaign has ended, as on
+// a signal: for the session's grace, and with Run only as long as its function has not returned. Run's
+// function can call it last, with its own ctx.
 //
-//	<-ctx.Done() // a signal
-//	return election.ResignAfter(ctx, ttl)
-//
-// The error is [ErrNotLeader] if this process does not lead, or has resigned; [ErrLost] if the term was lost before the store
-// had the resignation, or that of ctx, which bounds only the wait.
+// The error is [ErrNotLeader] if this process does not lead, or has resigned; [ErrLost] if the term was lost
+// before the store had the resignation; or that of ctx, which bounds only the wait.
 func (e *Election) ResignAfter(ctx context.Context, d time.Duration) error {
 	if d < time.Millisecond || d > driver.MaxDuration {
 		return fmt.Errorf("leader: resign from %q after %v: it must be at least 1ms and at most %v; Resign lets the next in now", e.name, d, driver.MaxDuration)
@@ -202,7 +193,7 @@ func (t *term) end(ctx context.Context) error {
 }
 
 // Pause resigns like [Election.Resign], and keeps this process from campaigning until
-// [Election.Resume] is called. Until then calls of Campaign and Run wait outside the queue. Its errors are those of
+// [Election.Resume]: calls of Campaign and Run wait outside the queue. Its errors are those of
 // Resign; the election is paused in any case.
 func (e *Election) Pause(ctx context.Context) error {
 	e.mu.Lock()

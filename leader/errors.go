@@ -7,12 +7,13 @@ import (
 )
 
 var (
-	// ErrLost is the cause of a term's end when the leadership was lost. The cause is also one of these, for errors.Is:
-	// dsync.ErrNotRenewed, if the store could not be reached in time or the process was frozen;
-	// dsync.ErrSessionExpired, if the store says that the session is over; dsync.ErrClosed, if the session was
-	// closed; dsync.ErrRevoked, if somebody called admin.Inspector.Break with the election's name;
-	// dsync.ErrRecordDeleted, if somebody deleted the election's record in the store; and dsync.ErrStalled, if the
-	// work made no progress within the limit that it had set with dsync.Hold.Progress.
+	// ErrLost is the cause of a term's end when the leadership was lost. For errors.Is, the cause is also one of
+	//   - dsync.ErrNotRenewed: the store could not be reached in time, or the process was frozen;
+	//   - dsync.ErrSessionExpired: the store says that the session is over;
+	//   - dsync.ErrClosed: the session was closed;
+	//   - dsync.ErrRevoked: somebody called admin.Inspector.Break with the election's name;
+	//   - dsync.ErrRecordDeleted: somebody deleted the election's record in the store;
+	//   - dsync.ErrStalled: the work made no progress within the limit that it set with dsync.Hold.Progress.
 	ErrLost = dsync.ErrLost
 
 	// ErrResigned is the cause of a term's end by Resign, Pause or Transfer.

@@ -218,3 +218,196 @@ func ExampleGroup_errgroup() {
 	// serve
 	// <nil>
 }
+
+// Every process learns who leads, and where to reach the leader: its address is published with its term.
+func ExampleElection_Observe() {
+	ctx, store := context.Background(), dsynctest.NewMemory()
+	locks, _ := dsync.New(store, &dsync.Options{Name: "node-1"})
+	defer locks.Close(ctx)
+	election, _ := leader.New(locks, "primary", &leader.Options{Value: []byte("10.0.0.7:8080")})
+
+	other, _ := dsync.New(store, nil) // in another process
+	defer other.Close(ctx)
+	follower, _ := leader.New(other, "primary", nil)
+	changes := follower.Observe(ctx)
+
+	election.Campaign(ctx)
+	defer election.Resign(ctx)
+	for l := range changes {
+		if l.Session != "" { // somebody leads
+			fmt.Println(l.Name, "leads at", string(l.Value))
+			break
+		}
+	}
+	// Output: node-1 leads at 10.0.0.7:8080
+}
+
+// Publish replaces what the others see while the term lasts.
+func ExampleElection_Publish() {
+	ctx := context.Background()
+	locks, _ := dsync.New(dsynctest.NewMemory(), &dsync.Options{Name: "node-1"})
+	defer locks.Close(ctx)
+	election, _ := leader.New(locks, "primary", &leader.Options{Value: []byte("starting")})
+
+	election.Campaign(ctx)
+	defer election.Resign(ctx)
+	if err := election.Publish(ctx, []byte("10.0.0.7:8080")); err != nil {
+		fmt.Println(err)
+		return
+	}
+	l, err := election.Leader(ctx)
+	fmt.Println(l.Name, string(l.Value), err)
+	// Output: node-1 10.0.0.7:8080 <nil>
+}
+
+// A dashboard shows who would lead next.
+func ExampleElection_ObserveCandidates() {
+	ctx, store := context.Background(), dsynctest.NewMemory()
+	var elections []*leader.Election
+	for _, name := range []string{"node-1", "node-2"} {
+		locks, _ := dsync.New(store, &dsync.Options{Name: name})
+		defer locks.Close(ctx)
+		election, _ := leader.New(locks, "reports", nil)
+		defer election.Resign(ctx)
+		elections = append(elections, election)
+	}
+	elections[0].Campaign(ctx)
+	elections[1].CampaignChan(ctx)
+
+	for all := range elections[0].ObserveCandidates(ctx) {
+		if len(all) == 2 {
+			fmt.Println(all[0].Name, "leads,", all[1].Name, "is next")
+			break
+		}
+	}
+	// Output: node-1 leads, node-2 is next
+}
+
+// A loop that does other things, too, takes leadership as one more event.
+func ExampleElection_CampaignChan() {
+	ctx := context.Background()
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(ctx)
+	election, _ := leader.New(locks, "reports", nil)
+	defer election.Resign(ctx)
+
+	requests := make(chan string)
+	elected := election.CampaignChan(ctx)
+	select {
+	case r := <-requests:
+		fmt.Println("serving", r)
+	case term := <-elected:
+		if term == nil {
+			fmt.Println("not elected") // the session was closed, for example
+			return
+		}
+		fmt.Println("leading:", term.Err() == nil)
+	}
+	// Output: leading: true
+}
+
+// A job that cron starts on every host works on one of them.
+func ExampleElection_TryCampaign() {
+	ctx, store := context.Background(), dsynctest.NewMemory()
+	for _, name := range []string{"host-1", "host-2"} {
+		locks, _ := dsync.New(store, &dsync.Options{Name: name})
+		defer locks.Close(ctx)
+		election, _ := leader.New(locks, "nightly", nil)
+		_, err := election.TryCampaign(ctx)
+		defer election.Resign(ctx)
+		var held *dsync.HeldError
+		switch {
+		case errors.As(err, &held):
+			fmt.Println(name, "does nothing:", held.Name, "leads")
+		case err == nil:
+			fmt.Println(name, "works")
+		}
+	}
+	// Output:
+	// host-1 works
+	// host-2 does nothing: host-1 leads
+}
+
+// For maintenance of one machine, its process stops leading, and others take over until it resumes.
+func ExampleElection_Pause() {
+	ctx := context.Background()
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(ctx)
+	election, _ := leader.New(locks, "reports", nil)
+
+	election.Campaign(ctx)
+	fmt.Println(election)
+	if err := election.Pause(ctx); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(election)
+	election.Resume()
+	fmt.Println(election)
+	// Output:
+	// election "reports": leading, term 1
+	// election "reports": not leading, paused
+	// election "reports": not leading
+}
+
+// The leader has sent requests that others still work on for a minute: until then nobody leads.
+func ExampleElection_ResignAfter() {
+	ctx := context.Background()
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(ctx)
+	election, _ := leader.New(locks, "reports", nil)
+
+	election.Campaign(ctx)
+	fmt.Println(election.ResignAfter(ctx, time.Minute))
+	_, err := election.Leader(ctx)
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// leader: "reports": leader: nobody leads
+}
+
+// Hooks log what happens to an election. They are part of its options, so that nothing is missed.
+func ExampleHooks() {
+	ctx := context.Background()
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	logged := make(chan string)
+	election, _ := leader.New(locks, "reports", &leader.Options{Hooks: &leader.Hooks{
+		Elected:      func(_ context.Context, t leader.Term) { logged <- fmt.Sprint("elected for term ", t.Number) },
+		Lost:         func(t leader.Term, cause error) { logged <- fmt.Sprint("term ", t.Number, " ended: ", cause) },
+		ReturnedLate: func(t leader.Term, err error) { logged <- fmt.Sprint("the work of term ", t.Number, " failed: ", err) },
+	}})
+
+	election.Campaign(ctx)
+	fmt.Println(<-logged)
+	election.Resign(ctx)
+	fmt.Println(<-logged)
+	locks.Close(ctx)
+	// Output:
+	// elected for term 1
+	// term 1 ended: leader: resigned
+}
+
+// A function is removed from this process by its handle, and another process runs it.
+func ExampleGroup_List() {
+	ctx := context.Background()
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(ctx)
+	jobs, _, _ := leader.NewGroup(ctx, locks, "jobs", nil)
+	started := make(chan bool)
+	mails, _ := jobs.Go("mails", func(ctx context.Context) error {
+		started <- true
+		<-ctx.Done()
+		return ctx.Err() // it has stopped
+	})
+	<-started
+	for _, s := range jobs.List() {
+		fmt.Println(s, s.Running())
+		s.Remove(ctx)
+	}
+	<-mails.Done()
+	fmt.Println(mails)
+	fmt.Println(jobs.Wait())
+	// Output:
+	// function "mails" of group "jobs": running, term 1 true
+	// function "mails" of group "jobs": left the group
+	// <nil>
+}

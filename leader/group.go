@@ -17,20 +17,18 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Group is an errgroup of named singletons: each function runs on one process of the fleet at
-// a time, among the processes that have it in a group of the same name. When that process dies,
-// loses the function's election or removes the function, another process runs it.
+// A Group is an errgroup of named singletons: each function runs on one process of the fleet at a time,
+// among the processes that have it in a group of the same name. When that process dies, loses the
+// function's election or removes the function, another process runs it.
 //
-// Functions spread over the fleet. A process's share is the number of functions in its group,
-// divided by the number of processes that have them, rounded up. A process that runs more than
-// its share resigns one function that others wait for, at most one every
-// [GroupOptions].BalanceInterval. So a process that starts later gets its share, too. A function must
-// be able to end, and to begin again on another process.
+// Functions spread over the fleet. A process's share is the number of functions in its group, divided by
+// the number of processes that have them, rounded up. A process that runs more resigns one function that
+// others wait for, at most one every [GroupOptions].BalanceInterval, so a process that starts later gets
+// its share, too.
 //
-// Each function has an [Election], whose name is the group's name, a slash and the function's
-// name. The function "mails" of group "jobs" is shown, observed and broken as "jobs/mails". The
-// function's name may contain slashes, the group's may not, so that no two groups have an election
-// in common.
+// Each function has an [Election], whose name is the group's name, a slash and the function's name: the
+// function "mails" of group "jobs" is shown, observed and broken as "jobs/mails". The function's name
+// may contain slashes, the group's may not, so that no two groups have an election in common.
 //
 // Make a Group with [NewGroup]; it must not be copied. All methods may be called concurrently.
 type Group struct {
@@ -51,12 +49,11 @@ type Group struct {
 // default; a nil *GroupOptions is all defaults.
 type GroupOptions struct {
 	// BalanceInterval is how often a process checks whether it runs more than its share, jittered by
-	// ±50 %. It must be at least 10 ms and at most driver.MaxDuration. Default: a third of the
-	// session's TTL. Negative: never, so a process keeps every function that it is elected for.
+	// ±50 %. It must be at least 10 ms and at most dsync.MaxDuration. Default: a third of the session's
+	// TTL. Negative: never.
 	//
-	// Unless BalanceInterval is negative, each function's candidacy begins at a random time within a
-	// tenth of BalanceInterval after Go, but at most a thirtieth of the TTL: processes that start
-	// together then share the functions from the beginning.
+	// Unless it is negative, a function campaigns after a random delay of at most a tenth of BalanceInterval
+	// and a thirtieth of the TTL, so that processes that start together share the functions.
 	BalanceInterval time.Duration
 
 	// Election are the options of each function's election.
@@ -67,9 +64,8 @@ type GroupOptions struct {
 // elections.
 const minBalance = 10 * time.Millisecond
 
-// A Singleton is a function in a [Group] on this process, from [Group.Go] until it has left the
-// group. Go and [Group.List] return it; it must not be copied. All methods may be called
-// concurrently.
+// A Singleton is a function in a [Group] on this process, from [Group.Go] until it has left the group.
+// It must not be copied. All methods may be called concurrently.
 type Singleton struct {
 	Name     string    // as given to Go
 	Election *Election // its hooks NewLeader and Refreshed are called until the function leaves the group
@@ -90,8 +86,7 @@ func (s *Singleton) Running() bool {
 	return s.running
 }
 
-// String returns the names of function and group and the state, such as `function "mails" of group
-// "jobs": running, term 7`, or "not running" or "left the group" in place of "running".
+// String returns the names and the state, such as `function "mails" of group "jobs": running, term 7`.
 func (s *Singleton) String() string {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
@@ -105,8 +100,8 @@ func (s *Singleton) String() string {
 	return fmt.Sprintf("function %q of group %q: %s", s.Name, s.g.name, state)
 }
 
-// Done returns a channel that is closed when the function has left the group: it returned during
-// its term, it was removed, or the group has ended. It does not run then and never will.
+// Done returns a channel that is closed when the function has left the group: it returned during its
+// term, it was removed, or the group has ended. It does not run then and never will.
 func (s *Singleton) Done() <-chan struct{} { return s.done }
 
 // runs records that the function runs in the term t, until done is called.
@@ -121,10 +116,9 @@ func (s *Singleton) runs(t Term) (done func()) {
 	}
 }
 
-// Remove removes the function from the group on this process, so that another process can run it.
-// If the function is running, Remove waits until it has returned or ctx ends. It reports whether
-// the function was in the group. A function that removes itself must pass its own context, or a
-// context made from it; Remove then does not wait.
+// Remove removes the function from the group on this process, so that another process can run it, and
+// waits until it has returned or ctx ends. It reports whether the function was in the group. Inside the
+// function, pass its own context, or one made from it; Remove then does not wait.
 func (s *Singleton) Remove(ctx context.Context) bool {
 	s.g.mu.Lock()
 	in := s.g.runs[s.Name] == s
@@ -147,10 +141,9 @@ func (s *Singleton) Remove(ctx context.Context) bool {
 // errRemoved is the cause of a function's context when the function is removed.
 var errRemoved = errors.New("leader: removed from the group")
 
-// NewGroup returns a group of that name on s, and a context made from ctx. As in
-// errgroup.WithContext, the context ends with the first error of a function, or when Wait
-// returns. The functions run under contexts made from it. NewGroup returns an error if s is
-// nil or if BalanceInterval is too short or too long. It returns one that matches dsync.ErrInvalidKey if name
+// NewGroup returns a group of that name on s, and a context made from ctx. As in errgroup.WithContext, the
+// context ends with the first error of a function, or when Wait returns. NewGroup returns an error if s
+// is nil or if BalanceInterval is too short or too long, and one that matches dsync.ErrInvalidKey if name
 // contains a slash or dsync.CheckKey returns an error for it.
 func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOptions) (*Group, context.Context, error) {
 	if s == nil {
@@ -179,17 +172,16 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 	return g, g.ctx, nil
 }
 
-// Go adds a function to the group under a name that is unique in the group, and returns at
-// once. f is called when this process is elected to run it. When the context passed to f ends,
-// because this process is not elected any more, f must return; it is called again when this
-// process is elected again.
+// Go adds a function to the group under a name that is unique in the group, and returns at once. f is
+// called each time this process is elected to run it, with a context made from the group's, and must
+// return when that context ends.
 //
-// If f returns nil before its context ends, it leaves the group on this process, and another
-// process may run it. If it returns an error before its context ends, the group's context ends,
-// and [Group.Wait] returns the first such error.
+// If f returns nil before its context ends, it leaves the group on this process, and another process
+// may run it. If it returns an error before its context ends, the group's context ends, and
+// [Group.Wait] returns the first such error.
 //
-// Go returns the function's handle. It returns an error if the name is already in the group or
-// cannot be used, or if the group has ended, which [Group.Wait] also causes.
+// Go returns an error if the name is already in the group or cannot be used, or if the group has ended,
+// which [Group.Wait] also causes.
 func (g *Group) Go(name string, f func(context.Context) error) (*Singleton, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -245,15 +237,12 @@ func (g *Group) run(ctx context.Context, r *Singleton, f func(context.Context) e
 	})
 }
 
-// Wait waits until all functions have left the group, ends the group's context, and returns the
-// first error, if any. If the context passed to [NewGroup] ended before the functions, that is
-// its error. A function stays in the group until it returns nil or an error, is removed, or the
-// group's context ends.
+// Wait waits until all functions have left the group, ends the group's context, and returns the first
+// error, if any. If the context passed to [NewGroup] ended before the functions, that is its error.
 //
-// As with errgroup, Wait returns at once if the group has no functions, also before the first
-// Go. Afterwards no function can be added, because the group's context has ended. A program
-// that adds and removes functions while it runs should call Wait only when the group's context
-// has ended.
+// As with errgroup, Wait returns at once if the group has no functions, also before the first Go, and
+// ends the group. A program that adds and removes functions while it runs should call Wait only when the
+// group's context has ended.
 func (g *Group) Wait() error {
 	for r := g.next(); r != nil; r = g.next() {
 		<-r.done
@@ -284,8 +273,7 @@ func (g *Group) List() []*Singleton {
 	return slices.SortedFunc(maps.Values(g.runs), func(a, b *Singleton) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// String returns the name and how many functions this process has and runs, such as `group "jobs": 2
-// of 5 functions running`, or `group "jobs": ended`.
+// String returns the name and the state, such as `group "jobs": 2 of 5 functions running`.
 func (g *Group) String() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

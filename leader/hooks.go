@@ -7,8 +7,8 @@ import (
 )
 
 // Hooks are functions that an [Election] calls when something happens, in the style of
-// net/http/httptrace.ClientTrace. Any of them may be nil. Failed commands are reported by the session:
-// see dsync.Hooks.StoreError.
+// net/http/httptrace.ClientTrace. Any of them may be nil. Failed commands are reported to
+// dsync.Hooks.StoreError of the session.
 //
 // Hooks are called one at a time, in the order of the events, on a goroutine of their own. A hook that
 // blocks or panics delays later hooks, but no heartbeat, and costs no leadership. A hook may call
@@ -16,18 +16,18 @@ import (
 // Refreshed that waits for a slow hook is replaced by the next.
 //
 // NewLeader and Refreshed are called on every process that campaigns or observes, from its first call
-// of Campaign, TryCampaign, Run or Observe until its session ends. For them the process observes the
-// election: it reads it after every change, also when a candidate joins or leaves; if more than 8
-// changes come at once, ten times a second. With more than some hundred candidates, set these two in a
-// few processes only. The other hooks cost nothing.
+// of Campaign, TryCampaign, Run or Observe until its session ends. For them the process reads the
+// election after every change, also when a candidate joins or leaves; if more than 8 changes come at
+// once, ten times a second. With more than some hundred candidates, set these two in a few processes
+// only. The other hooks cost nothing.
 type Hooks struct {
 	// Elected is called when a term of this process begins. ctx is the context that
 	// [Election.Campaign] returns: it has the values of Campaign's ctx, such as a tracer's span,
 	// and may have ended by now.
 	Elected func(ctx context.Context, t Term)
 
-	// Lost is called once for each Elected, when the term has ended, however it ended. cause is
-	// the cause of the term's context.
+	// Lost is called once for each Elected, however the term ended. cause is the cause of the
+	// term's context.
 	Lost func(t Term, cause error)
 
 	// NewLeader is called when the leader has changed, or leads in another term. before or now
@@ -38,8 +38,7 @@ type Hooks struct {
 	// dsync.Options.PollInterval.
 	Refreshed func(Reading)
 
-	// ReturnedLate is called when a function of Run returned after its term had ended, in which
-	// case Run does not return its error.
+	// ReturnedLate is called with what Run's function returned after the end of its term.
 	ReturnedLate func(t Term, err error)
 }
 

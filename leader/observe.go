@@ -23,8 +23,7 @@ type Leader struct {
 	Value   []byte    // what it has published; nil: nothing
 }
 
-// String describes the leader for people, such as "worker-a (process 11 on host-a), term 7, since
-// 2026-11-27T05:18:24.000Z", or says that nobody leads. It leaves out the value.
+// String describes the leader for people, or says that nobody leads. It leaves out the value.
 func (l Leader) String() string {
 	if l.Session == "" {
 		return "nobody leads"
@@ -32,9 +31,8 @@ func (l Leader) String() string {
 	return fmt.Sprintf("%s, term %d, since %s", process.Describe(l.Name, l.Host, l.PID, l.Session), l.Term, rfc3339.Millis(l.Since))
 }
 
-// Leader returns the present leader, or [ErrNoLeader]. A leader that died is returned until its
-// lease is over by the store's clock. Other errors are those of ctx, dsync.ErrClosed and the
-// store's.
+// Leader returns the present leader, or [ErrNoLeader]. A leader that died is returned until its lease
+// is over by the store's clock. Other errors are those of ctx, dsync.ErrClosed and the store's.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	st, err := e.s.Load(ctx, e.name)
 	if err != nil {
@@ -70,14 +68,12 @@ func (e *Election) leader(ctx context.Context, st driver.State) (Leader, error) 
 	}, nil
 }
 
-// Observe returns a channel that receives the leader: the present one first, and then each time
-// the leader or what it has published changes. The zero Leader means that nobody leads. The
-// channel has room for one value; a newer value replaces one that was not received in time. It
-// is closed when ctx or the session ends.
+// Observe returns a channel that receives the present leader, and then each change of the leader or of
+// what it has published. The zero Leader means that nobody leads. The channel has room for one value; a
+// newer value replaces one that was not received in time. It is closed when ctx or the session ends.
 //
-// Until then this process is a member of the election: see [Election.Members]. On stores that
-// log a session's record with every heartbeat, as MongoDB 4.4 does, the length of the
-// election's name adds to the cost of each heartbeat.
+// Until then this process is an observer, which admin.Inspector.Observers shows. MongoDB 4.4 logs the
+// names of all observed elections with each heartbeat.
 func (e *Election) Observe(ctx context.Context) <-chan Leader {
 	var last Leader
 	return observe(ctx, e, e.leader, func(now Leader) (changed bool) {

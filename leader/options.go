@@ -9,16 +9,15 @@ import (
 const maxValue = 64 << 10
 
 // Options are the settings of an [Election]. The zero value of each field is its default; a nil
-// *Options is all defaults. The TTL, the identity that others see, metadata and the logger are
-// settings of the session: see dsync.Options.
+// *Options is all defaults. The TTL, the identity that others see and the logger are settings of the
+// session: see dsync.Options.
 type Options struct {
-	// Value is published with each term of this process, for all to read: an address, for example.
-	// Up to 256 bytes of it are part of the election: whoever sees the new leader sees its value. It
-	// may have at most 64 KiB, but one of more than 256 bytes is published after the election and in
-	// the background: Campaign returns, and the function of Run is called, without waiting for it. If
-	// that fails, Hooks.StoreError is called, and it is tried again until it succeeds, the term ends,
-	// or the store refuses it; the process leads all the same. A value that [Election.Publish] is
-	// called with in the meantime takes its place. Nil: nothing is published except by Publish.
+	// Value is published with each term of this process, for all to read: an address, for example. It may
+	// have at most 64 KiB. Up to 256 bytes are part of the election: whoever sees the new leader sees its
+	// value. A longer one is published in the background after the election, and nothing waits for
+	// it. If that fails, dsync.Hooks.StoreError is called, and it is tried again until it succeeds,
+	// [Election.Publish] replaces the value, the term ends, or the store refuses it; the process leads
+	// all the same. Nil: nothing is published except by Publish.
 	Value []byte
 
 	// Hooks are called when something happens. Nil: none.

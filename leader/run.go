@@ -2,19 +2,16 @@ package leader
 
 import "context"
 
-// Run campaigns, calls f with the context of the term, and resigns when f has returned. If the
-// term ended before f returned, Run campaigns again. It is made for errgroup.Group.Go:
+// Run campaigns, calls f with the context of the term, and resigns when f has returned. If the term
+// ended before f returned, Run campaigns again. It is made for errgroup.Group.Go.
 //
-//	g.Go(func() error { return election.Run(ctx, work) })
+// Run returns what f returns, nil or an error, if f returns during its term; ctx's error if ctx has
+// ended, after f has returned; and those errors of Campaign that waiting cannot fix. If f returns after
+// the end of its term, its error goes to Hooks.ReturnedLate. Run never campaigns, returns or resigns
+// while f runs.
 //
-// Run returns what f returns, nil or an error, if f returns during its term. It returns ctx's
-// error if ctx has ended, after f has returned. It returns those errors of Campaign that
-// waiting cannot fix. If f returns after the end of its term, its error goes to Hooks.ReturnedLate,
-// and Run campaigns again. Run never campaigns, returns or resigns while f runs.
-//
-// An outage of the database often makes f's own work fail before the leadership is lost. If
-// that should not end Run, f must wait for its context to end before it returns: see the
-// Example.
+// An outage of the database often makes f's own work fail before the leadership is lost. If that should
+// not end Run, f must wait for its context to end before it returns: see the Example.
 func (e *Election) Run(ctx context.Context, f func(context.Context) error) error {
 	for {
 		t, err := e.campaign(ctx, how{run: true})

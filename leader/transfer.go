@@ -10,36 +10,28 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// Transfer resigns like [Election.Resign], and hands the leadership over to the given candidate:
-// the write that releases it elects that candidate, ahead of all that have waited longer. The
-// others keep their order behind it. Take the member from [Election.Members]; only its Session is
-// used.
+// Transfer resigns like [Election.Resign], and the write that releases the leadership elects the given
+// candidate, ahead of all that have waited longer. The others keep their order behind it. Take the candidate
+// from [Election.Candidates]; only its Session is used.
 //
-// First Transfer checks that the member is alive and campaigns. If not, the error is [ErrMemberExpired] or
-// [ErrNotCandidate], and this process still leads. It also still leads if the error is that of a
-// read. If this process does not lead, the error is [ErrNotLeader].
+// First Transfer checks that the candidate is alive and campaigns. If not, the error is
+// [ErrNotCandidate]; if this process does not lead, [ErrNotLeader]. After these errors, and that of a read, a leader still leads.
 //
-// Then the term ends, with the cause [ErrResigned], and Transfer waits like Resign until its work
-// is done and the store has elected the member. If the member stops campaigning before that, or its
-// session expires, the first candidate in the queue is elected instead, and the error is both
-// ErrNotCandidate and ErrResigned. But a process that dies is a candidate until its session has
-// expired. If the member dies after the check, it is therefore elected all the same, and somebody
-// else leads when its lease is over, within one TTL, as after the death of any leader. The error
-// is nil in that case: it only says whom the store has elected. Likewise a member that has just
-// stopped campaigning is a candidate until the store has the release of its claim. If it is elected
-// before that, the first in the queue leads when the release arrives.
+// Then the term ends, with the cause [ErrResigned], and Transfer waits like Resign until its work is done
+// and the store has elected the candidate. If the candidate stops campaigning before that, or its
+// session expires, the first one in the queue is elected instead, and the error is both ErrNotCandidate
+// and ErrResigned. A nil error says only whom the store has elected: a candidate that has died is
+// elected all the same until its session expires, and somebody else leads within one TTL; one that has
+// just stopped campaigning is replaced by the first in the queue when the store has its release.
 //
-// If the term is lost before it is released, the error is [ErrLost], and who leads next is up to
-// the queue. A reply that is lost does no harm: the request is repeated, elects nobody else, and
-// ends no other term. In one rare case nobody can say afterwards whether the member was elected, and the
-// error is ErrLost too: the reply was lost, a late copy of this process's own request has put it back
-// into the queue, and when the request is repeated the member no longer waits.
+// If the term is lost before it is released, the error is [ErrLost], and who leads next is up to the
+// queue. A lost reply does no harm: the request is
+// repeated, elects nobody else, and ends no other term. In one rare case the candidate may have been
+// elected although the error is ErrLost: the reply was lost, and a late copy of this process's own request
+// to lead has put it back into the queue.
 //
-// If ctx ends, Transfer returns its error, and the transfer goes on. If ctx is the term's own or made from
-// it, as inside Run's function, Transfer returns nil without waiting once the term has ended.
-//
-// Like Resign, Transfer does not keep this process from campaigning again. Election.Run does so,
-// behind those that wait.
+// If ctx ends, Transfer returns its error, and the transfer goes on. If ctx is the term's own or made
+// from it, as inside Run's function, Transfer returns nil without waiting once the term has ended.
 func (e *Election) Transfer(ctx context.Context, to Candidate) error {
 	t := e.present()
 	if t.over() {
