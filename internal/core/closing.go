@@ -21,6 +21,8 @@ type closing struct {
 	phase       closePhase
 	due         Instant      // when Close gives up on the store; never: it is done
 	command     uint64       // the Unregister under way, or 0
+	failed      int          // how many Unregisters have had no answer
+	again       Instant      // when the next one is due after that
 	notReleased []unreleased // what the store may go on holding, in the order in which that became known
 	listed      error        // why the session may stay registered; nil: it does not
 }
@@ -81,7 +83,9 @@ func (e *NotReleasedError) Is(target error) bool { return target == ErrNotReleas
 func (e *NotReleasedError) Unwrap() error { return e.Err }
 
 // unregistering reports whether the session is unregistered, or is about to be.
-func (c *Core) unregistering() bool { return c.closing != nil && c.closing.command != 0 }
+func (c *Core) unregistering() bool {
+	return c.closing != nil && (c.closing.command != 0 || c.closing.failed > 0)
+}
 
 // repeats reports whether a command that had no answer is sent again: after a Hurry each is sent once.
 func (c *Core) repeats(s *sent) bool {
@@ -168,6 +172,7 @@ func (c *Core) hurry() {
 			c.messageDue(m)
 		}
 	}
+	cg.again = c.now
 }
 
 // storeAnswered gives the store another attempt's time, unless there is no more.
@@ -209,7 +214,7 @@ func (c *Core) closeDue() {
 	case cg.due <= c.now:
 		c.closeAnyway(c.why())
 		return
-	case cg.command != 0 || c.session.registering != 0 || c.session.beating != 0:
+	case cg.command != 0 || c.now < cg.again || c.session.registering != 0 || c.session.beating != 0:
 		return
 	}
 	for _, cl := range c.claims {
@@ -226,15 +231,23 @@ func (c *Core) closeDue() {
 	case i >= 0:
 		c.closeAnyway(cg.notReleased[i].why)
 	default: // a heartbeat under way could have arrived after it
-		c.storeAnswered()
+		if cg.failed == 0 {
+			c.storeAnswered()
+		}
 		cg.command = c.sendNow(&sent{session: c.session.id}, &Command{Op: Unregister, Session: c.session.id})
 	}
 }
 
-// unregistered takes the answer to an Unregister, which ends Close. It frees what ends with the session.
-func (c *Core) unregistered(r *Reply) {
+// unregistered takes the answer to an Unregister, which ends Close. It frees what ends with the session. An
+// Unregister without an answer is repeated while there is time.
+func (c *Core) unregistered(s *sent, r *Reply) {
 	cg := c.closing
 	cg.command = 0
+	if r.Lost && c.session.id == s.session && c.repeats(s) {
+		cg.failed++
+		cg.listed, cg.again = r.Err, c.now.Add(c.pause(cg.failed))
+		return
+	}
 	if c.session.id != "" {
 		cg.listed = r.Err
 		c.lose(ErrClosed)
@@ -283,7 +296,7 @@ func (c *Core) why() error {
 // closeDone says that Close is done, and what is not.
 func (c *Core) closeDone() {
 	cg := c.closing
-	cg.phase, cg.due = closed, never
+	cg.phase, cg.due, cg.again = closed, never, never
 	var errs []error
 	if len(cg.notReleased) > 0 {
 		e := &NotReleasedError{Err: cg.notReleased[0].why}

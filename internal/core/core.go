@@ -299,6 +299,9 @@ func (c *Core) nextDue() Instant {
 	next := min(c.session.registerAt, c.listener.at, c.sweeper.due, c.discards.due)
 	if c.closing != nil {
 		next = min(next, c.closing.due)
+		if c.closing.again > c.now { // otherwise closeDue, at the end of each Step, decides
+			next = min(next, c.closing.again)
+		}
 	}
 	if s := &c.session; s.id != "" {
 		next = min(next, c.Deadline())
@@ -380,7 +383,7 @@ func (c *Core) reply(r *Reply) {
 	case Read:
 		c.readAnswered(s, r)
 	case Unregister:
-		c.unregistered(r)
+		c.unregistered(s, r)
 	case Discard:
 		c.discarded(s, r)
 	case Sweep:

@@ -923,6 +923,36 @@ func TestClose(t *testing.T) {
 	r.says("after Unregister", "Closed, not unregistered")
 }
 
+// An Unregister without an answer is sent again while ctx lives, and once more when it ends.
+func TestUnregisterIsRepeated(t *testing.T) {
+	r := newRig(t)
+	r.held()
+	r.step(core.Close{})
+	r.done(1)
+	r.answer("Release", core.Reply{Found: true})
+	r.says("after the release", "Freed 1, Unregister")
+	r.answer("Unregister", core.Reply{Lost: true, Err: errors.New("cut off")})
+	r.says("no answer", "")
+	r.pass(time.Second)
+	r.says("after a pause", "Unregister")
+	r.answer("Unregister", core.Reply{Lost: true, Err: errors.New("cut off")})
+	r.step(core.Hurry{})
+	r.says("ctx has ended", "Unregister")
+	r.answer("Unregister", core.Reply{})
+	r.says("an answer", "Closed")
+}
+
+func TestUnregisterIsSentOnceAfterHurry(t *testing.T) {
+	r := newRig(t)
+	r.held()
+	r.step(core.Close{})
+	r.step(core.Hurry{})
+	r.answer("Release", core.Reply{Found: true})
+	r.says("after the release", "Unregister")
+	r.answer("Unregister", core.Reply{Lost: true, Err: errors.New("cut off")})
+	r.says("no answer", "Closed, not unregistered")
+}
+
 // A lease without an end lives with its session: when that is unregistered, the store holds nothing more, whatever had
 // no answer before.
 func TestCloseOfAWaiterForALease(t *testing.T) {
