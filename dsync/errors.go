@@ -62,8 +62,8 @@ var (
 	ErrRefused = driver.ErrRefused
 )
 
-// A NotReleasedError says which keys [Session.Close] could not release. It matches [ErrNotReleased].
+// A NotReleasedError has the Keys that [Session.Close] could not release.
 type NotReleasedError = engine.NotReleasedError
 
-// A HeldError reports who holds the key that a try failed to acquire. It matches [ErrHeld].
+// A HeldError says who holds the key of a try: see [driver.HeldError].
 type HeldError = driver.HeldError

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -273,4 +274,58 @@ func ExampleMutex_ForceHold() {
 	// Output:
 	// true true
 	// mine: true
+}
+
+// At the end of a process, end the contexts of the work and wait for it; then close the session. What
+// the store may still hold is in the error.
+func ExampleSession_Close() {
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	work, stop := context.WithCancel(context.Background()) // in a program, signal.NotifyContext
+	done := make(chan error)
+	started := make(chan struct{})
+	go func() {
+		done <- locks.Mutex("invoices").Do(work, func(ctx context.Context) error {
+			close(started)
+			<-ctx.Done() // the work
+			return nil
+		})
+	}()
+
+	<-started
+	stop()
+	fmt.Println("the work:", <-done)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	err := locks.Close(ctx)
+	if held := new(dsync.NotReleasedError); errors.As(err, &held) {
+		fmt.Println("may be held for up to a TTL:", held.Keys)
+	}
+	fmt.Println("closed:", err)
+	// Output:
+	// the work: <nil>
+	// closed: <nil>
+}
+
+// fileLock is a lock that a program used before: on a file, for example.
+type fileLock struct{ sync.Mutex }
+
+func (f *fileLock) LockContext(ctx context.Context) error {
+	f.Lock() // one that can wait ends the wait with ctx
+	return nil
+}
+
+// While a fleet moves from an old lock to a new one, the new version of the program holds both.
+func ExampleLockAll_oldLock() {
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(context.Background())
+
+	old := new(fileLock)
+	ctx, unlock, err := dsync.LockAll(context.Background(), old, locks.Mutex("invoices"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer unlock()
+	fmt.Println("held:", ctx.Err() == nil)
+	// Output: held: true
 }

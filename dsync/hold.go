@@ -44,7 +44,7 @@ const (
 
 // HoldFrom returns the innermost hold whose context is ctx or a parent of ctx: that of [Hold.Context],
 // of a scope such as [Mutex.Do], of a run of a [Once] or a [Periodic], or of a leader's term in package
-// leader. It returns nil if there is none, or if the innermost scope has several, as [LockAll]'s does.
+// leader. It returns nil if there is none, or if the innermost scope has several, as [LockAll]'s can.
 // Whoever made the scope releases the hold: HoldFrom's Release and ReleaseAfter return an error.
 func HoldFrom(ctx context.Context) *Hold {
 	h, over := engine.HoldOf(ctx)

@@ -63,7 +63,7 @@ func (m *Semaphore) Do(ctx context.Context, n int64, f func(context.Context) err
 	return scope(ctx, m.s, h, h.Unlock, f)
 }
 
-// Acquire acquires n units like Hold, for [Semaphore.Release].
+// Acquire acquires n units like Hold, for [Semaphore.Release]. It does not show a loss, as Hold and Do do.
 func (m *Semaphore) Acquire(ctx context.Context, n int64) error {
 	h, err := m.acquire(ctx, n)
 	if err == nil {

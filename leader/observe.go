@@ -69,8 +69,10 @@ func (e *Election) leader(ctx context.Context, st driver.State) (Leader, error) 
 }
 
 // Observe returns a channel that receives the present leader, and then each change of the leader or of
-// what it has published. The zero Leader means that nobody leads. The channel has room for one value; a
-// newer value replaces one that was not received in time. It is closed when ctx or the session ends.
+// what it has published. The zero Leader means that nobody leads. If a leader dies and nobody campaigns,
+// Observe shows that when it reads the election next, within dsync.Options.PollInterval. The channel has
+// room for one value; a newer value replaces one that was not received in time. It is closed when ctx or
+// the session ends.
 //
 // Until then this process is an observer, which admin.Inspector.Observers shows. MongoDB 4.4 logs the
 // names of all observed elections with each heartbeat.

@@ -19,7 +19,7 @@
 // They do not register the session, so a tool that only looks does not become a member, and its store can be opened
 // read-only. Call them when somebody asks, and not for each request that a program serves. [Inspector.Stats] sends nothing.
 //
-// [Inspector.Break] and [Inspector.Forget] change what others rely on. Both keep the promises of package dsync: Break
+// [Inspector.Break] and [Inspector.Forget] change what others rely on, and register the session if need be. Both keep the promises of package dsync: Break
 // takes a key only from holders that were notified and had their grace, or whose session or lease is over, and tokens
 // keep growing after Forget.
 //

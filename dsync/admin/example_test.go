@@ -15,7 +15,7 @@ import (
 
 // The holders and the waiters of each key, for an operator's terminal.
 func Example() {
-	store := dsynctest.NewMemory() // in a tool, a store that dsync/mongo.NewStore has opened read-only
+	store := dsynctest.NewMemory() // in a tool, dsyncmongo.Open makes the session, with ReadOnly if it only looks
 	ctx := context.Background()
 	web, _ := dsync.New(store, &dsync.Options{Name: "web-1"})
 	defer web.Close(ctx)

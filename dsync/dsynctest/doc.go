@@ -3,7 +3,9 @@
 //
 // [Memory] is a [driver.Store] in the memory of one process: a model of a server, with
 // its own clock. Use it to test programs that take a Session, without a database; inside
-// a bubble of testing/synctest such tests take no time.
+// a bubble of testing/synctest such tests take no time:
+//
+//	locks, err := dsync.New(dsynctest.NewMemory(), nil)
 //
 // [Faulty] wraps any Store and misbehaves on purpose. As a function of the test decides,
 // it delays, loses, repeats and hangs requests and replies, and delays, loses, repeats

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -171,25 +173,30 @@ func (s *Session) unreleased() error {
 	return fmt.Errorf("%w: the store refuses to release the %s %q: %w, and %d more", ErrNotReleased, first.Kind, first.Key, err, n-1)
 }
 
-// stillInUse returns an error if a lost hold is still in use after its grace. s.mu must be held.
+// stillInUse returns an error if lost holds are still in use after their grace. It names up to four, the one that is
+// the latest first. s.mu must be held.
 func (s *Session) stillInUse(now core.Instant) error {
-	var first *Hold
-	n := 0
+	var late []*Hold
 	for h, since := range s.overdue {
-		if now.Sub(since) <= s.opt.Grace {
-			continue
-		}
-		if n++; first == nil || since < s.overdue[first] {
-			first = h
+		if now.Sub(since) > s.opt.Grace {
+			late = append(late, h)
 		}
 	}
-	if n == 0 {
+	if len(late) == 0 {
 		return nil
 	}
+	slices.SortFunc(late, func(a, b *Hold) int {
+		return cmp.Or(cmp.Compare(s.overdue[a], s.overdue[b]), cmp.Compare(a.acquire.Key, b.acquire.Key))
+	})
+	first := late[0]
 	err := fmt.Errorf("%w: %s %q for %v, which is more than its grace of %v (%w)", ErrStillInUse, first.acquire.Kind,
 		first.acquire.Key, now.Sub(s.overdue[first]).Round(time.Millisecond), s.opt.Grace, first.cause)
-	if n > 1 {
-		err = fmt.Errorf("%w, and %d more", err, n-1)
+	const shown = 4
+	for _, h := range late[1:min(shown, len(late))] {
+		err = fmt.Errorf("%w, %s %q", err, h.acquire.Kind, h.acquire.Key)
+	}
+	if more := len(late) - shown; more > 0 {
+		err = fmt.Errorf("%w, and %d more", err, more)
 	}
 	return err
 }

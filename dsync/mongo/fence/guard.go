@@ -30,7 +30,7 @@ const (
 //	…
 //	mu := locks.Mutex("order 7")
 //	err := mu.Do(ctx, func(ctx context.Context) error {
-//		return guard.Transact(ctx, "order 7", mu.Token(), func(ctx context.Context) error {
+//		return guard.Transact(ctx, "order 7", dsync.HoldFrom(ctx).Token(), func(ctx context.Context) error {
 //			if _, err := orders.UpdateOne(ctx, bson.D{{"_id", 7}}, paid); err != nil {
 //				return err
 //			}
