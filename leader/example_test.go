@@ -106,7 +106,7 @@ func ExampleElection_Run() {
 }
 
 // A leader publishes its address, and other processes follow it.
-func ExampleElection_Observe() {
+func ExampleElection_Observe_address() {
 	ctx := context.Background()
 	store := dsynctest.NewMemory()
 	locks, _ := dsync.New(store, nil)
