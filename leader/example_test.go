@@ -105,32 +105,6 @@ func ExampleElection_Run() {
 	// that was the last report
 }
 
-// A leader publishes its address, and other processes follow it.
-func ExampleElection_Observe_address() {
-	ctx := context.Background()
-	store := dsynctest.NewMemory()
-	locks, _ := dsync.New(store, nil)
-	defer locks.Close(ctx)
-	election, _ := leader.New(locks, "reports", &leader.Options{Value: []byte("10.0.0.7:8080")})
-	go election.Run(ctx, func(ctx context.Context) error {
-		<-ctx.Done()
-		return nil
-	})
-
-	other, _ := dsync.New(store, nil)
-	defer other.Close(ctx)
-	follower, _ := leader.New(other, "reports", nil)
-	for l := range follower.Observe(ctx) {
-		if l.Session == "" {
-			continue // nobody leads
-		}
-		fmt.Printf("the leader is at %s\n", l.Value)
-		break
-	}
-	// Output:
-	// the leader is at 10.0.0.7:8080
-}
-
 // An outage of the database often makes the work fail before the leadership is lost. If the
 // work should resume after the outage, f waits for the end of its context, or tries again,
 // instead of returning the error.
