@@ -129,7 +129,7 @@ func (e *Election) Resign(ctx context.Context) error {
 // for a stop after which others should wait as long as after a crash: then d is the session's TTL.
 // After d the first candidate in the queue is elected, which may be this process.
 //
-// d must be from 1 ms to dsync.MaxDuration. If the work takes longer than d to stop, the next leader is
+// d must be from 1 ms to 50 years. If the work takes longer than d to stop, the next leader is
 // elected as soon as it has stopped, or its grace is over. admin.Inspector.Break ends d at once.
 //
 // ResignAfter also works when the term has just ended because the ctx of Run or Campaign has ended, as on

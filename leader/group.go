@@ -49,7 +49,7 @@ type Group struct {
 // default; a nil *GroupOptions is all defaults.
 type GroupOptions struct {
 	// BalanceInterval is how often a process checks whether it runs more than its share, jittered by
-	// ±50 %. It must be at least 10 ms and at most dsync.MaxDuration. Default: a third of the session's
+	// ±50 %. It must be at least 10 ms and at most 50 years. Default: a third of the session's
 	// TTL. Negative: never.
 	//
 	// Unless it is negative, a function campaigns after a random delay of at most a tenth of BalanceInterval
