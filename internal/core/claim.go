@@ -11,87 +11,86 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A claim is one request of the session for part or all of a key, as the store has it. Package core has
-// its table.
+// A claim is one request of the session for part or all of a key, as stored. The table of its states is in the
+// package documentation.
 type claim struct {
 	timer
 	number  uint64
 	request driver.Claim
 	state   state
 
-	call    *Call  // the caller that waits for it, or has its hold; nil: nobody waits for what becomes of it
-	users   int    // holders that are not done: readers can share a hold
-	slot    int64  // how much of its queue it takes here; 0: nothing any more
-	command uint64 // under way for it, or inLine; 0: none
-	failed  int    // requests or releases that had no answer, in a row
+	call    *Call  // the caller that waits for the claim or holds it; nil: nobody needs its result
+	users   int    // holders that are not done; readers can share a hold
+	slot    int64  // how much of this process's queue it takes up; 0: it has given its slot back
+	command uint64 // the command under way for it, or inLine; 0: none
+	failed  int    // consecutive requests or releases without an answer
 
-	requests   int       // to join, that were sent
-	unanswered int       // of them
-	mayBe      bool      // the store has it, by a reply or a notice
-	void       time.Time // by the store's clock: after that no request, or copy of one, can join; zero: none can now
-	wait       *wait     // until its grant is known
+	requests   int       // requests to join that were sent
+	unanswered int       // how many of them have no answer
+	mayBe      bool      // a reply or a notice said that the store has the claim
+	void       time.Time // by the store's clock, when the last request or copy of one can join; zero: none can
+	wait       *wait     // nil once its grant is known
 
-	token      int64     // of the present hold
+	token      int64     // of the current hold
 	granted    Instant   // when the grant was learned
-	since      time.Time // of the grant, by the store's clock; zero if unknown
+	since      time.Time // when it was granted, by the store's clock; zero if unknown
 	until      time.Time // the end of a lease, by the store's clock
-	extends    int       // Extends of a lease that were sent and had no answer: the store may have a later end than until
-	listener   uint64    // the time that a listener was ready when its last request was sent; 0: none was
+	extends    int       // unanswered Extends of a lease; any of them may have moved the end past until
+	listener   uint64    // listener.times when its last request was sent; 0: no listener was ready
 	othersWait bool      // others wait or may wait
-	asked      asked     // who wants it to end
+	asked      asked     // who wants the claim to end
 
-	leave   *leave // how it is to be released; nil: plainly
+	leave   *leave // how to release it; nil: without options
 	refused error  // why the store refuses its release
-	lostBy  error  // why the store was told nothing of its end, or may not have been; nil: it was told, or is yet to be
-	doubted uint64 // the acknowledged heartbeats when the store said first that it is not there; 0: it has not, or not since
+	lostBy  error  // why no release was sent, or perhaps none arrived; nil: released, or not yet ended
+	doubted uint64 // session.acks when the store first said that it doesn't have the claim; 0: the claim isn't in doubt
 }
 
-// asked says who wants a claim to end. One that is asked for is not kept by its last holder, unless that said so by
-// ReleaseBy and nobody else asks.
+// asked says who wants a claim to end. If anybody does, its release doesn't keep it in the store, unless the holder
+// said so with ReleaseBy and nobody else wants the key.
 type asked int
 
 const (
 	byNobody asked = iota
-	byHolder       // it has resigned
-	byOthers       // or it has stalled, or the store has lost it
+	byHolder       // the holder has resigned
+	byOthers       // another process wants the key, the holder has stalled, or the store has lost the claim
 )
 
-// A wait is what a claim knows of what it waits for.
+// A wait is what is known about the queue ahead of a claim.
 type wait struct {
-	poll     Instant             // when it requests again, whatever happens
-	position int                 // in the store's queue, by the last reply; 0: not in it
-	stagger  time.Duration       // how long after a lapse ahead it acts: see stagger
-	ahead    []string            // sessions that stand in the way, by the last reply
-	named    []string            // those that the last request named as expired
-	again    bool                // a wake came while a request was under way
-	refusal  error               // what its caller gets unless a session ahead has expired
+	poll     Instant             // when to request again even if nothing happens before
+	position int                 // in the store's queue, as of the last reply; 0: not queued
+	stagger  time.Duration       // how long to wait after a session ahead lapses: see stagger
+	ahead    []string            // sessions that block the claim, as of the last reply
+	named    []string            // sessions that the last request named as expired
+	again    bool                // a wake came while a request was under way: request again when it is answered
+	refusal  error               // the error for the caller unless a session ahead has expired
 	asked    map[string]revoking // with First: claims whose sessions were asked to give up the key
-	until    []time.Time         // the ends of leases that stand in the way
+	until    []time.Time         // when the leases that block the claim end
 }
 
-// A revoking is how far a waiter is with asking for a claim.
+// A revoking tracks the Revokes that a waiter sends for one claim.
 type revoking struct {
 	again  bool // the last Revoke failed, so another is due
-	failed int  // Revokes that failed, in a row
+	failed int  // consecutive failed Revokes
 }
 
-// A leave is how a claim is released. It is replaced, never changed: see early.
+// A leave says how to release a claim. It is replaced, never changed: early is shared.
 type leave struct {
 	driver.Release         // without Claim
-	keep           Instant // with Keep: until when
-	grace          bool    // its holder may not be done until then, so nobody can ask for it
-	passed         error   // by ReleaseBy: why it was not released so, or not yet
+	keep           Instant // when the Keep ends
+	grace          bool    // the Keep covers the holder's grace, so it can't be revoked
+	passed         error   // with ReleaseBy: why it has not been released that way; nil: it has
 }
 
-// early is how a claim is released whose holder waits for nothing more than the store's answer. All Cores of the
-// process share it.
+// early releases a claim whose holder waits only for the store's answer. All Cores of the process share it.
 var early = &leave{Release: driver.Release{Early: true}}
 
-// A grant is how the store granted a claim.
+// A grant describes how the store granted a claim.
 type grant struct {
 	token, term int64
 	crowded     bool
-	alone       bool // nobody waited, and its first request was answered with it
+	alone       bool // the reply to the first request granted it, and nobody waited
 	since       time.Time
 }
 
@@ -100,8 +99,8 @@ type state int
 const (
 	joining state = iota
 	waiting
-	checking // whether the sessions in the way have expired
-	dating   // granted, but the lease has no end yet
+	checking // finding out whether the sessions in the way have expired
+	dating   // granted, but the end of the lease isn't set yet
 	held
 	lingering
 	windingDown
@@ -114,33 +113,33 @@ func (s state) String() string {
 	return [...]string{"joining", "waiting", "checking", "dating", "held", "lingering", "windingDown", "lost", "leaving", "kept"}[s]
 }
 
-// inLine is the command of a claim or a message that waits for a lane.
+// inLine marks the command of a claim or message as waiting for a lane.
 const inLine = ^uint64(0)
 
-// A trigger is what moves a claim.
+// A trigger is an event that moves a claim to another state.
 type trigger int
 
 const (
-	queued     trigger = iota // reply: it waits
-	again                     // it must request again at once
-	unanswered                // what was sent had no answer
-	timeOver                  // its timer
-	laneFree                  // there is a lane for what it sends
+	queued     trigger = iota // the store has queued the claim
+	again                     // the claim must be requested again at once
+	unanswered                // the last command had no answer
+	timeOver                  // the claim's timer is due
+	laneFree                  // a lane is free for the claim's command
 	wake                      // a notice, or a listener that has become ready
-	givenUp                   // its caller waits no longer
-	revoke                    // it must be given up
+	givenUp                   // the caller has given up
+	revoke                    // the claim must be given up
 	sessionEnd                // the session is lost
 	leaseOver                 // the lease is over
 	othersCame                // others may wait
-	heartbeat                 // one was acknowledged
+	heartbeat                 // a heartbeat was acknowledged
 )
 
 func (t trigger) String() string {
 	return [...]string{"queued", "again", "unanswered", "timeOver", "laneFree", "wake", "givenUp", "revoke", "sessionEnd", "leaseOver", "othersCame", "heartbeat"}[t]
 }
 
-// move makes the claim's transition for t, as the table of package core has it. What is not in the table
-// came late and means nothing any more.
+// move makes the claim's transition for t, following the table in the package documentation. It ignores triggers
+// that come too late to matter.
 func (c *Core) move(cl *claim, t trigger) {
 	if t == laneFree {
 		if cl.command != inLine {
@@ -152,20 +151,21 @@ func (c *Core) move(cl *claim, t trigger) {
 	case from <= dating && t == givenUp:
 		c.leaveQueue(cl)
 	case from <= dating && t == revoke && cl.request.First:
-		// Its caller comes first all the same: two such callers that both began anew would take turns forever.
+		// It keeps its place ahead of all waiters. If it requested anew instead, two such callers would take turns
+		// forever.
 		if cl.asked != byOthers {
 			cl.asked = byOthers
-			c.move(cl, wake) // it is held, so find out
+			c.move(cl, wake) // it was revoked, so it must have been granted: ask the store
 		}
 	case from <= dating && t == revoke:
-		c.requestAnew(cl) // nobody here knows that it is held
+		c.requestAnew(cl) // it was granted, but this process has not learned of the grant
 	case from <= dating && t == sessionEnd:
 		c.readmit(cl)
 
 	case from == joining && (t == again || t == laneFree || t == timeOver):
 		c.join(cl)
 	case from == joining && t == wake:
-		cl.wait.again = true // when this request is answered
+		cl.wait.again = true // request again when this request is answered
 	case from == joining && t == queued:
 		cl.state = waiting
 		c.waits(cl)
@@ -199,7 +199,7 @@ func (c *Core) move(cl *claim, t trigger) {
 	case from == held && t == timeOver && !cl.fixed():
 		c.windDown(cl, ErrStalled)
 	case from == held && t == timeOver && cl.extends > 0:
-		c.windDown(cl, errLeaseOver(cl)) // the store may have a later end, so it is released
+		c.windDown(cl, errLeaseOver(cl)) // the store may have a later end, so release the claim
 	case from == held && t == timeOver:
 		c.loseHold(cl, errLeaseOver(cl))
 	case from == held && t == sessionEnd:
@@ -229,7 +229,7 @@ func (c *Core) move(cl *claim, t trigger) {
 		cl.asked = byOthers
 		cl.dropKeep()
 	case from == leaving && t == revoke && cl.users == 0:
-		cl.dropKeep() // it is released again if it was kept
+		cl.dropKeep() // if the release under way keeps the claim, another one follows
 	case from == leaving && t == sessionEnd:
 		c.noteUnreleased(cl, c.ending)
 		cl.lostBy = LostTo(c.ending)
@@ -247,7 +247,7 @@ func (c *Core) move(cl *claim, t trigger) {
 	}
 }
 
-// dropKeep has the claim released for good although ReleaseBy or ReleaseAfter said to keep it: it is revoked.
+// dropKeep cancels the Keep of ReleaseBy or ReleaseAfter, because the claim was revoked.
 func (cl *claim) dropKeep() {
 	if l := cl.leave; l != nil && l.Keep > 0 {
 		plain := *l
@@ -263,11 +263,11 @@ func (cl *claim) shares() bool {
 	return cl.request.Kind == driver.KindRWMutex && cl.request.Weight < cl.request.Limit
 }
 
-// outlives reports whether the claim survives the loss of its session: it has a lease of its own, which
-// was granted. One that is yet to get its end does so only if an Extend may have set that: see readmit.
+// outlives reports whether the claim survives the loss of its session, as a granted lease does once its end is set.
+// In the state dating the end is set only if an Extend got through: see readmit.
 func (cl *claim) outlives() bool { return cl.fixed() && cl.token != 0 && cl.state != dating }
 
-// newClaim makes a claim for a caller, whose slot and turn the queue has counted.
+// newClaim makes a claim for a caller. The caller has counted its slot and its turn.
 func (c *Core) newClaim(q *queue, a *Call) *claim {
 	c.last.claim++
 	lingers := c.cfg.Linger > 0 && a.exclusive() && a.Lease == 0 && !a.Auto
@@ -290,7 +290,7 @@ func (c *Core) newClaim(q *queue, a *Call) *claim {
 	return cl
 }
 
-// join sends a request to join when there is a lane for it.
+// join requests the claim as soon as a lane is free.
 func (c *Core) join(cl *claim) {
 	if cl.command != 0 {
 		return
@@ -302,8 +302,8 @@ func (c *Core) join(cl *claim) {
 	}
 }
 
-// sendJoin sends a request to join. It names the sessions ahead that have expired, and releases old, if
-// that is not nil.
+// sendJoin sends a request to join. The request names the sessions ahead that have expired; unless old is nil, it
+// also releases old.
 func (c *Core) sendJoin(cl *claim, poll bool, old *claim) {
 	cl.wait.named = c.expiredAmong(cl.wait.ahead)
 	cl.requests++
@@ -326,7 +326,7 @@ func (c *Core) sendJoin(cl *claim, poll bool, old *claim) {
 	}
 }
 
-// joinAnswered takes the reply to a request to join.
+// joinAnswered handles the reply to a request to join.
 func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
 	if old := c.claims[s.leaves]; old != nil && old.command == r.Command {
 		old.command = 0
@@ -358,7 +358,7 @@ func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
 		}
 	}
 	switch {
-	case cl.state == leaving: // the release waited for this
+	case cl.state == leaving: // the release has waited for this answer
 		c.release(cl)
 	case cl.state != joining: // a notice came first
 	case holds:
@@ -369,7 +369,7 @@ func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
 	}
 }
 
-// notGranted takes a reply of the store that does not grant the claim.
+// notGranted handles a reply that doesn't grant the claim.
 func (c *Core) notGranted(cl *claim, r *Reply) {
 	w, st, try := cl.wait, &r.State, cl.call.Try
 	switch {
@@ -398,7 +398,7 @@ func (c *Core) notGranted(cl *claim, r *Reply) {
 		c.ahead(w, st)
 		w.refusal, cl.state = HeldError(st), checking
 		c.check(cl)
-	case try && cl.failed == 0: // it came too late; now the store's clock is known
+	case try && cl.failed == 0: // the request came too late, but now the store's clock is known
 		cl.failed++
 		c.join(cl)
 	case try:
@@ -409,7 +409,7 @@ func (c *Core) notGranted(cl *claim, r *Reply) {
 	}
 }
 
-// ahead records what stands in the way of a claim.
+// ahead records the sessions and leases that block the claim.
 func (c *Core) ahead(w *wait, st *driver.State) {
 	w.position, w.ahead, w.until = st.Position, SessionsIn(st, c.session.id), nil
 	for i := range st.Holders {
@@ -422,13 +422,13 @@ func (c *Core) ahead(w *wait, st *driver.State) {
 	}
 }
 
-// retry sets the timer for another try after a pause.
+// retry sets the timer for the next request.
 func (c *Core) retry(cl *claim) {
 	c.at(&cl.timer, cl.number, c.now.Add(c.pause(cl.failed)))
 	cl.failed++
 }
 
-// noAnswer is called when something that the claim needs to know had no answer. A try is not repeated.
+// noAnswer handles a missing answer that the claim depends on. A try is not repeated.
 func (c *Core) noAnswer(cl *claim, err error) {
 	if cl.call.Try {
 		c.refuse(cl, err)
@@ -449,9 +449,9 @@ func (c *Core) refuse(cl *claim, err error) {
 	c.leaveQueue(cl)
 }
 
-// granted takes the grant of a claim, whether a reply or a notice brought it. A lease has no end yet:
-// until it has one, it lives with its session. If the grant set the end, a grant that nobody learned of
-// would close its key for the whole lease, long after the session has expired.
+// granted handles the grant of a claim, which either a reply or a notice brings. A new lease has no end of its own
+// yet and lives with its session. If the grant set the end, an unnoticed grant would block the key for the whole
+// lease, long after the session has expired.
 func (c *Core) granted(cl *claim, g grant) {
 	cl.request.Token, cl.request.NoneWaiting = g.token, g.alone
 	cl.token, cl.since, cl.granted = g.token, g.since, c.now
@@ -484,7 +484,7 @@ func (c *Core) extend(cl *claim) {
 	}
 }
 
-// extendAnswered begins the hold of a lease, which counts from before the Extend was sent.
+// extendAnswered begins the hold of a lease. The hold's time counts from before the Extend was sent.
 func (c *Core) extendAnswered(cl *claim, s *sent, r *Reply) {
 	if cl == nil || cl.state != dating {
 		return
@@ -506,8 +506,8 @@ func (c *Core) extendAnswered(cl *claim, s *sent, r *Reply) {
 	}
 }
 
-// extended takes the store's answer to a later Extend. It may come when the hold is over: then the claim is
-// released, unless the store says that the lease is over too.
+// extended handles the answer to a later Extend. If it comes when the hold is over, the claim is released, unless
+// the store says that the lease is over too.
 func (c *Core) extended(e Extended) {
 	cl := c.claims[e.Claim]
 	if cl == nil {
@@ -515,7 +515,7 @@ func (c *Core) extended(e Extended) {
 	}
 	cl.extends--
 	switch {
-	case errors.Is(e.Err, driver.ErrNotHeld) && cl.state == held && c.leaseEnded(cl): // the store's clock has jumped
+	case errors.Is(e.Err, driver.ErrNotHeld) && cl.state == held && c.leaseEnded(cl): // the store's clock jumped
 		c.loseHold(cl, errLeaseOver(cl))
 	case errors.Is(e.Err, driver.ErrNotHeld) && cl.state == held:
 		c.loseHold(cl, fmt.Errorf("%w: %w", ErrRecordDeleted, e.Err))
@@ -528,7 +528,7 @@ func (c *Core) extended(e Extended) {
 	}
 }
 
-// errLeaseOver is the error of a hold whose lease has ended by itself.
+// errLeaseOver is the error of a hold whose lease ran out.
 func errLeaseOver(cl *claim) error { return fmt.Errorf("%w after %v", ErrLeaseOver, cl.request.Lease) }
 
 // begin begins the first hold of a claim.
@@ -536,7 +536,7 @@ func (c *Core) begin(cl *claim, term int64) {
 	a, q := cl.call, c.queues[cl.request.Key]
 	cl.state, cl.wait, c.listener.idle = held, nil, c.now
 	if c.listener.ready && !c.wouldKnow(cl) && !a.Shares && cl.request.Yield {
-		cl.othersWait = true // others may have come without a notice
+		cl.othersWait = true // this session would not have been notified of other waiters
 	}
 	c.deliver(cl, a, term, false)
 	if a.Shares {
@@ -546,7 +546,7 @@ func (c *Core) begin(cl *claim, term int64) {
 		c.listen(listenAfter)
 	}
 	if q.forceWaits() || cl.asked == byOthers {
-		c.windDown(cl, ErrRevoked) // who wants it by force came after the request was sent
+		c.windDown(cl, ErrRevoked) // a caller that wants the key by force came after the request was sent
 	}
 	if !a.Try {
 		q.turn = nil
@@ -563,8 +563,8 @@ func (c *Core) deliver(cl *claim, a *Call, term int64, local bool) {
 	})
 }
 
-// windDown ends a hold that the store has or may have still, by request or because its time is over: the claim
-// is released when the holder is done or the grace is over.
+// windDown ends a hold that the store has or may still have. The claim is released when the holder is done or the
+// grace is over.
 func (c *Core) windDown(cl *claim, cause error) {
 	cl.state = windingDown
 	switch {
@@ -578,12 +578,13 @@ func (c *Core) windDown(cl *claim, cause error) {
 	c.do(&End{cl.call, cause, cause != ErrClosed && cause != ErrStalled && !notThere(cause)})
 }
 
-// notThere reports whether a hold ends because the store does not have it any more.
+// notThere reports whether cause says that the store no longer has the claim.
 func notThere(cause error) bool {
 	return errors.Is(cause, ErrRecordDeleted) || errors.Is(cause, ErrNotRenewed)
 }
 
-// progress has a hold end unless its holder makes progress again within limit. A lease ends by itself.
+// progress sets the time within which the holder must make progress again to keep its hold. Leases have no such
+// limit: they run out by themselves.
 func (c *Core) progress(cl *claim, limit time.Duration) {
 	switch {
 	case cl.state != held || cl.fixed():
@@ -594,8 +595,8 @@ func (c *Core) progress(cl *claim, limit time.Duration) {
 	}
 }
 
-// loseHold ends a hold that the store may give to others. Nothing is sent for its claim. A lease is
-// remembered for the grace; otherwise a notice or a reply that names it would have it released.
+// loseHold ends a hold that the store may already be giving to others. It sends no release. A lease stays known for
+// the grace, because a notice or reply that names an unknown claim would have it released.
 func (c *Core) loseHold(cl *claim, cause error) {
 	cl.state = lost
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
@@ -629,8 +630,8 @@ func numberOf(id string) (n uint64, session string) {
 // Knows reports whether the claim is one of this Core's.
 func (c *Core) Knows(claim string) bool { return c.byID(claim) != nil }
 
-// unknown releases the session's claims in a state that nobody here knows: a request that arrived twice
-// can leave one. It does the same for claims that have left and have joined again since.
+// unknown releases claims of this session that st shows but this process doesn't know. A request that arrived twice
+// can leave one, and a claim that was released can have joined again.
 func (c *Core) unknown(st *driver.State, about *claim) {
 	for i := range st.Holders {
 		if h := &st.Holders[i]; h.Session == about.request.Session && h.Claim != about.request.ID && h.Until.IsZero() {
@@ -650,11 +651,12 @@ func (c *Core) unknownClaim(key, id string, token int64) {
 	case c.isNew(id, token):
 		c.orphan(key, id)
 	case c.mayBeUndone(id):
-		c.heartbeatSoon() // it says whether the release was undone: see committed
+		c.heartbeatSoon() // its reply says whether the release was undone: see committed
 	}
 }
 
-// orphan releases a claim of this session that nobody here knows. A copy of its request may still come.
+// orphan releases a claim of this session that this process doesn't know. A copy of the claim's request may still
+// arrive.
 func (c *Core) orphan(key, id string) {
 	n, session := numberOf(id)
 	if n == 0 || session != c.session.id || c.claims[n] != nil {
@@ -670,19 +672,19 @@ func (c *Core) orphan(key, id string) {
 	c.release(cl)
 }
 
-// fits reports whether the claim could be granted at once: there is room for it, and nobody waits.
+// fits reports whether the store could grant the claim at once: there is room for it, and nobody waits.
 func fits(r *driver.Claim, st *driver.State) bool {
 	if st.Waiting > 0 {
 		return false
 	}
-	free := st.Limit // counted down: the sum of the weights can overflow
+	free := st.Limit // subtract: a sum of weights can overflow
 	for i := range st.Holders {
 		free -= st.Holders[i].Weight
 	}
 	return len(st.Holders) == 0 || r.Weight <= free
 }
 
-// HeldError returns the error of a call that found the key held or waited for.
+// HeldError returns the error for a call that found the key held or waited for.
 func HeldError(st *driver.State) *driver.HeldError {
 	e := &driver.HeldError{Key: st.Key}
 	switch {

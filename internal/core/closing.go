@@ -11,19 +11,19 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// closing is what Close has done so far, and what it has to give up.
+// closing is the progress of Close.
 //
-// Close has a bound that does not depend on the store. It waits for holders no longer than their grace. What it
-// sends it sends again until there is an answer, as long as the store answers anything within the time of one
-// attempt; and from a [Hurry] on it sends everything once, all at a time, and waits for one attempt. Then it gives
-// up, and says what the store may go on holding.
+// Close ends within a bounded time even if the store doesn't answer. It waits for holders no longer than their
+// grace. It repeats commands without an answer as long as the store answers something within each attempt's time.
+// After a [Hurry] it sends everything once, all at the same time, and waits for one attempt's time. Then it gives
+// up and says what the store may go on holding.
 type closing struct {
 	phase       closePhase
-	due         Instant      // when Close gives up on the store; never: it is done
+	due         Instant      // when Close gives up on the store; never: Close is done
 	command     uint64       // the Unregister under way, or 0
-	failed      int          // how many Unregisters have had no answer
-	again       Instant      // when the next one is due after that
-	notReleased []unreleased // what the store may go on holding, in the order in which that became known
+	failed      int          // Unregisters without an answer
+	again       Instant      // when to send the next Unregister after that
+	notReleased []unreleased // claims that the store may go on holding, in the order in which Close learned of them
 	listed      error        // why the session may stay registered; nil: it does not
 }
 
@@ -35,8 +35,8 @@ const (
 	closed
 )
 
-// hurryLanes is how many times as many commands may be under way after a Hurry: there is no time to send them one
-// after the other. A thousand that wait in a driver for a connection take some ten megabytes.
+// hurryLanes is the factor by which a Hurry raises the limit of commands under way: there is no time to send them
+// one after the other. A thousand commands that wait in a driver for a connection take about ten megabytes.
 const hurryLanes = 32
 
 // An unreleased claim is one that the store may go on holding after Close.
@@ -46,19 +46,19 @@ type unreleased struct {
 	why error
 }
 
-// endOf says when the store lets go of a claim that was not released.
+// endOf says when the store frees a claim that was not released.
 type endOf int
 
 const (
 	withSession endOf = iota // when its session is unregistered, or expires
-	withGrace                // the same, but its holder's grace may be running, so the session must not be unregistered
-	byItself                 // when its lease is over
+	withGrace                // the same, but its holder may still be in its grace: don't unregister the session
+	byItself                 // when its lease runs out
 )
 
-// errNoAnswer is why something was not done of which the store has said nothing.
+// errNoAnswer is the reason if the store has not said anything about a command.
 var errNoAnswer = fmt.Errorf("the store did not answer in time: %w", context.DeadlineExceeded)
 
-// A NotReleasedError says which keys Close could not release, as far as it knows. It matches [ErrNotReleased].
+// A NotReleasedError lists the keys that Close could not release, as far as it knows. It matches [ErrNotReleased].
 type NotReleasedError struct {
 	Keys []string // sorted, each once
 	Err  error    // why the first of them was not released
@@ -82,18 +82,18 @@ func (e *NotReleasedError) Is(target error) bool { return target == ErrNotReleas
 
 func (e *NotReleasedError) Unwrap() error { return e.Err }
 
-// unregistering reports whether the session is unregistered, or is about to be.
+// unregistering reports whether an Unregister has been sent and not been answered.
 func (c *Core) unregistering() bool {
 	return c.closing != nil && (c.closing.command != 0 || c.closing.failed > 0)
 }
 
-// repeats reports whether a command that had no answer is sent again: after a Hurry each is sent once.
+// repeats reports whether a command without an answer is sent again. One that was sent after a Hurry is not.
 func (c *Core) repeats(s *sent) bool {
 	cg := c.closing
 	return cg == nil || cg.phase == patient || cg.phase == hurried && s.at < cg.due.Add(-c.cfg.Attempt)
 }
 
-// pause returns how long to wait before what has failed so often is sent again.
+// pause returns how long to wait before retrying after that many failures.
 func (c *Core) pause(failed int) time.Duration {
 	if c.closing != nil && c.closing.phase == hurried {
 		return 0
@@ -101,7 +101,7 @@ func (c *Core) pause(failed int) time.Duration {
 	return c.cfg.pause(failed)
 }
 
-// close gives up all that is held and waited for.
+// close ends all holds and waits.
 func (c *Core) close() {
 	if c.closing != nil {
 		return
@@ -124,7 +124,7 @@ func (c *Core) close() {
 		switch {
 		case cl.state <= dating:
 			c.refuse(cl, ErrClosed)
-		case cl.state == held && cl.fixed(): // it ends by itself
+		case cl.state == held && cl.fixed(): // a lease runs out by itself
 			c.loseHold(cl, ErrClosed)
 		case cl.state == held:
 			c.windDown(cl, ErrClosed)
@@ -141,9 +141,9 @@ func (c *Core) close() {
 
 var errClosed = LostTo(ErrClosed)
 
-// hurry sends what is left to send, once, and gives the store one attempt's time to answer it all. The claims whose
-// holders are not done it leaves in the store for the rest of their grace. The store counts that by its own clock,
-// which may run faster or jump by up to the margin.
+// hurry sends whatever still has to be sent, once, and gives the store one attempt's time to answer all of it.
+// Claims whose holders are not done stay in the store for the rest of their grace. The store measures that by its
+// own clock, which may run faster or jump by up to the margin.
 func (c *Core) hurry() {
 	cg := c.closing
 	if cg == nil || cg.phase != patient {
@@ -153,7 +153,7 @@ func (c *Core) hurry() {
 	c.fillLanes()
 	for _, cl := range c.those(func(cl *claim) bool { return cl.state == windingDown || cl.state == leaving }) {
 		if cl.state == leaving {
-			if cl.command == 0 && cl.doubted == 0 { // one that is doubted waits for a heartbeat
+			if cl.command == 0 && cl.doubted == 0 { // a claim in doubt waits for a heartbeat
 				c.release(cl)
 			}
 			continue
@@ -175,7 +175,7 @@ func (c *Core) hurry() {
 	cg.again = c.now
 }
 
-// storeAnswered gives the store another attempt's time, unless there is no more.
+// storeAnswered extends Close's time by another attempt, unless Close is in a hurry.
 func (c *Core) storeAnswered() {
 	if cg := c.closing; cg != nil && cg.phase == patient {
 		cg.due = max(cg.due, c.now.Add(c.cfg.Attempt))
@@ -189,14 +189,14 @@ func (c *Core) abandon(cl *claim, why error) {
 	c.leftStore(cl)
 }
 
-// noteUnreleased remembers, for Close, that the store may go on holding the claim.
+// noteUnreleased records, for Close's error, that the store may go on holding the claim.
 func (c *Core) noteUnreleased(cl *claim, why error) {
 	if c.closing == nil {
 		return
 	}
 	u := unreleased{key: cl.request.Key, why: why}
 	switch {
-	case cl.fixed() && (cl.extends > 0 || !cl.until.IsZero()): // else it has no end yet
+	case cl.fixed() && (cl.extends > 0 || !cl.until.IsZero()): // otherwise the lease has no end yet
 		u.end = byItself
 	case cl.state == windingDown || cl.leave != nil && cl.leave.grace:
 		u.end = withGrace
@@ -204,8 +204,8 @@ func (c *Core) noteUnreleased(cl *claim, why error) {
 	c.closing.notReleased = append(c.closing.notReleased, u)
 }
 
-// closeDue unregisters the session when Close has nothing else to wait for. If a holder's grace may be running, or
-// there is no time for it, the session is left to expire.
+// closeDue unregisters the session when Close has nothing else to wait for. If a holder may still be in its grace,
+// or Close's time is over, it leaves the session to expire.
 func (c *Core) closeDue() {
 	cg := c.closing
 	switch {
@@ -230,7 +230,7 @@ func (c *Core) closeDue() {
 		}
 	case i >= 0:
 		c.closeAnyway(cg.notReleased[i].why)
-	default: // a heartbeat under way could have arrived after it
+	default: // not while a heartbeat is under way: that could arrive after the Unregister
 		if cg.failed == 0 {
 			c.storeAnswered()
 		}
@@ -238,8 +238,8 @@ func (c *Core) closeDue() {
 	}
 }
 
-// unregistered takes the answer to an Unregister, which ends Close. It frees what ends with the session. An
-// Unregister without an answer is repeated while there is time.
+// unregistered handles the answer to an Unregister, which ends Close. An Unregister without an answer is repeated while
+// there is time.
 func (c *Core) unregistered(s *sent, r *Reply) {
 	cg := c.closing
 	cg.command = 0
@@ -252,12 +252,12 @@ func (c *Core) unregistered(s *sent, r *Reply) {
 		cg.listed = r.Err
 		c.lose(ErrClosed)
 	}
-	if r.Err == nil { // what was being released still, such as a claim that nobody knew, has ended too
+	if r.Err == nil { // this also ended claims whose release was still under way
 		c.sessionEnded()
 	}
 }
 
-// sessionEnded is called when the session is over in the store, too.
+// sessionEnded records that the session has ended in the store, too.
 func (c *Core) sessionEnded() {
 	if cg := c.closing; cg != nil {
 		cg.listed = nil
@@ -265,7 +265,7 @@ func (c *Core) sessionEnded() {
 	}
 }
 
-// closeAnyway gives up whatever has had no answer, and ignores what comes later.
+// closeAnyway abandons every command without an answer and ignores later answers.
 func (c *Core) closeAnyway(why error) {
 	cg := c.closing
 	for _, cl := range c.those(func(cl *claim) bool { return cl.state == windingDown || cl.state == leaving }) {
@@ -293,7 +293,7 @@ func (c *Core) why() error {
 	return errNoAnswer
 }
 
-// closeDone says that Close is done, and what is not.
+// closeDone reports the result of Close.
 func (c *Core) closeDone() {
 	cg := c.closing
 	cg.phase, cg.due, cg.again = closed, never, never

@@ -10,18 +10,18 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Config has the settings of a Core. They do not change.
+// A Config has the settings of a Core. They must not change.
 type Config struct {
 	TTL, Margin, Grace time.Duration
 	LeastMargin        time.Duration // see MarginOf
 	LeastGrace         time.Duration // see GraceOf
 	Heartbeat          time.Duration // between two heartbeats
-	Attempt            time.Duration // how long a command may take
-	Poll               time.Duration // between two requests of a waiter; 0: see PollTime
-	HandOff            time.Duration // for how long after its grant a claim may be handed off; ≤0: not at all
-	Linger             time.Duration // how long a claim is kept that nobody uses; 0: not at all
+	Attempt            time.Duration // time limit of a command
+	Poll               time.Duration // interval between a waiter's requests; 0: see PollTime
+	HandOff            time.Duration // how long after its grant a claim may be handed off; ≤0: never
+	Linger             time.Duration // how long an unused claim is kept; 0: not at all
 	Retention          time.Duration // of idle records; <0: nothing is swept
-	Retry, Backoff     time.Duration // the first pause before a retry, and the longest
+	Retry, Backoff     time.Duration // the first and the longest pause before a retry
 	AlwaysListen       bool
 	Lanes, PollLanes   int // see lanes
 
@@ -29,29 +29,28 @@ type Config struct {
 	Rand func(n int64) int64 `json:"-"`
 }
 
-// Hold returns for how long a grant of d is good for its holder, from before its request was sent:
-// d·(1−ρ) − MarginOf(d) − GraceOf(d). ρ = 1/1000 allows for clocks that run at slightly different rates.
+// Hold returns how long a holder may rely on a grant of d, counted from before its request was sent: d·(1−ρ) −
+// MarginOf(d) − GraceOf(d). ρ = 1/1000 allows for clocks that run at slightly different rates.
 func (c *Config) Hold(d time.Duration) time.Duration {
 	return d - d/1000 - c.MarginOf(d) - c.GraceOf(d)
 }
 
-// MarginOf returns the margin of a grant of d: Margin, but of a short lease a tenth of it, or LeastMargin if
-// that is more.
+// MarginOf returns the margin of a grant of d: Margin, or for a short lease a tenth of d, but at least LeastMargin.
 func (c *Config) MarginOf(d time.Duration) time.Duration {
 	return min(c.Margin, max(d/10, c.LeastMargin))
 }
 
-// GraceOf is MarginOf for the grace.
+// GraceOf returns the grace of a grant of d, as MarginOf does the margin.
 func (c *Config) GraceOf(d time.Duration) time.Duration { return min(c.Grace, max(d/10, c.LeastGrace)) }
 
-// Jitter returns d ± a part of it: one tenth, with part 10. rand is as [Config].Rand.
+// Jitter returns d ± a random amount of up to d/part. rand is as [Config].Rand.
 func Jitter(d time.Duration, part int64, rand func(n int64) int64) time.Duration {
 	return d - d/time.Duration(part) + time.Duration(rand(2*(int64(d)/part)+1))
 }
 
 func (c *Config) jitter(d time.Duration, part int64) time.Duration { return Jitter(d, part, c.Rand) }
 
-// Pause returns how long to wait before the next try after so many that failed. It doubles from first up to
+// Pause returns how long to wait before the next try after that many failures. The pause doubles from first up to
 // longest. rand is as [Config].Rand.
 func Pause(first, longest time.Duration, failed int, rand func(n int64) int64) time.Duration {
 	d := min(first<<min(failed, 20), longest)
@@ -76,14 +75,14 @@ var (
 	ErrRecordDeleted   = errors.New("dsync: the store has no record of the hold any more; somebody has deleted or changed it")
 )
 
-// LostTo returns the error of a hold that was lost to cause. The stacks of waiters are as deep as this package's calls, so
-// its arguments must not take room in the frames of its callers.
+// LostTo returns the error of a hold that was lost because of cause. It is not inlined: its arguments would make
+// the stack frames of its callers larger, and every waiting goroutine keeps such a stack.
 //
 //go:noinline
 func LostTo(cause error) error { return fmt.Errorf("%w: %w", ErrLost, cause) }
 
-// A SealedError is the answer to a request for a tick that is over: a later one, or the same, has
-// succeeded, with Value.
+// A SealedError is the answer to a request for a tick that is over: a run for it or for a later one has succeeded,
+// with Value.
 type SealedError struct {
 	Tick  int64
 	Value []byte
@@ -91,7 +90,7 @@ type SealedError struct {
 
 func (e *SealedError) Error() string { return "dsync: the tick is over" }
 
-// Result returns a copy of Value, which is not nil even if Value is.
+// Result returns a copy of Value. It never returns nil.
 func (e *SealedError) Result() []byte { return append([]byte{}, e.Value...) }
 
 // A Core is one session. See [New].
@@ -104,41 +103,41 @@ type Core struct {
 	listener listener
 	sweeper  sweeper
 	claims   map[uint64]*claim // by number
-	past     []past            // claims that have left the store, in this order
+	past     []past            // claims that the store no longer has, in the order in which they left
 	queues   map[string]*queue // of keys that somebody here wants or holds
-	others   map[string]other  // what is known of other sessions, by id
-	sent     map[uint64]*sent  // commands under way; what is in it is not changed
+	others   map[string]other  // what is known about other sessions, by id
+	sent     map[uint64]*sent  // commands under way; a *sent is never changed
 	messages map[uint64]*message
-	changes  map[string]uint64 // the message about each key's changes
+	changes  map[string]uint64 // by key, the number of the message about its changes
 	timers   timers
 	lanes    lanes
 	discards discards
 	looks    looks
 	closing  *closing                              // nil: Close was not called
-	failure  error                                 // why the last command had no answer; nil: it had one
+	failure  error                                 // why the last command had no answer; nil if it had one
 	ending   error                                 // why the last session was lost
-	last     struct{ claim, message, send uint64 } // the last numbers that were given
+	last     struct{ claim, message, send uint64 } // the last numbers in use
 
 	out      []Effect  // of the Step under way
-	delivers []Deliver // among them: these effects, of which a hand-off consists, take no memory
+	delivers []Deliver // Delivers of out: reused, so that a hand-off allocates nothing
 	freeds   []Freed
 }
 
-// A sent command is under way.
+// A sent is a command under way.
 type sent struct {
 	op      Op
-	poll    bool     // it has a lane for polls
-	session string   // in whose name it was sent, or of Expire and Revoke the session that it is about
-	claim   uint64   // the number of the claim or message that it is for, or 0
-	leaves  uint64   // of an Acquire: the number of the claim that it also releases, or 0
-	at      Instant  // before its send
-	others  []string // of Read
-	keeps   bool     // of Release: the claim stays in the store until a fixed time
+	poll    bool     // it uses a lane for polls
+	session string   // the session that sends it; of Expire and Revoke: the target session
+	claim   uint64   // number of the claim or message that it belongs to, or 0
+	leaves  uint64   // of an Acquire: number of the claim that it also releases, or 0
+	at      Instant  // when it was sent
+	others  []string // of Read: the ids of the sessions
+	keeps   bool     // of Release: the store keeps the claim until a fixed time
 	voidAt  time.Time
 	revoked []driver.Revocation // of Heartbeat and Revoke
 }
 
-// New returns a Core. It does nothing until it is needed.
+// New returns a Core. It has no effects before its first event.
 func New(cfg *Config) *Core {
 	return &Core{
 		cfg: cfg, claims: make(map[uint64]*claim), queues: make(map[string]*queue),
@@ -149,13 +148,13 @@ func New(cfg *Config) *Core {
 	}
 }
 
-// Step takes an event that happens now and returns its effects, which are valid until the next Step. now
-// must not be before that of any Step before.
+// Step handles an event that happens now and returns its effects, which are valid until the next Step. now must not
+// be before the now of an earlier Step.
 func (c *Core) Step(now Instant, e Event) []Effect {
 	c.now = now
 	clear(c.out)
 	c.out, c.delivers, c.freeds = c.out[:0], c.delivers[:0], c.freeds[:0]
-	if c.tickAt <= now { // first of all: after a freeze this may be the first thing that happens
+	if c.tickAt <= now { // first: this may be the first Step after a freeze
 		c.checkDeadline()
 	}
 	switch e := e.(type) {
@@ -238,8 +237,8 @@ func (c *Core) give(d Deliver) {
 	c.do(&c.delivers[len(c.delivers)-1])
 }
 
-// deny gives the caller an error in place of a hold. The stacks of waiters are as deep as this package's calls:
-// a Deliver in each of those that deny would make them twice as large.
+// deny gives the caller an error in place of a hold. It is not inlined: a Deliver in the frame of each caller would
+// double the size of their frames, and every waiting goroutine keeps such a stack.
 //
 //go:noinline
 func (c *Core) deny(a *Call, err error) { c.give(Deliver{To: a, Err: err}) }
@@ -249,7 +248,7 @@ func (c *Core) free(f Freed) {
 	c.do(&c.freeds[len(c.freeds)-1])
 }
 
-// checkDeadline ends the session, and holds with an end of their own, when their time is over.
+// checkDeadline ends the session if its deadline has come, and holds that have an end of their own if that has.
 func (c *Core) checkDeadline() {
 	if c.session.id != "" && c.now >= c.Deadline() {
 		cause := &outage{c.cfg.Hold(c.cfg.TTL), c.session.why}
@@ -263,11 +262,11 @@ func (c *Core) checkDeadline() {
 	}
 }
 
-// An outage is why a session is lost that could not be renewed. It matches [ErrNotRenewed], and not the error of the
-// last heartbeat: a caller would take a deadline of this library for its own.
+// An outage is the error of a session that could not be renewed. It matches [ErrNotRenewed], but not the error of
+// the last heartbeat, because a caller would mistake a timeout of this library for its own.
 type outage struct {
-	time time.Duration // without an acknowledged heartbeat
-	last error         // why the last one failed; nil: it did not
+	time time.Duration // how long no heartbeat was acknowledged
+	last error         // error of the last heartbeat, or nil
 }
 
 func (o *outage) Error() string {
@@ -280,8 +279,7 @@ func (o *outage) Error() string {
 
 func (o *outage) Is(target error) bool { return target == ErrNotRenewed }
 
-// endsDue returns the held claims with an end of their own that has come: that of a lease, or of the limit for
-// progress.
+// endsDue returns the held claims whose own end has come: the end of a lease or of the limit for progress.
 func (c *Core) endsDue() (over []*claim) {
 	for _, e := range c.timers {
 		if cl := c.claims[e.number]; e.at <= c.now && cl != nil && cl.state == held && cl.due <= c.now && !slices.Contains(over, cl) {
@@ -315,19 +313,19 @@ func (c *Core) nextDue() Instant {
 	return next
 }
 
-// due does what is due now. The order is that of numbers, not of a map.
+// due does what is due now. It goes by number, because the order of a map is random.
 func (c *Core) due() {
 	if c.closing != nil {
-		c.closeDue() // if its time is over, there is nothing else to do
+		c.closeDue() // when Close's time is over, nothing else has to be done
 	}
 	c.sessionDue()
 	c.timersDue()
 	c.discardsDue()
 	c.sweepDue()
-	c.listenerDue() // after what may need it
+	c.listenerDue() // last: what is due above may need the listener
 }
 
-// those returns the claims for which f is true, in the order of their numbers.
+// those returns the claims for which f is true, ordered by number.
 func (c *Core) those(f func(cl *claim) bool) []*claim {
 	var some []*claim
 	for _, cl := range c.claims {
@@ -348,14 +346,14 @@ func byNumber(a, b *claim) int {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// reply takes the answer to a command.
+// reply handles the answer to a command.
 func (c *Core) reply(r *Reply) {
 	s, ok := c.sent[r.Command]
 	if !ok {
 		return
 	}
 	delete(c.sent, r.Command)
-	if s.op != Heartbeat && s.op != Notify && s.op != Asked && s.op != Keys { // a caller learns of the failure of what it needs
+	if s.op != Heartbeat && s.op != Notify && s.op != Asked && s.op != Keys { // a caller only sees failures of commands that it needs
 		c.failure = nil
 		if r.Lost {
 			c.failure = r.Err
@@ -364,7 +362,7 @@ func (c *Core) reply(r *Reply) {
 	if s.op != Heartbeat && s.op != Asked && !r.Lost {
 		c.storeAnswered()
 	}
-	cl := c.claims[s.claim] // that waits for this reply, or nil
+	cl := c.claims[s.claim] // the claim that waits for this reply, or nil
 	if cl != nil && cl.command == r.Command {
 		cl.command = 0
 	} else {

@@ -1,18 +1,16 @@
-// Package core decides what a session does. It has no goroutine, no clock and no lock, sends nothing
-// and waits for nothing: [Core.Step] takes one event and returns effects, and a shell, package engine,
-// carries those out. So the same events always give the same effects, and every order of events can be tried:
-// package explore does that.
+// Package core decides what a session does. It has no goroutine, clock, lock or I/O: [Core.Step] takes one event
+// and returns effects, which package engine carries out. So the same events always have the same effects, and
+// package explore can try every order of events.
 //
-// One Core is one session: one registration in the store after another, and the claims that live with them.
-// Only Step changes it. To every [Acquire] it answers with one [Deliver]; after every hold it says once that
-// it is [Freed].
+// A Core is one session: a series of registrations in the store, and the claims that live with them. Only Step
+// changes it. It answers every [Acquire] with one [Deliver], and reports the end of every hold once with [Freed].
 //
 // # The session
 //
-// To the store, a session is alive until, by the store's clock, its last heartbeat is a TTL old. Then, and
-// not before, any process that waits for it may expire it; or sooner, a margin after it learned that the session's
-// process has [Died]. Expired is final: the id is never used again. So a process that knows that a session has
-// expired can act on it at any later time, and whichever process uses a key next drops the session's claims.
+// To the store, a session is alive until its last heartbeat is a TTL old by the store's clock. From then on, any
+// process that waits for it may expire it. A process that learned that the session's process has [Died] may do so a
+// margin after that. Expired is final: the id is never used again. So a process that knows that a session has
+// expired can act on it at any later time, and the next process that uses a key drops the session's claims.
 //
 //	none ──Acquire──► registering ──reply──► live ──deadline, or expired by the store──► none
 //
@@ -20,20 +18,19 @@
 //
 //	send of the last acknowledged heartbeat + TTL·0.999 − Margin − Grace
 //
-// whatever the event. After that it is lost: its holds end, its waiters request again under the next id,
-// and nothing is sent under the old one, except for leases. It is not unregistered, because its holders'
-// grace is running.
+// regardless of events. After that it is lost: its holds end, its waiters request again under the next id, and
+// nothing more is sent under the old one, except for leases. It is not unregistered, because its holders' grace is
+// running.
 //
-// The safety argument is the distance between the two deadlines. The store counts the TTL from when it
-// executed the heartbeat. The process counts it from before it sent the heartbeat, and subtracts Margin and
-// Grace. So Lost closes, then the grace passes, and only then can another process expire the session and drop
-// its claims.
+// The safety argument is the distance between the two deadlines. The store counts the TTL from when it executed the
+// heartbeat. The process counts it from before it sent the heartbeat, and subtracts Margin and Grace. So Lost
+// closes first, then the grace passes, and only then can another process expire the session and drop its claims.
 //
 // # The claim
 //
-// A claim is one request of the session for part or all of a key, as the store has it. Every primitive is a
-// claim with a weight out of the key's limit: see package driver. [Core.move] makes every transition, and this
-// table has all of them:
+// A claim is one request of the session for part or all of a key, as stored. Every primitive is a claim with a
+// weight out of the key's limit: see package driver. [Core.move] makes most transitions; this table lists all of
+// them:
 //
 //	state        event                           next         effect
 //	joining      reply: granted                  held         Deliver; a lease: dating, Send an Extend
@@ -96,21 +93,21 @@
 //	windingDown  hurry                           leaving      Send a release that keeps it for the grace
 //	(unknown id in a notice or reply)            leaving      Send a release
 //
-// A caller of this process gets a key's slot when the holder before is done, even if that hold was lost or its
-// claim released at the end of the grace: as with a sync.Mutex. Holds with Auto, and leases, do without.
+// Within a process, a key's slot is freed only when the holder is done, as with a sync.Mutex, even if its hold was
+// lost, or its claim was released at the end of the grace. Leases, and holds with Auto, free theirs without that.
 //
-// The store makes a grant in whatever command makes room: a release, a command that drops expired sessions, or
-// the request itself. The waiter learns of it by a [driver.Notice], which the session whose command made the
-// grant sends once it cannot be rolled back. A notice may be lost, late, repeated or out of order. So every
-// waiter also requests again from time to time, and when a session ahead of it may have expired.
+// The store makes a grant in whatever command makes room: a release, a command that drops expired sessions, or the
+// request itself. The session whose command made the grant notifies the waiter with a [driver.Notice], once the
+// command cannot be rolled back. A notice may be lost, late, repeated or out of order. So every waiter also
+// requests again from time to time, and when a session ahead of it may have expired.
 //
-// Nobody but sessions may change what the store keeps of a key, and if somebody does, its holder must find out. So
-// with every acknowledged heartbeat the Core has some of the held keys read, in turn, and compares all that it gets to
-// see of a held key with the hold. While a claim is in doubt, nobody here gets it from its holder.
+// Only sessions may change a key's record. If anybody else does, the holder must find out. So after every
+// acknowledged heartbeat the Core reads some of the held keys, in turn, and it compares every state of a held key
+// that it receives with the hold. While a claim is in doubt, its holder cannot hand it off.
 //
-// Every request to join carries a time of the store's clock after which it does not count. Until then a request
-// that was never answered, or a copy of one that was, can make its claim join after it was released. So a claim
-// that has left is remembered as a past one, and discarded after that time, many with one command.
+// Every request to join carries a time, by the store's clock, after which it does not count. Until then a request
+// without an answer, or a copy of an answered one, can make its claim join after it was released. So the Core
+// remembers released claims as past claims, and after that time discards them, many with one command.
 //
 // # How to read it
 //

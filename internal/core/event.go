@@ -15,33 +15,33 @@ type Want struct {
 	Kind          driver.Kind
 	Weight, Limit int64
 	Tick          int64         // >0: as in driver.Claim
-	Lease         time.Duration // >0: for that long, unless extended
+	Lease         time.Duration // >0: how long the lease lasts unless it is extended
 	Shares        bool          // readers of this process may share the hold
 	First         bool          // goes ahead of all waiters, and holders are asked to give up the key; never with Try
 	Try           bool          // does not wait for others
-	Auto          bool          // its slot here is freed when the grace is over, even if its holder does nothing
-	Value         string        `json:"-"` // with Auto: is published by the grant
+	Auto          bool          // its slot in this process is freed when the grace is over, even if the holder does nothing
+	Value         string        `json:"-"` // with Auto: published with the grant
 }
 
-// exclusive reports whether w takes all of the key. That is never certain for a semaphore: its size can
-// grow, and by the time of a hand-off others may hold a part, with a greater token, or may be waiting in
-// the store's queue, where they came first.
+// exclusive reports whether w takes all of the key. A semaphore never counts as exclusive, because its size can
+// grow. By the time of a hand-off, others may hold the new part with a greater token, or may have waited in the
+// store's queue for longer.
 func (w *Want) exclusive() bool { return w.Weight == w.Limit && w.Kind != driver.KindSemaphore }
 
-// A Call is one caller's wish to hold a key. It gets one [Deliver]. Afterwards it stands for the hold.
-// It must not be changed.
+// A Call is one caller's request for a key. It gets one [Deliver]. Afterwards it stands for the hold. It must not
+// be changed.
 type Call struct {
 	Want
 	Call   uint64 // greater than that of every Acquire before
-	Caller any    `json:"-"` // for the shell
+	Caller any    `json:"-"` // for package engine; the Core does not use it
 }
 
-// GiveUp says that a caller waits no longer. If it was not served, it gets a Deliver with ErrGivenUp.
+// GiveUp says that a caller has given up. If it has not been served, it gets a Deliver with ErrGivenUp.
 type GiveUp struct {
 	Call *Call `json:"-"`
 }
 
-// Done says that a holder is done. With several readers that share a hold, each says so.
+// Done says that a holder is done. If several readers share a hold, each of them sends it.
 type Done struct {
 	Claim   uint64
 	Hold    *Call           `json:"-"`
@@ -49,31 +49,31 @@ type Done struct {
 	Early   bool            // the release may be answered before it is committed
 }
 
-// WindDown ends a hold by request of its holder: it is released when the holder is done or the grace over.
+// WindDown ends a hold because its holder wants that. It is released when the holder is done or the grace is over.
 type WindDown struct {
 	Claim uint64
 	Hold  *Call `json:"-"`
 	Cause error `json:"-"`
 }
 
-// Progress says that a holder makes progress. Unless it says so again within Limit, its hold ends; a Limit of 0
-// is none.
+// Progress says that a holder makes progress. The hold ends unless the holder says so again within Limit. A Limit
+// of 0 removes the limit.
 type Progress struct {
 	Claim uint64
 	Hold  *Call `json:"-"`
 	Limit time.Duration
 }
 
-// ReleaseBy says how a hold is to be released when its holder is done: to a Successor, or kept for Keep from now.
+// ReleaseBy says how to release a hold when its holder is done: to a Successor, or keeping it for Keep from now.
 type ReleaseBy struct {
 	Claim   uint64
 	Release driver.Release
 }
 
-// Extending says that a command is sent that extends a lease.
+// Extending says that a command to extend a lease is being sent.
 type Extending struct{ Claim uint64 }
 
-// Extended is the store's answer to that command, which was sent at Sent. One that has no answer gets none.
+// Extended is the store's answer to that command, which was sent at Sent. Without an answer there is no Extended.
 type Extended struct {
 	Claim uint64
 	Sent  Instant
@@ -81,10 +81,10 @@ type Extended struct {
 	Err   error `json:"-"`
 }
 
-// Revoked says that somebody in this process asks for the claim.
+// Revoked says that somebody in this process wants the claim to be given up.
 type Revoked struct{ Claim, Key string }
 
-// Need says that the shell needs the session registered. It is answered by a [Registered].
+// Need says that package engine needs the session registered. The answer is a [Registered].
 type Need struct{}
 
 // Observe adds N, 1 or -1, to the observers of a key.
@@ -93,35 +93,35 @@ type Observe struct {
 	N   int
 }
 
-// Ask is a command of the shell's, which waits for a lane as all commands do.
+// Ask is a command of package engine, which waits for a lane as all commands do.
 type Ask struct {
 	Do any `json:"-"`
 }
 
-// Met is the record of another session, which the shell has read to show it.
+// Met is the record of another session, which package engine has read for display.
 type Met struct{ Member driver.Member }
 
-// Seen is the state of a key, which the shell has read for others, by a request that was sent at Since.
+// Seen is the state of a key that package engine has read for its own use, with a request sent at Since.
 type Seen struct {
 	State driver.State
 	Since Instant
 }
 
-// NotHeld says that the store has refused a command of a holder's with [driver.ErrNotHeld].
+// NotHeld says that the store has refused a holder's command with [driver.ErrNotHeld].
 type NotHeld struct{ Claim uint64 }
 
-// Died says that the process of another session has ended, by the word of the kernel that both run on.
+// Died says that the process of another session has ended, as reported by the kernel that both processes run on.
 type Died struct{ Session string }
 
-// NoticesDue are notices that an Ask has returned.
+// NoticesDue has notices that an Ask has returned.
 type NoticesDue struct{ Notices []driver.Notice }
 
-// Reply is the answer to a command, or with Lost that there is none: the command may or may not have
-// been executed, now or later.
+// Reply is the answer to a command. Lost means that there is no answer: the command may or may not have been
+// executed, and may still be.
 type Reply struct {
 	Command uint64
 	Lost    bool
-	Err     error `json:"-"` // with Lost why; else an answer of the store that is an error
+	Err     error `json:"-"` // with Lost, why; otherwise the store's error
 
 	Session   string    // of a Register: the id that was registered, which no session has had
 	Now       time.Time // the store's clock, in replies to Register, Heartbeat, Read and Acquire
@@ -138,13 +138,14 @@ type Reply struct {
 	Notices   []driver.Notice
 }
 
-// Noticed is a notice from the listener with that number.
+// Noticed is a notice from the listener with the given number.
 type Noticed struct {
 	Listener uint64
 	Notice   driver.Notice
 }
 
-// ListenerBroken says that the listener with that number has ended. With Unsupported the store can't notify.
+// ListenerBroken says that the listener with the given number has ended. Unsupported means that the store can't
+// notify.
 type ListenerBroken struct {
 	Listener    uint64
 	Unsupported bool
@@ -153,11 +154,11 @@ type ListenerBroken struct {
 // Tick says that the clock has reached [Core.Next].
 type Tick struct{}
 
-// Close ends the session. What is held is released when its holder is done or the grace is over.
+// Close ends the session. Each hold is released when its holder is done or the grace is over.
 type Close struct{}
 
-// Hurry says that Close no longer waits for holders: their claims are left in the store for the rest of
-// their grace.
+// Hurry says that Close no longer waits for holders: it leaves their claims in the store for the rest of their
+// grace.
 type Hurry struct{}
 
 func (*Call) event()          {}
@@ -184,22 +185,22 @@ func (Tick) event()           {}
 func (Close) event()          {}
 func (Hurry) event()          {}
 
-// An Effect is something to do: one of the types below. Effects are done in their order.
+// An Effect is something to do: one of the types below. Effects must be carried out in order.
 type Effect interface{ effect() }
 
-// Send sends a command and answers it with a Reply, at the latest when [Config.Attempt] is over. The
-// shell makes a new id for each Register, unless one that was not answered has registered its id.
+// Send sends a command. Package engine must answer it with a Reply within [Config.Attempt]. It makes a new id for
+// each Register, unless an earlier Register without an answer has registered its id.
 type Send struct {
 	ID uint64
 	*Command
 }
 
-// Deliver gives a hold, or an error, to a caller, which gets nothing else.
+// Deliver gives a hold, or an error, to a caller. A caller gets one Deliver.
 type Deliver struct {
 	To    *Call
 	Hold  *Call // To, or the reader whose hold it shares
 	Claim uint64
-	// Request is the claim as the store has it, with the token of its grant.
+	// Request is the claim as stored, with the token of its grant.
 	Request *driver.Claim
 	Token   int64
 	Term    int64
@@ -209,24 +210,24 @@ type Deliver struct {
 	Err     error     // instead of a hold
 }
 
-// End closes Lost of a hold, whose holder is not done. With Asked somebody wanted it to end: its holder or others
-// asked for the key, or its lease is over.
+// End closes Lost of a hold whose holder is not done. Asked means that somebody wanted it to end: its holder or
+// others wanted the key back, or its lease is over.
 type End struct {
 	Hold  *Call
 	Cause error
 	Asked bool
 }
 
-// Freed says that nothing is left to wait for after a hold: it was handed off, the store has answered its
-// release, or refused it, or it was lost. Passed is nil if the release was surely done as ReleaseBy said,
-// driver.ErrNotWaiting if the store said that the successor does not wait, and otherwise an error that is ErrLost.
+// Freed says that a hold needs no more waiting: it was handed off or lost, or the store has answered or refused its
+// release. Passed is nil if the hold was certainly released as ReleaseBy said, driver.ErrNotWaiting if the store
+// said that the successor does not wait, and otherwise an error that matches ErrLost.
 type Freed struct {
 	Hold   *Call
 	Err    error
 	Passed error
 }
 
-// Listen opens a listener in place of any before.
+// Listen opens a listener that replaces the previous one.
 type Listen struct {
 	Number  uint64
 	Session string
@@ -236,7 +237,7 @@ type Listen struct {
 // StopListening closes the listener.
 type StopListening struct{}
 
-// Changed says that the key may have changed, for those who observe it.
+// Changed tells the observers of the key that it may have changed.
 type Changed struct{ Key string }
 
 // Registered is the result of a registration.
@@ -245,7 +246,7 @@ type Registered struct {
 	Err     error
 }
 
-// SessionLost says that the session is over, and how many holds end with it. A closed session is lost too.
+// SessionLost says that the session is over, and how many holds end with it. It is also sent for a closed session.
 type SessionLost struct {
 	Session string
 	Holds   int
@@ -258,13 +259,13 @@ type Beat struct {
 	Err        error
 }
 
-// Jumped says by how much the store's clock has certainly jumped.
+// Jumped says by how much the store's clock has jumped, at least.
 type Jumped struct{ By time.Duration }
 
-// Expired says that another session has expired by this one's command.
+// Expired says that a command of this session has expired another session.
 type Expired struct{ Session string }
 
-// Orphan says that a claim of the session is released that nobody here knows.
+// Orphan says that the Core is releasing a claim of the session that this process doesn't know.
 type Orphan struct{ Claim, Key string }
 
 // Closed says that the session is unregistered, or left to expire.
@@ -285,11 +286,11 @@ func (Expired) effect()       {}
 func (Orphan) effect()        {}
 func (Closed) effect()        {}
 
-// An Op is what a command does: see [driver.Store].
+// An Op is the kind of a command: see [driver.Store].
 type Op int
 
-// The ops. Acquire, Release and Extend are edits; Read reads sessions, Keys what the session holds of some keys, and
-// Asked is an [Ask].
+// The ops. Acquire, Release and Extend are edits. Read reads sessions. Keys reads what the session holds of some
+// keys. Asked is an [Ask].
 const (
 	Register Op = iota
 	Heartbeat
@@ -312,18 +313,18 @@ func (o Op) String() string {
 	return [...]string{"Register", "Heartbeat", "Unregister", "Expire", "Read", "Load", "Keys", "Revoke", "Acquire", "Release", "Extend", "Discard", "Sweep", "Notify", "Asked"}[o]
 }
 
-// A Command is what is sent to the store.
+// A Command is a command to the store.
 type Command struct {
 	Op       Op
 	Session  string              // in whose name; of Expire and Revoke, which session
 	Edit     driver.Edit         // of Acquire, Release and Extend
 	Claims   []driver.Claim      // of Discard
 	Sessions []string            // of Read
-	Brief    bool                // of Read: only how long they live
-	Died     bool                // of Expire: its process has ended, so it need not have lapsed
+	Brief    bool                // of Read: only when they lapse
+	Died     bool                // of Expire: the process has ended, so the session need not have lapsed
 	Key      string              // of Load
 	Keys     []string            // of Keys
-	Revoked  []driver.Revocation // of Heartbeat: those that are given up; of Revoke: the one to make
+	Revoked  []driver.Revocation // of Heartbeat: revocations whose claims were given up; of Revoke: the one to record
 	Last     driver.SweepState   // of Sweep
 	Notices  []driver.Notice     // of Notify
 	Ask      *Ask

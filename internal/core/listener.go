@@ -6,48 +6,47 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A listener receives the session's notices. It runs when somebody waits or observes, or has held
-// something for a while. There is one, however many need it, and it stops when nobody has needed it for a
-// TTL.
+// A listener receives the session's notices. It runs while somebody waits or observes, or has held something for a
+// while. A session has at most one. It stops when nobody has needed it for a TTL.
 type listener struct {
 	running     bool
 	ready       bool
 	unsupported bool
-	number      uint64         // of the last one that was opened
-	times       uint64         // how often one became ready
-	at          Instant        // when to open one; never: nobody needs it, or it is running
+	number      uint64         // of the last listener that was opened
+	times       uint64         // how many listeners became ready
+	at          Instant        // when to open the listener; never: nobody needs it, or it is running
 	opened      Instant        // when it was opened
-	idle        Instant        // when somebody was last seen to need it
-	failed      int            // listeners that broke in a row
+	idle        Instant        // when somebody last needed it
+	failed      int            // consecutive listeners that broke
 	keys        map[string]int // number of observers, by key
 }
 
-// is reports whether the listener with that number is the one that runs.
+// is reports whether the listener with the given number is the running one.
 func (l *listener) is(number uint64) bool { return l.running && l.number == number }
 
-// listenAfter is how long a session holds something before it listens for that reason alone. Most holds
-// end sooner and so never cost a listener.
+// listenAfter is how long a session must hold something before it listens only because of that. Most holds end
+// sooner and so never cost a listener.
 const listenAfter = time.Second
 
-// gather is how long a listener for a new key waits for further keys to be added.
+// gather is how long opening a listener for a new key is put off, so that more keys can be added.
 const gather = 5 * time.Millisecond
 
 // Listening reports whether a listener is ready, and whether the store can't notify.
 func (c *Core) Listening() (ready, unsupported bool) { return c.listener.ready, c.listener.unsupported }
 
-// listen opens the listener after that time, unless it is running.
+// listen opens the listener after the given time, unless it is running.
 func (c *Core) listen(after time.Duration) {
 	l := &c.listener
 	if l.running || l.unsupported || c.session.id == "" {
 		return
 	}
-	if l.failed == 0 || l.at == never { // else a retry is due
+	if l.failed == 0 || l.at == never { // otherwise a retry is scheduled already
 		l.at = min(l.at, c.now.Add(after))
 	}
 	l.idle = c.now
 }
 
-// listenerDue opens the listener when it is due. One that only holds need is not opened if they have ended.
+// listenerDue opens the listener when it is due. It doesn't if only holds needed it and they have ended.
 func (c *Core) listenerDue() {
 	l := &c.listener
 	if l.at > c.now {
@@ -62,7 +61,7 @@ func (c *Core) listenerDue() {
 	c.do(&Listen{l.number, c.session.id, sortedKeys(l.keys)})
 }
 
-// listenerNeeded reports whether anybody observes, waits or holds, or keeps a claim for the next here.
+// listenerNeeded reports whether anybody observes, waits or holds, or a claim lingers.
 func (c *Core) listenerNeeded() bool {
 	if len(c.listener.keys) > 0 || c.cfg.AlwaysListen {
 		return true
@@ -86,8 +85,8 @@ func (cl *claim) listens() bool {
 	return false
 }
 
-// keepListening stops a listener that nobody has needed for a TTL, and starts one for what is held. It is
-// called with every acknowledged heartbeat.
+// keepListening stops a listener that nobody has needed for a TTL, and starts one if something is held. It is
+// called after every acknowledged heartbeat.
 func (c *Core) keepListening() {
 	l := &c.listener
 	switch {
@@ -107,13 +106,14 @@ func (c *Core) stopListening() {
 	l.running, l.ready, l.at, l.failed = false, false, never, 0
 }
 
-// observe changes the number of observers of a key. A new key reopens the listener.
+// observe changes the number of observers of a key. To receive the changes of a new key, the listener must be
+// reopened.
 func (c *Core) observe(key string, n int) {
 	l := &c.listener
 	before := l.keys[key]
 	l.keys[key] += n
 	if l.keys[key] <= 0 {
-		delete(l.keys, key) // the listener receives its changes until it is reopened
+		delete(l.keys, key) // the running listener still receives its changes, which does no harm
 	}
 	l.idle = c.now
 	if before == 0 && n > 0 {
@@ -122,8 +122,8 @@ func (c *Core) observe(key string, n int) {
 	}
 }
 
-// listenerBroken opens another listener. Each new one makes every waiter request again, so they are spaced
-// unless this one lived for a while.
+// listenerBroken opens another listener. Each new listener makes every waiter request again. So there is a pause
+// before it, unless the old one ran for a while.
 func (c *Core) listenerBroken(unsupported bool) {
 	l := &c.listener
 	l.running, l.ready, l.unsupported = false, false, unsupported
@@ -137,8 +137,8 @@ func (c *Core) listenerBroken(unsupported bool) {
 	l.failed++
 }
 
-// listenerReady is called when the listener receives everything that is sent from now on. What was sent
-// before may have been missed, so everybody checks again.
+// listenerReady is called when the listener receives everything sent from now on. Earlier notices may have been
+// missed, so everybody checks again.
 func (c *Core) listenerReady() {
 	l := &c.listener
 	l.ready = true
@@ -150,7 +150,7 @@ func (c *Core) listenerReady() {
 		case held, lingering:
 			c.heartbeatSoon()
 			if !cl.shares() {
-				c.crowded(cl) // others may have come without a notice
+				c.crowded(cl) // others may have begun to wait without a notice
 			}
 		}
 	}
@@ -159,7 +159,7 @@ func (c *Core) listenerReady() {
 	}
 }
 
-// noticed takes a notice from the listener, or for this session from one of its own commands.
+// noticed handles a notice that came from the listener, or that one of this session's commands returned for itself.
 func (c *Core) noticed(n driver.Notice) {
 	if c.session.id == "" {
 		return
@@ -195,7 +195,8 @@ func (c *Core) noticed(n driver.Notice) {
 	}
 }
 
-// crowded records that others may wait for the claim, if it can yield: it is not kept for another use here.
+// crowded records that others may wait for the claim. If the claim can yield, it is no longer left for callers
+// here.
 func (c *Core) crowded(cl *claim) {
 	if cl.request.Yield {
 		cl.othersWait = true

@@ -8,29 +8,29 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// looks are about records that somebody deletes or changes who should not: an operator, a clean-up job, a TTL
-// index. The store then grants the key anew, although its holder's session lives. So whatever a reply or an
-// observation says of a key that is held is compared with the hold; and after each acknowledged heartbeat the
-// session reads some of the keys that it holds, in turn. See [Core.missing] for what is believed.
+// looks detect key records that were deleted or changed by somebody who should not: an operator, a clean-up job, a
+// TTL index. The store then grants the key anew although its holder's session is alive. So every reply or
+// observation that shows a held key is compared with the hold, and after each acknowledged heartbeat the session
+// reads some of the keys that it holds, in turn. [Core.missing] says when a missing claim is believed.
 type looks struct {
-	keys  []string // that the look under way reads; nil: none is under way
+	keys  []string // keys that the look under way reads; nil: none is under way
 	at    Instant  // when it was sent
-	acks  uint64   // the acknowledged heartbeats then
-	after uint64   // the number of the last claim that was looked at in turn
+	acks  uint64   // session.acks at that time
+	after uint64   // number of the last claim that a look covered in turn
 }
 
-// maxLook is the most keys that one look reads. On MongoDB that takes the server a few milliseconds. Of 500 keys
-// or fewer each is looked at with every heartbeat.
+// maxLook is the most keys that one look reads. MongoDB needs a few milliseconds for that many. Up to 500 keys are
+// all read after each heartbeat.
 const maxLook = 500
 
-// watched reports whether the store must have the claim as long as its session lives: it is held or lingers. A
-// lease that has outlived its session is not looked at; its next Extend tells.
+// watched reports whether the store must have the claim as long as its session lives: the claim is held or lingers.
+// A lease that has outlived its session is not watched; its next Extend finds out.
 func (c *Core) watched(cl *claim) bool {
 	return cl != nil && (cl.state == held || cl.state == lingering) && cl.request.Session == c.session.id
 }
 
-// look reads some of the keys that are held: those that are in doubt, and then the next in turn. It is called with
-// every acknowledged heartbeat.
+// look reads some of the held keys: first those whose claims are in doubt, then the next in turn. It is called
+// after every acknowledged heartbeat.
 func (c *Core) look() {
 	l := &c.looks
 	if l.keys != nil || c.closing != nil {
@@ -71,7 +71,7 @@ func (c *Core) look() {
 	}
 }
 
-// looked takes the answer to a look. Without one the next heartbeat looks again.
+// looked handles the answer to a look. Without an answer, the next heartbeat starts another look.
 func (c *Core) looked(s *sent, r *Reply) {
 	if s.session != c.session.id {
 		return
@@ -103,8 +103,8 @@ func (c *Core) looked(s *sent, r *Reply) {
 	}
 }
 
-// tokens returns the tokens of the claims that hold the key by that state, by their ids. Of a semaphore the state can
-// show thousands, and the session can hold as many; so it is not searched for each.
+// tokens maps the ids of the claims that hold the key in st to their tokens. A map, because a state can show
+// thousands of holders of a semaphore, and the session can have as many claims to compare.
 func tokens(st *driver.State) map[string]int64 {
 	if st == nil {
 		return nil
@@ -116,14 +116,14 @@ func tokens(st *driver.State) map[string]int64 {
 	return shown
 }
 
-// in reports whether the claim is among those shown. With another token it has left and joined again.
+// in reports whether shown has the claim with its token. If the token differs, the claim was dropped and joined
+// again.
 func (cl *claim) in(shown map[string]int64) bool {
 	token, holds := shown[cl.request.ID]
 	return holds && token == cl.request.Token
 }
 
-// seen takes the state of a key that the session may hold, as a reply or an observation shows it that was
-// requested at since.
+// seen compares the state of a key, which was requested at since, with the claims that the session holds.
 func (c *Core) seen(st *driver.State, since Instant) {
 	q := c.queues[st.Key]
 	if q == nil {
@@ -152,10 +152,11 @@ func (c *Core) seen(st *driver.State, since Instant) {
 	}
 }
 
-// excluded ends a hold of a key that the store has granted to another: h, by a state that it read at now. The state's
-// clock counts, not that of the reply before: it may have jumped past the end of a lease. If the session has lapsed by
-// it, as that of a process that stood still while its clock did, another may have expired the session, and nobody need have
-// deleted anything. The next heartbeat tells whether the session goes on.
+// excluded ends a hold of a key that the store has granted to another holder, h, according to a state read at now.
+// It uses the clock of that state, not of an earlier reply, because the clock may have jumped past the end of a
+// lease. If the session has lapsed by that clock, another process may have expired it, and nobody need have deleted
+// anything. That happens if both the process and its clock stood still. The next heartbeat tells whether the
+// session goes on.
 func (c *Core) excluded(cl *claim, h *driver.Holder, now time.Time) {
 	switch {
 	case cl.outlives():
@@ -174,8 +175,8 @@ func (c *Core) excluded(cl *claim, h *driver.Holder, now time.Time) {
 	c.deleted(cl, fmt.Errorf("%w: another has been granted the key, with token %d", ErrRecordDeleted, h.Token))
 }
 
-// excludedBy returns a holder that the store can have granted the key only after it has lost the claim, or nil.
-// However stale the state is, that is certain: tokens grow, so the grant came after the claim's.
+// excludedBy returns a holder that can only have been granted the key after the store lost the claim, or nil. That
+// is certain however stale the state is: tokens grow, so a greater token was granted after the claim's.
 func (cl *claim) excludedBy(st *driver.State) *driver.Holder {
 	r := &cl.request
 	for i := range st.Holders {
@@ -188,10 +189,10 @@ func (cl *claim) excludedBy(st *driver.State) *driver.Holder {
 	return nil
 }
 
-// missing takes that the store was read after the claim's grant was learned, and did not show the claim. A deposed
-// primary may say so, so the claim is only in doubt, and a heartbeat is sent. When one that was sent after that is
-// acknowledged, a look decides: acks are the acknowledged heartbeats when the reading began, or 0 if it can't
-// decide.
+// missing handles a state that was read after the claim's grant was learned and does not show the claim. A deposed
+// primary may return such a state. So the claim is only put in doubt, and a heartbeat is sent. After a later
+// heartbeat has been acknowledged, the next look decides. acks is session.acks when the reading began, or 0 if the
+// reading must not decide.
 func (c *Core) missing(cl *claim, acks uint64) {
 	switch {
 	case !c.watched(cl), cl.doubted > 0 && acks == 0:
@@ -201,20 +202,20 @@ func (c *Core) missing(cl *claim, acks uint64) {
 		return
 	case cl.doubted == 0:
 		cl.doubted = c.session.acks
-		if c.session.beating != 0 { // that one was sent before
+		if c.session.beating != 0 { // the heartbeat under way was sent too early to count
 			cl.doubted++
 		}
 	}
 	c.heartbeatSoon()
 }
 
-// deleted ends a hold that the store does not have any more. The claim is released all the same when its holder is
-// done: a copy of its request may have made it join again.
+// deleted ends a hold that the store no longer has. Its claim is still released when the holder is done, because a
+// copy of its request may have made it join again.
 func (c *Core) deleted(cl *claim, cause error) {
 	switch {
 	case cl.state == lingering:
 		c.release(cl)
-	case cl.fixed() && c.leaseEnded(cl): // the store's clock has jumped, and the end came sooner than it should
+	case cl.fixed() && c.leaseEnded(cl): // the store's clock jumped, so the lease ended early
 		c.loseHold(cl, errLeaseOver(cl))
 	default:
 		cl.dropKeep()

@@ -8,27 +8,27 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A message is notices for others that are sent until the store has taken them.
+// A message has notices for other sessions. It is sent until the store has accepted it.
 type message struct {
 	timer
 	number  uint64
 	notices []driver.Notice
-	began   Instant // when sending began; never: it was sent, and is kept for changeGap
-	failed  int     // how often sending has failed
-	command uint64  // under way, or inLine; 0: none
+	began   Instant // when sending began; never: it was sent, and is kept only for changeGap
+	failed  int     // failed sends
+	command uint64  // the command under way, or inLine; 0: none
 	key     string  // of a notice of changes: one message covers all changes of the key until it is sent
-	again   bool    // the key has changed again since then
+	again   bool    // the key has changed again since the message was sent
 }
 
-// notifyTime is how long sending a notice is tried: longer than an election takes with MongoDB's default
-// settings, about twelve seconds. A grant just before an election is then learned right after it. Later a
-// notice is of little use, since waiters poll.
+// notifyTime is how long sending a notice is tried. It is longer than an election takes with MongoDB's default
+// settings, about twelve seconds, so that a grant just before an election is learned right after it. Later a notice
+// is of little use, since waiters poll.
 const notifyTime = 15 * time.Second
 
-// changeGap is the shortest time between two notices of changes of one key from one session.
+// changeGap is the shortest time between two notices of changes that a session sends for one key.
 const changeGap = 20 * time.Millisecond
 
-// notify sends notices, and takes those for this session.
+// notify sends notices to other sessions, and handles those addressed to this one.
 func (c *Core) notify(notices []driver.Notice) {
 	var others []driver.Notice
 	for _, n := range notices {
@@ -63,7 +63,8 @@ func (c *Core) sendMessage(m *message) {
 	c.messageDue(m)
 }
 
-// messageDue sends the message, or ends the time in which it covers further changes.
+// messageDue sends the message. If it was sent already, messageDue ends the time in which it covers further
+// changes.
 func (c *Core) messageDue(m *message) {
 	switch {
 	case m.command != 0 && m.command != inLine:
@@ -81,7 +82,7 @@ func (c *Core) messageDue(m *message) {
 	}
 }
 
-// notified takes the answer to a Notify.
+// notified handles the answer to a Notify.
 func (c *Core) notified(s *sent, r *Reply) {
 	m := c.messages[s.claim]
 	if m == nil {

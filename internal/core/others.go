@@ -9,29 +9,29 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// other is what is known of another session.
+// other is what is known about another session.
 type other struct {
 	lapses  Instant        // no other process can expire it before
-	until   time.Time      // lapses as the store's clock has it, in its milliseconds; zero: it is a guess
-	member  *driver.Member // its record, when it was last read; nil: it was not, or not all of it
-	lapsed  bool           // a reading has found it lapsed, expired or missing, and no Expire has denied it since
-	died    bool           // its process has ended; lapses is when the margin after that is over
-	expired bool           // for good
-	asked   bool           // a Read or an Expire of it is under way
-	failed  int            // Reads and Expires of it that failed, in a row
+	until   time.Time      // lapses by the store's clock, in whole milliseconds; zero: lapses is a guess
+	member  *driver.Member // its record as last read; nil: never read whole
+	lapsed  bool           // the last reading showed it as lapsed, expired or missing, and no Expire has contradicted that
+	died    bool           // its process has ended; lapses is a margin after that
+	expired bool           // it has expired, which is final
+	asked   bool           // a Read or Expire of it is under way
+	failed  int            // consecutive failed Reads and Expires of it
 }
 
 const (
 	// MaxRead is the most sessions that one command reads: see [driver.SessionQuery].
 	MaxRead = 1000
 
-	// maxWhole is the most sessions whose whole records are read where only their liveness matters. A
-	// mutex has one holder and up to 8 waiters ahead, and reading them whole also tells who they are.
-	// For the thousands that a semaphore can have, whole records would be megabytes.
+	// maxWhole is the most sessions whose whole records are read where only their liveness matters. The holder of a
+	// mutex and up to 8 waiters ahead fit, and reading them whole also tells who they are. For the thousands of
+	// holders that a semaphore can have, whole records would take megabytes.
 	maxWhole = 16
 )
 
-// Member returns the session's record, if it was read.
+// Member returns the session's record if it has been read.
 func (c *Core) Member(id string) (driver.Member, bool) {
 	if m := c.others[id].member; m != nil {
 		return *m, true
@@ -39,8 +39,8 @@ func (c *Core) Member(id string) (driver.Member, bool) {
 	return driver.Member{}, false
 }
 
-// Lapses returns the time, by the store's clock, until which no other process can expire the session, as the
-// store last said; zero if it has not said, or if that time has passed.
+// Lapses returns the time, by the store's clock, before which no other process can expire the session, as of the
+// store's last answer. It is zero if it is unknown or has passed.
 func (c *Core) Lapses(id string) time.Time {
 	if o, known := c.others[id]; known && !o.expired && o.lapses > c.now {
 		return o.until
@@ -48,8 +48,8 @@ func (c *Core) Lapses(id string) time.Time {
 	return time.Time{}
 }
 
-// SessionsIn returns the ids of the sessions between self and the key: those of the holders, except
-// leases, which do not end with a session, and those of the nearest waiters ahead.
+// SessionsIn returns the ids of the sessions ahead of self: those of the holders, except for leases, which do not
+// end with a session, and those of the nearest waiters ahead.
 func SessionsIn(st *driver.State, self string) []string {
 	var ids []string
 	for i := range st.Holders {
@@ -66,12 +66,12 @@ func SessionsIn(st *driver.State, self string) []string {
 	return slices.Compact(ids)
 }
 
-// waits begins the wait of a claim that the store has queued.
+// waits starts the wait of a claim that the store has queued.
 func (c *Core) waits(cl *claim) {
 	w := cl.wait
 	w.stagger = c.stagger(w.position)
 	w.poll = c.now.Add(c.cfg.jitter(c.PollTime(w.position), 5))
-	if w.asked != nil { // another forced claim may be granted first; its session must be asked too
+	if w.asked != nil { // another forced claim may be granted first; its session must then be asked too
 		w.poll = min(w.poll, c.now.Add(5*time.Second))
 	}
 	for _, until := range w.until {
@@ -82,9 +82,9 @@ func (c *Core) waits(cl *claim) {
 	c.lookAhead(cl)
 }
 
-// PollTime returns how long the waiter at that position waits for a notice before it requests again, without
-// jitter. If the listener is ready the default is about a TTL: a notice is lost if its sender crashes before it
-// sends it, and after a crash others wait for a TTL anyway.
+// PollTime returns how long, without jitter, the waiter at the given position waits for a notice before it requests
+// again. With a listener the default is about a TTL. The usual way to lose a notice is a crash of its sender, and
+// after a crash others wait for a TTL anyway.
 func (c *Core) PollTime(position int) time.Duration {
 	d := c.cfg.Poll
 	switch {
@@ -97,16 +97,16 @@ func (c *Core) PollTime(position int) time.Duration {
 	return d * time.Duration(min(max(position, 1), 4))
 }
 
-// stagger returns how much later than the first in the queue the waiter at that position checks whether
-// sessions ahead have expired. The delay and its jitter grow with the position, so that a crash does not make
-// a thousand waiters send commands at once.
+// stagger returns how much later than the first waiter the one at the given position checks whether sessions ahead
+// have expired. The delay and its jitter grow with the position, so that a crash does not make a thousand waiters
+// send commands at once.
 func (c *Core) stagger(position int) time.Duration {
 	d := time.Duration(min(max(position-1, 0), 50)) * c.cfg.TTL / 100
 	return d + time.Duration(c.cfg.Rand(int64(d)+1))
 }
 
-// lookAhead sets the timer of a waiting claim: the next poll, or the first time at which a session ahead
-// may have lapsed. If one has expired that the last request did not name, it requests again.
+// lookAhead sets the timer of a waiting claim to its next poll, or to when a session ahead may first have lapsed.
+// If a session ahead has expired that the last request did not name, it requests again at once.
 func (c *Core) lookAhead(cl *claim) {
 	w := cl.wait
 	if c.newlyExpired(w) {
@@ -124,7 +124,7 @@ func (c *Core) lookAhead(cl *claim) {
 	}
 }
 
-// newlyExpired reports whether a session in the way has expired and was not named by the last request.
+// newlyExpired reports whether a session ahead has expired that the last request did not name.
 func (c *Core) newlyExpired(w *wait) bool {
 	for _, id := range w.ahead {
 		if c.others[id].expired && !slices.Contains(w.named, id) {
@@ -134,7 +134,7 @@ func (c *Core) newlyExpired(w *wait) bool {
 	return false
 }
 
-// expiredAmong returns the sessions that are known to have expired.
+// expiredAmong returns those of the sessions that are known to have expired.
 func (c *Core) expiredAmong(ids []string) (expired []string) {
 	for _, id := range ids {
 		if c.others[id].expired {
@@ -144,7 +144,7 @@ func (c *Core) expiredAmong(ids []string) (expired []string) {
 	return expired
 }
 
-// readUnknown reads those of the sessions about which nothing is known, and reports whether there are any.
+// readUnknown reads those of the sessions about which nothing is known. It reports whether there are any.
 func (c *Core) readUnknown(ids []string) bool {
 	var unknown []string
 	for _, id := range ids {
@@ -156,7 +156,7 @@ func (c *Core) readUnknown(ids []string) bool {
 	return len(unknown) > 0
 }
 
-// read reads the sessions. A claim that reads them because they may have lapsed is named.
+// read reads the sessions. claim is the claim that needs to know whether they have lapsed, or 0.
 func (c *Core) read(ids []string, claim uint64) {
 	for some := range slices.Chunk(ids, MaxRead) {
 		for _, id := range some {
@@ -166,16 +166,16 @@ func (c *Core) read(ids []string, claim uint64) {
 	}
 }
 
-// isAsked records that a Read or an Expire of the session is under way.
+// isAsked records that a Read or Expire of the session is under way.
 func (c *Core) isAsked(id string) {
 	o := c.others[id]
 	o.asked = true
 	c.others[id] = o
 }
 
-// expireLapsed expires those sessions ahead of the claim that may have lapsed. If there are several, most
-// have only sent a heartbeat in the meantime, and reading them all with one command is cheaper than a
-// command for each. It reports whether anything was asked.
+// expireLapsed sends an Expire for a session ahead of the claim that may have lapsed. If several may have, it reads
+// them all first: most of them have only sent a heartbeat in the meantime, and one Read is cheaper than an Expire
+// for each. It reports whether it sent anything.
 func (c *Core) expireLapsed(cl *claim) bool {
 	var due []string
 	read := false
@@ -196,8 +196,8 @@ func (c *Core) expireLapsed(cl *claim) bool {
 	return len(due) > 0
 }
 
-// readAnswered takes what a Read has told of other sessions. One that is missing or expired in the reading
-// is only suspected to have expired, because the reading may be stale. Only an Expire decides.
+// readAnswered handles the answer to a Read. A reading may be stale, so a session that it shows as missing or
+// expired is only suspected to have expired. Only an Expire decides.
 func (c *Core) readAnswered(s *sent, r *Reply) {
 	for _, id := range s.others {
 		o := c.others[id]
@@ -219,7 +219,7 @@ func (c *Core) readAnswered(s *sent, r *Reply) {
 			o.member = m
 		}
 		if left := m.LastHeartbeat.Add(m.TTL).Sub(r.Now); !m.Expired && !o.died && left > 0 {
-			o.lapses, o.lapsed = c.now.Add(min(left, m.TTL)), false // the clock may have gone back since
+			o.lapses, o.lapsed = c.now.Add(min(left, m.TTL)), false // the store's clock may have gone back
 			o.failed = 0
 			o.until = m.LastHeartbeat.Add(m.TTL)
 		}
@@ -232,7 +232,7 @@ func (c *Core) expiryAnswered(s *sent, r *Reply) {
 	o := c.others[s.session]
 	o.asked = false
 	switch {
-	case r.Err != nil, o.died && r.Left > 0: // it has died since this was sent
+	case r.Err != nil, o.died && r.Left > 0: // it died after this was sent
 		c.askLater(&o)
 	case r.Left <= 0:
 		o.expired = true
@@ -245,14 +245,15 @@ func (c *Core) expiryAnswered(s *sent, r *Reply) {
 	c.learned([]string{s.session}, s.claim, r.Err)
 }
 
-// askLater has the session asked about again after a pause, which grows while that fails.
+// askLater schedules another Read or Expire of the session after a pause, which grows with each failure.
 func (c *Core) askLater(o *other) {
 	o.lapses = max(o.lapses, c.now.Add(c.cfg.pause(o.failed)))
 	o.failed++
 }
 
-// died takes that the process of a session has ended, so nobody is left to use its grace. What it had sent before gets
-// the margin, its session's or this one's, whichever is longer. Then the session is expired as if it had lapsed.
+// died records that the process of a session has ended, so nobody is left to use its grace. Commands that it had
+// sent may still arrive within the margin: its own or this session's, whichever is longer. Then the session is
+// expired as if it had lapsed.
 func (c *Core) died(id string) {
 	o := c.others[id]
 	if o.member == nil || o.died || o.expired {
@@ -263,7 +264,7 @@ func (c *Core) died(id string) {
 	c.learned([]string{id}, 0, nil)
 }
 
-// HostFiles returns, by id, the HostFiles of the other sessions whose processes may still be found dead.
+// HostFiles returns the HostFiles, by session id, of the other sessions whose processes may still be found dead.
 func (c *Core) HostFiles() map[string]string {
 	files := make(map[string]string)
 	for id, o := range c.others {
@@ -274,9 +275,10 @@ func (c *Core) HostFiles() map[string]string {
 	return files
 }
 
-// learned goes on with the claims behind the sessions of which something was learned, or with err was not.
+// learned resumes the claims behind the given sessions after a Read or Expire of them. err is why that failed, or
+// nil.
 func (c *Core) learned(ids []string, by uint64, err error) {
-	behind := func(cl *claim) bool { // a claim whose Load is under way goes on with what that brings
+	behind := func(cl *claim) bool { // a claim whose Load is under way goes on with its answer
 		return (cl.state == waiting || cl.state == checking && cl.command == 0) &&
 			slices.ContainsFunc(cl.wait.ahead, func(id string) bool { return slices.Contains(ids, id) })
 	}
@@ -295,9 +297,9 @@ func (c *Core) learned(ids []string, by uint64, err error) {
 	}
 }
 
-// check finds out whether a session in the way of a claim that was refused has expired. Then the claim
-// requests again and names it; programs that only ever try must get over a crash too. Otherwise its caller
-// gets the refusal.
+// check finds out whether a session has expired that blocks a claim which the store has refused. If so, the claim
+// is requested again, naming that session; so a program that only tries still gets the key after a crash. Otherwise
+// the caller gets the refusal.
 func (c *Core) check(cl *claim) {
 	w := cl.wait
 	switch {
@@ -310,7 +312,7 @@ func (c *Core) check(cl *claim) {
 	}
 }
 
-// load reads the state of a key that is in use otherwise, for the sessions that use it.
+// load reads the state of a key that is in use as another kind, to learn which sessions use it.
 func (c *Core) load(cl *claim) {
 	cl.command = inLine
 	if c.enterLane(false, delayed{number: cl.number}) {
@@ -329,7 +331,7 @@ func (c *Core) loaded(cl *claim, r *Reply) {
 	}
 }
 
-// revokeHolders asks the holders in st to give up the key, except those that were asked before.
+// revokeHolders asks the holders in st to give up the key, except for those already asked.
 func (c *Core) revokeHolders(w *wait, st *driver.State) {
 	w.asked = maps.Clone(w.asked)
 	for i := range st.Holders {
@@ -348,7 +350,7 @@ func (c *Core) revokeHolders(w *wait, st *driver.State) {
 	}
 }
 
-// revokeAnswered has the holder asked again if that may not have reached the store.
+// revokeAnswered sends another Revoke if this one may not have reached the store.
 func (c *Core) revokeAnswered(s *sent, r *Reply) {
 	if r.Err == nil || errors.Is(r.Err, driver.ErrSessionExpired) {
 		return
@@ -373,10 +375,10 @@ func (c *Core) revokeAnswered(s *sent, r *Reply) {
 	}
 }
 
-// forgetOthers forgets the sessions that stand in nobody's way and whose time was over long ago. It is
-// called with every acknowledged heartbeat; what is forgotten is read again when it is needed.
+// forgetOthers forgets sessions that block nobody and whose time was over long ago. It is called after every
+// acknowledged heartbeat. A forgotten session is read again when needed.
 func (c *Core) forgetOthers() {
-	if len(c.others) == 0 { // a session may hold thousands of claims
+	if len(c.others) == 0 { // the search below is slow if the session holds thousands of claims
 		return
 	}
 	needed := make(map[string]bool)

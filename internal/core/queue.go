@@ -10,26 +10,25 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
-// A queue is this process's FIFO queue for one key. It admits as many callers as fit into the key; for a
-// semaphore it admits all. One admitted caller at a time has the turn to request the key from the store. A
-// caller that can share a hold, or is handed one off, does not need the store. A queue exists while anybody
-// is admitted.
+// A queue is this process's FIFO queue for one key. It admits as many callers as fit into the key, and for a
+// semaphore all of them. One admitted caller at a time has the turn: it may request the key from the store. A
+// caller that shares a hold, or is handed one off, needs no request. A queue exists while anybody is admitted.
 type queue struct {
 	kind          driver.Kind
 	limit         int64        // as given by the first caller
-	used          int64        // slots of admitted callers, which request or hold, and of claims: see share
-	turn          *Call        // the caller that requests the key, if one does
-	calls         []*Call      // that wait here
-	admitted      []*Call      // that have no claim, since the session is not registered
-	claims        []uint64     // that have a slot, by number
+	used          int64        // slots used by admitted callers and by claims: see share
+	turn          *Call        // the caller that may request the key; nil: none
+	calls         []*Call      // callers that wait in this process
+	admitted      []*Call      // admitted callers without a claim, because the session is not registered
+	claims        []uint64     // numbers of the claims that have a slot
 	shared        uint64       // the claim whose hold further readers may share; 0: none
 	lingering     uint64       // the claim that lingers; 0: none
-	sealed        *SealedError // what callers whose tick is over get without a request; nil: it is not known
+	sealed        *SealedError // the answer to callers whose tick is over; nil: not known yet
 	readersWaited bool         // readers had to wait because a shared hold had used up its time, not because others waited
 }
 
-// share returns how much of the queue a caller of that weight takes. A semaphore's queue admits all
-// callers and counts them, because the sum of their weights can overflow.
+// share returns how many slots a caller of the given weight takes. For a semaphore it is 1, because all callers are
+// admitted, and the sum of their weights could overflow.
 func (q *queue) share(weight int64) int64 {
 	if q.kind == driver.KindSemaphore {
 		return 1
@@ -37,14 +36,14 @@ func (q *queue) share(weight int64) int64 {
 	return weight
 }
 
-// over reports whether the tick is known to be over.
+// over reports whether this process knows that the tick is over.
 func (q *queue) over(tick int64) bool { return q.sealed != nil && tick <= q.sealed.Tick }
 
-// forceWaits reports whether the next in the queue wants the key by force.
+// forceWaits reports whether the first caller in the queue wants the key by force.
 func (q *queue) forceWaits() bool { return len(q.calls) > 0 && q.calls[0].First }
 
-// insert puts a caller into the queue: at the front if it has First, behind those with First if it has
-// had the turn before, and otherwise at the end, or ahead of those with later ticks.
+// insert puts a caller into the queue: a caller with First at the front, a caller that had the turn before behind
+// those with First, and any other at the end, but ahead of callers with later ticks.
 func (q *queue) insert(a *Call, again bool) {
 	i := len(q.calls)
 	switch {
@@ -61,7 +60,7 @@ func (q *queue) insert(a *Call, again bool) {
 	q.calls = slices.Insert(q.calls, i, a)
 }
 
-// acquire takes a caller's wish.
+// acquire handles a caller's request for a key.
 func (c *Core) acquire(a *Call) {
 	if c.closing != nil {
 		c.deny(a, ErrClosed)
@@ -82,7 +81,7 @@ func (c *Core) acquire(a *Call) {
 	}
 	switch {
 	case a.Try && lingered != 0 && q.lingering == 0:
-		q.calls = slices.Insert(q.calls, 0, a) // nobody uses that claim, so wait until it is released
+		q.calls = slices.Insert(q.calls, 0, a) // wait until that claim, which nobody uses, is released
 	case a.Try:
 		c.deny(a, c.heldHere(q, a.Key))
 	default:
@@ -93,8 +92,8 @@ func (c *Core) acquire(a *Call) {
 	}
 }
 
-// admit admits a caller if possible: with a hold of this process, or else with the turn, which a try does
-// not need.
+// admit admits a caller if possible: it gives it a hold of this process, or else the turn. A try doesn't need the
+// turn.
 func (c *Core) admit(q *queue, a *Call) bool {
 	if cl := c.claims[q.shared]; cl != nil && a.Shares {
 		if c.joinable(cl) {
@@ -124,10 +123,10 @@ func (c *Core) admit(q *queue, a *Call) bool {
 	return true
 }
 
-// full reports whether the caller must wait here until a hold of this process is over. It need not for a
-// semaphore: only the store knows how much of it is left, because its size can change. And a caller that waits
-// there for holds of this process keeps its position among processes. So does one with a later tick than
-// those of all holds.
+// full reports whether the caller must wait until a hold of this process is over. For a semaphore it need not,
+// because its size can change, so only the store knows how much is free; and if it waits in the store's queue, the
+// process keeps its position among processes. A caller with a later tick than those of all holds need not wait
+// either.
 func (c *Core) full(q *queue, a *Call) bool {
 	if a.Kind == driver.KindSemaphore || a.Weight <= a.Limit-q.used {
 		return false
@@ -143,8 +142,9 @@ func (c *Core) later(q *queue, a *Call) bool {
 	})
 }
 
-// passed reports whether the store has granted the claim, for a tick, while a holder of this process is not done
-// with an earlier one, whose hold then is over. The claim's caller waits here for that holder.
+// passed reports whether the store has granted the claim, which has a tick, although a holder of this process is
+// not done with an earlier tick. That holder's hold is then over. The claim's caller waits in this process for that
+// holder.
 func (c *Core) passed(cl *claim) bool {
 	if cl.request.Kind != driver.KindPeriodic {
 		return false
@@ -161,15 +161,15 @@ func (c *Core) passed(cl *claim) bool {
 	return false
 }
 
-// request makes a claim for an admitted caller and requests it, or registers the session first.
+// request requests a claim for an admitted caller. If the session is not registered, it registers it first.
 func (c *Core) request(q *queue, a *Call) {
 	switch {
 	case q.over(a.Tick):
 		c.deny(a, q.sealed)
 		c.dismiss(q, a)
 	case q.forceWaits() && !a.First && !a.Try:
-		// The claim of that caller must be first in the store's queue, and this process has one claim
-		// there at a time.
+		// That caller's claim must be first in the store's queue, and this process has only one claim there at a
+		// time.
 		q.insert(a, true)
 		c.dismiss(q, a)
 	case c.session.id != "" && a.Tick > c.storeClock().Add(driver.MaxDuration).UnixMilli():
@@ -188,14 +188,14 @@ func (c *Core) request(q *queue, a *Call) {
 	}
 }
 
-// farTick is the error of a tick that is not a time at all: one in microseconds, for example. If it succeeded, all
-// ticks before it would be over, and many formats, JSON among them, have no such years.
+// farTick is the error for a tick too far ahead to be a time in milliseconds, such as one in microseconds. If such
+// a run succeeded, all ticks before it would be over. Many formats, such as JSON, can't even represent such years.
 func farTick(tick int64, now time.Time) error {
 	return fmt.Errorf("the tick is %s; by the store's clock, which shows %s, it may be at most %v ahead",
 		rfc3339.Millis(time.UnixMilli(tick)), rfc3339.Millis(now), driver.MaxDuration)
 }
 
-// dismiss ends the turn of an admitted caller without a claim.
+// dismiss takes the turn from an admitted caller that has no claim.
 func (c *Core) dismiss(q *queue, a *Call) {
 	if q.turn == a {
 		q.turn = nil
@@ -204,8 +204,8 @@ func (c *Core) dismiss(q *queue, a *Call) {
 	c.next(q, a.Key)
 }
 
-// beginAdmitted makes claims for the callers that were admitted while the session was not registered, or
-// registers it for them.
+// beginAdmitted requests claims for callers that were admitted while the session was not registered. If it still
+// isn't, it registers it.
 func (c *Core) beginAdmitted() {
 	for _, key := range sortedKeys(c.queues) {
 		q := c.queues[key]
@@ -220,8 +220,8 @@ func (c *Core) beginAdmitted() {
 	}
 }
 
-// notRegistered gives tries the error of a failed registration, and all callers if the store refuses it for
-// good. If nobody else needs the session, it is not tried again.
+// notRegistered handles a failed registration. Tries get its error; if the store refuses for good, all callers do.
+// Registration is retried only if somebody still needs the session.
 func (c *Core) notRegistered(r *Reply) {
 	needed := false
 	for _, key := range sortedKeys(c.queues) {
@@ -234,14 +234,14 @@ func (c *Core) notRegistered(r *Reply) {
 			c.deny(a, r.Err)
 			c.dismiss(q, a)
 		}
-		needed = needed || len(q.admitted) > 0 // also those that were admitted in place of others
+		needed = needed || len(q.admitted) > 0 // including callers just admitted in place of others
 	}
 	if !needed {
 		c.session.registerAt = never
 	}
 }
 
-// next admits callers from the front of the queue, as long as they can be admitted.
+// next admits callers from the front of the queue while that is possible.
 func (c *Core) next(q *queue, key string) {
 	for len(q.calls) > 0 {
 		calls := q.calls
@@ -261,7 +261,7 @@ func (c *Core) next(q *queue, key string) {
 	}
 }
 
-// refuseTries refuses tries that wait for the release of a claim that had no answer.
+// refuseTries refuses tries that wait for the release of a claim, because that release had no answer.
 func (c *Core) refuseTries(cl *claim) {
 	q := c.queues[cl.request.Key]
 	for cl.slot != 0 && len(q.calls) > 0 && q.calls[0].Try {
@@ -271,7 +271,7 @@ func (c *Core) refuseTries(cl *claim) {
 	}
 }
 
-// giveUp ends the wait of a caller.
+// giveUp ends a caller's wait.
 func (c *Core) giveUp(a *Call) {
 	q := c.queues[a.Key]
 	if q == nil {
@@ -299,7 +299,7 @@ func (c *Core) giveUp(a *Call) {
 	}
 }
 
-// leaveQueue gives up a claim whose caller waits no longer. The next one here gets the turn at once.
+// leaveQueue gives up a claim whose caller no longer waits. The next caller gets the turn at once.
 func (c *Core) leaveQueue(cl *claim) {
 	q := c.queues[cl.request.Key]
 	if q.turn == cl.call {
@@ -312,7 +312,7 @@ func (c *Core) leaveQueue(cl *claim) {
 	c.next(q, cl.request.Key)
 }
 
-// takeSlot takes the claim's slot from it and returns it. The queue still counts it.
+// takeSlot removes the claim's slot and returns its size. The queue still counts it as used.
 func (c *Core) takeSlot(cl *claim) (slot int64) {
 	if q := c.queues[cl.request.Key]; q != nil && cl.slot != 0 {
 		q.claims = slices.DeleteFunc(q.claims, func(n uint64) bool { return n == cl.number })
@@ -327,7 +327,7 @@ func (c *Core) takeSlot(cl *claim) (slot int64) {
 	return slot
 }
 
-// freeSlot frees the claim's slot for the next here.
+// freeSlot frees the claim's slot for the next caller.
 func (c *Core) freeSlot(cl *claim) {
 	if cl.slot == 0 {
 		return
@@ -337,7 +337,7 @@ func (c *Core) freeSlot(cl *claim) {
 	c.next(q, cl.request.Key)
 }
 
-// requestAnew gives up a claim that can't be granted, or not to its caller, who requests another.
+// requestAnew gives up a claim that can't be granted, or not to its caller. The caller requests another.
 func (c *Core) requestAnew(cl *claim) {
 	a, q := cl.call, c.queues[cl.request.Key]
 	cl.call, cl.wait = nil, nil
@@ -346,9 +346,9 @@ func (c *Core) requestAnew(cl *claim) {
 	c.request(q, a)
 }
 
-// readmit has the caller of a claim that was lost with its session request another under the next one. If an
-// Extend may have set the end of its lease, the store has it until then, so it is released: its caller would wait
-// for that end.
+// readmit has the caller of a claim that was lost with its session request another under the next session id. If an
+// Extend may have set the end of its lease, the store keeps the claim until that end. So it is released; otherwise
+// its own caller would have to wait for that end.
 func (c *Core) readmit(cl *claim) {
 	q := c.queues[cl.request.Key]
 	q.admitted = append(q.admitted, cl.call)
@@ -361,21 +361,21 @@ func (c *Core) readmit(cl *claim) {
 	c.release(cl)
 }
 
-// windDownAll asks the holders in this process to give up the key, and makes the caller that requests it
-// step aside.
+// windDownAll ends the holds of the key in this process, and puts the caller that is requesting it back into the
+// queue.
 func (c *Core) windDownAll(q *queue) {
 	for _, n := range slices.Clone(q.claims) {
 		switch cl := c.claims[n]; {
 		case cl == nil:
 		case cl.state <= dating && !cl.request.First && !cl.call.Try && (cl.command == 0 || cl.command == inLine):
-			c.move(cl, revoke) // a request under way may be granted; see begin and notGranted
+			c.move(cl, revoke) // begin and notGranted handle a request under way
 		case cl.state == held:
 			c.move(cl, revoke)
 		}
 	}
 }
 
-// heldHere returns the error of a try for a key that this process holds or waits for.
+// heldHere returns the error for a try when this process holds the key or waits for it.
 func (c *Core) heldHere(q *queue, key string) *driver.HeldError {
 	e := &driver.HeldError{Key: key, Here: true}
 	for _, n := range q.claims {
@@ -386,18 +386,17 @@ func (c *Core) heldHere(q *queue, key string) *driver.HeldError {
 	return e
 }
 
-// notifiedTurn is how long a claim may be kept beyond its turn if the session would be notified of others
-// that wait. It bounds what a lost notice costs them.
+// notifiedTurn is how much longer a claim may be kept if the session would be notified of other waiters. It bounds
+// the cost to others of a lost notice.
 const notifiedTurn = 5 * time.Second
 
-// wouldKnow reports whether the session would be notified if others waited for the claim.
+// wouldKnow reports whether the session would be notified if others began to wait for the claim.
 func (c *Core) wouldKnow(cl *claim) bool {
 	return cl.listener != 0 && c.listener.ready && cl.listener == c.listener.times
 }
 
-// mayKeep reports whether the claim may be kept for another use in this process. It may be kept until d
-// after its grant, or for at least notifiedTurn if the session would be notified of others that wait, but
-// not once they do.
+// mayKeep reports whether the claim may be kept for another use in this process: until d after its grant, or for at
+// least notifiedTurn if the session would be notified of other waiters. Once others wait, it may not.
 func (c *Core) mayKeep(cl *claim, d time.Duration) bool {
 	if cl.othersWait {
 		return false
@@ -413,25 +412,25 @@ func (c *Core) joinable(cl *claim) bool {
 	return c.cfg.HandOff > 0 && cl.state == held && c.mayKeep(cl, c.cfg.HandOff) && cl.doubted == 0
 }
 
-// like reports whether the caller could be served by the claim.
+// like reports whether the claim could serve the caller.
 func (c *Core) like(a *Call, cl *claim) bool {
 	r := &cl.request
 	return a.exclusive() && a.Kind == r.Kind && a.Weight == r.Weight && a.Limit == r.Limit && a.Tick == r.Tick &&
 		a.Lease == 0 && r.Lease == 0 && !a.Auto && (cl.call == nil || !cl.call.Auto)
 }
 
-// done ends a hold whose holder is done.
+// done handles a holder that is done.
 func (c *Core) done(e *Done) {
 	cl := c.claims[e.Claim]
 	if cl == nil || cl.call != e.Hold || cl.users == 0 {
 		return
 	}
-	if cl.users--; cl.users > 0 { // other readers share it
+	if cl.users--; cl.users > 0 { // other readers still hold it
 		return
 	}
 	switch cl.state {
 	case held:
-		if e.Release != nil { // such a hold has no successor
+		if e.Release != nil { // a hold released with options has no successor
 			cl.leave = &leave{Release: *e.Release, keep: c.now.Add(e.Release.Keep)}
 		} else if cl.leave == nil && (c.reuse(cl) || c.replace(cl)) {
 			return
@@ -444,10 +443,10 @@ func (c *Core) done(e *Done) {
 		}
 		c.releaseFor(cl, e)
 	case leaving:
-		if !cl.call.Auto { // whose Freed says that it was released, too
+		if !cl.call.Auto { // with Auto, Freed was sent when the claim was released
 			c.settled(cl, nil)
 		}
-	default: // it was released when the grace was over, or lost
+	default: // the claim was lost, or released at the end of the grace
 		c.settled(cl, cl.lostBy)
 		if cl.state == lost {
 			c.forgetUnused(cl)
@@ -463,8 +462,8 @@ func (c *Core) releaseFor(cl *claim, e *Done) {
 	c.release(cl)
 }
 
-// settled ends what this process does with the claim: nobody waits for what becomes of it, and its slot is
-// free. If its holder is not done, it first must be, as with a sync.Mutex; unless nothing waits for that.
+// settled records that nobody in this process needs the claim's result any more, and frees its slot. If its holder
+// is not done, that waits until it is, as with a sync.Mutex, unless the hold has Auto or is a lease.
 func (c *Core) settled(cl *claim, err error) {
 	if a := cl.call; a != nil {
 		if cl.users > 0 && !a.Auto && !cl.fixed() {
@@ -480,10 +479,10 @@ func (c *Core) settled(cl *claim, err error) {
 	c.freeSlot(cl)
 }
 
-// reuse hands off the claim, whose holder is done, to the next caller in this process, or keeps it for a
-// while if nobody waits here. It reports whether it did; it does not if other processes must get their turn.
+// reuse hands the claim, whose holder is done, off to the next caller in this process. If nobody waits here, it
+// keeps the claim for a while. It returns false if it does neither, because other processes must get their turn.
 func (c *Core) reuse(cl *claim) bool {
-	if cl.doubted > 0 { // the next holder must not get what the store may not have
+	if cl.doubted > 0 { // the store may not have the claim, so nobody else must get it
 		return false
 	}
 	q := c.queues[cl.request.Key]
@@ -523,9 +522,9 @@ func (c *Core) handOff(cl *claim, a *Call) {
 	c.deliver(cl, a, 0, true)
 }
 
-// replace releases the claim, whose holder is done, in the command that requests the key for the next
-// caller in this process. So that caller joins the store's queue in the moment in which this one leaves, ahead
-// of this process's own claim for a later tick, if one waits there.
+// replace releases the claim, whose holder is done, with the command that requests the key for the next caller in
+// this process. So that caller joins the store's queue at the very moment at which this claim leaves, ahead of a
+// claim of this process that waits there for a later tick.
 func (c *Core) replace(cl *claim) bool {
 	q := c.queues[cl.request.Key]
 	if len(q.calls) == 0 || c.closing != nil || cl.command != 0 || cl.request.Session != c.session.id || !c.like(q.calls[0], cl) || c.lanes.busy >= c.cfg.Lanes {
@@ -534,7 +533,7 @@ func (c *Core) replace(cl *claim) bool {
 	a := q.calls[0]
 	q.calls, q.turn = q.calls[1:], a
 	next := c.newClaim(q, a)
-	c.takeSlot(cl) // it is the next claim's
+	c.takeSlot(cl) // the next claim takes it over
 	cl.state, cl.failed, cl.doubted = leaving, 0, 0
 	c.forgetVoid(cl)
 	c.enterLane(false, delayed{})

@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// release releases a claim that nobody here uses any more, or must not use. A release that overtook a
-// request would release nothing, and the claim would join after it; so it waits for that.
+// release releases a claim that nobody in this process uses any more, or may use. It waits for a request that is
+// under way: a release that overtook the request would find nothing to release, and the claim would join after it.
 func (c *Core) release(cl *claim) {
 	if cl.state != leaving {
 		cl.state, cl.failed, cl.doubted, c.listener.idle = leaving, 0, 0, c.now
@@ -20,12 +20,12 @@ func (c *Core) release(cl *claim) {
 		}
 	}
 	cl.due = never
-	if s := c.sent[cl.command]; s == nil || s.op != Acquire && s.op != Release { // in line, or nothing that it must wait for
+	if s := c.sent[cl.command]; s == nil || s.op != Acquire && s.op != Release { // waiting for a lane, or a command that the release need not wait for
 		cl.command = 0
 	}
 	switch {
 	case cl.command != 0:
-	case !cl.mayBe && cl.unanswered == 0: // the store never had it
+	case !cl.mayBe && cl.unanswered == 0: // the store never had the claim
 		c.leftStore(cl)
 	case cl.outlives() && c.leaseEnded(cl):
 		c.settled(cl, LostTo(errLeaseOver(cl)))
@@ -38,8 +38,8 @@ func (c *Core) release(cl *claim) {
 	}
 }
 
-// leaveBy says how a claim is to be released. If its grace is over it is being released already, and the store may have
-// that release; or Close keeps it for the grace. Neither is changed any more.
+// leaveBy sets how to release a claim. It is too late if the claim is being released already, because its grace is
+// over, and the store may have that release, or if Close keeps the claim for the grace.
 func (c *Core) leaveBy(cl *claim, l driver.Release) {
 	if cl.state == leaving {
 		var before leave
@@ -56,11 +56,11 @@ func (c *Core) leaveBy(cl *claim, l driver.Release) {
 	}
 }
 
-// errTooLate is what a holder learns that said how to release its hold when that was being released.
+// errTooLate is the error for a holder that called ReleaseBy when its hold was already being released.
 var errTooLate = fmt.Errorf("%w: its grace was over, and it was being released", ErrLost)
 
 func (c *Core) sendRelease(cl *claim) {
-	if cl.failed == 0 { // else a request may have joined after the release that had no answer: see notPassed
+	if cl.failed == 0 { // otherwise a request may have joined after the unanswered release: see notPassed
 		c.forgetVoid(cl)
 	}
 	var l driver.Release
@@ -76,11 +76,11 @@ func (c *Core) sendRelease(cl *claim) {
 		&Command{Op: Release, Session: cl.request.Session, Edit: driver.Edit{Release: &l}})
 }
 
-// leaseEnded reports whether the lease is known to be over by the store's clock: whoever uses the key next
-// drops it. Each Extend that had no answer may have been made at any time before the end, and have set a later one.
+// leaseEnded reports whether the lease is known to be over by the store's clock, so that the next user of the key
+// drops it. An unanswered Extend may have been executed at any time before the end, and have set a later one.
 func (c *Core) leaseEnded(cl *claim) bool { return cl.endedBy(c.storeClock()) }
 
-// endedBy is leaseEnded at a time of the store's clock.
+// endedBy is leaseEnded for a given time of the store's clock.
 func (cl *claim) endedBy(now time.Time) bool {
 	lease := cl.request.Lease
 	if cl.until.IsZero() || int64(cl.extends) > int64(math.MaxInt64/lease) {
@@ -89,15 +89,16 @@ func (cl *claim) endedBy(now time.Time) bool {
 	return now.After(cl.until.Add(time.Duration(cl.extends) * lease))
 }
 
-// releaseAnswered takes the reply to a release. While the store refuses it, it is tried again as long as
-// the session lives: a right that was revoked by mistake may be granted again.
+// releaseAnswered handles the reply to a release. A refused release is repeated as long as the session lives: the
+// store may get a privilege back that was revoked by mistake.
 func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 	if cl == nil || cl.state != leaving {
 		return
 	}
 	switch {
 	case errors.Is(r.Err, driver.ErrNotWaiting):
-		// The claim still holds, and its holder is done all the same, so the first in the queue is next.
+		// The claim is still held in the store, and its holder is done, so release it to the first waiter in the
+		// queue.
 		plain := *cl.leave
 		plain.passed, plain.Successor = cl.notPassed(r.Err), ""
 		cl.leave = &plain
@@ -112,8 +113,8 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 		c.settled(cl, r.Err)
 		c.retry(cl)
 	case !r.Found && cl.token != 0 && cl.doubted == 0:
-		// The store says that it does not have a claim that was held. A deposed primary may say so, so
-		// believe it only if it is repeated after an acknowledged heartbeat.
+		// The store says that it does not have a claim that was held. A deposed primary may say so; believe it only
+		// if the answer is the same after an acknowledged heartbeat.
 		cl.doubted = max(c.session.acks, 1)
 		c.heartbeatSoon()
 		c.at(&cl.timer, cl.number, c.now.Add(c.cfg.TTL))
@@ -123,7 +124,7 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 	case s.keeps:
 		c.leftAsSaid(cl, r)
 		c.settled(cl, cl.leave.endedBy())
-		if cl.leave.Keep == 0 { // somebody has asked for the key since
+		if cl.leave.Keep == 0 { // somebody wanted the key in the meantime
 			c.release(cl)
 			return
 		}
@@ -136,7 +137,8 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 	}
 }
 
-// endedBy returns why a hold that the store keeps was not released yet: its session closed before its holder was done.
+// endedBy returns why a hold that the store keeps counts as not released: its session closed before its holder was
+// done.
 func (l *leave) endedBy() error {
 	if l.grace {
 		return errClosed
@@ -144,9 +146,9 @@ func (l *leave) endedBy() error {
 	return nil
 }
 
-// leftAsSaid records that a release was done as ReleaseBy said it. If the store does not find the claim after a
-// release without an answer, that one has done it: a claim whose session has expired is not released any more. But a
-// lease may have come to its end instead, so of a lease nothing is known.
+// leftAsSaid records that the store has released a claim as ReleaseBy said. If an earlier release had no answer and
+// now the claim is not found, that release was executed, because claims of expired sessions are not released. A
+// lease may have run out instead, so for a lease that proves nothing.
 func (c *Core) leftAsSaid(cl *claim, r *Reply) {
 	if l := cl.leave; l != nil && l.passed == ErrLost && (r.Found || !cl.fixed()) {
 		done := *l
@@ -155,9 +157,10 @@ func (c *Core) leftAsSaid(cl *claim, r *Reply) {
 	}
 }
 
-// notPassed returns why a claim that holds was not released to its successor, given the store's word that the
-// successor does not wait. If a release before had no answer, and a copy of a request could join after it, the claim
-// may hold anew: then that release has granted the key to the successor, which does not wait for that reason.
+// notPassed returns why a claim was not released to its successor, given the store's answer that the successor does
+// not wait. Suppose that an earlier release had no answer and that a copy of a request could join after it. Then
+// that release may have granted the key to the successor, which no longer waits for that reason, and the claim that
+// holds is the copy.
 func (cl *claim) notPassed(err error) error {
 	if cl.failed > 0 && !cl.void.IsZero() {
 		return errUnsure
@@ -165,18 +168,18 @@ func (cl *claim) notPassed(err error) error {
 	return err
 }
 
-// errUnsure is what a holder learns if nobody can know whether its successor was granted the key.
+// errUnsure is the error for a holder if nobody can know whether its successor was granted the key.
 var errUnsure = fmt.Errorf("%w: it is not known whether the successor was granted the key", ErrLost)
 
-// A past claim has left the store. It is remembered until nothing of it can come late.
+// A past claim has left the store. It is remembered until no notice, reply or request about it can arrive late.
 type past struct {
 	number uint64
 	key    string
-	token  int64  // of its grant; 0: it had none
-	acks   uint64 // the acknowledged heartbeats when it left
-	void   int64  // as in claim, as time.Time.UnixNano; 0: no request can join; discarding: a Discard is under way
+	token  int64  // token of its grant; 0: it was never granted
+	acks   uint64 // session.acks when it left
+	void   int64  // like claim.void, in Unix nanoseconds; 0: no request can join; discarding: a Discard is under way
 
-	applied driver.OpTime // of its release, which a fail-over may still undo; zero: none can
+	applied driver.OpTime // of its release, if a fail-over may still undo that; zero: none can
 }
 
 const (
@@ -184,13 +187,13 @@ const (
 	longAgo    = 1
 )
 
-// leftStore ends a claim that the store does not have any more. A request that was never answered, or a copy
-// of one that was, may still make it join again, until none can any more: then it is discarded. A notice or a
-// reply that comes late within two heartbeats means nothing; nothing comes late if the session does not listen
-// and no command is under way.
+// leftStore ends a claim that the store no longer has. While a request without an answer, or a copy of an answered
+// one, could still make the claim join again, it stays a past claim, to be discarded afterwards. Otherwise it is
+// remembered for two heartbeats, so that late notices and replies about it are ignored. None can be late if the
+// session does not listen and no command is under way.
 func (c *Core) leftStore(cl *claim) { c.leftStoreAt(cl, driver.OpTime{}) }
 
-// leftStoreAt is leftStore for a claim whose release may not be committed yet.
+// leftStoreAt is leftStore for a claim whose release, applied at that time, may not be committed yet.
 func (c *Core) leftStoreAt(cl *claim, applied driver.OpTime) {
 	cl.refused = nil
 	c.settled(cl, cl.lostBy)
@@ -207,15 +210,15 @@ func (c *Core) leftStoreAt(cl *claim, applied driver.OpTime) {
 	c.forgetUnused(cl)
 }
 
-// isNew reports whether a claim of this session that a notice or a reply names, with the token of its grant,
-// is not a past one as it was when it left.
+// isNew reports whether a notice or reply that names this session's claim id, with the token of its grant, is about
+// something newer than the past claim with that id.
 func (c *Core) isNew(id string, token int64) bool {
 	n, _ := numberOf(id)
 	i := slices.IndexFunc(c.past, func(p past) bool { return p.number == n })
 	return i < 0 || token > c.past[i].token
 }
 
-// mayBeUndone reports whether the release of a past claim may have been undone, and nobody has looked.
+// mayBeUndone reports whether the release of a past claim may have been undone, without a Discard so far.
 func (c *Core) mayBeUndone(id string) bool {
 	n, _ := numberOf(id)
 	return slices.ContainsFunc(c.past, func(p past) bool {
@@ -223,7 +226,7 @@ func (c *Core) mayBeUndone(id string) bool {
 	})
 }
 
-// forgetPast forgets the past claims of which nothing can come late. It is called with every acknowledged
+// forgetPast forgets past claims about which nothing can arrive late. It is called after every acknowledged
 // heartbeat.
 func (c *Core) forgetPast() {
 	c.past = slices.DeleteFunc(c.past, func(p past) bool {
@@ -231,8 +234,8 @@ func (c *Core) forgetPast() {
 	})
 }
 
-// committed takes how far the store's writes are committed. A release of another term may have been undone, and
-// the store may not be able to say: its claim is discarded.
+// committed handles the store's report of how far its writes are committed. A release applied in another term may
+// have been undone, and the store may not be able to say whether it was: so the claim is discarded.
 func (c *Core) committed(at driver.OpTime) {
 	undone, busy := false, c.closing != nil
 	var rejoin []past
@@ -240,10 +243,10 @@ func (c *Core) committed(at driver.OpTime) {
 		switch p := &c.past[i]; {
 		case p.void == discarding:
 			busy = true
-		case p.void == longAgo: // its Discard failed, and is sent again
+		case p.void == longAgo: // its Discard failed and will be sent again
 		case p.applied == driver.OpTime{}:
 		case p.applied.Term != at.Term:
-			if p.void > 0 { // once more when no request can join any more
+			if p.void > 0 { // discard it again when no request can join any more
 				rejoin = append(rejoin, past{number: p.number, key: p.key, token: p.token, acks: p.acks, void: p.void})
 			}
 			p.void, undone = longAgo, true
@@ -257,7 +260,7 @@ func (c *Core) committed(at driver.OpTime) {
 	}
 }
 
-// forgetUnused forgets a claim, unless its holder is not done.
+// forgetUnused forgets a claim if its holder is done.
 func (c *Core) forgetUnused(cl *claim) {
 	if cl.users > 0 || cl.slot > 0 {
 		cl.state = lost
@@ -266,32 +269,32 @@ func (c *Core) forgetUnused(cl *claim) {
 	delete(c.claims, cl.number)
 }
 
-// void reports whether a request with that notAfter can't join any more, wherever within the margin the
-// store's clock has stepped.
+// void reports whether a request with that notAfter can no longer join, even if the store's clock has stepped by up
+// to the margin.
 func (c *Core) void(notAfter time.Time) bool {
 	return c.storeClock().After(notAfter.Add(c.cfg.Margin))
 }
 
-// forgetVoid forgets the claim's requests if none of them can join any more.
+// forgetVoid clears cl.void if none of the claim's requests can join any more.
 func (c *Core) forgetVoid(cl *claim) {
 	if !cl.void.IsZero() && c.void(cl.void) {
 		cl.void = time.Time{}
 	}
 }
 
-// discards is about the past claims that a copy of a request could make join again. When no request can any
-// more, they are discarded, as many as are due, with one command for up to maxDiscards. So this costs a session
-// at most one command in the time of two attempts and one more for each maxDiscards claims.
+// discards schedules the Discards of past claims that a copy of a request could make join again. When no request
+// can do that any more, one command discards all claims that are due, up to maxDiscards. So a session sends at most
+// one Discard within the time of two attempts, plus one for each further maxDiscards claims.
 type discards struct {
-	due    Instant // when to discard; never: nothing to discard, or a Discard is under way
-	failed int     // Discards that had no answer or were refused, in a row
+	due    Instant // when to send a Discard; never: nothing to discard, or one is under way
+	failed int     // consecutive Discards without an answer or refused
 }
 
 // maxDiscards is the most claims that one command discards.
 const maxDiscards = 1000
 
-// discardLater sets the time of the next Discard: one attempt's time longer than the first claim needs, so
-// that later ones share the command; or now, for claims whose releases were undone meanwhile.
+// discardLater schedules the next Discard. It is due one attempt's time after the first claim could be discarded,
+// so that later claims share the command. It is due now if the releases of some claims may have been undone.
 func (c *Core) discardLater() {
 	due := never
 	for i := range c.past {
@@ -308,7 +311,7 @@ func (c *Core) discardLater() {
 	c.discards.due = due
 }
 
-// discardsDue sends the Discard that is due.
+// discardsDue sends the Discard if it is due.
 func (c *Core) discardsDue() {
 	if c.discards.due > c.now {
 		return
@@ -332,12 +335,12 @@ func (c *Core) discardsDue() {
 	c.send(&Command{Op: Discard, Session: c.session.id, Claims: claims}, 0)
 }
 
-// discarded takes the answer to a Discard.
+// discarded handles the answer to a Discard.
 func (c *Core) discarded(s *sent, r *Reply) {
 	if s.session != c.session.id {
 		return
 	}
-	if r.Err != nil { // no answer, or refused: a right that is missing now may be granted again
+	if r.Err != nil { // no answer, or refused: a missing privilege may be granted later
 		c.discardAgain()
 		return
 	}
@@ -355,8 +358,8 @@ func (c *Core) discarded(s *sent, r *Reply) {
 	}
 }
 
-// discardAgain has the claims of a Discard that failed discarded again after a pause, behind the others: some
-// that can't be discarded must not keep the others from it.
+// discardAgain schedules the claims of a failed Discard for another one after a pause. It puts them behind the
+// others, so that claims that can't be discarded don't block the rest.
 func (c *Core) discardAgain() {
 	var failed []past
 	c.past = slices.DeleteFunc(c.past, func(p past) bool {

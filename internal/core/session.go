@@ -9,49 +9,49 @@ import (
 
 // A session is the registration under one id.
 type session struct {
-	id     string  // "": none
-	sent   Instant // before the send of the last acknowledged heartbeat; the deadline counts from it
-	failed int     // heartbeats, or registrations, that failed in a row
+	id     string  // "": not registered
+	sent   Instant // when the last acknowledged heartbeat was sent; the deadline counts from it
+	failed int     // consecutive failed heartbeats or registrations
 	why    error   // why the last heartbeat failed; nil: it did not
-	acks   uint64  // heartbeats that were acknowledged, in the Core's life
+	acks   uint64  // acknowledged heartbeats in the Core's life
 
 	due     Instant // when the next heartbeat is due
-	beating uint64  // the one under way; 0: none
+	beating uint64  // the heartbeat under way; 0: none
 	beat    struct {
-		at    Instant   // when the last acknowledged one was answered
+		at    Instant   // when the last acknowledged heartbeat was answered
 		clock time.Time // the store's clock in that answer
 	}
 
-	clock time.Time // the store's, in the last reply that had it
+	clock time.Time // the store's clock in the last reply that had it
 	at    Instant   // when that reply came
 
-	revoked map[driver.Revocation]bool // those that the store has recorded
+	revoked map[driver.Revocation]bool // revocations that the store has recorded
 
 	registering uint64  // the command that registers; 0: none
 	registerAt  Instant // when to register again; never: nobody needs it
-	tried       Instant // when the last registration was sent that had no answer, of which why says why; 0: none had
+	tried       Instant // when the last unanswered registration was sent (why says why it failed); 0: none
 }
 
 // Session returns the id under which the session is registered, or "".
 func (c *Core) Session() string { return c.session.id }
 
-// Deadline returns when the session is lost unless a heartbeat is acknowledged before.
+// Deadline returns when the session is lost unless a heartbeat is acknowledged first.
 func (c *Core) Deadline() Instant { return c.session.sent.Add(c.cfg.Hold(c.cfg.TTL)) }
 
-// Renewed returns when the last acknowledged heartbeat was sent, of this registration or the one before;
-// the registration counts as one. It is 0 if there was none.
+// Renewed returns when the last acknowledged heartbeat was sent, in this registration or the previous one; the
+// registration counts as one. It is 0 if there was none.
 func (c *Core) Renewed() Instant { return c.session.sent }
 
-// storeClock returns a time that the store's clock has surely reached: its time in the last reply plus
-// the time since that reply.
+// storeClock returns a time that the store's clock has certainly reached: its time in the last reply plus the time
+// since that reply.
 func (c *Core) storeClock() time.Time { return c.clockAt(c.now) }
 
-// clockAt is storeClock at another time than that of the last Step.
+// clockAt is storeClock for a time other than that of the last Step.
 func (c *Core) clockAt(now Instant) time.Time { return c.session.clock.Add(now.Sub(c.session.at)) }
 
 func (c *Core) sawClock(now time.Time) { c.session.clock, c.session.at = now, c.now }
 
-// need registers the session for the shell, unless it is registered.
+// need registers the session for package engine, unless it is registered.
 func (c *Core) need() {
 	switch {
 	case c.closing != nil:
@@ -74,7 +74,7 @@ func (c *Core) registered(s *sent, r *Reply) {
 	if r.Err != nil {
 		ss.registerAt = c.now.Add(c.cfg.pause(ss.failed))
 		ss.failed++
-		if r.Lost { // it may have registered its id
+		if r.Lost { // the store may have registered its id
 			ss.why, ss.tried = r.Err, s.at
 		}
 		if c.closing != nil {
@@ -103,7 +103,8 @@ func (c *Core) registered(s *sent, r *Reply) {
 	c.beginAdmitted()
 }
 
-// mayBeListed returns why the session may be registered under an id that it does not know, or nil.
+// mayBeListed returns why the store may have the session registered under an id that the Core does not know, or
+// nil.
 func (c *Core) mayBeListed() error {
 	if s := &c.session; s.tried > 0 && c.now < s.tried.Add(c.cfg.Attempt+c.cfg.TTL) {
 		return s.why
@@ -111,7 +112,7 @@ func (c *Core) mayBeListed() error {
 	return nil
 }
 
-// sessionDue sends the heartbeat or the registration that is due.
+// sessionDue sends the heartbeat or registration that is due.
 func (c *Core) sessionDue() {
 	s := &c.session
 	if s.registerAt <= c.now {
@@ -125,12 +126,12 @@ func (c *Core) sessionDue() {
 	}
 }
 
-// heartbeatSoon makes the session send a heartbeat now, or when the one under way is answered.
+// heartbeatSoon makes the session send a heartbeat now, or once the one under way is answered.
 func (c *Core) heartbeatSoon() { c.session.due = min(c.session.due, c.now) }
 
 func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	ss := &c.session
-	if s.session != ss.id { // of a session that was lost
+	if s.session != ss.id { // it was sent for a session that was lost
 		return
 	}
 	ss.beating = 0
@@ -153,7 +154,7 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	ss.beat.at, ss.beat.clock = c.now, r.Now
 	ss.acks++
 	c.sawClock(r.Now)
-	if ss.due == never { // nobody has asked for another
+	if ss.due == never { // no other heartbeat is scheduled
 		ss.due = max(c.now, s.at.Add(c.cfg.jitter(c.cfg.Heartbeat, 10)))
 	}
 	c.forgetOthers()
@@ -173,15 +174,16 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	c.do(Beat{Took: took, Left: c.Deadline().Sub(c.now)})
 }
 
-// checkJump reports by how much the store's clock jumped ahead or back between the last heartbeat and the one
-// that was sent at sent, whose reply says now, if that is certainly more than the margin. The store read its
-// clock at some moment between a send and its answer, so the true interval between the two readings lies
-// between lo and hi. A registration counts as a heartbeat: a jump ahead may have ended the session before, and
-// then no heartbeat of it is answered any more. That can be long ago, so rates may differ as in [Config.Hold].
+// checkJump reports a jump of the store's clock between the last heartbeat and the one that was sent at sent and
+// whose reply says now. It reports only jumps that are certainly greater than the margin. The store read its clock
+// at some moment between each heartbeat's send and its answer, so the true interval between the two readings lies
+// between lo and hi. A registration counts as a heartbeat, because after a jump ahead may have ended the previous
+// session, no heartbeat of that is acknowledged any more. The interval can then be long, so clock rates may differ
+// as in [Config.Hold].
 func (c *Core) checkJump(sent Instant, now time.Time) {
 	const truncation = time.Millisecond
 	if c.session.beat.clock.IsZero() {
-		return // it is the first
+		return // this is the first heartbeat
 	}
 	d := now.Sub(c.session.beat.clock)
 	lo, hi := sent.Sub(c.session.beat.at)-truncation, c.now.Sub(c.session.sent)+truncation
@@ -194,7 +196,7 @@ func (c *Core) checkJump(sent Instant, now time.Time) {
 	}
 }
 
-// lose ends the session. Nothing is sent under its id again, except for leases.
+// lose ends the session. Nothing is sent under its id any more, except for leases.
 func (c *Core) lose(cause error) {
 	s := c.session
 	c.session = session{acks: s.acks, sent: s.sent, beat: s.beat, clock: s.clock, at: s.at, due: never, registerAt: never}
@@ -214,7 +216,7 @@ func (c *Core) lose(cause error) {
 	c.beginAdmitted()
 }
 
-// recorded takes a revocation that the store has recorded.
+// recorded handles a revocation that the store has recorded.
 func (c *Core) recorded(v driver.Revocation) {
 	s := &c.session
 	if s.id == "" || s.revoked[v] {
@@ -227,11 +229,11 @@ func (c *Core) recorded(v driver.Revocation) {
 	c.revoked(v)
 }
 
-// revoked gives up the claim, for somebody who asked for the key.
+// revoked gives up the claim, because somebody wants the key.
 func (c *Core) revoked(v driver.Revocation) {
 	switch cl := c.byID(v.Claim); {
 	case cl == nil && c.closing != nil:
-		// Close may have left the claim in the store for the rest of its holder's grace.
+		// Close may have kept the claim in the store for the rest of its holder's grace.
 	case cl == nil:
 		c.unknownClaim(v.Key, v.Claim, 0)
 	default:
@@ -239,7 +241,7 @@ func (c *Core) revoked(v driver.Revocation) {
 	}
 }
 
-// revocationsDone returns the revocations whose claims have left.
+// revocationsDone returns the revocations whose claims the store no longer has.
 func (c *Core) revocationsDone() (given []driver.Revocation) {
 	for _, v := range sortedRevocations(c.session.revoked) {
 		if cl := c.byID(v.Claim); cl == nil || cl.state == lost {

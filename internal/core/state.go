@@ -12,12 +12,12 @@ import (
 
 // A Held is a claim that this process holds or keeps, for display.
 type Held struct {
-	Call    *Call // the holder's; nil if the claim lingers
+	Call    *Call // the holder's call; nil if the claim lingers
 	Claim   *driver.Claim
 	Token   int64
 	Granted Instant
 	Until   time.Time
-	Ends    Instant // of a lease
+	Ends    Instant // when the lease ends
 	Users   int     // 0 if it lingers
 }
 
@@ -30,8 +30,8 @@ func (c *Core) Claims(f func(Held)) {
 	}
 }
 
-// Waits calls f for each caller that waits for a key: for each key in their order, keys in no order. The one
-// with the turn comes first; position is that in the store's queue, or 0.
+// Waits calls f for each caller that waits for a key: for each key in FIFO order, beginning with the caller that
+// has the turn. The order of keys is random. position is the caller's position in the store's queue, or 0.
 func (c *Core) Waits(f func(a *Call, position, ahead int)) {
 	for _, q := range c.queues {
 		n := 0
@@ -52,7 +52,8 @@ func (c *Core) Waits(f func(a *Call, position, ahead int)) {
 	}
 }
 
-// Refused returns the claims whose release the store refuses, and why: the first by key, and how many.
+// Refused returns how many claims the store refuses to release, the first of them by key, and why that one is
+// refused.
 func (c *Core) Refused() (first *driver.Claim, n int, err error) {
 	for _, cl := range c.claims {
 		if cl.refused == nil {
@@ -75,23 +76,23 @@ func (c *Core) Lives() bool {
 	return false
 }
 
-// Wants reports whether anybody here holds the key or waits for it.
+// Wants reports whether anybody in this process holds the key or waits for it.
 func (c *Core) Wants(key string) bool { return c.queues[key] != nil }
 
 // Empty reports whether there are no claims.
 func (c *Core) Empty() bool { return len(c.claims) == 0 }
 
-// Failure returns why the last command that callers waited for had no answer, or nil.
+// Failure returns why the last command that callers waited for had no answer, or nil if it had one.
 func (c *Core) Failure() error { return c.failure }
 
-// Clone returns a copy that shares nothing with c that either changes.
+// Clone returns a copy of c. Either can change without changing the other.
 func (c *Core) Clone() *Core {
 	n := *c
 	n.claims = make(map[uint64]*claim, len(c.claims))
 	for k, cl := range c.claims {
 		copied := *cl
 		if cl.wait != nil {
-			w := *cl.wait // its slices and maps are replaced, never changed
+			w := *cl.wait // a shallow copy will do: slices and maps in a wait are replaced, never changed
 			copied.wait = &w
 		}
 		if cl.leave != nil {
@@ -125,15 +126,14 @@ func (c *Core) Clone() *Core {
 	return &n
 }
 
-// Namer gives ids, and numbers of claims, calls and commands, names of the caller's: the same for the same,
-// whatever they are.
+// A Namer maps ids, and numbers of claims, calls and commands, to names. The same one always gets the same name.
 type Namer interface {
 	Session(id string) uint64
 	Number(kind byte, n uint64) uint64
 }
 
-// State appends what the Core does next depends on, in a form in which states that behave alike are equal:
-// times are differences from now, and who is who is as name has it.
+// State appends everything that the Core's behaviour depends on, in a form in which states that behave alike are
+// equal: times are relative to now, and ids and numbers are replaced by their names from name.
 func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 	w := writer{b, now, name}
 	s := &c.session
@@ -241,7 +241,7 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 	return w.b
 }
 
-// claimState appends a claim's state, and notes the sessions that it needs to know about.
+// claimState appends a claim's state, and adds to needed the sessions that matter to the claim.
 func (c *Core) claimState(w *writer, cl *claim, needed map[string]bool) {
 	w.num('n', cl.number)
 	w.b = append(append(w.b, cl.request.Key...), byte(cl.state))
@@ -293,7 +293,7 @@ func sortedRevocations(m map[driver.Revocation]bool) []driver.Revocation {
 	return slices.SortedFunc(maps.Keys(m), func(a, b driver.Revocation) int { return strings.Compare(a.Claim, b.Claim) })
 }
 
-// A writer writes numbers one after the other.
+// A writer appends numbers to a byte slice.
 type writer struct {
 	b    []byte
 	now  Instant

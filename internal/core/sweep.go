@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// sweepPause is the longest wait of a sweeper between two slices, and the mean time until a new session
-	// checks whether anybody sweeps. If the retention is less than about half an hour both are shorter: see
-	// longest.
+	// sweepPause is the longest pause between two slices of a sweeper, and the mean time until a new session first
+	// checks whether anybody sweeps. If the retention is less than about half an hour, both are shorter: see
+	// longestPause.
 	sweepPause = time.Minute
 
-	// sweepBrisk is the longest pause while the size of the store is not known.
+	// sweepBrisk is the longest pause while the size of the store is unknown.
 	sweepBrisk = time.Second
 
-	// sweepGap is the shortest pause. A sweeper also waits at least four times as long as the last slice
-	// took, so that sweeping takes at most a fifth of a slow server's time.
+	// sweepGap is the shortest pause. A sweeper also pauses for at least four times as long as the last slice took,
+	// so that sweeping uses at most a fifth of a slow server's time.
 	sweepGap = 100 * time.Millisecond
 
 	// sweepSlack is how late a slice may be before other sessions conclude that the sweeper has ended.
@@ -26,23 +26,23 @@ const (
 
 // A sweeper decides when its session sweeps the store.
 //
-// One session sweeps for the whole fleet, slice after slice. The others see that in the store's
+// One session sweeps for the whole fleet, slice by slice. The other sessions see that in the store's
 // [driver.SweepState] and check less and less often. When the sweeper has ended, the next session that checks
-// continues where it stopped. So a fleet that has nothing to sweep sends about one Sweep a minute, however
-// many processes it has, and no record is missed because processes come and go.
+// continues where it stopped. So a fleet with nothing to sweep sends about one Sweep a minute, however many
+// processes it has, and no record is missed because processes come and go.
 //
-// A session first checks after an exponentially distributed time with a mean of a minute. So most processes
-// that live for seconds send nothing. Yet 300 of them in succession check as often as one process that lives
-// as long as all of them together. The alternatives are worse. Sweeping in Close makes Close slower. Sweeping
-// after a number of commands makes one Lock slower. Sweeping with the first heartbeat is too late for a cron
-// job, which ends before it.
+// A session first checks after an exponentially distributed time with a mean of a minute. So most processes that
+// live for seconds send nothing, yet 300 of them in succession check as often as one process that lives as long as
+// all of them together. The alternatives are worse: sweeping in Close makes Close slower, sweeping after a number
+// of commands makes one Lock slower, and sweeping with the first heartbeat is too late for a cron job, which ends
+// before it.
 type sweeper struct {
-	due  Instant           // when to sweep; never: not at all, or a Sweep is under way
+	due  Instant           // when to sweep; never: never, or a Sweep is under way
 	last driver.SweepState // the store's last answer
 	away time.Duration     // mean time until the next check while another session sweeps
 }
 
-// sweepLater sets the time of a new session's first check.
+// sweepLater schedules a new session's first check.
 func (c *Core) sweepLater() {
 	c.sweeper = sweeper{due: never}
 	if c.cfg.Retention > 0 {
@@ -65,7 +65,7 @@ func (c *Core) sweepDue() {
 	}
 }
 
-// swept sets the time of the next Sweep, given the answer to the last one.
+// swept schedules the next Sweep, given the answer to the last one.
 func (c *Core) swept(s *sent, r *Reply) {
 	if s.session == c.session.id && c.closing == nil {
 		c.sweeper.due = c.now.Add(c.nextSweep(r, c.now.Sub(s.at)))
@@ -85,16 +85,16 @@ func (c *Core) nextSweep(r *Reply, took time.Duration) time.Duration {
 		w.away = 0
 		return max(c.cfg.jitter(pause, 10), 4*took)
 	case st.Turn == before:
-		// If a store neither sweeps nor says who does, do not ask it often.
+		// If a store neither sweeps nor says which session does, don't check often.
 	case st.Turn == 0, st.Now.Sub(st.At) > 2*pause+sweepSlack:
 		return c.cfg.jitter(sweepGap, 2)
 	}
 	return c.stayAway()
 }
 
-// stayAway returns how long to wait before checking again whether the sweeper still runs. The mean doubles up
-// to an eighth of the retention. Records may stay that much longer if the sweeper ends and no new session
-// starts.
+// stayAway returns how long to wait before checking again whether the sweeper still runs. The mean doubles, up to
+// an eighth of the retention. If the sweeper ends and no new session starts, idle records may stay that much
+// longer.
 func (c *Core) stayAway() time.Duration {
 	w := &c.sweeper
 	w.away = max(longestPause(c.cfg.Retention), min(2*w.away, c.cfg.Retention/8))
@@ -103,12 +103,12 @@ func (c *Core) stayAway() time.Duration {
 
 // pauseAfter returns how long the sweeper may wait after the last slice.
 //
-// Idle records can be anywhere, because keys can have any names. To find them in time, a whole round must
-// take no longer than a quarter of the retention. Then the store has at most a quarter more records than the
-// retention asks for, and each record is examined about five times in its life. The number that the last
-// slice deleted would be a poor measure by itself. Keys with ascending names leave long stretches without an
-// idle record, and at one slice a minute a store that grows faster than that would never get past them. But
-// many deletions mean that there is a backlog, so then the sweeper does not wait.
+// Idle records can be anywhere, because keys can have any names. To find them in time, a whole round must take no
+// longer than a quarter of the retention. Then the store has at most a quarter more records than the retention asks
+// for, and each record is examined about five times in its life. The number of records that the last slice deleted
+// would not be enough to set the pace. If new keys have ascending names, there are long stretches without an idle
+// record, and at one slice a minute the sweeper might never get past them in a fast-growing store. But many
+// deletions mean a backlog, so then the sweeper does not pause.
 func pauseAfter(st *driver.SweepState, retention time.Duration) time.Duration {
 	most := longestPause(retention)
 	if st.After != "" {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// An Instant is a time on a local clock that does not stop while the machine sleeps, counted from any
+// An Instant is a time on a local clock that does not stop while the machine sleeps, counted from an arbitrary
 // moment before the first event.
 type Instant time.Duration
 
@@ -20,19 +20,19 @@ const never = Never
 // Never is later than any other Instant.
 const Never = Instant(1<<63 - 1)
 
-// A timer is due at a time. It is in timers no later than that; setting it to a later time does not move
-// it, so a timer that is set and stopped all the time, as that of a claim that lingers, costs nothing.
+// A timer fires at due. Its entry in timers may be earlier: setting a later time leaves the entry where it is. So a
+// timer that is set and stopped all the time, such as that of a lingering claim, costs almost nothing.
 type timer struct {
 	due   Instant
-	armed Instant // when it is in timers; never: it is not
+	armed Instant // time of its entry in timers; never: it has none
 }
 
-// timers are the timers of claims and messages, the earliest first.
+// timers is a heap of the timers of claims and messages, the earliest first.
 type timers []entry
 
 type entry struct {
 	at     Instant
-	number uint64 // of a claim, or messageBit and that of a message
+	number uint64 // number of a claim, or messageBit plus that of a message
 }
 
 const messageBit = 1 << 63
@@ -58,7 +58,7 @@ func (c *Core) at(t *timer, number uint64, due Instant) {
 	}
 }
 
-// timersDue moves the claims and messages whose time has come.
+// timersDue fires the timers of claims and messages that are due.
 func (c *Core) timersDue() {
 	for len(c.timers) > 0 && c.timers[0].at <= c.now {
 		e := heap.Pop(&c.timers).(entry)
@@ -87,23 +87,24 @@ func (c *Core) timersDue() {
 	}
 }
 
-// Lanes bound how many commands are under way at once: a store's client has a connection for each.
-// Repeated requests and notices, which may be as many as waiters, also need one of a few lanes for polls.
-// What finds no lane waits in FIFO order. Heartbeats, Register and Unregister need none.
+// Lanes limit how many commands are under way at once, because a store's client has a connection for each. Repeated
+// requests and notices, which can be as many as there are waiters, also need one of the few lanes for polls.
+// Commands without a lane wait for one in FIFO order. Heartbeats, Register and Unregister need none.
 type lanes struct {
 	busy, polls int
-	line        []delayed // for any lane
-	pollLine    []delayed // for one for polls
+	line        []delayed // waiting for any lane
+	pollLine    []delayed // waiting for a lane for polls
 }
 
-// A delayed command waits for a lane: as it is, or, for a claim or a message, to be made then.
+// A delayed is a command that waits for a lane: either a finished command, or the number of the claim or message
+// that will make it.
 type delayed struct {
-	number uint64 // of a claim, or messageBit and that of a message; 0: cmd
+	number uint64 // number of a claim, or messageBit plus that of a message; 0: cmd is set
 	cmd    *Command
-	claim  uint64 // that needs cmd, or 0
+	claim  uint64 // number of the claim that needs cmd, or 0
 }
 
-// enterLane takes a lane and reports whether there was one. If not, d is sent when one becomes free.
+// enterLane takes a lane if one is free, and reports whether it did. If not, d is sent when a lane becomes free.
 func (c *Core) enterLane(poll bool, d delayed) bool {
 	l := &c.lanes
 	switch {
@@ -121,8 +122,8 @@ func (c *Core) enterLane(poll bool, d delayed) bool {
 	return false
 }
 
-// leaveLane frees the lane of a command that was answered, and sends what waited for one. Polls come
-// first: they are few, and must not starve.
+// leaveLane frees the lane of an answered command, and sends what waits for one. Polls come first: they are few,
+// and must not starve.
 func (c *Core) leaveLane(s *sent) {
 	l := &c.lanes
 	switch s.op {
@@ -136,7 +137,7 @@ func (c *Core) leaveLane(s *sent) {
 	c.fillLanes()
 }
 
-// fillLanes sends what waits for a lane.
+// fillLanes sends waiting commands while lanes are free.
 func (c *Core) fillLanes() {
 	l := &c.lanes
 	for l.busy < c.most(c.cfg.Lanes) {
@@ -161,7 +162,7 @@ func (c *Core) fillLanes() {
 	}
 }
 
-// most returns how many commands may be under way now that n may be otherwise.
+// most returns the limit of commands under way, which is normally n and higher after a Hurry.
 func (c *Core) most(n int) int {
 	if c.closing != nil && c.closing.phase == hurried {
 		return n * hurryLanes
@@ -169,14 +170,14 @@ func (c *Core) most(n int) int {
 	return n
 }
 
-// send sends a command as soon as there is a lane.
+// send sends a command as soon as a lane is free.
 func (c *Core) send(cmd *Command, claim uint64) {
 	if c.enterLane(false, delayed{cmd: cmd, claim: claim}) {
 		c.sendNow(&sent{session: cmd.Session, claim: claim, others: cmd.Sessions, revoked: cmd.Revoked}, cmd)
 	}
 }
 
-// sendNow sends a command that has its lane, or needs none.
+// sendNow sends a command that has its lane or needs none.
 func (c *Core) sendNow(s *sent, cmd *Command) uint64 {
 	c.last.send++
 	s.at, s.op = c.now, cmd.Op

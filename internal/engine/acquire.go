@@ -21,15 +21,15 @@ func Whole(key string, kind driver.Kind) Want {
 	return Want{Key: key, Kind: kind, Weight: 1, Limit: 1}
 }
 
-// TickAt returns the tick of a run that is scheduled for t: in milliseconds since 1970, as in driver.Claim. The
-// error says why t can't be one.
+// TickAt returns the tick of a run scheduled for t: milliseconds since 1970, as in driver.Claim. The error says why
+// t can't be a scheduled time.
 func TickAt(t time.Time) (tick int64, err error) {
 	tick = t.UnixMilli()
 	switch {
 	case tick <= 0:
 		return 0, fmt.Errorf("the tick is %s; it must be after 1970-01-01", t.Format(time.RFC3339Nano))
 	case !t.Equal(time.UnixMilli(tick)):
-		return 0, fmt.Errorf("the tick %s is not a whole number of milliseconds; it must be the time for which the run is scheduled, not that at which it begins",
+		return 0, fmt.Errorf("the tick %s is not a whole number of milliseconds; it must be the time for which the run is scheduled, not the time at which it starts",
 			t.Format(time.RFC3339Nano))
 	}
 	return tick, nil
@@ -38,13 +38,12 @@ func TickAt(t time.Time) (tick int64, err error) {
 // A SealedError is the answer to a request for a tick that is over.
 type SealedError = core.SealedError
 
-// errOver means that the session was lost. The remedy is to try again.
+// errOver means that the session was lost. Callers should try again.
 var errOver = errors.New("dsync: the session was lost")
 
-// Acquire waits for w's turn in this process, and then for the store to grant the key. It keeps
-// trying through failures of the store and losses of the session. The error is ctx's, with the
-// store's last error added if there was one, ErrClosed, or one that trying again cannot fix. If
-// there is an error, nothing is held.
+// Acquire waits for w's turn in this process, and then for the store to grant the key. It keeps trying through
+// failures of the store and losses of the session. The error is ctx's, with the store's last error added if there
+// was one, ErrClosed, or one that trying again cannot fix. If there is an error, nothing is held.
 func (s *Session) Acquire(ctx context.Context, w Want) (*Hold, error) {
 	if ctx.Err() != nil {
 		return nil, waitError(ctx, nil)
@@ -64,7 +63,7 @@ func (s *Session) Acquire(ctx context.Context, w Want) (*Hold, error) {
 		got, err := h.result()
 		if got != h {
 			*h = Hold{}
-			s.spare = h // nothing refers to it: another RLock needs no new one
+			s.spare = h // nothing refers to it, so the next RLock can reuse it
 		}
 		s.mu.Unlock()
 		return got, err
@@ -103,10 +102,9 @@ func (s *Session) Acquire(ctx context.Context, w Want) (*Hold, error) {
 	return nil, waitError(ctx, last)
 }
 
-// TryAcquire acquires w if the key is free, in this process and in the store; otherwise the
-// error is a *HeldError. If sessions in the way may have lapsed, it expires them and requests
-// again, as long as it finds more of them. Otherwise a program that only tries would never get
-// the key after its holder crashed.
+// TryAcquire acquires w if the key is free, in this process and in the store; otherwise the error is a *HeldError.
+// As long as sessions in the way may have lapsed, it expires them and requests again. Without that, a program that
+// only tries would never get the key after a crash of its holder.
 func (s *Session) TryAcquire(ctx context.Context, w Want) (*Hold, error) {
 	w.Try = true
 	h, err := s.Acquire(ctx, w)
@@ -116,10 +114,10 @@ func (s *Session) TryAcquire(ctx context.Context, w Want) (*Hold, error) {
 	return h, err
 }
 
-// describe adds to the error of a try who holds the key, and until when.
+// describe adds the holder of the key, and until when it holds it, to the error of a try.
 func (s *Session) describe(ctx context.Context, e driver.HeldError) error {
 	s.mu.Lock()
-	e.Here = e.Here || s.reg != nil && e.Session == s.reg.id // a key that it keeps for others, say
+	e.Here = e.Here || s.reg != nil && e.Session == s.reg.id // the session itself may keep the key, for example with ReleaseAfter
 	s.mu.Unlock()
 	if e.Here {
 		m := s.member()
@@ -134,8 +132,8 @@ func (s *Session) describe(ctx context.Context, e driver.HeldError) error {
 	return &e
 }
 
-// memberOf returns the session's record, to show it to people, and when the session lapses unless a heartbeat
-// prevents that. It returns zero values rather than an error if it cannot read the record.
+// memberOf returns the session's record, for display, and when the session lapses unless a heartbeat prevents that.
+// If it cannot read the record, it returns zero values rather than an error.
 func (s *Session) memberOf(ctx context.Context, id string) (m driver.Member, until time.Time) {
 	s.mu.Lock()
 	m, known := s.core.Member(id)
@@ -158,9 +156,8 @@ func (s *Session) memberOf(ctx context.Context, id string) (m driver.Member, unt
 	return m, until
 }
 
-// Hold waits for w and holds it. If the hold ends before its holder is done, its slot
-// in this process becomes free when the grace is over, even if the holder does nothing. Errors
-// are [ErrInvalidKey] and those of Acquire.
+// Hold waits for w and holds it. If the hold ends before its holder is done, its slot in this process becomes free
+// when the grace is over, even if the holder does nothing. Errors are [ErrInvalidKey] and those of Acquire.
 func (s *Session) Hold(ctx context.Context, w Want) (*Hold, error) {
 	if err := CheckKey(w.Key); err != nil {
 		return nil, err
@@ -187,8 +184,8 @@ func (s *Session) TryHold(ctx context.Context, w Want) (*Hold, error) {
 	return h, nil
 }
 
-// waitError returns why ctx ended, with the store's last error if there is one: a caller that
-// waited for an unreachable store should see that it was unreachable.
+// waitError returns why ctx ended, together with the store's last error if there is one, so that a caller that
+// waited for an unreachable store sees that it was unreachable.
 func waitError(ctx context.Context, last error) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); !errors.Is(cause, err) {
@@ -200,8 +197,7 @@ func waitError(ctx context.Context, last error) error {
 	return err
 }
 
-// TryError adds to err what was tried. It returns a *driver.HeldError as it is, since that names
-// the key itself.
+// TryError adds what was tried to err. It returns a *driver.HeldError unchanged, since that names the key itself.
 func TryError(what, key string, err error) error {
 	if errors.Is(err, driver.ErrHeld) {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// Break asks those who hold key now to give it up, and waits until they have.
+// Break asks the current holders of key to give it up, and waits until they have.
 func (s *Session) Break(ctx context.Context, key string) error {
 	err := CheckKey(key)
 	if err == nil {
@@ -31,8 +31,8 @@ type breaking struct {
 	asked   map[string]bool // claims whose sessions were asked to give up the key
 }
 
-// holders reads the state of the key. Of its holders it returns only the targets that have not given
-// up the key yet.
+// holders reads the state of the key. It returns only those holders that are targets and have not given up the key
+// yet.
 func (b *breaking) holders(ctx context.Context, s *Session) (driver.State, error) {
 	st, err := s.Load(ctx, b.key)
 	if err != nil {
@@ -104,8 +104,8 @@ func (reg *registration) breakHolders(ctx context.Context, b *breaking) error {
 	}
 }
 
-// expireLapsed expires those of the sessions that have lapsed. lives has until when others can't have lapsed;
-// the rest are read. expireLapsed returns those that have expired, and the time until another one may lapse.
+// expireLapsed expires those of the sessions that have lapsed. lives says until when a session cannot have lapsed;
+// sessions not in it are read. expireLapsed returns the expired sessions, and the time until another one may lapse.
 func (s *Session) expireLapsed(ctx context.Context, ids []string, lives map[string]time.Time) (expired []string, left time.Duration, err error) {
 	var due []string
 	for _, id := range ids {
@@ -130,7 +130,7 @@ func (s *Session) expireLapsed(ctx context.Context, ids []string, lives map[stri
 			left = min(left, time.Until(lives[id]))
 			continue
 		}
-		// The reading may be stale; only Expire decides.
+		// The reading may be stale. Only Expire decides.
 		l, err := request(ctx, s, "Expire", func(ctx context.Context) (time.Duration, error) { return s.store.Expire(ctx, id, false) })
 		switch {
 		case err != nil:
@@ -145,26 +145,25 @@ func (s *Session) expireLapsed(ctx context.Context, ids []string, lives map[stri
 	return expired, left, nil
 }
 
-// drop drops the claims of expired sessions. It sends a request to join that names them, with
-// a notAfter long past so that the request itself cannot join. Releasing each claim would be
-// wrong: since st was read, a holder may have closed its session and left its claim in the store
-// for the rest of its grace.
+// drop drops the claims of expired sessions. It sends a request to join that names them, with a notAfter long past
+// so that the request itself cannot join. Releasing each claim would be wrong: since st was read, a holder may have
+// closed its session and left its claim in the store for the rest of its grace.
 func (reg *registration) drop(ctx context.Context, st driver.State, expired []string) error {
 	s := reg.s
 	s.mu.Lock()
 	s.drops++
-	id := fmt.Sprintf("%s.%d", reg.id, 1<<62+s.drops) // no claim of the Core's has such a number
+	id := fmt.Sprintf("%s.%d", reg.id, 1<<62+s.drops) // the Core's claims have smaller numbers
 	s.mu.Unlock()
 	c := driver.Claim{Key: st.Key, ID: id, Session: reg.id, Kind: st.Kind, Weight: 1, Limit: st.Limit}
 	_, err := s.edit(ctx, "Acquire", driver.Edit{Acquire: &driver.Acquire{Claim: c, Expired: expired, NotAfter: time.Unix(0, 0)}})
 	if errors.Is(err, driver.ErrMismatch) {
-		return nil // the key is in use as another kind by now
+		return nil // the key is now in use as another kind
 	}
 	return err
 }
 
-// revokeHolders asks the sessions of the holders in st to give up the key, except for claims in
-// asked, whose sessions were already asked.
+// revokeHolders asks the sessions of the holders in st to give up the key, except for claims in asked, which were
+// revoked before.
 func (s *Session) revokeHolders(ctx context.Context, st *driver.State, asked map[string]bool) error {
 	for _, h := range st.Holders {
 		if asked[h.Claim] {
@@ -191,9 +190,9 @@ func (s *Session) revokeHolders(ctx context.Context, st *driver.State, asked map
 	return nil
 }
 
-// persist calls f until it succeeds. After a failure of the store it waits before the next call;
-// after errOver, which says that the session was lost, it does not. The error is ctx's, with the
-// store's last error added if there was one, ErrClosed, or one that trying again cannot fix.
+// persist calls f until it succeeds. After a failure of the store it waits before the next call. After errOver,
+// which means that the session was lost, it calls f again at once. The error is ctx's, with the store's last error
+// added if there was one, ErrClosed, or one that trying again cannot fix.
 func (s *Session) persist(ctx context.Context, f func() error) error {
 	retry := s.backoff()
 	var last error
@@ -216,8 +215,8 @@ func (s *Session) persist(ctx context.Context, f func() error) error {
 	}
 }
 
-// Forget removes what the store keeps of a key that nobody holds or waits for. If somebody does, the
-// error is a *driver.HeldError.
+// Forget removes what the store keeps about a key that nobody holds or waits for. If somebody does, the error is a
+// *driver.HeldError.
 func (s *Session) Forget(ctx context.Context, key string) error {
 	err := CheckKey(key)
 	if err == nil {
@@ -236,8 +235,8 @@ func (s *Session) Forget(ctx context.Context, key string) error {
 	return nil
 }
 
-// forget reads the key and has the store forget the state that was read. It starts over if the key was
-// used in between.
+// forget reads the key and has the store forget it in exactly the state that was read. If the key was used in
+// between, it starts over.
 func (s *Session) forget(ctx context.Context, key string) (*driver.HeldError, error) {
 	for retry := s.backoff(); ; {
 		st, err := s.Load(ctx, key)

@@ -6,21 +6,21 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A clock tells the time since it was made, the time that the machine slept included. Go's monotonic clock
-// stops in suspend, but leases run on.
+// A clock measures the time since it was made, including time that the machine slept: Go's monotonic clock stops in
+// suspend, but leases run on.
 type clock struct {
 	base  time.Time
 	mark  sleepMark     // at base
 	slept time.Duration // since base
-	drift time.Duration // how much further the wall clock has moved than the monotonic one, when slept was last found out
+	drift time.Duration // how far the wall clock was ahead of the monotonic clock when slept was last updated
 }
 
 func newClock() clock { return clock{base: time.Now(), mark: markSleep()} }
 
-// at returns the Instant of now, which the caller has just read. Finding out how long the machine slept takes
-// system calls. So at does that only if the wall clock and the monotonic clock have moved differently since
-// the last time. A difference below slewed is ignored: slewing of the wall clock can cause as much within a
-// heartbeat interval, and the margin covers it.
+// at returns the Instant of now, which the caller has just read. Measuring how long the machine slept takes system
+// calls, so at does it only if the wall clock and the monotonic clock have drifted apart since the last time. It
+// ignores a difference below slewed: slewing the wall clock can cause that much within a heartbeat interval, and
+// the margin covers it.
 func (c *clock) at(now time.Time) core.Instant {
 	const slewed = 10 * time.Millisecond
 	d := now.Sub(c.base)

@@ -17,17 +17,16 @@ import (
 	"github.com/rs/xid"
 )
 
-// maxCommands is how many commands of a session may be under way at once, not counting heartbeats.
-// maxPolls is how many of them may be repeated requests and notices: a thousand goroutines that
-// poll must not keep an Unlock waiting. A store's client should have maxCommands connections, plus
-// one for heartbeats and two for the listener.
+// maxCommands is how many commands of a session may be under way at once, not counting heartbeats. maxPolls is how
+// many of them may be repeated requests and notices: a thousand goroutines that poll must not keep an Unlock
+// waiting. A store's client should have maxCommands connections, plus one for heartbeats and two for the listener.
 const (
 	maxCommands = 32
 	maxPolls    = 8
 )
 
-// The longest that one command, and the pause before a retry, may take however long the TTL is. A
-// request that a silent network has swallowed is repeated after that time.
+// Upper bounds, for any TTL, of the time for one command and of the pause before a retry. A request that a network
+// has swallowed silently is repeated after maxAttemptTime.
 const (
 	maxAttemptTime = 5 * time.Second
 	maxBackoff     = 2500 * time.Millisecond
@@ -44,8 +43,8 @@ func (s *Session) attemptTime() time.Duration { return s.opt.attemptTime() }
 // backoff returns a new backoff for retries of a command.
 func (s *Session) backoff() backoff { return backoff{cap: s.opt.maxBackoff()} }
 
-// execute sends a command of the Core's and has it take the answer. The first command that the answer leads to,
-// such as the notice of a grant, it sends as well, which is quicker than on another goroutine.
+// execute sends a command for the Core and passes the answer to it. It also sends the first command that the answer
+// leads to, such as the notice of a grant: that is quicker than starting another goroutine.
 func (s *Session) execute(f *core.Send) {
 	for f != nil {
 		r, read := s.answer(f), f.Op == core.Read
@@ -63,7 +62,7 @@ func (s *Session) execute(f *core.Send) {
 	}
 }
 
-// answer sends a command and returns what came of it.
+// answer sends a command and returns the Reply.
 func (s *Session) answer(f *core.Send) *core.Reply {
 	r := &core.Reply{Command: f.ID}
 	if f.Op == core.Asked {
@@ -72,7 +71,7 @@ func (s *Session) answer(f *core.Send) *core.Reply {
 	}
 	r.Err = s.attempt(f.Op.String(), func(ctx context.Context) error { return s.call(ctx, f.Command, r) })
 	r.Lost = r.Err != nil && !isAnswer(r.Err)
-	switch { // what is refused is an answer, but nobody else may report it
+	switch { // a refusal is an answer, but nobody else might report it
 	case f.Op == core.Discard && isAnswer(r.Err),
 		f.Op == core.Release && isAnswer(r.Err) && !errors.Is(r.Err, driver.ErrNotWaiting),
 		f.Op == core.Heartbeat && errors.Is(r.Err, driver.ErrRefused):
@@ -117,8 +116,8 @@ func (s *Session) call(ctx context.Context, cmd *core.Command, r *core.Reply) (e
 	return err
 }
 
-// register registers the session under a new id. If the attempt before had no answer, it asks for that one's id first:
-// in a store that is slow for long, each attempt would leave a record.
+// register registers the session under a new id. If the last attempt had no answer, it first checks whether that
+// registered its id. Otherwise each attempt would leave a record in a store that is slow for long.
 func (s *Session) register(ctx context.Context) (id string, now time.Time, err error) {
 	if s.tried != "" {
 		switch hb, err := s.store.Heartbeat(ctx, s.tried, nil); {
@@ -136,14 +135,14 @@ func (s *Session) register(ctx context.Context) (id string, now time.Time, err e
 	switch {
 	case err == nil:
 	case isAnswer(err) || errors.Is(err, driver.ErrSessionExists):
-		s.unlockFile(m.ID) // nothing is done in its name
+		s.unlockFile(m.ID) // nothing is done under that id
 	default:
 		s.tried = m.ID
 	}
 	return m.ID, now, err
 }
 
-// forgetTried gives up the id of a registration that had no answer.
+// forgetTried gives up the id of an unanswered registration.
 func (s *Session) forgetTried() {
 	s.unlockFile(s.tried)
 	s.tried = ""
@@ -164,7 +163,7 @@ func (s *Session) member() driver.Member {
 	return m
 }
 
-// version returns the version of this module in the program.
+// version returns the version of this module in the running program.
 var version = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -178,14 +177,13 @@ var version = sync.OnceValue(func() string {
 	return ""
 })
 
-// sessionID returns an id that no session has had. An xid alone is not enough: for two containers
-// with process id 1 and the same machine id, only its 24-bit counter differs. So 65 random bits
-// from crypto/rand follow it.
+// sessionID returns an id that no session has had. An xid alone is not enough: in two containers with process id 1
+// and the same machine id, only its 24-bit counter differs. So 65 random bits from crypto/rand follow it.
 func sessionID() string { return xid.New().String() + "-" + rand.Text()[:13] }
 
-// attempt runs one command to the store under a deadline. The context is the session's, never the
-// caller's: a caller that is cancelled must not leave a command half sent, since the server may
-// still execute it, and a caller's transaction must not include the command.
+// attempt runs one command under a deadline. Its context is derived from the session's, never from the caller's: if
+// a cancelled caller left a command half sent, the server might still execute it, and the command must not become
+// part of a caller's transaction.
 func (s *Session) attempt(op string, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(s.base, s.attemptTime())
 	defer cancel()
@@ -210,8 +208,8 @@ type answer[T any] struct {
 	err error
 }
 
-// request sends one command on a goroutine of the session, when there is a lane for it. It returns the
-// store's answer, ctx's error, or ErrClosed. A caller that gives up does not cancel the command.
+// request sends one command on a goroutine of the session, as soon as a lane is free. It returns the store's
+// answer, ctx's error, or ErrClosed. A caller that gives up does not cancel the command.
 func request[T any](ctx context.Context, s *Session, op string, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
@@ -239,7 +237,7 @@ func request[T any](ctx context.Context, s *Session, op string, f func(context.C
 	}
 }
 
-// edit sends an edit of the caller's, and the notices that it returns.
+// edit sends a caller's edit, and then the notices that it returns.
 func (s *Session) edit(ctx context.Context, op string, e driver.Edit) (driver.Edited, error) {
 	return request(ctx, s, op, func(ctx context.Context) (driver.Edited, error) {
 		edited, err := s.store.Edit(ctx, e)
@@ -248,7 +246,7 @@ func (s *Session) edit(ctx context.Context, op string, e driver.Edit) (driver.Ed
 	})
 }
 
-// notify sends the notices that a command of the caller's returned.
+// notify sends the notices that a caller's command returned.
 func (s *Session) notify(notices []driver.Notice) {
 	if len(notices) == 0 {
 		return
@@ -258,7 +256,7 @@ func (s *Session) notify(notices []driver.Notice) {
 	s.step(core.NoticesDue{Notices: notices})
 }
 
-// tooSlow adds to the error of a command how long it could take. With a short TTL, that may be less than a link that works
+// tooSlow adds the time limit of a command to its error. With a short TTL, that can be less than a working link
 // needs, and then no command ever succeeds.
 func (s *Session) tooSlow(err error) error {
 	d := s.attemptTime().Round(time.Millisecond)
@@ -268,16 +266,16 @@ func (s *Session) tooSlow(err error) error {
 	return fmt.Errorf("no answer within %v: %w", d, err)
 }
 
-// isAnswer reports whether err is an answer of the store, which then has changed nothing, rather
-// than a failure to get an answer. ErrSessionExists is not counted as an answer: waiters try again
-// under another id, and an operator should learn of it.
+// isAnswer reports whether err is an answer of the store, which then has changed nothing, rather than a failure to
+// get an answer. ErrSessionExists does not count as an answer: waiters try again under another id, and an operator
+// should learn of it.
 func isAnswer(err error) bool {
 	return errors.Is(err, driver.ErrSessionExpired) || errors.Is(err, driver.ErrMismatch) ||
 		errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrNotWaiting) ||
 		errors.Is(err, driver.ErrRefused) || errors.As(err, new(*SealedError))
 }
 
-// startListening runs a listener in place of the one before. s.mu must be held.
+// startListening starts a listener that replaces the previous one. s.mu must be held.
 func (s *Session) startListening(f *core.Listen) {
 	s.stopListening()
 	ctx, cancel := context.WithCancel(s.base)
@@ -299,7 +297,7 @@ func (s *Session) listen(ctx context.Context, f *core.Listen) {
 			s.step(core.Noticed{Listener: f.Number, Notice: n})
 		}
 		s.mu.Unlock()
-		runtime.Gosched() // let the woken waiter run before this goroutine asks the store for more notices
+		runtime.Gosched() // let the notified waiter run before this goroutine asks the store for more notices
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -316,12 +314,12 @@ func (s *Session) listen(ctx context.Context, f *core.Listen) {
 	s.step(core.ListenerBroken{Listener: f.Number, Unsupported: unsupported})
 }
 
-// maxIdle is how many idle goroutines of a session wait for work.
+// maxIdle is how many idle goroutines a session keeps for further work.
 const maxIdle = 4
 
-// workers run a session's background work, each function on a goroutine of its own. A few
-// goroutines wait for more work when they are done. A new goroutine would first have to grow its
-// stack several times to what a driver needs, which costs more than everything else about it.
+// workers run a session's background work. Each function has a goroutine to itself, but a few goroutines are kept
+// for further work: a new goroutine would have to grow its stack several times to the size that a driver needs,
+// which costs more than everything else about it.
 type workers struct {
 	ctx  context.Context // ends the idle goroutines
 	wg   sync.WaitGroup  // counts all goroutines
@@ -359,8 +357,8 @@ func (w *workers) run(f func()) {
 	}
 }
 
-// A backoff spaces the retries of one operation. The wait doubles, with jitter, up to cap. After a
-// success, reset starts it again.
+// A backoff spaces the retries of one operation. The wait doubles, with jitter, up to cap. Call reset after a
+// success.
 type backoff struct {
 	cap    time.Duration
 	failed int
@@ -374,10 +372,9 @@ func (b *backoff) next() time.Duration {
 
 func (b *backoff) reset() { b.failed = 0 }
 
-// Forever calls f until it succeeds. It makes a Lock, which returns no error, of a LockContext. If
-// the session is closed already, or f returns a *driver.MismatchError, it panics: waiting cannot
-// fix that. If the session closes later, Forever never returns, since a panic in a goroutine that
-// waits would end a program while it shuts down.
+// Forever calls f until it succeeds. It turns a LockContext into a Lock, which returns no error. If the session is
+// closed already, or f returns a *driver.MismatchError, it panics, because waiting cannot fix that. If the session
+// closes later, Forever never returns: a panic in a waiting goroutine would crash a program that is shutting down.
 func (s *Session) Forever(key string, f func(context.Context) error) {
 	if s.ends() {
 		panic(fmt.Sprintf("dsync: lock %q: the session is closed", key))
@@ -391,7 +388,7 @@ func (s *Session) Forever(key string, f func(context.Context) error) {
 		case errors.Is(err, driver.ErrMismatch):
 			panic(err)
 		}
-		s.Warn("dsync: Lock goes on waiting", "key", key, "err", err)
+		s.Warn("dsync: Lock is still waiting", "key", key, "err", err)
 		if s.wait(context.Background(), retry.next()) != nil {
 			select {}
 		}

@@ -12,17 +12,17 @@ import (
 	"github.com/leasehold-go/leasehold/internal/process"
 )
 
-// lookIfDue looks for deadlocks if a wait is half a TTL old (at least 5 s and at most 15 s), and then each time that
-// its age has doubled. Every heartbeat calls it, so a deadlock is named within a poll. The wait that closed it began
-// last, so what others have to read for older waits need not be read often. s.mu must be held.
+// lookIfDue searches for deadlocks once a wait is half a TTL old (at least 5 s and at most 15 s), and again each
+// time that its age has doubled. Every heartbeat calls it, so a deadlock is reported within a poll. The wait that
+// closes a deadlock began last, so searching ever less often for older waits delays no report. s.mu must be held.
 //
-// A wait that began before a hold is not that of the hold's goroutine: processes that each run several singletons under
-// Mutexes hold some and wait for the others, and are in no deadlock.
+// A wait that began before a hold cannot be a wait of the goroutine that has the hold. So processes that each hold
+// some Mutexes and wait for others, in different goroutines, are not reported as deadlocked.
 func (s *Session) lookIfDue() {
 	due, long := false, s.longWait()
 	waits := make(map[string]core.Instant) // when they were called
 	s.core.Waits(func(a *core.Call, position, _ int) {
-		if position > 0 && a.Kind != driver.KindElection && !a.First { // holders are asked to give up what is forced
+		if position > 0 && a.Kind != driver.KindElection && !a.First { // a forced request asks the holders to give up the key
 			waits[a.Key] = holdOf(a).since
 			age := s.now.Sub(waits[a.Key])
 			due = due || age >= long && age >= 2*(age-s.now.Sub(s.looked))
@@ -45,7 +45,7 @@ func (s *Session) lookIfDue() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.looking = false; err != nil {
-			return // the next heartbeat looks again
+			return // the next heartbeat starts another search
 		}
 		for name, d := range found {
 			if _, known := s.deadlocks[name]; !known {
@@ -58,11 +58,12 @@ func (s *Session) lookIfDue() {
 
 const maxLinger = time.Hour
 
-// look returns the deadlocks that the session with that id is in, by names that no others have. It reads all keys
-// only if somebody waits for one that the session holds: otherwise it is in none, however long it waits.
+// look returns the deadlocks that the session with the given id is in, by names that are unique to each. It reads
+// all keys only if somebody waits for a key that the session holds. Otherwise the session is in no deadlock,
+// however long it waits.
 //
-// With polls, the store can't notify. Then a key that another process may keep unused is not known to be in use, and
-// free when that one's Linger is over, which is hardly ever longer than maxLinger.
+// polls means that the store can't notify. Then a key that another process may keep unused counts as not in use: it
+// becomes free when the other's Linger is over, which is hardly ever longer than maxLinger.
 func (s *Session) look(id string, held []string, polls bool, nested func(held, waits string) bool) (map[string]DeadlockInfo, error) {
 	ctx, found := context.Background(), make(map[string]DeadlockInfo)
 	var failed error
@@ -90,18 +91,19 @@ func (s *Session) look(id string, held []string, polls bool, nested func(held, w
 	return found, err
 }
 
-// nameOf returns a name for people of the process with that session.
+// nameOf returns a name for the process of that session, for display.
 func nameOf(session string, m driver.Member) string {
 	return process.Describe(m.Name, m.Host, m.PID, session)
 }
 
-// Deadlocks returns the deadlocks among the keys that begin with prefix, up to 20,000 of them, and the records of the
-// sessions in them. The error is that of ctx, [ErrClosed] or the store's.
+// Deadlocks returns the deadlocks among the first 20,000 keys that begin with prefix, and the records of the
+// sessions in them. The error is ctx's, [ErrClosed] or the store's.
 func (s *Session) Deadlocks(ctx context.Context, prefix string) ([]deadlock.Cycle, map[string]driver.Member, error) {
 	return s.findDeadlocks(ctx, prefix, nil)
 }
 
-// findDeadlocks reads the keys twice if it seems to find a deadlock: see [deadlock.Find].
+// findDeadlocks searches for deadlocks. If it finds any, it reads the keys again and searches both readings: see
+// [deadlock.Find].
 func (s *Session) findDeadlocks(ctx context.Context, prefix string, ends func(h deadlock.Claim, now time.Time) bool) ([]deadlock.Cycle, map[string]driver.Member, error) {
 	first, _, err := s.contended(ctx, prefix)
 	if err != nil || len(deadlock.Find(first, first, ends)) == 0 {
@@ -111,7 +113,8 @@ func (s *Session) findDeadlocks(ctx context.Context, prefix string, ends func(h 
 	return deadlock.Find(first, again, ends), members, err
 }
 
-// contended returns the keys for which somebody waits, with all their waiters, and the records of the sessions in them.
+// contended returns the keys for which somebody waits, with all their waiters, and the records of the sessions
+// involved.
 func (s *Session) contended(ctx context.Context, prefix string) (some []deadlock.Key, members map[string]driver.Member, err error) {
 	const most = 20_000
 	members = make(map[string]driver.Member)
@@ -124,7 +127,7 @@ func (s *Session) contended(ctx context.Context, prefix string) (some []deadlock
 			page, err = s.readings(ctx, slices.DeleteFunc(states, func(st driver.State) bool { return st.Waiting == 0 }))
 		}
 		if len(page) > 0 {
-			maps.Copy(members, page[0].Members) // those of the whole page
+			maps.Copy(members, page[0].Members) // the Members of all readings of a page are the same map
 		}
 		for _, r := range page {
 			if r.Waiting > len(r.WaitersAhead) {
@@ -144,7 +147,7 @@ func (s *Session) contended(ctx context.Context, prefix string) (some []deadlock
 	return some, members, nil
 }
 
-// forDeadlocks returns what a search for deadlocks needs of r.
+// forDeadlocks returns the parts of r that a search for deadlocks needs.
 func (r *Reading) forDeadlocks() deadlock.Key {
 	k := deadlock.Key{Name: r.Key, Kind: r.Kind, Limit: r.Limit, Now: r.Now}
 	for _, h := range r.Holders {
@@ -160,7 +163,7 @@ func (r *Reading) forDeadlocks() deadlock.Key {
 	return k
 }
 
-// longWait is how old a wait is when it is time to look whether it can end.
+// longWait is the age at which a wait is first suspected to be part of a deadlock.
 func (s *Session) longWait() time.Duration {
 	return min(max(s.opt.TTL/2, 5*time.Second), 15*time.Second)
 }
@@ -175,14 +178,15 @@ func (s *Session) reportDeadlock(d DeadlockInfo) {
 	})
 }
 
-// waitsForItselfLocked reports whether a call for w waits for what the work that makes the call holds, as ctx says. It ends
-// only with ctx, because the work can't release before the call returns. A reader need not
-// wait if its session's readers share a hold; if it does wait, it waits for a writer, and the writer waits for that hold.
+// waitsForItselfLocked reports whether a call for w waits for a hold that, according to ctx, belongs to the work
+// that makes the call. Such a call ends only with ctx, because the work can't release before the call returns. A
+// reader need not wait if its session's readers share a hold. If it does wait, it waits for a writer that waits for
+// that hold.
 func (s *Session) waitsForItselfLocked(ctx context.Context, w *Want) bool {
 	held, shares := int64(0), false
 	var inner []*Hold
 	for o := scopeOf(ctx); o != nil; o = o.outer {
-		least := int64(0) // the work has at least that of the key: it is not known which of several holds is its own
+		least := int64(0) // the least that the work holds of the key: which of several holds is its own is unknown
 		for _, h := range o.holds {
 			if r := &h.acquire; h.s == s && h.state == live && r.Key == w.Key && r.Kind == w.Kind {
 				shares = shares || r.Shares
@@ -191,7 +195,7 @@ func (s *Session) waitsForItselfLocked(ctx context.Context, w *Want) bool {
 				}
 			}
 		}
-		if !slices.Equal(o.holds, inner) { // or else it is a second context of the same
+		if !slices.Equal(o.holds, inner) { // otherwise it is a second context of the same holds
 			held += least
 		}
 		inner = o.holds
@@ -199,7 +203,7 @@ func (s *Session) waitsForItselfLocked(ctx context.Context, w *Want) bool {
 	return held > 0 && (shares && w.Shares || held > w.Limit-w.Weight)
 }
 
-// reportNested reports the deadlock of a call that waits for itself.
+// reportNested reports a call that waits for itself as a deadlock.
 func (s *Session) reportNested(h *Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,13 +1,13 @@
-// Package engine runs a session: it is the shell around a [core.Core], which decides, and has everything that a
-// Core must not have: goroutines that call the store, the clock, contexts, hooks, logs. Packages dsync and
-// leader document what they promise, package driver what a store promises, and package core how the former
-// is built on the latter.
+// Package engine runs a session. It is the shell around a [core.Core], which makes the decisions, and has
+// everything that a Core must not have: goroutines that call the store, the clock, contexts, hooks and logs.
+// Packages dsync and leader document what they promise, package driver what a store promises, and package core how
+// the former is built on the latter.
 //
 // # One mutex
 //
-// A [Session] has one mutex. It is held while the Core takes an event and its effects are done, and for
-// nothing that blocks. Events come from callers, from the goroutines that send commands, from the listener
-// and from one timer, which is set to [core.Core.Next].
+// A [Session] has one mutex. It is held while the Core handles an event and the effects are carried out, and never
+// while anything blocks. Events come from callers, from goroutines that send commands, from the listener and from
+// one timer, which is set to [core.Core.Next].
 //
 //	Lock    ──Acquire──►┐                 ┌──Send──► a goroutine calls the store ──Reply──►┐
 //	Unlock  ──Done─────►│                 ├──Deliver, Freed──► the caller that waits       │
@@ -19,8 +19,9 @@
 //
 // # Goroutines
 //
-// Each command and the listener have a goroutine of their own; so has each caller of Observe, a background command of
-// Publish or Observe, and hearOfDeaths. Close waits for all of them, but not for the one that calls hooks and logs.
+// Each command and the listener run on goroutines of their own. So do each call of Observe, each background command
+// of Publish and Observe, and hearOfDeaths. Close waits for all of them, but not for the goroutine that calls hooks
+// and logs.
 //
 // # How to read it
 //

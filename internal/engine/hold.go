@@ -19,21 +19,21 @@ import (
 //	            ├─────► stopping ─────► done    the same, by its holder: see WindDown
 //	            └─────────────────────► done
 //
-// The session's mu guards all fields except those that are set when the hold is made, or begins.
+// The session's mu guards all fields except those that are set when the hold is made or begins.
 type Hold struct {
 	s       *Session
 	acquire core.Call
-	since   core.Instant // when the call was made; then, when the hold began
-	end     core.Done    // says that the holder is done; here to save an allocation
+	since   core.Instant // when the call was made; once served, when the hold began
+	end     core.Done    // the event for when the holder is done; here to save an allocation
 
-	// Of the call, for the Granted hook, until it is served. Then one that ends with the hold, whose Done is Lost;
-	// it is made when first needed.
+	// Until the call is served, its context, for the Granted hook. Then a context that ends with the hold, made
+	// when first needed; its Done channel is Lost.
 	ctx    context.Context
-	cancel context.CancelCauseFunc // ends ctx; nil: it was not made
+	cancel context.CancelCauseFunc // ends ctx; nil: there is no such context yet
 
-	got     *Hold         // what the call got: this hold, or that of another reader; nil: nothing yet, or err
-	err     error         // what the call got instead; later why the release failed
-	waiting chan struct{} // closed when the call is served, and anew when the hold is freed; nil: nobody waits
+	got     *Hold         // the result: this hold, or another reader's; nil: none yet, or err
+	err     error         // the error instead of a hold; later why the release failed
+	waiting chan struct{} // closed when the call is served, and another when the hold is freed; nil: nobody waits
 
 	// Set when the hold begins:
 	request *driver.Claim
@@ -41,21 +41,21 @@ type Hold struct {
 	granted core.Instant // when this process learned of the claim's grant
 
 	state   holdState
-	freed   bool  // nothing is left to wait for
+	freed   bool  // the Core has sent Freed for the hold
 	sharers int32 // number of readers that share the hold
 	cause   error // why the hold winds down
-	own     *own  // nil unless it has a lease of its own, or was made by Session.Hold
+	own     *own  // nil unless the hold is a lease or was made by Session.Hold
 }
 
-// own is what only leases have, and the holds of Session.Hold.
+// own has the fields that only leases and the holds of Session.Hold need.
 type own struct {
-	term      int64         // of an election's claim
+	term      int64         // term of an election
 	until     time.Time     // the end of a lease, by the store's clock
 	finished  chan struct{} // closed when the hold is freed
-	passed    error         // why it was not released as ReleaseBy said, or not yet
+	passed    error         // why it has not been released as ReleaseBy said; nil: it has
 	released  atomic.Bool   // Release was called
 	said      atomic.Bool   // ReleaseBy was called
-	published atomic.Int64  // number of values that were to be published
+	published atomic.Int64  // number of values passed to Publish and PublishLater
 }
 
 type holdState uint8
@@ -68,13 +68,13 @@ const (
 	done
 )
 
-// holdOf returns the hold that an Acquire of the Core's stands for.
+// holdOf returns the hold for a Call of the Core.
 func holdOf(a *core.Call) *Hold { return a.Caller.(*Hold) }
 
-// served reports whether the call has got what it will get. s.mu must be held.
+// served reports whether the call has its result. s.mu must be held.
 func (h *Hold) served() bool { return h.got != nil || h.err != nil }
 
-// result returns what the call has got. If that is a hold, err is that of its end, which may have come already.
+// result returns the result of the call.
 func (h *Hold) result() (*Hold, error) {
 	if h.got != nil {
 		return h.got, nil
@@ -82,7 +82,7 @@ func (h *Hold) result() (*Hold, error) {
 	return nil, h.err
 }
 
-// deliver gives a call its hold or its error. s.mu must be held.
+// deliver gives a call its hold or error. s.mu must be held.
 func (s *Session) deliver(f *core.Deliver) {
 	w := holdOf(f.To)
 	switch {
@@ -96,7 +96,7 @@ func (s *Session) deliver(f *core.Deliver) {
 		w.got.sharers++
 	}
 	if w.cancel == nil {
-		w.ctx = nil // a hold can outlive its caller's request by far
+		w.ctx = nil // a hold can long outlive its caller's context
 	}
 	w.wake()
 }
@@ -131,8 +131,8 @@ func (h *Hold) info() HoldInfo {
 	return HoldInfo{Context: h.ctx, Key: h.acquire.Key, Kind: h.acquire.Kind, Token: h.token}
 }
 
-// ends ends the hold before its holder is done: Lost closes, and the holder has the grace to stop. s.mu must
-// be held.
+// ends ends the hold before its holder is done: it closes Lost, and the holder has the grace to stop. s.mu must be
+// held.
 func (h *Hold) ends(f *core.End) {
 	s := h.s
 	h.cause = core.LostTo(f.Cause)
@@ -153,7 +153,7 @@ func (h *Hold) ends(f *core.End) {
 		if n, ok := s.store.(driver.Namer); ok {
 			record = n.RecordName(record)
 		}
-		s.record(slog.LevelError, "dsync: hold lost: somebody has deleted or changed the key's record, and another may hold the key",
+		s.record(slog.LevelError, "dsync: hold lost: somebody deleted or changed the key's record, and another process may hold the key",
 			[]any{"key", h.acquire.Key, "token", h.token, "record", record, "cause", f.Cause})
 	default:
 		s.Warn("dsync: hold lost", "key", h.acquire.Key, "token", h.token, "cause", f.Cause)
@@ -167,7 +167,7 @@ func (h *Hold) ends(f *core.End) {
 	})
 }
 
-// freedBy records that nothing is left to wait for. s.mu must be held.
+// freedBy records that the Core has finished with the hold. s.mu must be held.
 func (h *Hold) freedBy(f *core.Freed) {
 	h.freed, h.err = true, f.Err
 	h.wake()
@@ -188,7 +188,7 @@ func (h *Hold) become(to holdState) {
 	}
 }
 
-// Live compares the clock and reports whether the hold is live.
+// Live checks the clock and reports whether the hold is live.
 func (h *Hold) Live() bool {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
@@ -211,7 +211,7 @@ func (h *Hold) Ended() context.Context {
 	return h.context()
 }
 
-// context returns h.over and makes it if there is none. s.mu must be held.
+// context returns a context that ends with the hold, and makes it if there is none. s.mu must be held.
 func (h *Hold) context() context.Context {
 	if h.cancel == nil {
 		h.ctx, h.cancel = context.WithCancelCause(context.Background())
@@ -232,12 +232,12 @@ func (h *Hold) endContext() {
 	h.cancel(cause)
 }
 
-// checkPause is the shortest time between two looks at the clock: see checkHoldsLater.
+// checkPause is the shortest interval between two checks of the clock: see checkHoldsLater.
 const checkPause = 10 * time.Millisecond
 
-// checkHoldsLater makes the session compare the clock every half grace, as long as it has claims. Timers
-// stand still while the machine sleeps. Without this, a goroutine that waits for Lost would learn of the
-// loss later, by the time the machine slept. s.mu must be held.
+// checkHoldsLater makes the session check the clock every half grace, as long as it has claims. Timers stand still
+// while the machine sleeps. Without this check, a goroutine that waits for Lost would learn of a loss later by as
+// long as the machine slept. s.mu must be held.
 func (s *Session) checkHoldsLater() {
 	if s.checkTimer == nil && !s.finished {
 		s.checkTimer = time.AfterFunc(max(s.opt.Grace/2, checkPause), func() {
@@ -275,11 +275,10 @@ func (h *Hold) Err() error {
 	return fmt.Errorf("%w: it was released", ErrLost)
 }
 
-// Left returns how much longer the hold lasts by the local clock if no further heartbeat is
-// acknowledged. It returns 0 if the hold is over. When nothing is left, the session's grace
-// begins. A program that relies on another process to stop the work in time can send it this
-// value after every heartbeat ([Hooks].Heartbeat). Read the clock before calling Left;
-// otherwise the computed deadline can be late.
+// Left returns how much longer the hold lasts, by the local clock, if no further heartbeat is acknowledged. It
+// returns 0 if the hold is over. When nothing is left, the session's grace begins. A program that relies on another
+// process to stop the work in time can send it this value after every heartbeat ([Hooks].Heartbeat). Read the clock
+// before calling Left; otherwise the computed deadline can be late.
 func (h *Hold) Left() time.Duration {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
@@ -296,8 +295,8 @@ func (h *Hold) Key() string { return h.request.Key }
 // Session returns the id of the session that holds the key.
 func (h *Hold) Session() string { return h.request.Session }
 
-// Term returns, for a key of KindElection, the number of its grants up to and including this
-// one. It is still valid after the hold has ended.
+// Term returns, for a key of KindElection, the number of its grants up to and including this one. It remains valid
+// after the hold has ended.
 func (h *Hold) Term() int64 {
 	if h.own == nil {
 		return 0
@@ -308,11 +307,11 @@ func (h *Hold) Term() int64 {
 // Kind returns the kind of the key.
 func (h *Hold) Kind() driver.Kind { return h.request.Kind }
 
-// Keeps reports whether a release can keep the claim held: see driver.Release. One that readers share can't, since another
-// of them may release it last.
+// Keeps reports whether a release can keep the key held: see driver.Release. A hold that readers share can't be
+// kept, since another reader may be the last to release it.
 func (h *Hold) Keeps() bool { return !h.acquire.Shares && h.request.Lease == 0 }
 
-// Until returns the end of a fixed lease by the store's clock, and the zero time for a hold that is none.
+// Until returns the end of a fixed lease by the store's clock, or the zero time if the hold is not a fixed lease.
 func (h *Hold) Until() time.Time {
 	if h.own == nil {
 		return time.Time{}
@@ -322,17 +321,17 @@ func (h *Hold) Until() time.Time {
 	return h.own.until
 }
 
-// WindDown ends the hold with cause. Lost closes, and the key is released when Release is called
-// or the session's grace is over. If the hold has ended already, WindDown does nothing.
+// WindDown ends the hold with cause. Lost closes, and the key is released when Release is called or the session's
+// grace is over. If the hold has already ended, WindDown does nothing.
 func (h *Hold) WindDown(cause error) {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
 	h.s.step(core.WindDown{Claim: h.end.Claim, Hold: &h.acquire, Cause: cause})
 }
 
-// Progress reports that the holder makes progress. Unless it does so again within limit, the hold ends with
-// [ErrStalled], as by WindDown; 0 removes the limit. The error is that of a limit out of range, or [ErrLost] if
-// the hold is over.
+// Progress reports that the holder makes progress. Unless it is called again within limit, the hold ends with
+// [ErrStalled], as by WindDown. A limit of 0 removes the limit. Progress returns an error if limit is out of range,
+// and [ErrLost] if the hold is over.
 func (h *Hold) Progress(limit time.Duration) error {
 	if limit < 0 || limit > driver.MaxDuration {
 		return fmt.Errorf("dsync: progress of %q within %v: it must be at least 0, which means no limit, and at most %v", h.Key(), limit, driver.MaxDuration)
@@ -353,15 +352,16 @@ func (h *Hold) Progress(limit time.Duration) error {
 	return nil
 }
 
-// Finished returns a channel that is closed when the hold is over, its holder is done or its grace
-// is over, and the release, if one had to be sent, was answered or refused. Only leases have one, and
-// holds made by [Session.Hold] or [Session.TryHold].
+// Finished returns a channel that is closed when the hold is over, its holder is done or its grace is over, and the
+// release, if one had to be sent, was answered or refused. Only leases have one, and holds made by [Session.Hold]
+// or [Session.TryHold].
 func (h *Hold) Finished() <-chan struct{} { return h.own.finished }
 
-// ReleaseBy says how the store is to release this hold: to the claim that l names as Successor, before all
-// others in the queue, or so that it is kept for l.Keep from now. It does not end the hold. It reports
-// whether the hold is live, or its holder has ended it by WindDown and is not done, and ReleaseBy was not called before. Only a hold made by [Session.Hold] or
-// [Session.TryHold] can be released so: it is never handed off within this process.
+// ReleaseBy says how the store should release this hold: to the claim that l names as Successor, ahead of all
+// others in the queue, or keeping the key held for l.Keep from now. It does not end the hold. It returns false, and
+// does nothing, if it was called before, or if the hold is over, unless the holder ended it by WindDown and is not
+// done yet. Only a hold made by [Session.Hold] or [Session.TryHold] can be released like this: it is never handed
+// off within this process.
 func (h *Hold) ReleaseBy(l driver.Release) bool {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
@@ -374,11 +374,10 @@ func (h *Hold) ReleaseBy(l driver.Release) bool {
 	return true
 }
 
-// ReleasedBy returns nil if the store has released the hold as ReleaseBy said. If the successor did not
-// wait any more, so that the key went to the first in the queue, the error is driver.ErrNotWaiting. If the
-// hold was lost before the store released it, or nobody can know whether the successor was granted the key, the
-// error is [ErrLost]. Call it when the channel that
-// [Hold.Finished] returns is closed.
+// ReleasedBy returns nil if the store has released the hold as ReleaseBy said. If the successor no longer waited,
+// so that the key went to the first waiter in the queue, the error is driver.ErrNotWaiting. If the hold was lost
+// before the store released it, or nobody can know whether the successor was granted the key, the error is
+// [ErrLost]. Call it after the channel returned by [Hold.Finished] is closed.
 func (h *Hold) ReleasedBy() error {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
@@ -388,20 +387,20 @@ func (h *Hold) ReleasedBy() error {
 	return h.own.passed
 }
 
-// NotReleased returns why the store may go on holding what the hold had, or nil if the store has released it.
-// Call it when the channel that [Hold.Finished] returns is closed.
+// NotReleased returns why the store may still hold the key for this hold, or nil if the store has released it. Call
+// it after the channel returned by [Hold.Finished] is closed.
 func (h *Hold) NotReleased() error {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
 	return h.err
 }
 
-// Release tells the hold that its holder is done, and releases the key if it is still held. ctx
-// bounds only the wait for the store's answer; the release goes on in the background. The error
-// is [ErrLost] with its cause if the hold had ended before, ctx's error, or the store's. A
-// second Release does nothing and does not wait for the first: see [Hold.Finished].
+// Release says that the holder is done, and releases the key if it is still held. ctx bounds only the wait for the
+// store's answer; the release goes on in the background. The error is [ErrLost] with its cause if the hold had
+// ended before, ctx's error, or the store's. A second Release does nothing and does not wait for the first: see
+// [Hold.Finished].
 func (h *Hold) Release(ctx context.Context) error {
-	if h.own.released.Swap(true) { // not a sync.Once: with one, a second call would wait for the first, beyond its ctx
+	if h.own.released.Swap(true) { // not a sync.Once: a second call would wait for the first, ignoring its own ctx
 		return nil
 	}
 	return h.Unlock(driver.Release{}).Wait(ctx)
@@ -427,16 +426,15 @@ func (h *Hold) publishNow(ctx context.Context, publish driver.Edit) error {
 	return err
 }
 
-// PublishLater publishes value in the background. It tries until the store has answered or the hold
-// is over. A value for which Publish is called afterwards takes its place, also if that reaches the
-// store first.
+// PublishLater publishes value in the background. It tries until the store has answered or the hold is over. A
+// later call of Publish replaces the value, even if that call reaches the store first.
 func (h *Hold) PublishLater(value []byte) {
 	s, over, publish := h.s, h.Lost(), h.publish(value)
 	s.spawn(func() {
 		retry := s.backoff()
 		for h.Live() {
 			err := h.publishNow(s.base, publish)
-			if errors.Is(err, driver.ErrRefused) { // an answer, which is reported to nobody else
+			if errors.Is(err, driver.ErrRefused) { // a refusal is an answer, which nobody else reports
 				s.storeError("Publish", err)
 			}
 			if err == nil || isAnswer(err) || s.waitFor(s.base, nil, over, retry.next()) != nil {
@@ -446,7 +444,7 @@ func (h *Hold) PublishLater(value []byte) {
 	})
 }
 
-// publish returns the edit that publishes value. Values take effect in the order of the calls of publish.
+// publish returns the edit that publishes value. Values take effect in the order in which publish was called.
 func (h *Hold) publish(value []byte) driver.Edit {
 	return driver.Edit{Publish: &driver.Publish{Claim: *h.request, Seq: h.own.published.Add(1), Value: value}}
 }
@@ -458,7 +456,7 @@ func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	if !h.Live() {
 		return time.Time{}, h.Err()
 	}
-	// An answer counts even if the caller has given up: only so is a lease that was extended released in time.
+	// The answer counts even if the caller has given up. Otherwise an extended lease might not be released in time.
 	until, err = request(ctx, h.s, "Extend", func(ctx context.Context) (time.Time, error) {
 		sent, stillLive := h.extending()
 		if !stillLive {
@@ -479,8 +477,8 @@ func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	return until, nil
 }
 
-// extending says that an Extend is sent now, unless the hold is over. One that is sent after its end would keep
-// the key closed.
+// extending tells the Core that an Extend is about to be sent, unless the hold is over: an Extend after the hold's
+// end would keep the key closed.
 func (h *Hold) extending() (sent core.Instant, stillLive bool) {
 	s := h.s
 	s.mu.Lock()
@@ -492,7 +490,7 @@ func (h *Hold) extending() (sent core.Instant, stillLive bool) {
 	return sent, true
 }
 
-// extended takes the answer to an Extend.
+// extended passes the answer to an Extend to the Core.
 func (h *Hold) extended(e core.Extended) {
 	s := h.s
 	s.mu.Lock()
@@ -506,9 +504,9 @@ func (h *Hold) extended(e core.Extended) {
 	}
 }
 
-// Unlock ends the hold: Lost closes, and then the claim is handed off in this process or
-// released. For a shared hold that happens when the last of its holders unlocks. After a loss
-// nothing is released. The release runs in the background; the caller must call Wait or Finish.
+// Unlock ends the hold: Lost closes, and then the claim is handed off in this process or released. For a shared
+// hold that happens when the last of its holders unlocks. After a loss nothing is released. The release runs in the
+// background; the caller must call Wait or Finish.
 func (h *Hold) Unlock(o driver.Release) Releasing {
 	s := h.s
 	s.mu.Lock()
@@ -521,7 +519,7 @@ func (h *Hold) Unlock(o driver.Release) Releasing {
 		h.become(done)
 	}
 	if o.Keep > 0 || o.Seal > 0 {
-		leave := o // else o would be on the heap in any case
+		leave := o // otherwise o would always be on the heap
 		h.end.Release = &leave
 	}
 	h.end.Early = o.Early
@@ -536,12 +534,12 @@ func (h *Hold) Unlock(o driver.Release) Releasing {
 // A Releasing is the result of an Unlock.
 type Releasing struct {
 	h        *Hold
-	answered <-chan struct{} // closed when the store has answered; nil: nothing is left to wait for
+	answered <-chan struct{} // closed when the store has answered; nil: there is nothing to wait for
 	err      error           // why the hold had ended before, or could not be released
 }
 
-// Wait waits for the store's answer, but not longer than ctx. The error is ErrLost if the hold had ended
-// before, ctx's error, or the store's.
+// Wait waits for the store's answer until ctx ends. The error is ErrLost if the hold had ended before, ctx's error,
+// or the store's.
 func (r Releasing) Wait(ctx context.Context) error {
 	if r.answered == nil {
 		return r.err
@@ -550,7 +548,7 @@ func (r Releasing) Wait(ctx context.Context) error {
 	case <-r.answered:
 	case <-ctx.Done():
 		select {
-		case <-r.answered: // while the caller waited for another release
+		case <-r.answered: // it was answered while the caller waited for another release
 		default:
 			return cmp.Or(r.h.Cause(), fmt.Errorf("the release goes on in the background: %w", ctx.Err()))
 		}
@@ -565,8 +563,8 @@ func (r Releasing) Finish() {
 	}
 }
 
-// FinishAll is Finish for several releases, also of several sessions. The third of the shortest TTL is for all of them
-// together.
+// FinishAll is Finish for several releases, which may belong to several sessions. Together they may take a third of
+// the shortest TTL.
 func FinishAll(all []Releasing) {
 	waitAll(context.Background(), all, func(h *Hold, err error) { h.s.Warn("dsync: Unlock", "key", h.Key(), "err", err) })
 }
@@ -600,17 +598,17 @@ func (h *Hold) reportRelease(held time.Duration) {
 	})
 }
 
-// A scopedContext is a context that ends with one or more holds. Its Err compares the clock, so
-// that the first call after a freeze reports the loss.
+// A scopedContext is a context that ends with one or more holds. Its Err checks the clock, so that the first call
+// after a freeze reports the loss.
 type scopedContext struct {
 	context.Context
 	over   context.Context // ends with the holds
-	live   func() bool     // compares the clock; when it returns false, over has ended
+	live   func() bool     // checks the clock; when it returns false, over has ended
 	cancel context.CancelCauseFunc
 }
 
-// Scoped returns a context that ends with ctx and with over, for work under several holds. If over ends it, the cause is
-// that of over. cancel ends the context and frees its resources.
+// Scoped returns a context that ends with ctx and with over, for work under several holds. If over ends it, its
+// cause is over's cause. cancel ends the context and frees its resources.
 func Scoped(ctx context.Context, holds []*Hold, over context.Context, live func() bool) (_ context.Context, cancel context.CancelCauseFunc) {
 	return scoped(ctx, &scope{holds: holds}, over, live)
 }
@@ -633,7 +631,8 @@ func (c *scopedContext) Err() error {
 	return c.Context.Err()
 }
 
-// Context returns a context that ends with ctx and with over, which ends with the hold or earlier; nil: with the hold.
+// Context returns a context that ends with ctx and with over. over ends with the hold or earlier; nil means with
+// the hold.
 func (h *Hold) Context(ctx, over context.Context) (_ context.Context, cancel context.CancelCauseFunc) {
 	w, live := &scope{holds: []*Hold{h}, over: over}, h.Live
 	if over == nil {
@@ -644,11 +643,11 @@ func (h *Hold) Context(ctx, over context.Context) (_ context.Context, cancel con
 	return scoped(ctx, w, over, live)
 }
 
-// A scope is what the work under a context holds.
+// A scope is the set of holds of the work under a context.
 type scope struct {
 	holds []*Hold
-	over  context.Context // of a reader's scope: ends with it; else nil
-	outer *scope          // that of the context around it
+	over  context.Context // for a reader: ends with its hold; otherwise nil
+	outer *scope          // the scope of the parent context
 }
 
 type scopeKey struct{}
@@ -658,8 +657,8 @@ func scopeOf(ctx context.Context) *scope {
 	return w
 }
 
-// HoldOf returns the hold whose Context ctx is, or is made from, and the over that Context was called with. If there is
-// none, or if ctx is that of several holds, HoldOf returns nil.
+// HoldOf returns the hold that ctx's nearest scope belongs to, and the over that was passed to its Context. If ctx
+// has no scope, or that of several holds, HoldOf returns nil.
 func HoldOf(ctx context.Context) (h *Hold, over context.Context) {
 	if w := scopeOf(ctx); w != nil && len(w.holds) == 1 {
 		return w.holds[0], w.over

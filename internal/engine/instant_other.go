@@ -4,9 +4,9 @@ package engine
 
 import "time"
 
-// A sleepMark is empty on systems without a clock that counts sleep. There the time slept is how
-// much more the wall clock has moved than the monotonic clock. A step of the wall clock ahead then
-// counts as sleep, which ends a hold early, but never late.
+// A sleepMark is empty on systems without a clock that counts sleep. There, the time slept is how much further the
+// wall clock has moved than the monotonic clock. A step of the wall clock ahead then counts as sleep, which ends a
+// hold early, but never late.
 type sleepMark struct{}
 
 func markSleep() sleepMark { return sleepMark{} }

@@ -12,8 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// Load returns what the store knows of key. The error is ctx's, [ErrClosed], [ErrInvalidKey] or the
-// store's.
+// Load returns what the store knows about key. The error is ctx's, [ErrClosed], [ErrInvalidKey] or the store's.
 func (s *Session) Load(ctx context.Context, key string) (driver.State, error) {
 	if err := CheckKey(key); err != nil {
 		return driver.State{}, err
@@ -32,7 +31,7 @@ func (s *Session) load(ctx context.Context, op, key string, waiters int) (driver
 	return st, err
 }
 
-// saw has the Core compare states, which were requested at since, with what this process holds.
+// saw passes states that were requested at since to the Core, which compares them with what this process holds.
 func (s *Session) saw(since core.Instant, states []driver.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,19 +42,19 @@ func (s *Session) saw(since core.Instant, states []driver.State) {
 	}
 }
 
-// instant returns the present time of the session's clock.
+// instant returns the current time of the session's clock.
 func (s *Session) instant() core.Instant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.clock.at(time.Now())
 }
 
-// maxShown is how many claims of a queue Load reads.
+// maxShown is how many waiters of a queue Load reads.
 const maxShown = 1000
 
-// Members returns the sessions with the given ids, and the store's time of the reading. Unknown
-// ids are left out. Without ids it returns all sessions that are alive, in the order of their ids.
-// Each 1,000 sessions take a reading; now is not before any heartbeat that was read.
+// Members returns the sessions with the given ids, and the store's time of the reading. Unknown ids are left out.
+// Without ids it returns all sessions that are alive, ordered by id. It reads 1,000 sessions at a time; now is not
+// before any heartbeat that was read.
 func (s *Session) Members(ctx context.Context, ids ...string) (members []driver.Member, now time.Time, err error) {
 	for some := 0; some == 0 || some < len(ids); some += core.MaxRead {
 		m, at, err := s.readSessions(ctx, "Members", driver.SessionQuery{IDs: ids[some:min(some+core.MaxRead, len(ids))], Limit: core.MaxRead})
@@ -92,23 +91,21 @@ func (s *Session) readSessions(ctx context.Context, op string, q driver.SessionQ
 	return r.members, r.now, err
 }
 
-// Observe calls f, one call at a time, with the state of key: first with the present state, then
-// after each change, and from time to time without one. Fast changes are merged: after 8 at once, f
-// sees those of each tenth of a second together, but it always gets the latest state. Where the
-// store notifies, f sees other changes within a round trip or two; elsewhere Observe polls every
-// [Options].PollInterval. If an error occurs, f gets it with the last
-// known state.
+// Observe calls f, one call at a time, with the state of key: first with the current state, then after each change,
+// and from time to time without one. Fast changes are merged: after 8 changes in quick succession, f is called once
+// for each tenth of a second, but it always gets the latest state. If the store can notify, f sees other changes
+// within a round trip or two; otherwise Observe polls every [Options].PollInterval. If an error occurs, f gets it
+// with the last known state.
 //
-// Observe returns at once. It calls end when it will not call f again, which is soon after ctx or
-// the session has ended. For Observe the session registers with the store, and
-// [Session.Observers] lists it in the meantime. f and end must not wait for the session's end.
+// Observe returns at once. It calls end when it will not call f again, which is soon after ctx or the session has
+// ended. For Observe the session registers with the store, and [Session.Observers] lists it in the meantime. f and
+// end must not wait for the session's end.
 //
-// A background command tells the store which keys the session observes. Keys that are added or
-// removed at about the same time share one command. The list of keys is part of the session's
-// record. MongoDB 4.4 logs the whole record with each heartbeat, so there the length of the keys
-// adds to the cost of a heartbeat. The list has at most [driver.MaxObserved] bytes. The keys that do
-// not fit, the last ones in byte order, are observed all the same, but Observers does not list the
-// session for them, and the log has a warning.
+// A background command tells the store which keys the session observes. Keys that are added or removed at about the
+// same time share one command. The list of keys is part of the session's record. MongoDB 4.4 logs the whole record
+// with each heartbeat, so there the length of the keys adds to the cost of a heartbeat. The list has at most
+// [driver.MaxObserved] bytes. Keys that do not fit, the last ones in byte order, are observed all the same, but
+// Observers does not list the session for them, and a warning is logged.
 func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, error), end func()) {
 	if !s.spawn(func() {
 		defer end()
@@ -120,9 +117,9 @@ func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, 
 	}
 }
 
-// Observers returns all sessions that are alive and observe key, ordered by id. It reads a
-// thousand at a time, and the store scans the records of all its sessions for that. The error is
-// ctx's, [ErrClosed], [ErrInvalidKey] or the store's.
+// Observers returns all sessions that are alive and observe key, ordered by id. It reads them a thousand at a time;
+// each reading makes the store scan the records of all its sessions. The error is ctx's, [ErrClosed],
+// [ErrInvalidKey] or the store's.
 func (s *Session) Observers(ctx context.Context, key string) ([]driver.Member, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -130,8 +127,8 @@ func (s *Session) Observers(ctx context.Context, key string) ([]driver.Member, e
 	return s.observersAfter(ctx, key, "")
 }
 
-// observersAfter returns the observers of key, or with key "" all sessions that are alive, whose ids
-// come after the id after.
+// observersAfter returns the observers of key whose ids come after the id after. If key is "", it returns all
+// sessions that are alive instead.
 func (s *Session) observersAfter(ctx context.Context, key, after string) (all []driver.Member, err error) {
 	for {
 		found, _, err := s.readSessions(ctx, "Observers", driver.SessionQuery{Observing: key, After: after, Limit: core.MaxRead})
@@ -182,8 +179,7 @@ func (s *Session) observe(ctx context.Context, key string, f func(driver.State, 
 	}
 }
 
-// follow calls f with the state of key until an error ends it. The error errOver means that the
-// session was lost.
+// follow calls f with the state of key until an error ends it. The error errOver means that the session was lost.
 func (reg *registration) follow(ctx context.Context, key string, f func(driver.State)) error {
 	s := reg.s
 	changed := s.watch(key)
@@ -211,8 +207,8 @@ func (reg *registration) follow(ctx context.Context, key string, f func(driver.S
 	}
 }
 
-// watch returns a channel that gets a value when key may have changed. The listener is reopened with the
-// key, unless the key is watched already.
+// watch returns a channel that gets a value when key may have changed. Unless the key is watched already, it has
+// the listener reopened with it.
 func (s *Session) watch(key string) (changed chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +221,7 @@ func (s *Session) watch(key string) (changed chan struct{}) {
 	return changed
 }
 
-// unwatch ends what watch began.
+// unwatch undoes watch.
 func (s *Session) unwatch(key string, changed chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,15 +240,15 @@ func (s *Session) pollTime() time.Duration {
 	return core.Jitter(d, 5, rand.Int64N)
 }
 
-// A pace limits how often an observer reads. The first changes are read at once. If they go on,
-// as when a fleet starts, each further reading shows those of the last gap: N processes that join and
-// observe make N²/2 notices, but not as many readings. (This is the generic cell rate algorithm.)
+// A pace limits how often an observer reads. The first changes are read at once. If changes go on, as when a fleet
+// starts, one reading covers all those of a gap: N processes that join and observe cause N²/2 notices, but not as
+// many readings. (This is the generic cell rate algorithm.)
 type pace struct {
 	gap time.Duration
-	due time.Time // when the next reading would be, if all had been a gap apart
+	due time.Time // when the next reading would be due if all were a gap apart
 }
 
-// newPace returns a pace for an observer that polls at that interval, or at the default if it is 0.
+// newPace returns a pace for an observer with the given poll interval; 0 means the default.
 func newPace(poll time.Duration) pace {
 	const gap = 100 * time.Millisecond
 	if poll > 0 {
@@ -284,16 +280,15 @@ func (s *Session) Keys(ctx context.Context, prefix, after string, n int) ([]driv
 	return states, err
 }
 
-// observed records the keys that a session observes, for [driver.Store.Observe]. The session's mu
-// guards it.
+// observed tracks the keys that a session observes, for [driver.Store.Observe]. The session's mu guards it.
 type observed struct {
 	calls    map[string]int // number of running calls of Observe, by key
 	change   int64          // counts changes of the set of keys
 	unlisted int            // number of keys that did not fit into the last list
 }
 
-// list returns the keys in order, as far as they fit. It reports how many do not, if the list
-// before had room for all.
+// list returns as many keys, in order, as fit. It also returns how many don't fit, unless some already didn't fit
+// into the previous list.
 func (o *observed) list() (keys []string, newlyUnlisted int) {
 	keys = slices.Sorted(maps.Keys(o.calls))
 	n, size := 0, 0
@@ -330,9 +325,9 @@ func (s *Session) note(key string, d int) {
 	}
 }
 
-// announce starts a goroutine that tells the store what the session observes, unless the store
-// knows or such a goroutine runs already. The goroutine waits briefly, so that keys that are
-// observed one after another share a command.
+// announce starts a goroutine that tells the store what the session observes, unless the store already knows or
+// such a goroutine is running. The goroutine waits briefly, so that keys that are observed one after another share
+// a command.
 func (reg *registration) announce() {
 	const gather = 5 * time.Millisecond
 	s := reg.s
@@ -353,7 +348,7 @@ func (reg *registration) announce() {
 				retry.reset()
 				wait = gather // then check whether the set has changed in the meantime
 			case isAnswer(err):
-				return // the answer would be the same for as long as this session lease lasts
+				return // the answer would not change while the session is registered under this id
 			default:
 				wait = retry.next()
 			}
@@ -361,8 +356,8 @@ func (reg *registration) announce() {
 	})
 }
 
-// recordObserved tells the store what the session observes. If the store knows already, it returns
-// true, and the next change makes announce start a new goroutine.
+// recordObserved tells the store what the session observes. If the store already knows, it returns true, and the
+// next change makes announce start a new goroutine.
 func (reg *registration) recordObserved() (known bool, err error) {
 	s := reg.s
 	s.mu.Lock()

@@ -48,11 +48,11 @@ type Options struct {
 	Logger            *slog.Logger
 	Hooks             *Hooks
 
-	leastMargin, leastGrace time.Duration // Margin and Grace as they were set
+	leastMargin, leastGrace time.Duration // Margin and Grace as the caller set them
 }
 
-// withDefaults returns o with every zero field replaced by its default. An error says what is
-// wrong and what would be right.
+// withDefaults returns o with every zero field replaced by its default. The error says what is wrong and what would
+// be right.
 func (o *Options) withDefaults() (Options, error) {
 	var r Options
 	if o != nil {
@@ -118,7 +118,7 @@ func (o *Options) withDefaults() (Options, error) {
 	case r.Anonymous && (r.Name != "" || r.Host != "" || r.App != "" || len(r.Meta) > 0):
 		return r, errors.New("dsync: Anonymous is set together with Name, Host, App or Meta; set one or the other")
 	case !r.Anonymous && r.Host == "":
-		r.Host, _ = os.Hostname() // for display only, so New need not fail without it
+		r.Host, _ = os.Hostname() // only for display, so New need not fail without it
 	}
 	if r.Name == "" {
 		r.Name = r.Host
@@ -138,7 +138,7 @@ func (o *Options) withDefaults() (Options, error) {
 	return r, nil
 }
 
-// Options returns the options of s with the defaults that are in force now.
+// Options returns the options of s, with the defaults that apply now.
 func (s *Session) Options() Options {
 	o := s.opt
 	o.Meta = maps.Clone(o.Meta)
@@ -148,8 +148,8 @@ func (s *Session) Options() Options {
 	return o
 }
 
-// heartbeatTime returns the longest time from the send of one heartbeat to the answer of the next if
-// nothing fails: the longest interval plus one attempt.
+// heartbeatTime returns the longest time from sending one heartbeat to the answer of the next, if nothing fails:
+// the longest interval plus one attempt.
 func (o *Options) heartbeatTime() time.Duration {
 	return o.HeartbeatInterval + o.HeartbeatInterval/10 + o.attemptTime()
 }
@@ -168,8 +168,8 @@ type Hooks struct {
 	Deadlock       func(DeadlockInfo)
 }
 
-// AddHooks registers further hooks, which are called until stop is called or the session ends.
-// It is for packages that build on this one.
+// AddHooks registers further hooks, which are called until stop is called or the session ends. It is for packages
+// that build on this one.
 func (s *Session) AddHooks(h *Hooks) (stop func()) {
 	if h == nil {
 		return func() {}
@@ -190,7 +190,7 @@ func (s *Session) changeHooks(f func([]*Hooks) []*Hooks) {
 	}
 }
 
-// each calls f for all hooks.
+// each calls f for every set of hooks.
 func (s *Session) each(f func(*Hooks)) {
 	for _, h := range *s.all.Load() {
 		f(h)
@@ -199,21 +199,21 @@ func (s *Session) each(f func(*Hooks)) {
 
 // A HoldInfo describes a hold to a hook.
 type HoldInfo struct {
-	Context context.Context // of the call that the hold was granted to
+	Context context.Context // context of the call that got the hold
 	Key     string
 	Kind    driver.Kind
 	Token   int64
 
-	// Of Granted.
+	// For Granted:
 	Wait  time.Duration // from the call to the grant, including time in the local queue
 	Local bool          // it was handed off within this process, without a command to the store
 
-	// Of Released and Lost.
+	// For Released and Lost:
 	Held time.Duration // since the grant
 
-	// Of Lost.
+	// For Lost:
 	Cause    error // ErrLost, wrapped together with the reason
-	ByHolder bool  // the hold ended as its holder wanted: with [Hold.WindDown], as when a leader resigns, or its lease is over
+	ByHolder bool  // the holder wanted that: it called [Hold.WindDown], as a leader does to resign, or its lease ran out
 }
 
 // A DeadlockInfo describes a deadlock: Members[i] holds Keys[i] and waits for Keys[i+1], the last one for Keys[0].
@@ -222,10 +222,10 @@ type DeadlockInfo struct {
 	Keys    []string
 }
 
-// String says what each member holds and waits for.
+// String returns what each member holds and waits for.
 func (d DeadlockInfo) String() string { return deadlock.Describe(d.Members, d.Keys) }
 
-// Package dsync exports these errors and explains them.
+// Package dsync exports these errors and documents them.
 var (
 	ErrLost      = core.ErrLost
 	ErrRevoked   = core.ErrRevoked
@@ -243,16 +243,15 @@ var (
 	ErrInvalidKey      = errors.New("dsync: invalid key")
 )
 
-// A NotReleasedError is that of Close.
+// A NotReleasedError is returned by Close.
 type NotReleasedError = core.NotReleasedError
 
-// maxKey is the greatest length of a key in bytes. It is far above the length of names that
-// people use, and far below what any database's index refuses.
+// maxKey is the greatest length of a key in bytes. It is far above the length of names that people use, and far
+// below the limit of any database's index.
 const maxKey = 512
 
-// CheckKey returns nil if key can name a lock: if it has 1 to 512 bytes of UTF-8 and no NUL.
-// Otherwise it returns an error that matches [ErrInvalidKey] and says what is wrong. It is for keys
-// that come from outside the program.
+// CheckKey returns nil if key can name a lock: if it has 1 to 512 bytes of UTF-8 and no NUL. Otherwise it returns
+// an error that matches [ErrInvalidKey] and says what is wrong. It is for keys that come from outside the program.
 func CheckKey(key string) error {
 	switch {
 	case key == "":

@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// sayAgain is how often the log says that commands of one kind still fail.
+// sayAgain is the interval at which the log repeats that commands of one kind still fail.
 const sayAgain = 10 * time.Second
 
-// outages are the kinds of commands that fail, for the log: it says of each when that begins, every ten
-// seconds how it goes, and when it is over. A line for each attempt would hide everything else.
+// outages tracks failing commands by kind, for the log. A log record says when failures of one kind begin, how many
+// there were every ten seconds, and when they are over. A record for each attempt would hide everything else.
 type outages struct {
 	mu    sync.Mutex
 	kinds map[string]*outage
 }
 
-// An outage is what is known of a kind of commands since the first one failed.
+// An outage counts the failures of one kind of command since the first one.
 type outage struct {
 	began, said time.Time
 	failed      int
 }
 
-// failed counts a failure. It reports whether the log should say so, and what it should say besides: nothing
-// of the first one.
+// failed counts a failure. It reports whether to log it, and which attributes to add: none for the first failure.
 func (o *outages) failed(op string) (say bool, more []any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -42,8 +41,8 @@ func (o *outages) failed(op string) (say bool, more []any) {
 	return true, k.sum(now)
 }
 
-// over ends the outage of that kind, if there is one. It returns what the log should say of it: nothing if
-// only one command failed.
+// over ends the outage of that kind, if there is one. It returns attributes for the log, or nothing if only one
+// command failed.
 func (o *outages) over(op string) (more []any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

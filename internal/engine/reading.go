@@ -8,14 +8,14 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Reading is what the store knows of a key at one moment, and of the sessions that hold it or wait for it.
+// A Reading is what the store knew at one moment about a key and the sessions that hold it or wait for it.
 type Reading struct {
 	driver.State
-	Members map[string]driver.Member // by id; a zero one if the session's record was deleted. Other readings may share it
+	Members map[string]driver.Member // by id; the zero Member if the session's record was deleted; other readings may share this map
 }
 
-// End returns when the hold of h ends: its fixed end, or that of its session unless a heartbeat renews it. It reports
-// whether the session has lapsed: then the hold does not count.
+// End returns when the hold of h ends: its fixed end, or when its session lapses unless a heartbeat renews it. It
+// reports whether the session has lapsed already; if so, the hold does not count.
 func (r *Reading) End(h driver.Holder) (until time.Time, lapsed bool) {
 	if !h.Until.IsZero() {
 		return h.Until, false
@@ -25,8 +25,8 @@ func (r *Reading) End(h driver.Holder) (until time.Time, lapsed bool) {
 	return until, m.Expired || !r.Now.Before(until)
 }
 
-// Read returns what the store knows of key, with up to 1,000 waiters. The error is ctx's, [ErrClosed], [ErrInvalidKey] or
-// the store's.
+// Read returns what the store knows about key, with up to 1,000 waiters. The error is ctx's, [ErrClosed],
+// [ErrInvalidKey] or the store's.
 func (s *Session) Read(ctx context.Context, key string) (r Reading, err error) {
 	st, err := s.Load(ctx, key)
 	if err != nil {
@@ -39,8 +39,8 @@ func (s *Session) Read(ctx context.Context, key string) (r Reading, err error) {
 	return all[0], nil
 }
 
-// ReadAll returns what the store knows of the keys that begin with prefix and come after the key after, in byte order,
-// with up to 8 waiters. An error, ctx's, [ErrClosed] or the store's, comes last.
+// ReadAll returns what the store knows about the keys that begin with prefix and come after the key after, in byte
+// order, with up to 8 waiters each. If ctx ends, the session closes, or the store fails, the error comes last.
 func (s *Session) ReadAll(ctx context.Context, prefix, after string) iter.Seq2[Reading, error] {
 	return func(yield func(Reading, error) bool) {
 		for states, err := range s.pages(ctx, prefix, after) {
@@ -61,8 +61,8 @@ func (s *Session) ReadAll(ctx context.Context, prefix, after string) iter.Seq2[R
 	}
 }
 
-// pages returns the states of the keys that begin with prefix and come after the key after, in byte order. It reads a
-// hundred at a time, and later up to a thousand. An error comes last.
+// pages returns the states of the keys that begin with prefix and come after the key after, in byte order. It reads
+// a hundred at a time, and later up to a thousand. An error comes last.
 func (s *Session) pages(ctx context.Context, prefix, after string) iter.Seq2[[]driver.State, error] {
 	const first, most = 100, 1000
 	return func(yield func([]driver.State, error) bool) {
@@ -80,7 +80,7 @@ func (s *Session) pages(ctx context.Context, prefix, after string) iter.Seq2[[]d
 	}
 }
 
-// readings adds to the states the records of the sessions in them.
+// readings adds the records of the sessions to the states that name them.
 func (s *Session) readings(ctx context.Context, states []driver.State) ([]Reading, error) {
 	members := make(map[string]driver.Member)
 	var ids []string

@@ -70,7 +70,7 @@ func TestRepeatedRevocation(t *testing.T) {
 		}
 		time.Sleep(ttl)
 		synctest.Wait()
-		if n := strings.Count(log.String(), "nobody here knows"); n != 0 || !strings.Contains(log.String(), "hold ended") {
+		if n := strings.Count(log.String(), "this process does not know"); n != 0 || !strings.Contains(log.String(), "hold ended") {
 			t.Errorf("%d of 50 were released once more", n)
 		}
 	})

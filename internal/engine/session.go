@@ -33,7 +33,7 @@ type Session struct {
 	hooks calls.Queue
 	all   atomic.Pointer[[]*Hooks] // Options.Hooks and those of AddHooks; replaced, never changed
 
-	base context.Context // parent of all commands' contexts: without values, ends with Close
+	base context.Context // parent of all commands' contexts: has no values, ends with Close
 	stop context.CancelFunc
 
 	closing  chan struct{} // closed when Close begins
@@ -43,7 +43,7 @@ type Session struct {
 	outages  outages
 	hostDir  *hostdir.Dir // nil: no HostDir
 	unlocks  sync.Map     // by the id of a registration, the func() that unlocks its file in hostDir
-	tried    string       // the id of a registration that had no answer; "": none. For the one Register under way
+	tried    string       // the id of an unanswered registration; "": none. Used only by the Register under way
 	hearing  sync.Once    // starts hearOfDeaths
 
 	mu          sync.Mutex // held for a Step, and for nothing that blocks
@@ -53,27 +53,27 @@ type Session struct {
 	clock       clock
 	recorder    *trace.Recorder // nil: nobody has called Record
 	now         core.Instant    // of the Step under way, or the last
-	timer       *time.Timer     // calls tick; nil: it was never set
-	armed       core.Instant    // when it will
-	next        **core.Send     // of a worker whose Step this is: takes one command; nil: it is no worker's
+	timer       *time.Timer     // calls tick; nil: never set
+	armed       core.Instant    // when timer fires
+	next        **core.Send     // takes the first Send of a Step made by a worker; nil: not a worker's Step
 	finished    bool            // no goroutine may start any more
 	closeErr    error
-	hurried     time.Time // when the ctx of a Close ended that waited; zero: none has
-	calls       uint64    // of Acquire and its like
-	spare       *Hold     // for the next call; nil: it makes one
+	hurried     time.Time // when the ctx of a waiting Close ended; zero: not yet
+	calls       uint64    // number of calls of Acquire and the like
+	spare       *Hold     // reused by the next call; nil: it makes a new one
 	drops       uint64    // see drop
 	reg         *registration
 	registering *registering
 	stopListen  context.CancelFunc // ends the listener; nil: there is none
-	listenErr   error              // that ended the last one
+	listenErr   error              // why the last listener ended
 	observers   map[string]map[chan struct{}]bool
 	observed    observed
 	overdue     map[*Hold]core.Instant // holds that ended before their holder was done, and when they ended
 	checkTimer  *time.Timer            // finds holds that ended while the machine slept; nil: not running
 
 	looking   bool                    // a search for deadlocks is under way
-	looked    core.Instant            // when the last one ended
-	deadlocks map[string]DeadlockInfo // those that the session is in, by names that no others have
+	looked    core.Instant            // when the last search ended
+	deadlocks map[string]DeadlockInfo // deadlocks that the session is in, by unique names
 }
 
 // New returns a session on store. It does not contact the store; an error means that store is nil
@@ -105,12 +105,12 @@ func New(store driver.Store, opt *Options) (*Session, error) {
 	return s, nil
 }
 
-// Of returns the engine of a *dsync.Session, for what package dsync does not export. Package dsync
-// sets it, so that its Session shows nobody an internal type; log/internal.DefaultOutput is the model.
+// Of returns the engine of a *dsync.Session, for features that package dsync does not export. Package dsync sets
+// it, so that its Session exposes no internal type; log/internal.DefaultOutput is the model.
 var Of func(session any) *Session
 
-// Record has the session write down every event, for [trace.Replay], until stop is called. It must be called
-// before the session is used.
+// Record has the session write every event to w, for [trace.Replay], until stop is called. It must be called before
+// the session is used.
 func (s *Session) Record(w io.Writer) (stop func()) {
 	s.recorder = trace.New(w, s.config, s.seed)
 	return func() {
@@ -130,11 +130,11 @@ func (o *Options) config() *core.Config {
 	}
 }
 
-// step has the Core take an event that happens now, and does its effects. s.mu must be held.
+// step passes an event that happens now to the Core, and carries out the effects. s.mu must be held.
 func (s *Session) step(e core.Event) { s.stepAt(s.clock.at(time.Now()), e) }
 
 func (s *Session) stepAt(now core.Instant, e core.Event) {
-	now = max(now, s.now) // the caller may have read the clock before it had s.mu
+	now = max(now, s.now) // the caller may have read the clock before it locked s.mu
 	s.now = now
 	effects := s.core.Step(now, e)
 	if s.recorder != nil {
@@ -163,9 +163,8 @@ func (s *Session) tick() {
 	}
 }
 
-// compareClock has the Core do what is due. Every method that reports on a lock calls it first. Without that,
-// a process that was frozen past its deadline could still see a hold in the moment before its timer fires.
-// s.mu must be held.
+// compareClock has the Core do what is due. Every method that reports on a lock calls it first. Otherwise a process
+// that was frozen past its deadline could still see a hold as live until its timer fires. s.mu must be held.
 func (s *Session) compareClock() (now core.Instant) {
 	if now = s.clock.at(time.Now()); now >= s.core.Next() {
 		s.stepAt(now, core.Tick{})
@@ -173,7 +172,7 @@ func (s *Session) compareClock() (now core.Instant) {
 	return now
 }
 
-// do does an effect of the Core. s.mu must be held.
+// do carries out an effect. s.mu must be held.
 func (s *Session) do(f core.Effect) {
 	switch f := f.(type) {
 	case *core.Send:
@@ -218,7 +217,7 @@ func (s *Session) do(f core.Effect) {
 			}
 		})
 	case core.Orphan:
-		s.info("dsync: releasing a claim that nobody here knows", "claim", f.Claim, "key", f.Key)
+		s.info("dsync: releasing a claim that this process does not know", "claim", f.Claim, "key", f.Key)
 	case core.Closed:
 		s.closeErr = f.Err
 		close(s.released)
@@ -229,20 +228,20 @@ func (s *Session) do(f core.Effect) {
 type registration struct {
 	s    *Session
 	id   string
-	over chan struct{} // closed when it is lost or ended
+	over chan struct{} // closed when the session is lost or ends
 
 	announced  int64 // the value of observed.change that the store last received
-	announcing bool  // a goroutine is sending it, or has given up for good
+	announcing bool  // a goroutine is sending the list, or has given up for good
 }
 
-// A registering is what callers wait for that need the session registered.
+// A registering is an attempt to register that callers wait for.
 type registering struct {
 	done chan struct{}
 	err  error
 }
 
-// registered returns the session's registration. If there is none it tries once to register. The error is
-// ctx's, ErrClosed, or the store's.
+// registered returns the session's registration. If there is none, it tries once to register. The error is ctx's,
+// ErrClosed, or the store's.
 func (s *Session) registered(ctx context.Context) (*registration, error) {
 	s.mu.Lock()
 	s.compareClock()
@@ -295,7 +294,7 @@ func (s *Session) registeredAs(f core.Registered) {
 func (s *Session) lost(f core.SessionLost) {
 	close(s.reg.over)
 	s.reg = nil
-	if s.hostDir != nil { // holds have their grace, also after a Close that could not unregister: they must not look dead meanwhile
+	if s.hostDir != nil { // holds have their grace, even after a Close that could not unregister: the process must not look dead before that
 		time.AfterFunc(s.opt.TTL, func() { s.unlockFile(f.Session) })
 	}
 	if errors.Is(f.Cause, ErrClosed) {
@@ -328,8 +327,8 @@ func (s *Session) jumped(f core.Jumped) {
 	})
 }
 
-// ID returns the id under which the session is registered now, or "" if it is not registered. The
-// id changes when the session is lost.
+// ID returns the id under which the session is registered now, or "" if it is not registered. The id changes when
+// the session is lost.
 func (s *Session) ID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -355,7 +354,7 @@ func (s *Session) TTL() time.Duration { return s.opt.TTL }
 // Margin returns the session's [Options].Margin.
 func (s *Session) Margin() time.Duration { return s.opt.Margin }
 
-// Reserve returns how much shorter a lease of d is for its holder, by margin and grace.
+// Reserve returns by how much margin and grace shorten a lease of d for its holder.
 func (s *Session) Reserve(d time.Duration) time.Duration {
 	return s.config.MarginOf(d) + s.config.GraceOf(d)
 }
@@ -363,8 +362,8 @@ func (s *Session) Reserve(d time.Duration) time.Duration {
 // Grace returns the session's [Options].Grace.
 func (s *Session) Grace() time.Duration { return s.opt.Grace }
 
-// Close ends the session, as dsync.Session.Close says. A second Close waits for the first, and bounds it by its
-// own ctx, too.
+// Close ends the session, as documented for dsync.Session.Close. A second Close waits for the first, and its own
+// ctx also bounds the first.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.ends()
@@ -404,7 +403,7 @@ func (s *Session) Close(ctx context.Context) error {
 	err := s.closeErr
 	if c, ok := s.store.(interface{ Close(context.Context) error }); ok {
 		ctx := context.WithoutCancel(ctx)
-		if !bound.IsZero() { // the store shares the attempt's time with what was sent
+		if !bound.IsZero() { // commands already sent count against the store's time for the attempt
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithDeadline(ctx, bound.Add(s.attemptTime()))
 			defer cancel()
@@ -418,8 +417,7 @@ func (s *Session) Close(ctx context.Context) error {
 	return s.closeErr
 }
 
-// spawn runs f on a goroutine that Close waits for. It returns false and does not run f if Close
-// no longer waits.
+// spawn runs f on a goroutine that Close waits for. If Close no longer waits, it returns false and does not run f.
 func (s *Session) spawn(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -443,7 +441,7 @@ func (s *Session) ends() bool {
 func (s *Session) storeError(op string, err error) {
 	if say, more := s.outages.failed(op); say {
 		if errors.Is(err, context.DeadlineExceeded) {
-			more = append(more, "attempt", s.attemptTime()) // a network may be too slow for the TTL
+			more = append(more, "attempt", s.attemptTime()) // the network may be too slow for the TTL
 		}
 		s.Warn("dsync: a command failed", append([]any{"op", op, "err", err}, more...)...)
 	}
@@ -454,8 +452,8 @@ func (s *Session) storeError(op string, err error) {
 	})
 }
 
-// report queues f to be called on the goroutine of hooks, in the order of reports. Log records go
-// the same way, because a logger that blocks must not delay a heartbeat.
+// report queues f for the goroutine that calls hooks, which calls it in order. Log records take the same way,
+// because a logger that blocks must not delay a heartbeat.
 func (s *Session) report(f func()) { s.hooks.Add(f) }
 
 func (s *Session) info(msg string, args ...any) { s.record(slog.LevelInfo, msg, args) }
@@ -472,8 +470,8 @@ func (s *Session) wait(ctx context.Context, d time.Duration) error {
 	return s.waitFor(ctx, nil, nil, d)
 }
 
-// waitFor is wait that ends early when ready has a value or is closed, without an error, or when over is
-// closed, with errOver. Either may be nil.
+// waitFor is wait with two more ways to end early: when ready has a value or is closed, without an error, and when
+// over is closed, with errOver. Either may be nil.
 func (s *Session) waitFor(ctx context.Context, ready, over <-chan struct{}, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

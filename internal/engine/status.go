@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A Local is what a [Session] knows of itself at one moment: see [Session.Local]. Its times are
-// this host's, except LocalHold.Until.
+// A Local is what a [Session] knows about itself at one moment: see [Session.Local]. Its times are this host's,
+// except LocalHold.Until.
 type Local struct {
 	// ID is the id under which the session is registered, or "" if it is not registered. It
 	// registers when a lock is requested, and again after a loss.
@@ -24,23 +24,22 @@ type Local struct {
 	PID             int
 
 	TTL, Margin, Grace, Heartbeat time.Duration
-	Poll                          time.Duration // of the first waiter of a queue, now
+	Poll                          time.Duration // current poll interval of the first waiter in a queue
 
-	// Renewed is when the last acknowledged heartbeat was sent; the registration counts as
-	// the first. The lease was Lease long then, and Left of it is left now. When nothing is
-	// left, everything that lives with the session is lost. Zero if there is no ID.
+	// Renewed is when the last acknowledged heartbeat was sent; the registration counts as the first. From then on,
+	// the session lease lasts for Lease, and Left of that remains. When nothing is left, everything that lives with
+	// the session is lost. Renewed is zero if there is no ID.
 	Renewed     time.Time
 	Lease, Left time.Duration
 
-	// Listening means that a listener is open, so the session is notified of what it waits
-	// for. Polling means that the store can't notify. If both are false there was no need to
-	// listen, or the listener is being opened.
+	// Listening means that a listener is open, so the session is notified of what it waits for. Polling means that
+	// the store can't notify. If both are false, there was no need to listen, or the listener is being opened.
 	Listening, Polling bool
 
 	Closed bool // Close has begun
 
 	Holds []LocalHold // what this process holds, in no order
-	Waits []LocalWait // what it waits for: the calls for a key in their order, keys in none
+	Waits []LocalWait // what it waits for: for each key in order, but keys in no order
 }
 
 // A LocalHold is a key that this process holds.
@@ -55,8 +54,8 @@ type LocalHold struct {
 	HandOffs      int       // number of hand-offs in this process since then
 	Holders       int       // 1, or the number of readers that share the hold; 0: the key lingers
 
-	// For a fixed lease: its end by the store's clock, and how long it lasts for the holder
-	// by the local clock.
+	// For a fixed lease: its end by the store's clock, and how long it still lasts for the holder by the local
+	// clock.
 	Until time.Time
 	Left  time.Duration
 
@@ -82,7 +81,7 @@ type LocalWait struct {
 	Position, Ahead int
 }
 
-// Stats are what a session knows of itself that is worth a metric. admin.Stats explains them.
+// Stats are the facts about a session that are worth a metric. admin.Stats documents them.
 type Stats struct {
 	Listening bool
 	Polling   error
@@ -102,9 +101,9 @@ func (s *Session) Stats() Stats {
 	return st
 }
 
-// Local returns what the session knows of itself. It sends no command to the store. It compares
-// the clock, as every method that reports on a lock does. The session can do nothing else while
-// Local copies what it holds and waits for.
+// Local returns what the session knows about itself. It sends no command to the store. It checks the clock first,
+// as every method that reports on a lock does. The session can do nothing else while Local copies its holds and
+// waits.
 func (s *Session) Local() Local {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,9 +147,8 @@ func (s *Session) Local() Local {
 	return l
 }
 
-// Healthy returns nil, or an error that says what is wrong with this process's use of locks:
-// ErrNotRenewed, ErrStillInUse, ErrNotReleased, ErrClosed, or several of them joined.
-// dsync.Session.Healthy explains them.
+// Healthy returns nil, or an error that says what is wrong with this process's use of locks: ErrNotRenewed,
+// ErrStillInUse, ErrNotReleased, ErrClosed, or several of them joined. dsync.Session.Healthy documents them.
 func (s *Session) Healthy() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,8 +199,8 @@ func (s *Session) stillInUse(now core.Instant) error {
 	return err
 }
 
-// unrenewed returns an error if the session needs to be registered and could not register or send a heartbeat
-// in time. s.mu must be held.
+// unrenewed returns an error if the session needs to be registered but could not register or send a heartbeat in
+// time. s.mu must be held.
 func (s *Session) unrenewed(now core.Instant) error {
 	late, renewed := s.opt.heartbeatTime(), s.core.Renewed()
 	if s.reg != nil {
@@ -218,18 +216,18 @@ func (s *Session) unrenewed(now core.Instant) error {
 		case ahead > 0:
 		case renewed == 0:
 			since = max(since, now.Sub(holdOf(a).since))
-		default: // count from the last renewal: a new request after a loss does not start the time again
+		default: // count from the last renewal: a new request after a loss does not restart the time
 			since = now.Sub(renewed)
 		}
 	})
 	if since > late {
-		return fmt.Errorf("%w: callers wait for a lock, and the session could not register for %v", ErrNotRenewed, since.Round(time.Millisecond))
+		return fmt.Errorf("%w: callers wait for a lock, but the session has been unable to register for %v", ErrNotRenewed, since.Round(time.Millisecond))
 	}
 	return nil
 }
 
-// Use says in words what a holder does with a key, or a waiter waits to do: "reads" or "writes" for an RWMutex,
-// "2 of 5" for a semaphore of size 5. It returns "" for the other kinds, which have one holder at a time.
+// Use describes what a holder uses of a key, or a waiter wants to use: "reads" or "writes" for an RWMutex, "2 of 5"
+// for a semaphore of size 5. It returns "" for the other kinds, which have one holder at a time.
 func Use(kind driver.Kind, weight, limit int64) string {
 	switch {
 	case kind == driver.KindSemaphore:
