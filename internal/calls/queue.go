@@ -1,5 +1,5 @@
-// Package calls calls functions that may block, panic or never return, in order,
-// without anyone waiting for them: hooks and loggers of the user's.
+// Package calls calls functions that may block, panic or never return, such as the user's hooks and loggers: in
+// order, and without anyone waiting for them.
 package calls
 
 import (
@@ -7,12 +7,11 @@ import (
 	"sync"
 )
 
-// A Queue calls functions in order on a goroutine of its own, which lives only
-// while there is something to call. Nobody waits for it: a hook may call Close,
-// and may block forever. The zero Queue is ready; all methods may be called
-// concurrently.
+// A Queue calls functions in order on a goroutine of its own, which exists only while there is something to call.
+// Nobody waits for it: a hook may call Close, and may block forever. The zero Queue is ready to use; all methods
+// may be called concurrently.
 type Queue struct {
-	// Logger logs panics. Nil is silent. It must be set before first use.
+	// Logger logs panics; nil logs nothing. It must be set before first use.
 	Logger *slog.Logger
 
 	mu      sync.Mutex
@@ -22,15 +21,14 @@ type Queue struct {
 
 type call struct {
 	f   func()
-	key any // of AddLatest; nil: the call was added by Add
+	key any // key passed to AddLatest; nil: the call was added by Add
 }
 
-// Add has f called after all functions that were added before.
+// Add queues f behind all functions that were added before.
 func (q *Queue) Add(f func()) { q.add(call{f: f}) }
 
-// AddLatest is Add, but f replaces a waiting function of the same key if no function of Add
-// waits in between. So a slow function delays at most one report for each key. key must be
-// comparable and not nil.
+// AddLatest is Add, except that f replaces a waiting function with the same key, unless a function added by Add
+// waits behind that. So a slow function delays at most one report for each key. key must be comparable and not nil.
 func (q *Queue) AddLatest(key any, f func()) { q.add(call{f, key}) }
 
 func (q *Queue) add(c call) {
@@ -47,7 +45,7 @@ func (q *Queue) add(c call) {
 	}
 }
 
-// sameLocked returns the index of the call that a call of key replaces, or -1.
+// sameLocked returns the index of the waiting call that a new call with key replaces, or -1.
 func (q *Queue) sameLocked(key any) int {
 	for i := len(q.calls) - 1; i >= 0 && q.calls[i].key != nil; i-- {
 		if q.calls[i].key == key {
@@ -80,7 +78,7 @@ func (q *Queue) call(f func()) {
 				q.Logger.Error("leasehold: a hook panicked", "panic", r)
 			}
 		} else if !finished {
-			// runtime.Goexit ends the goroutine; the remaining calls need another.
+			// runtime.Goexit ends this goroutine; the remaining calls need another.
 			go q.run()
 		}
 	}()

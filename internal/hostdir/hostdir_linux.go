@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// A Dir is a folder that processes of one machine share. Its methods may be called concurrently.
+// A Dir is a folder shared by processes of one machine. Its methods may be called concurrently.
 type Dir struct{ path, boot string }
 
-// Open returns the folder, after it has locked a file there and found that it works. It makes no folder.
+// Open returns the folder after it has tried the lock of a file there. It does not create the folder.
 func Open(path string) (*Dir, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err == nil && len(boot) < 32 {
@@ -44,16 +44,17 @@ func Open(path string) (*Dir, error) {
 	return d, err
 }
 
-// local reports whether locks on a file system with that statfs(2) type are the kernel's own.
+// local reports whether locks on a file system of that statfs(2) type are the kernel's own.
 func local(magic int64) bool {
 	return slices.Contains([]uint32{0x01021994, 0xef53, 0x58465342, 0x9123683e, 0xf2f52010, 0x2fc12fc1}, uint32(magic))
 }
 
-// Lock makes the file of a session, which must be new, and locks it until unlock, which removes it, or the end of the
-// process. By the mark, another process of this machine recognizes the file. It tells nobody else anything.
+// Lock creates and locks the file of a session, which must be new. unlock removes and unlocks it; otherwise it
+// stays locked until the process ends. Another process of this machine recognizes the file by its mark, which is
+// meaningless elsewhere.
 func (d *Dir) Lock(session string) (mark string, unlock func(), err error) {
 	path := d.file(session)
-	// It is opened for writing, because Ended hears of the closing of such files only.
+	// Opened for writing, because Ended only notices when a file opened for writing is closed.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return "", nil, err
@@ -68,7 +69,7 @@ func (d *Dir) Lock(session string) (mark string, unlock func(), err error) {
 		err = errors.New("this file system does not keep a lock while the file is mapped; use another, such as tmpfs")
 	}
 	unlock = func() {
-		// The name goes first: see Dead. If it can't be removed, the lock stays until the process ends.
+		// Remove the name before the lock ends: see Dead. If that fails, the lock stays until the process ends.
 		if err := os.Remove(path); err == nil || errors.Is(err, os.ErrNotExist) {
 			syscall.Munmap(mapping)
 		}
@@ -80,7 +81,8 @@ func (d *Dir) Lock(session string) (mark string, unlock func(), err error) {
 	return mark, unlock, err
 }
 
-// file returns the path of a session's file. Ids of other sessions come from the store, and must not lead elsewhere.
+// file returns the path of a session's file. Ids of other sessions come from the store, and must not lead outside
+// the folder.
 func (d *Dir) file(session string) string {
 	return filepath.Join(d.path, url.PathEscape(session)+".lock")
 }
@@ -95,23 +97,23 @@ func (d *Dir) mark(f *os.File) string {
 	return fmt.Sprintf("%x", sum[:16])
 }
 
-// Dead reports whether the folder has the session's file, the one with that mark, and its lock is free. It is never
-// true of a session whose process lives, also not while that one unlocks the file.
+// Dead reports whether the folder has the session's file, with that mark, and its lock is free. It is never true of
+// a session whose process is alive, even while that process unlocks the file.
 func (d *Dir) Dead(session, mark string) bool {
 	f, err := os.OpenFile(d.file(session), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return false
 	}
-	defer f.Close() // and with it the lock, which was only tried
+	defer f.Close() // this also drops the lock, which was only a test
 	return d.free(f, session, mark)
 }
 
-// free is Dead for the file that was opened under the session's name.
+// free is Dead for f, which was opened under the session's name.
 func (d *Dir) free(f *os.File, session, mark string) bool {
 	if mark == "" || d.mark(f) != mark || syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) != nil {
 		return false
 	}
-	// A process that lives ends a lock only after it has removed the name, perhaps since the file was opened above.
+	// A live process ends a lock only after it has removed the name, perhaps after the file was opened above.
 	opened, err := f.Stat()
 	named, gone := os.Lstat(d.file(session))
 	return err == nil && gone == nil && os.SameFile(opened, named)
@@ -120,8 +122,8 @@ func (d *Dir) free(f *os.File, session, mark string) bool {
 // Remove removes the file of a session that has expired.
 func (d *Dir) Remove(session string) { os.Remove(d.file(session)) }
 
-// Ended calls look when it hears of everything from then on, and whenever a process may have died. It returns when
-// ctx ends, or it can't go on. If the folder is removed, it hears of nothing more.
+// Ended calls look once when it begins to watch the folder, and then whenever a process may have died. It returns
+// when ctx ends or it can't go on. If the folder is removed, it stays without events.
 func (d *Dir) Ended(ctx context.Context, look func()) error {
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
 	if err != nil {
@@ -134,8 +136,8 @@ func (d *Dir) Ended(ctx context.Context, look func()) error {
 	}
 	defer context.AfterFunc(ctx, func() { events.Close() })()
 	for buf := make([]byte, 16<<10); ; {
-		// The kernel tells of a close a moment before it releases the lock. What the events say does not matter: it may
-		// be that some were lost.
+		// The kernel reports a close a moment before it releases the lock. What the events say does not matter,
+		// since some may have been lost.
 		for i := 0; i < 16 && ctx.Err() == nil; i++ {
 			look()
 			time.Sleep(min(100*time.Microsecond<<i, 25*time.Millisecond))

@@ -7,7 +7,7 @@ import (
 	"errors"
 )
 
-// A Dir is there on Linux only, for which package hostdir is documented.
+// A Dir works on Linux only: see the documentation there.
 type Dir struct{}
 
 // Open returns an error.

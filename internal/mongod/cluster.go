@@ -15,18 +15,17 @@ import (
 	"github.com/leasehold-go/leasehold/internal/spawn"
 )
 
-// A Cluster is a sharded cluster: a config server, shards, and routers (mongos), which its
-// clients connect to.
+// A Cluster is a sharded cluster: a config server, shards, and routers (mongos). Clients connect to the routers.
 type Cluster struct {
 	spec    ClusterSpec
-	dir     string // of the routers
+	dir     string // directory of the routers
 	config  *Set
 	shards  []*Set
 	routers []*Member
 }
 
-// StartCluster starts the processes of those two programs and returns when every router
-// knows every shard. They run until [Cluster.Stop], ctx done or not.
+// StartCluster starts the cluster with the programs mongod and mongos, and returns when every router knows every
+// shard. The processes run until [Cluster.Stop], even if ctx ends.
 func StartCluster(ctx context.Context, mongod, mongos string, spec ClusterSpec) (_ *Cluster, err error) {
 	spec.Shards, spec.Routers = cmp.Or(spec.Shards, 2), cmp.Or(spec.Routers, 2)
 	dir, err := os.MkdirTemp("", "leasehold-mongos-")
@@ -58,7 +57,7 @@ func StartCluster(ctx context.Context, mongod, mongos string, spec ClusterSpec) 
 		}
 	}
 	for _, m := range c.routers {
-		// A router learns of shards now and then, by itself or by this command.
+		// Without this command, a router learns of a new shard only some time later.
 		if err := m.run(ctx, c.user(), bson.D{{Key: "flushRouterConfig", Value: 1}}, nil); err != nil {
 			return nil, fmt.Errorf("flushRouterConfig: %w", err)
 		}
@@ -66,7 +65,7 @@ func StartCluster(ctx context.Context, mongod, mongos string, spec ClusterSpec) 
 	return c, nil
 }
 
-// startSets starts the config server and the shards, all at the same time.
+// startSets starts the config server and the shards, in parallel.
 func (c *Cluster) startSets(ctx context.Context, mongod string) error {
 	var all sync.WaitGroup
 	errs := make([]error, 1+len(c.shards))
@@ -119,10 +118,10 @@ func (c *Cluster) startRouters(mongos string) error {
 	return nil
 }
 
-// URI is a connection string for all routers.
+// URI returns a connection string for all routers.
 func (c *Cluster) URI() string { return c.URIAs(c.user()) }
 
-// URIAs is a connection string with "user:password@" given by the caller.
+// URIAs returns a connection string in which the given user ("user:password@") logs in.
 func (c *Cluster) URIAs(user string) string {
 	var addrs []string
 	for _, m := range c.routers {
@@ -140,13 +139,13 @@ func (c *Cluster) Shards() []*Set { return c.shards }
 // Config returns the config server.
 func (c *Cluster) Config() *Set { return c.config }
 
-// Stop ends the processes, by pid, and removes their files.
+// Stop ends the processes and removes their files.
 func (c *Cluster) Stop() {
 	var all sync.WaitGroup
 	for _, m := range c.routers {
 		all.Go(m.Kill)
 	}
-	all.Wait() // or they would log that the others have ended
+	all.Wait() // all at once; otherwise each would log that the others have ended
 	for _, s := range append([]*Set{c.config}, c.shards...) {
 		if s != nil {
 			all.Go(s.Stop)
@@ -156,5 +155,5 @@ func (c *Cluster) Stop() {
 	os.RemoveAll(c.dir)
 }
 
-// user returns the user with all rights, as part of a URI.
+// user returns the user with all privileges, as part of a URI.
 func (c *Cluster) user() string { return root(c.spec.Auth) }

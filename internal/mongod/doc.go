@@ -1,4 +1,4 @@
-// Package mongod starts MongoDB servers, alone, as replica sets or as sharded clusters, each
-// on loopback, on a free port, with its data in a temporary directory, and ends them by
-// their pids. The tests and the measurements run on them, and a test may harm them.
+// Package mongod starts MongoDB servers for tests and measurements: standalones, replica sets and sharded clusters.
+// Each listens on a free port of the loopback interface and keeps its data in a temporary directory. Tests may kill
+// or freeze the servers.
 package mongod

@@ -19,9 +19,9 @@ import (
 // A Member is one mongod or mongos process. Its methods may be called by one goroutine at
 // a time.
 type Member struct {
-	Addr string // host:port, where it listens
+	Addr string // host:port on which it listens
 
-	name string // host:port, as the set's configuration and URI have it
+	name string // host:port in the set's configuration and URI
 	path string
 	args []string
 	env  []string
@@ -30,7 +30,7 @@ type Member struct {
 	done chan struct{} // closed when the process has been waited for
 }
 
-// Start starts the process, again after a Kill.
+// Start starts the process. It may be called again after Kill.
 func (m *Member) Start() error {
 	out, err := os.OpenFile(filepath.Join(m.dir, "out"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -53,7 +53,7 @@ func (m *Member) Start() error {
 	return nil
 }
 
-// Kill ends the process at once, as kill -9 does, and waits for its end.
+// Kill ends the process at once, as kill -9 does, and waits until it has ended.
 func (m *Member) Kill() {
 	if m.cmd == nil || m.cmd.Process == nil {
 		return
@@ -62,10 +62,10 @@ func (m *Member) Kill() {
 	<-m.done
 }
 
-// Replace has the next Start run the program at path, such as another release's.
+// Replace makes the next Start run the program at path, such as another release's.
 func (m *Member) Replace(path string) { m.path = path }
 
-// PID returns the id of the process, another one after each Start.
+// PID returns the id of the process, which changes with each Start.
 func (m *Member) PID() int { return m.cmd.Process.Pid }
 
 // ping waits until the process answers.
@@ -88,7 +88,7 @@ func (m *Member) ping(ctx context.Context) error {
 	}
 }
 
-// run runs a command on this member and no other.
+// run runs a command on this member only.
 func (m *Member) run(ctx context.Context, user string, cmd bson.D, into any) error {
 	client, err := mongo.Connect(options.Client().
 		ApplyURI("mongodb://" + user + m.Addr + "/?directConnection=true").

@@ -4,10 +4,10 @@ package mongod
 
 import "syscall"
 
-// Freeze stops the process as SIGSTOP does.
+// Freeze stops the process with SIGSTOP.
 func (m *Member) Freeze() error { return m.cmd.Process.Signal(syscall.SIGSTOP) }
 
-// Stop ends the process as a service manager does, with SIGTERM, and waits for its end.
+// Stop ends the process as a service manager does, with SIGTERM, and waits until it has ended.
 func (m *Member) Stop() error {
 	if err := m.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
@@ -16,5 +16,5 @@ func (m *Member) Stop() error {
 	return nil
 }
 
-// Thaw lets a frozen process go on.
+// Thaw continues a frozen process.
 func (m *Member) Thaw() error { return m.cmd.Process.Signal(syscall.SIGCONT) }

@@ -16,10 +16,10 @@ import (
 	"github.com/leasehold-go/leasehold/internal/spawn"
 )
 
-// defaultName is what a replica set is called.
+// defaultName is the default name of a replica set.
 const defaultName = "rs0"
 
-// key is the secret by which the processes authenticate each other if access control is on.
+// key is the secret with which the processes authenticate to each other if access control is on.
 const key = "bGVhc2Vob2xk"
 
 // A Set is a standalone or a replica set of mongod processes.
@@ -29,8 +29,8 @@ type Set struct {
 	members []*Member
 }
 
-// Start starts the processes of that program and returns when writes are possible and
-// every member has the data. They run until [Set.Stop], ctx done or not.
+// Start starts the program at path as spec says, and returns when writes are possible and every member has the
+// data. The processes run until [Set.Stop], even if ctx ends.
 func Start(ctx context.Context, path string, spec Spec) (_ *Set, err error) {
 	dir, err := os.MkdirTemp(spec.Dir, "leasehold-mongod-")
 	if err != nil {
@@ -107,10 +107,10 @@ func Start(ctx context.Context, path string, spec Spec) (_ *Set, err error) {
 	return set, nil
 }
 
-// URI is a connection string for the whole set.
+// URI returns a connection string for the whole set.
 func (s *Set) URI() string { return s.URIAs(s.user()) }
 
-// URIAs is a connection string with "user:password@" given by the caller.
+// URIAs returns a connection string in which the given user ("user:password@") logs in.
 func (s *Set) URIAs(user string) string {
 	var names []string
 	for _, m := range s.members {
@@ -126,7 +126,7 @@ func (s *Set) URIAs(user string) string {
 // Members returns the processes.
 func (s *Set) Members() []*Member { return s.members }
 
-// Stop ends the processes, by pid, and removes their files.
+// Stop ends the processes and removes their files.
 func (s *Set) Stop() {
 	var all sync.WaitGroup
 	for _, m := range s.members {
@@ -136,8 +136,8 @@ func (s *Set) Stop() {
 	os.RemoveAll(s.dir)
 }
 
-// Primary returns a member that says it is primary now. One that was cut off from the
-// others may say so for as long as an election of another takes.
+// Primary returns a member that says it is primary now. A primary that was cut off from the other members may still
+// say so for as long as they take to elect another.
 func (s *Set) Primary(ctx context.Context) (*Member, error) {
 	for {
 		for _, m := range s.members {
@@ -157,7 +157,7 @@ func (s *Set) Primary(ctx context.Context) (*Member, error) {
 	}
 }
 
-// StepDown makes the primary give way to another member, the planned way.
+// StepDown makes the primary step down in favour of another member, as for maintenance.
 func (s *Set) StepDown(ctx context.Context) error {
 	m, err := s.Primary(ctx)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *Set) StepDown(ctx context.Context) error {
 	return m.run(ctx, s.user(), bson.D{{Key: "replSetStepDown", Value: 30}, {Key: "secondaryCatchUpPeriodSecs", Value: 10}}, nil)
 }
 
-// Rollbacks returns how often a member has undone writes since the set was started.
+// Rollbacks returns how many rollbacks the members have had since the set was started.
 func (s *Set) Rollbacks(ctx context.Context) (n int, err error) {
 	for _, m := range s.members {
 		var reply struct {
@@ -180,10 +180,10 @@ func (s *Set) Rollbacks(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// Name is the replica set's.
+// Name returns the name of the replica set.
 func (s *Set) Name() string { return cmp.Or(s.spec.name, defaultName) }
 
-// user returns the user with all rights, as part of a URI.
+// user returns the user with all privileges, as part of a URI.
 func (s *Set) user() string { return root(s.spec.Auth) }
 
 func root(auth bool) string {
@@ -193,7 +193,7 @@ func root(auth bool) string {
 	return ""
 }
 
-// writeKey writes the key into a file in dir, whose name it returns.
+// writeKey writes the key to a file in dir and returns the file's name.
 func writeKey(dir string) (string, error) {
 	file := filepath.Join(dir, "key")
 	return file, os.WriteFile(file, []byte(key), 0o400)
@@ -222,7 +222,7 @@ func (s *Set) initiate(ctx context.Context) error {
 	return err
 }
 
-// createRoot uses the localhost exception: the first user may be made by anyone.
+// createRoot creates the first user, which the localhost exception allows anyone.
 func (s *Set) createRoot(ctx context.Context) error {
 	m, err := s.Primary(ctx)
 	if err != nil {
@@ -234,8 +234,8 @@ func (s *Set) createRoot(ctx context.Context) error {
 	}, nil)
 }
 
-// ready waits until every member is primary or secondary, or the arbiter, so that a majority
-// is one of all.
+// ready waits until every member is primary, secondary or arbiter, so that a majority means a majority of all
+// members.
 func (s *Set) ready(ctx context.Context) error {
 	for {
 		var status struct {
@@ -263,7 +263,7 @@ func (s *Set) ready(ctx context.Context) error {
 	}
 }
 
-// tail is the end of the members' logs, for errors.
+// tail returns the end of the members' logs, for errors.
 func (s *Set) tail() string { return tail(s.members) }
 
 func tail(members []*Member) string {

@@ -5,19 +5,19 @@ import "time"
 // A Spec says how to start mongod.
 type Spec struct {
 	Members         int           // of the replica set; 0: a standalone
-	Arbiter         bool          // the last member is one: it votes and has no data
+	Arbiter         bool          // the last member is an arbiter: it votes and has no data
 	ElectionTimeout time.Duration // 0: the server's default, 10 s
-	Auth            bool          // access control on; the user root/root may do everything
+	Auth            bool          // access control is on; the user root/root may do everything
 	Args            []string      // added to the arguments of the processes
 	Env             []string      // added to the environment of the processes
-	Dir             string        // where the files are; "": the system's folder for temporary ones
+	Dir             string        // where the files are; "": the system's temporary directory
 
-	// Announce, if not nil, returns the host:port by which the other members and clients know
-	// the member that listens at addr: that of a proxy in front of it.
+	// Announce, if not nil, returns the host:port by which clients and the other members know the member that
+	// listens at addr, for example the address of a proxy in front of it.
 	Announce func(addr string) string
 
-	// Of the parts of a cluster:
-	name string // of the replica set; "": defaultName
+	// For the parts of a cluster:
+	name string // name of the replica set; "": defaultName
 	role string // configServer or shardServer; "": neither
 }
 
@@ -31,9 +31,9 @@ const (
 // replica sets of one member each.
 type ClusterSpec struct {
 	Shards, Routers int      // 0: two
-	Auth            bool     // access control on; the user root/root may do everything
+	Auth            bool     // access control is on; the user root/root may do everything
 	Args            []string // added to the arguments of the mongods
 
-	// RouterEnv, if not nil, returns additions to the environment of a router; 0 is the first.
+	// RouterEnv, if not nil, returns additions to the environment of a router; the first router is 0.
 	RouterEnv func(router int) []string
 }

@@ -1,5 +1,5 @@
-// Package mongofake has a server for tests that speaks MongoDB's wire protocol over net.Pipe and answers
-// what the test says. It computes nothing. It works in bubbles (testing/synctest).
+// Package mongofake has a fake server for tests. It speaks MongoDB's wire protocol over net.Pipe and gives the
+// answers that the test supplies; it computes nothing. It works in bubbles (testing/synctest).
 package mongofake
 
 import (
@@ -18,10 +18,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Answers that are none.
+// Two special results of an answer function:
 var (
-	Lost   = bson.D{{Key: "lost"}}   // the connection breaks after the command arrived
-	Silent = bson.D{{Key: "silent"}} // no answer ever
+	Lost   = bson.D{{Key: "lost"}}   // the connection breaks after the command has arrived
+	Silent = bson.D{{Key: "silent"}} // the command is never answered
 )
 
 // OK returns an answer with these fields.
@@ -32,7 +32,7 @@ func Refusal(code int, name string) bson.D {
 	return bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: code}, {Key: "codeName", Value: name}, {Key: "errmsg", Value: "as the test says"}}
 }
 
-// Hello returns what the only member of a replica set says of itself, without "ok".
+// Hello returns the answer to hello of a replica set's only member, without "ok".
 func Hello() bson.D {
 	return bson.D{
 		{Key: "isWritablePrimary", Value: true}, {Key: "ismaster", Value: true}, {Key: "setName", Value: "rs"}, {Key: "setVersion", Value: 1},
@@ -43,7 +43,7 @@ func Hello() bson.D {
 	}
 }
 
-// A Server is one server, and the dialer that connects to it.
+// A Server is a fake server and the dialer that connects to it.
 type Server struct {
 	answer func(name string, cmd bson.Raw) bson.D
 	ended  chan struct{}
@@ -54,13 +54,13 @@ type Server struct {
 	open  int
 }
 
-// New returns a server that answers each command, those of the driver's own included, with what answer
-// returns. It calls answer concurrently, once at a time for each connection.
+// New returns a server that answers each command, including the driver's own, with the result of answer. It calls
+// answer concurrently, but only once at a time for each connection.
 func New(answer func(name string, cmd bson.Raw) bson.D) *Server {
 	return &Server{answer: answer, ended: make(chan struct{})}
 }
 
-// Client returns a client of the server. Both end with the test: call it in the test's bubble.
+// Client returns a client of the server. Both end with the test. Call it inside the test's bubble.
 func (s *Server) Client(t testing.TB, opts ...*options.ClientOptions) *mongo.Client {
 	t.Helper()
 	c, err := mongo.Connect(options.MergeClientOptions(append(opts, s.ClientOptions())...))
@@ -79,17 +79,17 @@ func (s *Server) Client(t testing.TB, opts ...*options.ClientOptions) *mongo.Cli
 	return c
 }
 
-// ClientOptions returns the options of a client that connects to s, whose Hello should be that of this
-// package.
+// ClientOptions returns the options of a client that connects to s. The answer function of s should answer hello
+// with Hello.
 func (s *Server) ClientOptions() *options.ClientOptions {
 	return options.Client().ApplyURI("mongodb://fake:27017/?replicaSet=rs").SetDialer(s).
 		SetServerMonitoringMode("poll").SetConnectTimeout(10 * time.Second)
 }
 
-// End closes the connections that have no answer. Call it before the client disconnects.
+// End closes the connections with unanswered commands. Call it before the client disconnects.
 func (s *Server) End() { close(s.ended) }
 
-// Ended is closed by End.
+// Ended returns a channel that End closes.
 func (s *Server) Ended() <-chan struct{} { return s.ended }
 
 // Wait waits until the client has closed every connection.
@@ -131,7 +131,7 @@ func (s *Server) serve(conn net.Conn) {
 		case len(answer) > 0 && answer[0].Key == Lost[0].Key:
 			return
 		case len(answer) > 0 && answer[0].Key == Silent[0].Key:
-			// Until the client gives up the connection, or the test ends.
+			// Wait until the client closes the connection, or the test ends.
 			closed := make(chan struct{})
 			go func() { _, _ = conn.Read(make([]byte, 1)); close(closed) }()
 			select {
@@ -149,8 +149,8 @@ func (s *Server) serve(conn net.Conn) {
 	}
 }
 
-// receive reads one message, an OP_QUERY of the handshake or an OP_MSG, and
-// returns what writes its reply.
+// receive reads one message, an OP_QUERY of the handshake or an OP_MSG, and returns a function that writes its
+// reply.
 func receive(conn net.Conn) (name string, cmd bson.Raw, reply func(bson.D) error, err error) {
 	const opReply, opQuery, opMsg = 1, 2004, 2013
 	head := make([]byte, 16)
@@ -161,7 +161,7 @@ func receive(conn net.Conn) (name string, cmd bson.Raw, reply func(bson.D) error
 	if _, err := io.ReadFull(conn, body); err != nil {
 		return "", nil, nil, err
 	}
-	var prefix []byte // of the reply's body
+	var prefix []byte // what precedes the document in the reply
 	var code uint32
 	switch binary.LittleEndian.Uint32(head[12:]) {
 	case opMsg:
@@ -174,7 +174,7 @@ func receive(conn net.Conn) (name string, cmd bson.Raw, reply func(bson.D) error
 		cmd, prefix, code = body[4+collection+1+8:], make([]byte, 20), opReply
 		prefix[16] = 1
 	default:
-		return "", nil, nil, errors.New("a message of a kind that the fake does not know")
+		return "", nil, nil, errors.New("the fake server does not know this kind of message")
 	}
 	cmd = cmd[:binary.LittleEndian.Uint32(cmd)]
 	first, err := cmd.IndexErr(0)
@@ -197,8 +197,8 @@ func receive(conn net.Conn) (name string, cmd bson.Raw, reply func(bson.D) error
 	return first.Key(), cmd, reply, nil
 }
 
-// sections are those of an OP_MSG: the command, and perhaps lists of documents,
-// which are fields of it.
+// sections parses the sections of an OP_MSG: the command, and perhaps document sequences, which become fields of
+// it.
 func sections(body []byte) (bson.Raw, error) {
 	var cmd bson.D
 	for len(body) > 0 {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Describe names a process: by its name, with the process and the host if the name is not just the host's, or else by its
-// session's id. What is unknown is "" or 0.
+// Describe names a process: by its name, followed by the process id and the host unless the name is just the
+// host's, or else by its session's id. Unknown arguments are "" or 0.
 func Describe(name, host string, pid int, session string) string {
 	where := host
 	if pid != 0 {

@@ -3,5 +3,5 @@ package rfc3339
 
 import "time"
 
-// Millis returns t in the format of RFC 3339, in UTC and with milliseconds: the store's clock has no finer ones.
+// Millis returns t in the format of RFC 3339, in UTC and with milliseconds, the resolution of the store's clock.
 func Millis(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }

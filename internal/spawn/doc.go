@@ -1,3 +1,2 @@
-// Package spawn has what starting a server on this machine takes, whichever server
-// it is: the tests and the measurements start several.
+// Package spawn helps tests and measurements to start servers on this machine.
 package spawn

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// EndWithParent has the kernel end the process, which is not started yet, if this one
-// dies without having ended it (a test that times out panics). It sets cmd.SysProcAttr.
+// EndWithParent makes the kernel end the process of cmd if this process dies without having ended it, as a test
+// that times out does. Call it before the process is started. It sets cmd.SysProcAttr.
 func EndWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

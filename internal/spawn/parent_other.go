@@ -4,5 +4,5 @@ package spawn
 
 import "os/exec"
 
-// EndWithParent does nothing here: only Linux ends a process with its parent.
+// EndWithParent does nothing: only Linux can end a process with its parent.
 func EndWithParent(*exec.Cmd) {}

@@ -10,27 +10,27 @@ import (
 
 var (
 	portsMu sync.Mutex
-	given   = make(map[string]bool) // by FreePorts
+	given   = make(map[string]bool) // ports that FreePorts has returned
 )
 
-// Servers get their ports from this range. Connections get theirs from 32,768 on (Linux) or from 49,152 on (others);
-// one of them could take a server's port before the server listens.
+// Servers get their ports from this range. Outgoing connections get theirs from 32,768 on (Linux) or from 49,152 on
+// (others), and could otherwise take a server's port before the server listens.
 const (
 	firstPort = 10_000
 	portsEnd  = 32_768
 )
 
-// maxTries is how many ports FreePorts tries for each that it returns.
+// maxTries is how many ports FreePorts tries for each port that it returns.
 const maxTries = 100
 
-// FreePorts returns n ports of 127.0.0.1 that nobody listened on a moment ago, and that no connection takes
-// meanwhile. It returns none twice, so servers that are started at the same time don't get each other's. It may
-// be called concurrently.
+// FreePorts returns n ports of 127.0.0.1 on which nobody listened a moment ago, outside the range of outgoing
+// connections. It never returns a port twice, so servers that are started at the same time get different ports. It
+// may be called concurrently.
 func FreePorts(n int) ([]string, error) {
 	portsMu.Lock()
 	defer portsMu.Unlock()
 	var free []string
-	var taken error // the last
+	var taken error // the last port that was taken
 	for range n * maxTries {
 		if len(free) == n {
 			break
@@ -48,7 +48,7 @@ func FreePorts(n int) ([]string, error) {
 		}
 	}
 	if len(free) < n {
-		return nil, fmt.Errorf("%d of %d ports of 127.0.0.1 are free, after %d tries; the last that was not: %v", len(free), n, n*maxTries, taken)
+		return nil, fmt.Errorf("%d of %d ports of 127.0.0.1 are free after %d tries; the last one taken: %v", len(free), n, n*maxTries, taken)
 	}
 	return free, nil
 }

@@ -1,9 +1,9 @@
-// Package trace writes down the events that a [core.Core] takes, and replays them: a fresh Core must answer the
-// same events with the same effects. So a run on a real server can be repeated step by step, and a trace that
-// comes with a bug report shows what the session decided, and why.
+// Package trace records the events that a [core.Core] handles, and replays them: a fresh Core must answer the same
+// events with the same effects. So a run on a real server can be repeated step by step, and a trace that comes with
+// a bug report shows what the session decided, and why.
 //
-// A trace has one line of JSON for its settings, and one for each event: the time, the event, and a hash of the
-// effects. Values that callers publish, and results of a Once, are not in it.
+// The first line of a trace has the settings, as JSON. Each further line has an event: the time, the event, and a
+// hash of the effects. Values that callers publish, and results of a Once, are left out.
 package trace
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A Seed is where the random numbers of a Core begin.
+// A Seed seeds the random numbers of a Core.
 type Seed [2]uint64
 
 // NewSeed returns a random Seed.
@@ -36,20 +36,20 @@ type header struct {
 	Seed   Seed
 }
 
-// A line is one event.
+// A line records one event.
 type line struct {
 	At      core.Instant
 	Type    string
-	Call    uint64          `json:",omitempty"` // the Call that it is about
+	Call    uint64          `json:",omitempty"` // the Call that the event is about
 	Event   json.RawMessage `json:",omitempty"`
 	Err     *failure        `json:",omitempty"`
-	Effects string          // their hash
+	Effects string          // hash of the effects
 }
 
-// A failure is an error of an event.
+// A failure records an error in an event.
 type failure struct {
 	Text string
-	Is   []int `json:",omitempty"` // the sentinels that it matches, by their place in sentinels
+	Is   []int `json:",omitempty"` // the sentinels that it matches, as indexes into sentinels
 }
 
 var sentinels = [...]error{
@@ -92,14 +92,14 @@ type Recorder struct {
 	err error
 }
 
-// New returns a Recorder for a Core with that config, whose Rand is that of the seed.
+// New returns a Recorder for a Core with the given config, whose Rand must come from seed.
 func New(w io.Writer, config *core.Config, seed Seed) *Recorder {
 	r := &Recorder{w: json.NewEncoder(w)}
 	r.err = r.w.Encode(header{config, seed})
 	return r
 }
 
-// Step writes down an event and its effects.
+// Step records an event and its effects.
 func (r *Recorder) Step(at core.Instant, e core.Event, effects []core.Effect) {
 	if r.err != nil {
 		return
@@ -126,7 +126,7 @@ func (r *Recorder) Step(at core.Instant, e core.Event, effects []core.Effect) {
 	}
 }
 
-// event returns the event of a line.
+// event returns the event that a line records.
 func (l *line) event(calls map[uint64]*core.Call) (core.Event, error) {
 	decode := func(v any) error { return json.Unmarshal(l.Event, v) }
 	switch l.Type {
@@ -233,8 +233,8 @@ func describe(f core.Effect) string {
 	return fmt.Sprintf("%T %s %v\n", f, b, err)
 }
 
-// Replay has a fresh Core take the events of a trace. It returns how many there were. The error says at which
-// event the effects differ.
+// Replay passes the events of a trace to a fresh Core. It returns the number of events. If the effects of one
+// differ, the error says which.
 func Replay(r io.Reader) (steps int, err error) {
 	d := json.NewDecoder(bufio.NewReader(r))
 	var h header
@@ -247,7 +247,7 @@ func Replay(r io.Reader) (steps int, err error) {
 	for ; ; steps++ {
 		var l line
 		switch err := d.Decode(&l); {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // a process that was killed left half a line
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // a killed process left half a line
 			return steps, nil
 		case err != nil:
 			return steps, fmt.Errorf("trace: line %d: %w", steps+2, err)
@@ -262,7 +262,7 @@ func Replay(r io.Reader) (steps int, err error) {
 			for _, f := range effects {
 				got.WriteString("\n\t" + strings.TrimSpace(describe(f)))
 			}
-			return steps, fmt.Errorf("trace: line %d, %s at %v: other effects than then (%s):%s", steps+2, l.Type, l.At, l.Effects, got.String())
+			return steps, fmt.Errorf("trace: line %d, %s at %v: effects differ from the recorded ones (%s):%s", steps+2, l.Type, l.At, l.Effects, got.String())
 		}
 	}
 }
