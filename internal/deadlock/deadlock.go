@@ -1,5 +1,5 @@
-// Package deadlock finds processes that wait for each other, in readings of the keys that they hold and wait for. It reads
-// nothing itself: the engine does, for sessions and for package admin.
+// Package deadlock finds processes that wait for each other, in readings of the keys that they hold and wait for.
+// It does not read the keys itself: the engine does, for sessions and for package admin.
 package deadlock
 
 import (
@@ -12,12 +12,12 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Key is what was read of a key.
+// A Key is what a reading showed of a key.
 type Key struct {
 	Name    string
 	Kind    driver.Kind
 	Limit   int64
-	Now     time.Time // of the reading
+	Now     time.Time // time of the reading
 	Holders []Claim
 	Queue   []Claim // in FIFO order
 }
@@ -28,9 +28,9 @@ type Claim struct {
 	Weight      int64
 
 	// For holders only:
-	Since   time.Time // the time of the grant
+	Since   time.Time // time of the grant
 	Renewed bool      // the hold lives with its session; false: it has a fixed end
-	Lapsed  bool      // its session has expired, or may
+	Lapsed  bool      // its session has expired or may be expired
 	Yields  bool      // its process may keep it unused until others wait
 }
 
@@ -45,7 +45,7 @@ func (c Cycle) Next(i int) string { return after(c.Keys, i) }
 
 func after(keys []string, i int) string { return keys[(i+1)%len(keys)] }
 
-// Describe says for people what each member of a cycle holds and waits for.
+// Describe says what each member of a cycle holds and waits for, as text for people.
 func Describe(members, keys []string) string {
 	var all []string
 	for i, m := range members {
@@ -54,14 +54,14 @@ func Describe(members, keys []string) string {
 	return strings.Join(all, "; ")
 }
 
-// Find returns the deadlocks in two readings of some keys, such that each waiter in one is in at least one of
-// them. Keys are each read at another moment, so together they may show a cycle that never was. What is in both readings
-// was there from the one to the other, all at the same time. A cycle is found only if no holder outside of it, and no
-// order in which holders release, lets anybody in it go on. The function ends reports of a hold of all of a key that it
-// may end by itself; nil: of none.
+// Find returns deadlocks in two readings of some keys, at least one for each waiter that is in a deadlock. Each key
+// is read at a different moment, so one reading may show a cycle that never existed. But what is in both readings
+// existed at one moment between them, all at the same time. A cycle counts only if nothing frees anybody in it: no
+// holder outside of it, and no order of releases. ends reports whether a hold of a whole key may end by itself; nil
+// means that none does.
 func Find(first, again []Key, ends func(h Claim, now time.Time) bool) (all []Cycle) {
 	g := &waitGraph{waits: make(map[string][]Claim), key: make(map[string]*Key)}
-	role := func(p Claim) string { return p.ID + p.Since.String() } // a waiter has no Since
+	role := func(p Claim) string { return p.ID + p.Since.String() } // Since is zero for a waiter
 	before := make(map[string]bool)
 	for _, k := range first {
 		for _, p := range slices.Concat(k.Holders, k.Queue) {
@@ -69,11 +69,11 @@ func Find(first, again []Key, ends func(h Claim, now time.Time) bool) (all []Cyc
 		}
 	}
 	for _, k := range again {
-		if k.Kind == driver.KindElection { // its candidates go on with their work
+		if k.Kind == driver.KindElection { // candidates of an election go on with their work
 			continue
 		}
 		k.Holders = slices.DeleteFunc(slices.Clone(k.Holders), func(h Claim) bool {
-			return !before[role(h)] || !h.Renewed || h.Lapsed || k.Now.Sub(h.Since) < 4*time.Second || // it may change hands all the time
+			return !before[role(h)] || !h.Renewed || h.Lapsed || k.Now.Sub(h.Since) < 4*time.Second || // short holds may keep changing hands
 				ends != nil && h.Weight == k.Limit && ends(h, k.Now)
 		})
 		k.Queue = slices.DeleteFunc(slices.Clone(k.Queue), func(w Claim) bool { return !before[role(w)] })
@@ -98,15 +98,15 @@ func Find(first, again []Key, ends func(h Claim, now time.Time) bool) (all []Cyc
 
 // A waitGraph is a wait-for graph of claims.
 type waitGraph struct {
-	keys  []*Key             // with what is left of their holders and queues
+	keys  []*Key             // with their remaining holders and queues
 	waits map[string][]Claim // by session
-	key   map[string]*Key    // of each claim that is not served
+	key   map[string]*Key    // by claim that is not served
 }
 
-// reduce plays what happens if every session that waits for nothing releases what it holds, and so on with
-// those that are served then. Those that are never served remain. The order does not matter: what can be
-// released or granted can still be later. What is granted in the play is released in it too: a wait that exists
-// now did not begin after that grant.
+// reduce simulates what happens if every session that waits for nothing releases what it holds, and then the
+// sessions served by that do the same, and so on. Claims that are never served remain. The order does not matter,
+// because what can be released or granted can also be so later. What is granted in the simulation is released in it
+// too: a wait that exists now did not begin after that grant.
 func (g *waitGraph) reduce() {
 	for changed := true; changed; {
 		changed = false
@@ -114,7 +114,7 @@ func (g *waitGraph) reduce() {
 			before := len(k.Holders)
 			k.Holders = slices.DeleteFunc(k.Holders, func(h Claim) bool { return len(g.keepers(k, h)) == 0 })
 			changed = changed || len(k.Holders) < before
-			free := k.Limit // counted down: the sum of the weights can overflow
+			free := k.Limit // subtract: a sum of weights can overflow
 			for _, h := range k.Holders {
 				free -= h.Weight
 			}
@@ -127,8 +127,8 @@ func (g *waitGraph) reduce() {
 	}
 }
 
-// keepers returns the waits that may keep the session from releasing h. A wait for the same key is that of another
-// goroutine: with a semaphore, one often holds a part while others wait.
+// keepers returns the waits that may keep the session from releasing h. A wait for the same key belongs to another
+// goroutine: with a semaphore, one goroutine often holds a part while others wait.
 func (g *waitGraph) keepers(k *Key, h Claim) (some []Claim) {
 	for _, w := range g.waits[h.Session] {
 		later := cmp.Or(len(w.ID)-len(h.ID), strings.Compare(w.ID, h.ID)) > 0 // their ids end in numbers: see driver.Claim
@@ -139,9 +139,10 @@ func (g *waitGraph) keepers(k *Key, h Claim) (some []Claim) {
 	return some
 }
 
-// through returns the shortest cycle that w is in, or one without Keys. Its first member holds w's key.
+// through returns the shortest cycle through w, or one without Keys if there is none. Its first member holds w's
+// key.
 func (g *waitGraph) through(w Claim) (c Cycle) {
-	before := make(map[string]Claim) // the wait for what a session holds, by its own wait
+	before := make(map[string]Claim) // by wait of a session: the wait for what that session holds
 	for line := []Claim{w}; len(line) > 0; line = line[1:] {
 		at := line[0]
 		for _, h := range g.key[at.ID].Holders {

@@ -1,4 +1,4 @@
-// Package logs has the logger of programs that set none.
+// Package logs provides the logger for programs that set none.
 package logs
 
 import (
@@ -6,9 +6,9 @@ import (
 	"log/slog"
 )
 
-// OrDefault returns l, or if it is nil a logger that passes warnings and errors to
-// [slog.Default], whatever that is at the time. What hangs or fails must not do so silently;
-// anything else would be noise in the log of a program that did not ask for it.
+// OrDefault returns l. If that is nil, it returns a logger that passes warnings and errors to [slog.Default] as it
+// is at the time of the record. A failure must not go unnoticed; other records would be noise in the log of a
+// program that did not ask for them.
 func OrDefault(l *slog.Logger) *slog.Logger {
 	if l != nil {
 		return l

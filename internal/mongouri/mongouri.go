@@ -1,5 +1,5 @@
-// Package mongouri reads the database of a connection string, and keeps the password of one that is
-// malformed out of errors.
+// Package mongouri gets the database from a connection string, and keeps the password of a malformed connection
+// string out of errors.
 package mongouri
 
 import (
@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// DefaultDatabase is that of a connection string that names none.
+// DefaultDatabase is the database if a connection string names none.
 const DefaultDatabase = "leasehold"
 
-// ErrUnescaped means that the driver takes a part of the user name or the password for a host or a database.
-var ErrUnescaped = errors.New("the user name or the password in the connection string has a character that must be percent-encoded, as @ (%40) and / (%2F)")
+// ErrUnescaped means that the driver mistakes a part of the user name or the password for a host or a database.
+var ErrUnescaped = errors.New("the user name or the password in the connection string has a character that must be percent-encoded, such as @ (%40) or / (%2F)")
 
-// Database returns the database for locks of the connection string uri, which the driver has accepted: the one
-// that it names, or [DefaultDatabase].
+// Database returns the database for locks: the one named in the connection string uri, which the driver has
+// accepted, or [DefaultDatabase].
 func Database(uri string) (string, error) {
 	_, rest, _ := strings.Cut(uri, "://")
-	if _, after, ok := strings.Cut(rest, "@"); ok { // as the driver does: at the first one
+	if _, after, ok := strings.Cut(rest, "@"); ok { // at the first @, as the driver does
 		rest = after
 	}
 	rest, _, _ = strings.Cut(rest, "?")
@@ -34,24 +34,24 @@ func Database(uri string) (string, error) {
 }
 
 // ServersOwn reports whether the server keeps its own data in that database. A connection string may name admin
-// for the sake of the password.
+// only because the password is stored there.
 func ServersOwn(database string) bool {
 	return slices.Contains([]string{"admin", "config", "local"}, database)
 }
 
-// The driver's errors about a connection string begin so. Up to 2.10.0 they quote pieces of the password.
+// The driver's errors about a connection string begin like this. Up to 2.10.0 they quote parts of the password.
 var aboutURI = regexp.MustCompile(`error (parsing|validating) uri: `)
 
-// quoted is what such an error can quote: Go strings, the address in an error of net.SplitHostPort, and a name that
-// was looked up.
+// quoted matches what such an error can quote: Go strings, the address in an error of net.SplitHostPort, and a name
+// that was looked up.
 var quoted = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"|address .*: |lookup .*: `)
 
-// harmless are quoted words of the driver's own: names of schemes, and of the options that it knows.
+// harmless matches quoted words of the driver's own: names of schemes, and of known options.
 var harmless = regexp.MustCompile(`scheme must be "mongodb" or "mongodb\+srv"$|invalid value for "[A-Za-z]+": `)
 
-// Redact returns err, an error of the driver for its options, without what it quotes of a malformed connection
-// string: that may be a piece of the user name or of the password. Other errors are returned as they are. What is
-// redacted wraps nothing, because what it would wrap has the same text.
+// Redact returns err, an error of the driver about its options, without what it quotes from a malformed connection
+// string: that may be part of the user name or the password. Other errors are returned unchanged. A redacted error
+// wraps nothing, because the wrapped error would have the same text.
 func Redact(err error) error {
 	if err == nil || !aboutURI.MatchString(err.Error()) {
 		return err

@@ -56,7 +56,7 @@ func TestMutantsThatDoNotCompileAreFound(t *testing.T) {
 		{"one = 1", "one = 2", ""},
 		{"one = 1", `one = "1"`, "mismatched types"},
 		{"home() string", "house() string", "undefined: home"}, // in the other file
-		{"two", "three", "does not apply any more"},
+		{"two", "three", "no longer applies"},
 	} {
 		err := c.check(mutant{Name: "x", File: "a.go", Edits: []edit{{test.old, test.new}}})
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {

@@ -15,12 +15,11 @@ import (
 // A lab is a copy of the module in which mutants are tried, one at a time.
 type lab struct {
 	dir     string
-	runs    int // how often a mutant may survive before it counts as that
+	runs    int // how often a mutant must survive to count as survived
 	verbose bool
 }
 
-// newLabs returns at least one lab with copies of the module at root, which remove
-// deletes.
+// newLabs returns at least one lab, each a copy of the module at root. remove deletes them.
 func newLabs(root string, n, runs int, verbose bool) (labs []lab, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
@@ -38,9 +37,9 @@ func newLabs(root string, n, runs int, verbose bool) (labs []lab, remove func(),
 	return labs, remove, nil
 }
 
-// test runs go test in the copy, and takes no earlier result for one. Paths are
-// trimmed, so that what no mutant touches is built once and cached for good,
-// wherever the copy is. To optimize a mutant and its tests takes longer than they run.
+// test runs go test in the copy, ignoring cached results. Paths are trimmed, so that packages without a mutant are
+// built once and stay cached, wherever the copy is. Optimizing is off: for a mutant and its tests that takes longer
+// than the tests.
 func (l *lab) test(pkg, pattern, timeout string, flags ...string) (output string, passed bool) {
 	args := append([]string{"test", "-short", "-count=1", "-trimpath", "-vet=off",
 		"-gcflags=-N -l", "-ldflags=-s -w", "-run", pattern, "-timeout", timeout}, flags...)
@@ -61,8 +60,7 @@ func (l *lab) run(args ...string) (output string, passed bool) {
 
 var begun = regexp.MustCompile(`(?m)^=== RUN +(\S+)`)
 
-// baseline runs the tests that the mutants name in the copy as it is: all of them
-// must be there, and pass.
+// baseline runs the tests that the mutants name in the unchanged copy: all of them must exist and pass.
 func (l *lab) baseline(list []mutant) error {
 	patterns := map[string][]string{}
 	for _, m := range list {
@@ -75,7 +73,7 @@ func (l *lab) baseline(list []mutant) error {
 		start := time.Now()
 		output, passed := l.test(pkg, strings.Join(p, "|"), "5m", "-v")
 		if !passed {
-			return fmt.Errorf("the tests of %s fail without any mutant:\n%s", pkg, output)
+			return fmt.Errorf("the tests of %s fail even without a mutant:\n%s", pkg, output)
 		}
 		var ran []string
 		for _, m := range begun.FindAllStringSubmatch(output, -1) {
@@ -83,7 +81,7 @@ func (l *lab) baseline(list []mutant) error {
 		}
 		for _, m := range list {
 			if m.Pkg == pkg && !slices.ContainsFunc(ran, m.matches) {
-				return fmt.Errorf("%s: mutant %s: there is no test %s in %s", m.at, m.Name, m.Test, pkg)
+				return fmt.Errorf("%s: mutant %s: test %s does not exist in %s", m.at, m.Name, m.Test, pkg)
 			}
 		}
 		fmt.Printf("%-16s without a mutant: %d tests pass\t%v\n", pkg, len(p), time.Since(start).Round(time.Second/10))
@@ -91,8 +89,7 @@ func (l *lab) baseline(list []mutant) error {
 	return nil
 }
 
-// try applies the mutant, has its test run, prints what came of it, and undoes the
-// change.
+// try applies the mutant, runs its test, prints the verdict, and undoes the change.
 func (l *lab) try(m mutant) verdict {
 	start := time.Now()
 	v, test, output := l.verdict(m)
@@ -108,7 +105,7 @@ func (l *lab) try(m mutant) verdict {
 			line += "\t" + strings.ReplaceAll(strings.TrimSpace(tail(output, 40)), "\n", "\n\t") + "\n"
 		}
 	}
-	fmt.Print(line) // at once: others print, too
+	fmt.Print(line) // in one call: other labs print too
 	return v
 }
 

@@ -24,11 +24,11 @@ func main() {
 		return
 	}
 	only := flag.String("run", "", "only mutants whose name matches this `regexp`")
-	part := flag.String("part", "1/1", "only the `k/n`th part of those: each n-th, from the k-th on")
-	list := flag.Bool("list", false, "list the mutants, and run none")
+	part := flag.String("part", "1/1", "only the `k/n`th part of those: every n-th, starting at the k-th")
+	list := flag.Bool("list", false, "list the mutants and don't run them")
 	verbose := flag.Bool("v", false, "show what the tests print")
-	count := flag.Int("count", 1, "have each mutant caught `n` times, for a new one whose test draws at random")
-	workers := flag.Int("p", runtime.NumCPU(), "try `n` mutants at once, each in a copy of its own")
+	count := flag.Int("count", 1, "run the test of each mutant `n` times, for a new one whose test is random")
+	workers := flag.Int("p", runtime.NumCPU(), "try `n` mutants at once, each in its own copy of the module")
 	flag.Parse()
 	if err := run(*only, *part, *list, *verbose, *count, *workers); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
@@ -43,7 +43,7 @@ func run(only, part string, list, verbose bool, count, workers int) error {
 	}
 	var k, n int
 	if _, err := fmt.Sscanf(part, "%d/%d", &k, &n); err != nil || k < 1 || k > n {
-		return fmt.Errorf("-part is %q, want 1/3, 2/3 or 3/3, for example", part)
+		return fmt.Errorf("-part is %q; it must be, for example, 1/3, 2/3 or 3/3", part)
 	}
 	root, err := moduleRoot()
 	if err != nil {
@@ -93,7 +93,7 @@ func run(only, part string, list, verbose bool, count, workers int) error {
 	}()
 	var chance atomic.Int64
 	var mu sync.Mutex
-	var bad []string // the names of those that are not caught
+	var bad []string // names of the mutants that were not caught
 	var wg sync.WaitGroup
 	for _, l := range labs {
 		wg.Go(func() {
@@ -111,16 +111,16 @@ func run(only, part string, list, verbose bool, count, workers int) error {
 	}
 	wg.Wait()
 	if len(bad) > 0 {
-		return fmt.Errorf("%d of %d are not caught: for one that survived a test is missing: %s", len(bad), count*len(chosen), strings.Join(bad, ", "))
+		return fmt.Errorf("%d of %d mutants were not caught; each one that survived shows that a test is missing: %s", len(bad), count*len(chosen), strings.Join(bad, ", "))
 	}
-	fmt.Printf("all %d mutants are caught\n", len(chosen))
+	fmt.Printf("all %d mutants were caught\n", len(chosen))
 	if n := chance.Load(); n > 0 {
-		fmt.Printf("%d of them only sometimes: their tests depend on chance, and should not\n", n)
+		fmt.Printf("%d of them only sometimes: their tests depend on chance and should not\n", n)
 	}
 	return nil
 }
 
-// moduleRoot returns the directory of the module that the command is run in.
+// moduleRoot returns the directory of the current module.
 func moduleRoot() (string, error) {
 	gomod, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 type mutant struct {
 	Name   string
 	Breaks string // the promise or rule, quoted
-	File   string // from the module's root, with slashes
+	File   string // relative to the module's root, with slashes
 	Edits  []edit
-	Pkg    string // as "./dsync"
-	Test   string // as of go test -run, each part of it anchored
-	at     string // file:line of where it begins
+	Pkg    string // for example "./dsync"
+	Test   string // as for go test -run, with each part anchored
+	at     string // file:line where it begins
 }
 
-// An edit replaces a text that occurs exactly once in the file.
+// An edit replaces a text that must occur exactly once in the file.
 type edit struct{ old, new string }
 
 // load reads the mutants of all files in dir.
@@ -43,7 +43,7 @@ func load(dir string) ([]mutant, error) {
 		}
 		for _, m := range list {
 			if before, twice := seen[m.Name]; twice {
-				return nil, fmt.Errorf("%s: mutant %s is at %s already", m.at, m.Name, before)
+				return nil, fmt.Errorf("%s: mutant %s already exists at %s", m.at, m.Name, before)
 			}
 			seen[m.Name] = m.at
 		}
@@ -59,7 +59,7 @@ func load(dir string) ([]mutant, error) {
 func parse(name, text string) ([]mutant, error) {
 	var all []mutant
 	var m *mutant
-	n, after := 0, byte(0) // the sign of the line before
+	n, after := 0, byte(0) // the sign of the previous line
 	fail := func(format string, args ...any) ([]mutant, error) {
 		return nil, fmt.Errorf("%s:%d: %s", name, n, fmt.Sprintf(format, args...))
 	}
@@ -73,7 +73,7 @@ func parse(name, text string) ([]mutant, error) {
 		}
 		if sign := line[0]; sign == '-' || sign == '+' {
 			if m == nil || sign == '+' && after == 0 {
-				return fail("%q follows no mutant, or no line with '-'", line)
+				return fail("%q must follow a mutant or a line that begins with '-'", line)
 			}
 			if sign == '-' && after != '-' {
 				m.Edits = append(m.Edits, edit{})
@@ -122,7 +122,7 @@ func parse(name, text string) ([]mutant, error) {
 	return all, lines.Err()
 }
 
-// pattern is what go test gets as -run: TestX does not mean TestXY.
+// pattern returns the -run argument for go test. TestX does not match TestXY.
 func (m *mutant) pattern() string {
 	parts := strings.Split(m.Test, "/")
 	for i, p := range parts {
@@ -131,7 +131,7 @@ func (m *mutant) pattern() string {
 	return strings.Join(parts, "/")
 }
 
-// matches reports whether the test of that full name is one the mutant names.
+// matches reports whether the mutant names the test with that full name.
 func (m *mutant) matches(name string) bool {
 	want, got := strings.Split(m.Test, "/"), strings.Split(name, "/")
 	if len(got) < len(want) {
@@ -146,13 +146,13 @@ func (m *mutant) matches(name string) bool {
 	return true
 }
 
-// apply returns the text with the change in it. One that can't be made any more
-// is an error: a mutant that changes nothing would prove nothing.
+// apply returns the text with the change made. If it can't be made any more, apply returns an error: a mutant that
+// changes nothing would prove nothing.
 func (m *mutant) apply(text string) (string, error) {
 	var errs []error
 	for _, e := range m.Edits {
 		if n := strings.Count(text, e.old); n != 1 {
-			errs = append(errs, fmt.Errorf("%s: mutant %s does not apply any more: %s has %d times, and must have once:\n%s",
+			errs = append(errs, fmt.Errorf("%s: mutant %s no longer applies: in %s this text occurs %d times and must occur once:\n%s",
 				m.at, m.Name, m.File, n, e.old))
 			continue
 		}
@@ -161,7 +161,7 @@ func (m *mutant) apply(text string) (string, error) {
 	return text, errors.Join(errs...)
 }
 
-// applyTo is apply to the file in the module at root; it returns both texts.
+// applyTo applies the mutant to the file in the module at root. It returns both texts.
 func (m *mutant) applyTo(root string) (before, after string, err error) {
 	b, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(m.File)))
 	if err != nil {

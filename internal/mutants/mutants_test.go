@@ -85,7 +85,7 @@ func TestApplyWantsTheTextOnce(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	for _, text := range []string{"xyz", "aba"} {
-		if _, err := m.apply(text); err == nil || !strings.Contains(err.Error(), "does not apply any more") {
+		if _, err := m.apply(text); err == nil || !strings.Contains(err.Error(), "no longer applies") {
 			t.Errorf("%q: error %v", text, err)
 		}
 	}

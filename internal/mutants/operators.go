@@ -8,19 +8,18 @@ import (
 	"strconv"
 )
 
-// A change is one text in a file for another, as a classic operator of mutation
-// testing makes it.
+// A change replaces one text in a file, as a classic mutation operator does.
 type change struct {
-	file       string // from the module's root, with slashes
+	file       string // relative to the module's root, with slashes
 	line       int
 	start, end int // of the old text
 	text       string
 	what       string // for people: "delete the statement"
 }
 
-// changes returns all that the operators make of a file, in its order. Left out is
-// what no test can be asked to see: log records, the text of errors and panics, the
-// room that is made for a slice or a map, and the Stop of a timer that is deferred.
+// changes returns all changes that the operators can make to a file, in file order. It leaves out changes that no
+// test should notice: log records, the text of errors and panics, the capacity of a slice or map, and a deferred
+// Stop of a timer.
 func changes(file, src string) ([]change, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, file, src, parser.SkipObjectResolution)
@@ -42,7 +41,7 @@ type operators struct {
 	all  []change
 }
 
-// replace notes that the text from start to end may be replaced.
+// replace records that the text from start to end can be replaced.
 func (o *operators) replace(start, end token.Pos, text, what string) {
 	o.all = append(o.all, change{
 		file: o.file, line: o.tok.Line(start),
@@ -54,8 +53,7 @@ func (o *operators) text(n ast.Node) string {
 	return o.src[o.tok.Offset(n.Pos()):o.tok.Offset(n.End())]
 }
 
-// walk notes what can be done to n and to what is in it. f is the type of the
-// function that n is in.
+// walk records the changes for n and everything in it. f is the type of the function around n.
 func (o *operators) walk(n ast.Node, f *ast.FuncType) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -117,8 +115,7 @@ func (o *operators) walk(n ast.Node, f *ast.FuncType) {
 	})
 }
 
-// swaps are the operators that another takes the place of. Those that compare have
-// their boundary moved, and are negated.
+// swaps maps an operator to its replacements. Comparisons get their boundary moved, and are negated.
 var swaps = map[token.Token][]token.Token{
 	token.LSS: {token.LEQ, token.GEQ}, token.LEQ: {token.LSS, token.GTR},
 	token.GTR: {token.GEQ, token.LEQ}, token.GEQ: {token.GTR, token.LSS},
@@ -136,14 +133,14 @@ func (o *operators) swap(at token.Pos, t token.Token) {
 	}
 }
 
-// negate negates a condition, unless swap or the loss of a ! does the same.
+// negate negates a condition, unless swap or dropping a ! has the same effect.
 func (o *operators) negate(cond ast.Expr) {
 	if !negated(cond) {
 		o.replace(cond.Pos(), cond.End(), "!("+o.text(cond)+")", "negate the condition")
 	}
 }
 
-// negated reports whether there is another change that negates x.
+// negated reports whether another change already negates x.
 func negated(x ast.Expr) bool {
 	switch x := x.(type) {
 	case *ast.Ident:
@@ -156,7 +153,7 @@ func negated(x ast.Expr) bool {
 	return false
 }
 
-// deletes notes the statements that can be left out.
+// deletes records the statements that can be deleted.
 func (o *operators) deletes(list []ast.Stmt) {
 	for _, s := range list {
 		switch s := s.(type) {
@@ -184,7 +181,7 @@ func (o *operators) deletes(list []ast.Stmt) {
 	}
 }
 
-// drops notes the cases of a switch or select that can be left out.
+// drops records the cases of a switch or select that can be dropped.
 func (o *operators) drops(body *ast.BlockStmt) {
 	for _, c := range body.List {
 		if len(body.List) > 1 {
@@ -193,7 +190,7 @@ func (o *operators) drops(body *ast.BlockStmt) {
 	}
 }
 
-// returns notes other results of a function, by their types.
+// returns records other results of a function, according to their types.
 func (o *operators) returns(r *ast.ReturnStmt, f *ast.FuncType) {
 	var types []string
 	if f != nil && f.Results != nil {
@@ -204,7 +201,7 @@ func (o *operators) returns(r *ast.ReturnStmt, f *ast.FuncType) {
 		}
 	}
 	if len(types) != len(r.Results) {
-		return // bare, or what another returns
+		return // a bare return, or the results of another call
 	}
 	for i, x := range r.Results {
 		old, text := o.text(x), ""
@@ -226,8 +223,7 @@ func (o *operators) returns(r *ast.ReturnStmt, f *ast.FuncType) {
 	}
 }
 
-// number notes that a constant may be twice as large, or half: one more or less is
-// seldom wrong.
+// number records that a constant may be doubled or halved. One more or less is seldom wrong.
 func (o *operators) number(n *ast.BasicLit) {
 	if n.Kind != token.INT && n.Kind != token.FLOAT {
 		return
@@ -244,7 +240,7 @@ func (o *operators) number(n *ast.BasicLit) {
 	}
 }
 
-// unseen reports whether what a call is given is for people to read, or room.
+// unseen reports whether the arguments of a call are only text for people or a capacity.
 func unseen(c *ast.CallExpr) bool {
 	switch name(c) {
 	case "panic", "warn", "info", "record", "Gosched",

@@ -17,13 +17,13 @@ import (
 	"time"
 )
 
-// A draw is a run of mutants by classic operators at places drawn at random.
+// A draw is a run of random mutants: classic operators at randomly drawn places.
 type draw struct {
 	n        int
 	seed     uint64
 	workers  int
 	verbose  bool
-	patterns []string // of packages
+	patterns []string // package patterns
 	out      io.Writer
 }
 
@@ -31,8 +31,8 @@ func randomMain(args []string) error {
 	f := flag.NewFlagSet("random", flag.ExitOnError)
 	d := draw{out: os.Stdout}
 	f.IntVar(&d.n, "n", 50, "try `n` mutants")
-	f.Uint64Var(&d.seed, "seed", 0, "draw the places by this `number`; 0: by one that is drawn, too")
-	f.IntVar(&d.workers, "p", runtime.NumCPU(), "try `n` mutants at once, each in a copy of its own")
+	f.Uint64Var(&d.seed, "seed", 0, "draw the places with this `number` as the seed; 0: a random seed")
+	f.IntVar(&d.workers, "p", runtime.NumCPU(), "try `n` mutants at once, each in its own copy of the module")
 	f.BoolVar(&d.verbose, "v", false, "show what the tests print")
 	f.Parse(args)
 	d.patterns = f.Args()
@@ -49,8 +49,7 @@ func randomMain(args []string) error {
 	return d.run(root)
 }
 
-// run tries the mutants, and tells of those that survived, and of the share that
-// was caught, last.
+// run tries the mutants and reports those that survived, and finally the share that was caught.
 func (d *draw) run(root string) error {
 	labs, remove, err := newLabs(root, d.workers, 1, d.verbose)
 	if err != nil {
@@ -65,8 +64,8 @@ func (d *draw) run(root string) error {
 	r := rand.New(rand.NewPCG(d.seed, 0))
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 
-	// Places are handed out in the order of the draw, and one more only where one was
-	// no Go: so a seed stands for the same mutants however many are tried at once.
+	// Places are handed out in the order of the draw, and an extra one only if one did not compile. So a seed gives
+	// the same mutants however many are tried at once.
 	var (
 		mu                    sync.Mutex
 		changed               = sync.NewCond(&mu)
@@ -125,25 +124,25 @@ func (d *draw) run(root string) error {
 		return broken
 	}
 	if built == 0 {
-		return errors.New("there is nothing to change that is Go afterwards")
+		return errors.New("no change compiles")
 	}
 	slices.Sort(survivors)
 	for _, s := range survivors {
 		fmt.Fprintf(d.out, "\n%s", s)
 	}
-	fmt.Fprintf(d.out, "\nseed %d: caught %d of %d mutants, %.1f %% (%d more were no Go)\n", d.seed, built-bad, built, 100*float64(built-bad)/float64(built), no)
+	fmt.Fprintf(d.out, "\nseed %d: caught %d of %d mutants, %.1f %% (%d more did not compile)\n", d.seed, built-bad, built, 100*float64(built-bad)/float64(built), no)
 	return nil
 }
 
-// A suite is the tests of one package, and how long they may take.
+// A suite is the tests of one package, with their time limit.
 type suite struct {
 	pkg     string
 	timeout time.Duration
 }
 
-// places returns all changes to the files of the packages, and the tests for those of
-// each directory: its own first, and then, the quickest first, those of all packages
-// that depend on it. Its own must pass without a change.
+// places returns all changes to the files of the packages, and for each directory the suites that may notice a
+// change in it: its own first, then those of all packages that depend on it, the quickest first. Its own tests must
+// pass without a change.
 func (d *draw) places(l *lab) (all []change, tests map[string][]suite, err error) {
 	packages, err := l.list(d.patterns...)
 	if err != nil {
@@ -184,10 +183,10 @@ func (d *draw) places(l *lab) (all []change, tests map[string][]suite, err error
 				switch {
 				case passed:
 				case pkg == p.ImportPath:
-					return nil, nil, fmt.Errorf("the tests of %s fail without any change:\n%s", pkg, tail(output, 40))
-				default: // as one does that reads files of which there is no copy
+					return nil, nil, fmt.Errorf("the tests of %s fail even without a change:\n%s", pkg, tail(output, 40))
+				default: // for example because the test reads files that are not copied
 					took[pkg] = 0
-					fmt.Fprintf(d.out, "left out: the tests of %s, which fail without any change\n", pkg)
+					fmt.Fprintf(d.out, "left out: the tests of %s, which fail even without a change\n", pkg)
 				}
 			}
 			if took[pkg] > 0 {
@@ -207,7 +206,7 @@ func (d *draw) places(l *lab) (all []change, tests map[string][]suite, err error
 	return all, tests, nil
 }
 
-// A listed is a package, as go list describes it.
+// A listed is a package as described by go list.
 type listed struct {
 	ImportPath, Dir, Name string
 	GoFiles, Deps         []string
@@ -215,7 +214,7 @@ type listed struct {
 
 func (p *listed) dependsOn(path string) bool {
 	return slices.ContainsFunc(p.Deps, func(d string) bool {
-		d, _, _ = strings.Cut(d, " ") // "p [q.test]" is p as the tests of q see it
+		d, _, _ = strings.Cut(d, " ") // "p [q.test]" is p as compiled for the tests of q
 		return d == path
 	})
 }
@@ -238,15 +237,14 @@ func (l *lab) list(args ...string) (all []listed, err error) {
 	}
 }
 
-// suite runs all tests of a package, with a bound on memory, which a loop that does
-// not end any more may ask for.
+// suite runs all tests of a package. It limits their memory, because a loop that a mutant makes endless may use up
+// all of it.
 func (l *lab) suite(pkg string, timeout time.Duration) (output string, passed bool) {
-	const limited = `sh -c 'ulimit -v 8000000; exec "$0" "$@"'` // KiB of addresses
+	const limited = `sh -c 'ulimit -v 8000000; exec "$0" "$@"'` // KiB of address space
 	return l.test(pkg, ".", timeout.String(), "-failfast", "-exec", limited)
 }
 
-// tryChange makes the change, runs the tests until one fails, and undoes the change.
-// by is the test that failed.
+// tryChange makes the change, runs the tests until one fails, and undoes the change. by is the failed test.
 func (l *lab) tryChange(c change, tests []suite) (v verdict, by, diff string, err error) {
 	file := filepath.Join(l.dir, filepath.FromSlash(c.file))
 	b, err := os.ReadFile(file)
@@ -267,7 +265,7 @@ func (l *lab) tryChange(c change, tests []suite) (v verdict, by, diff string, er
 	return survived, "", c.diff(before), nil
 }
 
-// diff shows the change as a mutant on file does, and where it is.
+// diff shows the change in the format of the mutants' files, with its place.
 func (c *change) diff(src string) string {
 	start := strings.LastIndexByte(src[:c.start], '\n') + 1
 	end := len(src)

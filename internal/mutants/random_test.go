@@ -61,7 +61,7 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// A seed stands for the same mutants however many are tried at once; one that is no Go
+// A seed stands for the same mutants however many are tried at once; one that does not compile
 // does not count; a package's own tests catch it, or those of one that depends on it.
 func TestRandom(t *testing.T) {
 	if testing.Short() {
@@ -107,7 +107,7 @@ func TestRandom(t *testing.T) {
 
 	out := run(2, 1000)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	if got, want := lines[len(lines)-1], "seed 7: caught 6 of 10 mutants, 60.0 % (1 more were no Go)"; got != want {
+	if got, want := lines[len(lines)-1], "seed 7: caught 6 of 10 mutants, 60.0 % (1 more did not compile)"; got != want {
 		t.Errorf("the last line is %q, want %q", got, want)
 	}
 	for _, want := range []string{

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// notCopied are directories that no mutant's test needs: modules of their own, and
-// what is none of the module's.
+// notCopied are directories that no mutant's test needs: other modules, and directories outside of any module.
 var notCopied = map[string]bool{".git": true, "integration": true, "bench": true}
 
 // copyTree copies the module at root to dir.
@@ -27,7 +26,7 @@ func copyTree(dir, root string) error {
 			return filepath.SkipDir
 		case d.IsDir():
 			return os.MkdirAll(to, 0o755)
-		case !d.Type().IsRegular(), strings.HasPrefix(rel, "go.work"): // names the other modules
+		case !d.Type().IsRegular(), strings.HasPrefix(rel, "go.work"): // go.work names the other modules
 			return nil
 		}
 		b, err := os.ReadFile(path)

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// A verdict is what a run of tests says of a mutant.
+// A verdict is the result of running the tests of a mutant.
 type verdict string
 
 const (
-	caught    verdict = "caught"      // a test failed by its own judgement
-	timedOut  verdict = "caught late" // a test did not end
-	sometimes verdict = "sometimes"   // a test failed, after it had passed
-	survived  verdict = "SURVIVED"    // the tests passed, in every run
-	notBuilt  verdict = "NOT BUILT"   // it is no Go, or the tests are not
-	noTests   verdict = "NO TESTS"    // the pattern names none
-	crashed   verdict = "CRASHED"     // of a nil pointer, say: anything would notice
-	unclear   verdict = "UNCLEAR"     // go test failed in a way of its own
-	unapplied verdict = "NOT APPLIED" // the text to be changed is not there once
+	caught    verdict = "caught"      // a test failed its own checks
+	timedOut  verdict = "caught late" // a test did not finish
+	sometimes verdict = "sometimes"   // a test failed after it had passed before
+	survived  verdict = "SURVIVED"    // the tests passed in every run
+	notBuilt  verdict = "NOT BUILT"   // the mutant or its tests did not compile
+	noTests   verdict = "NO TESTS"    // the pattern matches no test
+	crashed   verdict = "CRASHED"     // for example by a nil pointer, which any test would notice
+	unclear   verdict = "UNCLEAR"     // go test itself failed
+	unapplied verdict = "NOT APPLIED" // the text to be changed does not occur exactly once
 )
 
-// good reports whether the mutant is accounted for.
+// good reports whether the mutant was caught.
 func (v verdict) good() bool { return v == caught || v == timedOut || v == sometimes }
 
 var (
@@ -29,8 +29,7 @@ var (
 	crashes = regexp.MustCompile(`(?m)^(panic: runtime error: |fatal error: (concurrent map|unexpected signal|sync: )|\[signal )`)
 )
 
-// judge reads the output of go test, which passed or not, and returns the name of
-// the first test that failed.
+// judge reads the output of go test. It returns the verdict and the name of the first test that failed.
 func judge(output string, passed bool) (v verdict, test string) {
 	switch {
 	case strings.Contains(output, "[no tests to run]"):
@@ -51,7 +50,7 @@ func judge(output string, passed bool) (v verdict, test string) {
 	case test != "":
 		return caught, test
 	}
-	// A helper of the tests has panicked, as when nobody is elected in time.
+	// A test helper panicked, for example because nobody was elected in time.
 	if m := panics.FindStringSubmatch(output); m != nil {
 		return caught, m[1]
 	}

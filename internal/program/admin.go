@@ -8,7 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// breakKey breaks key, and checks that its holders have been notified and have had their grace.
+// breakKey breaks key, and checks that its holders were notified and had their grace.
 func (g *goroutine) breakKey(o Op, key string) {
 	c := g.begin(key)
 	cancel := c.context(g.tempo.patience(o), o.Variant&1 == 0)
@@ -67,7 +67,7 @@ func (g *goroutine) list() {
 	c.returned(last, store)
 }
 
-// checkStatus checks what can be said of any status.
+// checkStatus checks what must hold for every status.
 func (g *goroutine) checkStatus(st admin.Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -9,11 +9,11 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
-// page returns the book of a key. r.mu must be held.
+// page returns the page of a key. r.mu must be held.
 func (r *runner) page(key string) *page {
 	p := r.pages[key]
 	if p == nil {
-		// Close has the store keep the rest of a grace, by a clock in milliseconds.
+		// Close has the store keep a key for the rest of a grace, by a clock in milliseconds.
 		p = &page{leads: make(map[int64]string), named: make(map[int64]string), rules: rules.Key{Grace: r.grace() - time.Millisecond, Skew: r.w.Skew}, limit: semSize}
 		p.unused, p.held = r.began, r.began
 		r.pages[key] = p
@@ -21,10 +21,10 @@ func (r *runner) page(key string) *page {
 	return p
 }
 
-// whole is what a hold weighs that has all of a key: more than any semaphore has.
+// whole is the weight of a hold that has all of a key: more than the size of any semaphore.
 const whole = 1 << 10
 
-// grant enters a new hold, and checks that it may be.
+// grant records a new hold, and checks that it is allowed.
 func (r *runner) grant(h *hold) {
 	h.over = make(chan struct{})
 	r.mu.Lock()
@@ -42,7 +42,7 @@ func (r *runner) grant(h *hold) {
 		h.Weight, h.Limit = whole, whole
 	}
 	if h.Token == 0 && !h.pooled && h.open() {
-		r.fail("%s has %s with Lost open and no token", h.who, h.Key)
+		r.fail("%s has %s without a token, though Lost is open", h.who, h.Key)
 	}
 	for _, o := range p.holds {
 		o.check(now)
@@ -51,7 +51,7 @@ func (r *runner) grant(h *hold) {
 		r.fail("%s: %v", h.who, v)
 	}
 	p.holds = append(p.holds, h)
-	// Where no notice comes a key lingers for its time.
+	// Without notices a key lingers for its whole time.
 	l := h.life
 	p.late = p.late || h.d > 0 || l.set.Linger > 0 && l.set.Polling
 	r.mu.Unlock()
@@ -74,13 +74,13 @@ func (r *runner) watch(h *hold) {
 	}
 }
 
-// lost notes that h ended before its holder was done. r.mu must be held.
+// lost records that h ended before its holder was done. r.mu must be held.
 func (r *runner) lost(h *hold) {
 	if h.wasLost {
 		return
 	}
 	h.wasLost, h.Live = true, r.now()
-	if h.verb == Once { // whose context may just have ended
+	if h.verb == Once { // its context may just have ended
 		return
 	}
 	r.note(h.who, "lost %s (token %d)", h.Key, h.Token)
@@ -102,8 +102,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// end notes that h's holder is done, and reports whether the hold was surely lost
-// before, and whether it can have been.
+// end records that h's holder is done. It reports whether the hold was certainly lost before, and whether it may
+// have been.
 func (r *runner) end(h *hold) (lost, excused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +118,7 @@ func (r *runner) end(h *hold) (lost, excused bool) {
 	return lost, r.excused(h)
 }
 
-// ended notes that the release of h has returned.
+// ended records that the release of h has returned.
 func (r *runner) ended(h *hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,11 +127,11 @@ func (r *runner) ended(h *hold) {
 	p.touch()
 }
 
-// touch notes that the key was in use until now.
+// touch records that the key was in use until now.
 func (p *page) touch() { p.held, p.unused = time.Now(), time.Now() }
 
-// idle reports for how long nobody has held the key, with no fault since; and, if
-// line, nobody waited. r.mu must be held.
+// idle returns how long nobody has held the key, with no fault since then. With line, it counts from when nobody
+// waited either. r.mu must be held.
 func (r *runner) idle(key string, line bool) time.Duration {
 	p := r.page(key)
 	if len(p.holds) > 0 || line && p.waits > 0 || r.cuts > 0 {
@@ -144,26 +144,26 @@ func (r *runner) idle(key string, line bool) time.Duration {
 	return time.Since(later(since, r.fault))
 }
 
-// fail notes a failure. r.mu must be held.
+// fail records a failure. r.mu must be held.
 func (r *runner) fail(format string, args ...any) {
 	msg := fmt.Sprintf("%v: ", r.at(time.Now())) + fmt.Sprintf(format, args...)
 	r.failures = append(r.failures, msg)
 	r.trace = append(r.trace, "FAIL "+msg)
 }
 
-// note adds a line to what happened. r.mu must be held.
+// note adds a line to the log of what happened. r.mu must be held.
 func (r *runner) note(who, format string, args ...any) {
 	if len(r.trace) < 2000 {
 		r.trace = append(r.trace, fmt.Sprintf("%-12v %s %s", r.at(time.Now()), who, fmt.Sprintf(format, args...)))
 	}
 }
 
-// now is the time as the rules count it: never 0, which means that something was not.
+// now is the time in the form that package rules uses: never 0, since 0 means that something did not happen.
 func (r *runner) now() time.Duration { return r.since(time.Now()) }
 
 func (r *runner) since(t time.Time) time.Duration { return t.Sub(r.began) + 1 }
 
-// at returns t as the time since the start.
+// at returns the time from the start to t.
 func (r *runner) at(t time.Time) time.Duration {
 	if t.IsZero() {
 		return -1
@@ -171,71 +171,70 @@ func (r *runner) at(t time.Time) time.Duration {
 	return t.Sub(r.began)
 }
 
-// semSize is the size that semaphores are made with.
+// semSize is the size with which semaphores are made.
 const semSize = 3
 
-// A page is the book of one key. It is guarded by the runner's mu.
+// A page is what the runner knows about one key. The runner's mu guards it.
 type page struct {
 	holds    []*hold
-	waits    int       // calls that wait for it
-	unused   time.Time // since when nobody holds or waits, if nobody does
-	held     time.Time // when somebody last held
-	late     bool      // it may be held without a holder: by a lease's rest, by ReleaseAfter, by lingering
+	waits    int       // calls that wait for the key
+	unused   time.Time // since when nobody holds the key or waits for it
+	held     time.Time // when somebody last held the key
+	late     bool      // the key may be held without a holder: by the rest of a lease, by ReleaseAfter, by lingering
 	breaking int       // calls of Break and ForceHold that have not returned
-	limit    int64     // the greatest that a semaphore may have
+	limit    int64     // the greatest size that the semaphore may have
 	rules    rules.Key
 
-	// Of a Once:
-	sealed []string // values of runs that certainly count
-	maybe  []string // of runs that may count
+	// For a Once:
+	sealed []string // values of runs that certainly succeeded
+	maybe  []string // values of runs that may have succeeded
 	given  []string // values of callers whose function did not run
 
-	// Of an election, by term:
+	// For an election, by term:
 	leads map[int64]string // the session that leads, or led
 	named map[int64]string // the session that the term was transferred to
 }
 
-// breakBegins notes that Break or ForceHold is called. r.mu must be held.
+// breakBegins records a call of Break or ForceHold. r.mu must be held.
 func (r *runner) breakBegins(p *page) {
 	p.breaking++
 	p.rules.Breaks = append(p.rules.Breaks, r.now())
 }
 
-// breakEnds notes that it has returned. One that was given up stands in the store still.
-// r.mu must be held.
+// breakEnds records that the call has returned. If it was given up, its revocations are still in the store. r.mu
+// must be held.
 func (r *runner) breakEnds(p *page) {
 	p.breaking--
 	p.rules.Breaks = append(p.rules.Breaks, r.now())
 }
 
-// A hold is what a goroutine was granted, from then until its release returned.
-// Its fields are guarded by the runner's mu, but for those that are set when it is
-// made.
+// A hold is what a goroutine was granted, from the grant until its release has returned. The runner's mu guards its
+// fields, except for those that are set when it is made.
 type hold struct {
 	rules.Hold
-	verb    Verb // that requested it
+	verb    Verb // the verb that requested it
 	who     string
 	life    *life
-	pooled  bool // of a value that has several holds, and can't tell whether one is lost
-	brief   bool // it may have ended by its own context
+	pooled  bool // held by a value that has several holds and can't tell whether one is lost
+	brief   bool // its own context may have ended it
 	lost    <-chan struct{}
-	open    func() bool // reports whether Lost is open, or, if it is pooled, whether it must be; r.mu must be held
+	open    func() bool // reports whether Lost is open, or for a pooled hold whether it must be; r.mu must be held
 	release func(Op)
 
-	dh  *dsync.Hold   // of a lease
-	d   time.Duration // its duration
+	dh  *dsync.Hold   // for a lease
+	d   time.Duration // duration of the lease
 	ext time.Duration // before the last Extend that succeeded
 
-	wasLost bool          // Lost was seen closed, before the holder was done
+	wasLost bool          // Lost was seen closed before the holder was done
 	over    chan struct{} // closed when the holder is done
 }
 
-// check brings h up to date. Until its loss is noted it counts as held.
+// check updates h. Until its loss is recorded it counts as held.
 func (h *hold) check(now time.Duration) {
 	switch {
 	case h.Done > 0 || h.wasLost:
 	case h.pooled && !h.open():
-		h.Live = -time.Hour // some of it may be lost
+		h.Live = -time.Hour // part of the pool may be lost
 	default:
 		h.Live = now
 	}

@@ -10,27 +10,26 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A call is one call of dsync that is checked.
+// A call is one checked call of dsync.
 type call struct {
 	r     *runner
 	who   string
 	life  *life
-	key   string // "" if it is about none
+	key   string // "" if the call is about no key
 	began time.Time
 	ctx   context.Context // nil: the call has none
 	ends  time.Time       // when ctx ends
-	most  time.Duration   // how long it may take, if that is not until ctx ends
-	shaky bool            // the link was cut when it began, or shortly before
+	most  time.Duration   // how long the call may take; 0: until ctx ends
+	shaky bool            // the link was cut when the call began, or shortly before
 }
 
-// allowed says which errors a call may return beyond those of its context and of
-// its session's end.
+// allowed says which errors a call may return, besides those of its context and of its session's end.
 type allowed int
 
 const (
 	held  allowed = 1 << iota // ErrHeld
 	lost                      // ErrLost
-	store                     // those of a store that can't be reached
+	store                     // errors of an unreachable store
 )
 
 // call begins a call. r.mu must be held.
@@ -41,7 +40,7 @@ func (r *runner) call(who string, l *life, key string) *call {
 	}
 	return &call{
 		r: r, who: who, life: l, key: key, began: time.Now(),
-		// An attempt that began before Heal may not be answered.
+		// An attempt that began before Heal may never be answered.
 		shaky: s.cut || !s.healed.IsZero() && time.Since(s.healed) < r.ttl,
 	}
 }
@@ -64,10 +63,10 @@ func (c *call) context(d time.Duration, deadline bool) (cancel func()) {
 	return func() { t.Stop(); stop(nil) }
 }
 
-// errEnough is the cause of contexts that are cancelled.
+// errEnough is the cause of contexts that the program cancels.
 var errEnough = errors.New("program: waited enough")
 
-// returned checks how the call returned.
+// returned checks the result of the call.
 func (c *call) returned(err error, allow allowed) {
 	r := c.r
 	r.mu.Lock()
@@ -80,7 +79,7 @@ func (c *call) returned(err error, allow allowed) {
 		until = c.began.Add(c.most)
 	}
 	if !until.IsZero() && now.After(until.Add(r.slack)) {
-		r.fail("%s: a call returned %v after it began, and should have after %v", c.who, took, until.Sub(c.began))
+		r.fail("%s: a call returned %v after it began, later than the %v allowed", c.who, took, until.Sub(c.began))
 	}
 	if err == nil {
 		return
@@ -89,28 +88,28 @@ func (c *call) returned(err error, allow allowed) {
 	case errors.Is(err, dsync.ErrClosed) && c.life.closing:
 	case errors.Is(err, dsync.ErrHeld):
 		if allow&held == 0 {
-			r.fail("%s: ErrHeld from a call that does not try: %v", c.who, err)
+			r.fail("%s: ErrHeld from a call that is not a try: %v", c.who, err)
 		}
 	case errors.Is(err, dsync.ErrLost) && allow&lost != 0:
 	case errors.Is(err, driver.ErrMismatch) && (c.key == r.w.Prefix+mixed || r.resized(c.key)):
 	case c.ctx != nil && c.ctx.Err() != nil && errors.Is(err, c.ctx.Err()):
 		if cause := context.Cause(c.ctx); !errors.Is(err, cause) && allow&(store|lost) == 0 {
-			r.fail("%s: the cause %q of the context's end is not in the error: %v", c.who, cause, err)
+			r.fail("%s: the error does not match the context's cause %q: %v", c.who, cause, err)
 		}
 	case allow&store != 0 && (c.shaky || c.life.slot.cut || !c.life.slot.healed.Before(c.began) || !r.bubble):
 	case strings.Contains(err.Error(), "it must be from 1 to its size") && r.resized(c.key):
 	default:
-		r.fail("%s: an error that the documentation does not allow: %v", c.who, err)
+		r.fail("%s: the documentation does not allow this error: %v", c.who, err)
 	}
 }
 
-// resized reports whether semaphores of key may have another size than others say.
+// resized reports whether a semaphore of key may have a different size than a caller assumes.
 func (r *runner) resized(key string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(key, r.w.Prefix), "sem") && r.p.has(Resize)
 }
 
-// waits notes that a call waits for its key, until the returned function is called
-// with the error; that checks that the key was not free for all that time.
+// waits records that a call waits for its key, until the returned function is called with the call's error. That
+// function checks that the key was not free during the whole wait.
 func (c *call) waits() (over func(err error)) {
 	r := c.r
 	r.mu.Lock()
@@ -133,8 +132,8 @@ func (c *call) waits() (over func(err error)) {
 	}
 }
 
-// prompt checks, where every session is notified of every change, that a call did not wait for a
-// key that was free. r.mu must be held.
+// prompt checks that a call did not wait for a free key, if every session is notified of every change. r.mu must be
+// held.
 func (c *call) prompt(p *page) {
 	r := c.r
 	if !r.bubble || !r.p.Calm || r.p.polling() || p.late || len(p.rules.Breaks) > 0 || len(p.holds) > 0 {
@@ -145,7 +144,7 @@ func (c *call) prompt(p *page) {
 	}
 }
 
-// tried checks that a try that failed had a reason.
+// tried checks that a failed try had a reason.
 func (c *call) tried(err error) {
 	if !errors.Is(err, dsync.ErrHeld) {
 		return

@@ -12,12 +12,11 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// newElection returns an election of its own for each term, so that no call of Campaign is the
-// end of the term before.
+// newElection returns a new election for each term, so that a call of Campaign does not end the previous term.
 func newElection(l *life, key string) *leader.Election {
 	e, err := leader.New(l.Session, key, nil)
 	if err != nil {
-		panic(err) // of a key that programs use
+		panic(err) // the keys of programs are valid
 	}
 	return e
 }
@@ -26,11 +25,11 @@ func (g *goroutine) campaign(o Op, key string) {
 	c := g.begin(key)
 	e := newElection(c.life, key)
 	var term context.Context
-	brief := false // the term may have ended with the wait
+	brief := false // the term may have ended together with the wait's context
 	parent, end := context.WithCancelCause(context.Background())
 	by := func(campaign func(context.Context) (context.Context, error)) func(context.Context) error {
 		return func(ctx context.Context) (err error) {
-			// ctx bounds the wait. Campaign would make it the parent of the term, too.
+			// ctx bounds the wait only. Campaign would also make it the parent of the term.
 			stop := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
 			term, err = campaign(parent)
 			brief = !stop()
@@ -67,8 +66,8 @@ func (g *goroutine) campaign(o Op, key string) {
 	g.took(c, h, o.Verb)
 }
 
-// elected enters a term. A term has one leader, and if the one before was transferred, that is
-// the candidate that was named.
+// elected records a term. It checks that a term has one leader, and that after a transfer the candidate that was
+// named leads.
 func (g *goroutine) elected(c *call, t leader.Term) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,18 +79,18 @@ func (g *goroutine) elected(c *call, t leader.Term) {
 	g.succeeds(p, c.key, t.Number)
 }
 
-// succeeds checks whom the term was transferred to. r.mu must be held.
+// succeeds checks that the session to which the term was transferred leads. r.mu must be held.
 func (r *runner) succeeds(p *page, key string, term int64) {
 	got, led := p.leads[term]
 	if want, named := p.named[term]; led && named && got != want {
-		r.fail("term %d of %s was transferred to session %s, and session %s leads", term, key, want, got)
+		r.fail("term %d of %s was transferred to session %s, but session %s leads", term, key, want, got)
 	}
 }
 
-// nobody is the id of no session.
+// nobody is an id that no session has.
 const nobody = "nobody"
 
-// candidate returns one of the candidates, or, for one variant, the leader or nobody.
+// candidate returns one of the candidates or, in one variant, the leader or nobody.
 func (g *goroutine) candidate(o Op, h *hold, e *leader.Election) (to leader.Candidate, ok bool) {
 	c := g.beginRelease(h)
 	cancel := c.context(g.long, true)
@@ -112,7 +111,7 @@ func (g *goroutine) candidate(o Op, h *hold, e *leader.Election) (to leader.Cand
 	return all[o.Arg%len(all)], true
 }
 
-// transfer releases h to a candidate, and checks what came of it.
+// transfer releases h to a candidate, and checks the result.
 func (g *goroutine) transfer(o Op, h *hold, e *leader.Election, to leader.Candidate, resign func(context.Context) error) {
 	c := g.beginRelease(h)
 	wasLost, excused := g.end(h)
@@ -138,13 +137,13 @@ func (g *goroutine) transfer(o Op, h *hold, e *leader.Election, to leader.Candid
 		p.named[h.Term+1] = to.Session
 		g.succeeds(p, h.Key, h.Term+1)
 	case errors.Is(err, leader.ErrNotLeader) && !wasLost && !excused:
-		g.fail("%s led term %d of %s, and Transfer says that it did not: %v", g.name, h.Term, h.Key, err)
+		g.fail("%s led term %d of %s, but Transfer says that it did not: %v", g.name, h.Term, h.Key, err)
 	case errors.Is(err, leader.ErrLost) && !excused:
-		g.fail("%s lost term %d of %s by Transfer, for no reason: %v", g.name, h.Term, h.Key, err)
+		g.fail("%s lost term %d of %s in Transfer, for no reason: %v", g.name, h.Term, h.Key, err)
 	case refused && !h.open() && !excused:
-		g.fail("%s led term %d of %s, and a Transfer that was refused ended it: %v", g.name, h.Term, h.Key, err)
+		g.fail("%s led term %d of %s, and a refused Transfer ended it: %v", g.name, h.Term, h.Key, err)
 	case refused && strings.Contains(err.Error(), "expired") && g.bubble && g.p.Calm && to.Session != nobody:
-		g.fail("%s: Transfer of %s to a session that lives: %v", g.name, h.Key, err)
+		g.fail("%s: Transfer of %s to a live session: %v", g.name, h.Key, err)
 	}
 	g.mu.Unlock()
 	if err == nil || resigned || errors.Is(err, leader.ErrLost) {

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// finish checks what must hold when all goroutines have released what they had.
+// finish checks what must hold when all goroutines have released everything.
 func (r *runner) finish() {
 	const who = "end"
 	r.mu.Lock()
@@ -32,7 +32,7 @@ func (r *runner) finish() {
 	r.audit(who)
 }
 
-// clean waits until no living session has a claim, but such as end by themselves.
+// clean waits until no living session has a claim, except for claims that end by themselves.
 func (r *runner) clean(who string) {
 	began := time.Now()
 	step := time.Second
@@ -54,7 +54,7 @@ func (r *runner) clean(who string) {
 	}
 }
 
-// left says what claims living sessions have, or that somebody keeps a key.
+// left describes a claim that a living session still has, or a key that somebody keeps; "" if there is none.
 func (r *runner) left() string {
 	alive := make(map[string]bool)
 	var reader *life
@@ -101,18 +101,18 @@ func (r *runner) turn(who string, l *life, key string) {
 	defer cancel()
 	err := r.lockAny(c.ctx, l, key)
 	for errors.Is(err, driver.ErrMismatch) && c.ctx.Err() == nil {
-		// The store has answered no release yet of what this session had as another kind.
+		// The store may not have answered yet the release of what this session held as another kind.
 		time.Sleep(r.ttl / 10)
 		err = r.lockAny(c.ctx, l, key)
 	}
 	if err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.fail("%s: s%d can't have %s within %v, which nobody has: %v", who, l.slot.number, key, r.cleanBy, err)
+		r.fail("%s: s%d can't get %s, which nobody holds, within %v: %v", who, l.slot.number, key, r.cleanBy, err)
 	}
 }
 
-// lockAny locks and unlocks key as the kind that it was used as.
+// lockAny locks and unlocks key as whatever kind it was used as.
 func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
 	st, err := l.engine().Load(ctx, key)
 	if err != nil || st.Sealed > 0 {
@@ -137,12 +137,12 @@ func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
 		}
 		return turn(m.RHold(ctx))
 	case driver.KindSemaphore:
-		m := l.Semaphore(key, st.Limit) // whatever it has been resized to
+		m := l.Semaphore(key, st.Limit) // whatever its size now
 		return turn(m.Hold(ctx, st.Limit))
 	case driver.KindOnce:
 		err := l.Once(key).Do(ctx, func(context.Context) error { return errRun })
 		if !errors.Is(err, errRun) {
-			return fmt.Errorf("a run that fails: %w", err)
+			return fmt.Errorf("Do with a function that fails: %w", err)
 		}
 		return nil
 	}
@@ -163,7 +163,7 @@ func (r *runner) audit(who string) {
 		shaken = shaken || s.life.shaken
 	}
 	if r.bubble && (shaken || r.p.has(Cut, Noise)) {
-		time.Sleep(2 * r.ttl) // a session that was cut off may have been left to lapse
+		time.Sleep(2 * r.ttl) // a cut-off session may have been left to lapse
 	}
 	last := r.open(len(r.p.Sessions), &slot{number: len(r.p.Sessions)})
 	ctx, cancel := context.WithTimeout(context.Background(), r.cleanBy)
@@ -179,13 +179,13 @@ func (r *runner) audit(who string) {
 			}
 		}
 		if err := r.lockAny(ctx, last, key); err != nil {
-			r.report("%s: %s can't be had after all were closed: %v", who, key, err)
+			r.report("%s: %s can't be locked after all sessions were closed: %v", who, key, err)
 		}
 		st, err := admin.New(last.Session).Status(ctx, key)
 		if err != nil {
 			r.report("%s: status of %s: %v", who, key, err)
 		} else if len(st.Holders) > 0 || st.Waiting > 0 {
-			r.report("%s: after all were closed and the last try was unlocked:\n%v", who, st)
+			r.report("%s: after all sessions were closed and the audit's own hold was released:\n%v", who, st)
 		}
 	}
 	r.close(last, 0, who)

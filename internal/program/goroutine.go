@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// A goroutine does its ops one after the other, and in the end releases all it has.
+// A goroutine does its ops one after the other, and then releases everything it has.
 type goroutine struct {
 	*runner
 	slot  *slot
@@ -17,25 +17,25 @@ type goroutine struct {
 	onces map[poolKey]*dsync.Once
 }
 
-// A poolKey names a value of a goroutine that it uses more than once.
+// A poolKey identifies a pool of a goroutine.
 type poolKey struct {
 	life *life
 	key  string
-	sem  bool // of pools
+	sem  bool // a semaphore, not an RWMutex
 }
 
 // A pool is a Semaphore or RWMutex that is held several times at once, by its own methods.
 type pool struct {
 	sem *dsync.Semaphore
 	rw  *dsync.RWMutex
-	n   int64 // what is held
-	h   *hold // in the book while n > 0
+	n   int64 // how many are held
+	h   *hold // on the key's page while n > 0
 }
 
 func (g *goroutine) run(ops []Op) {
 	defer func() {
 		if e := recover(); e != nil {
-			panic(fmt.Sprintf("%v\n%v", e, g.p)) // so that it says which program it was
+			panic(fmt.Sprintf("%v\n%v", e, g.p)) // so that the panic shows the program
 		}
 	}()
 	g.pools, g.onces = make(map[poolKey]*pool), make(map[poolKey]*dsync.Once)
@@ -44,7 +44,7 @@ func (g *goroutine) run(ops []Op) {
 		g.log(o)
 		g.do(o)
 	}
-	// In the order of the grants, as if it had been so written.
+	// In the order of the grants, as if the program had releases for them.
 	for len(g.holds) > 0 {
 		g.release(g.holds[0], Op{Arg: 15})
 	}
@@ -61,15 +61,14 @@ func (g *goroutine) log(o Op) {
 	g.note(g.name, "%v", o)
 }
 
-// begin begins a call about a key with the session that the slot has now.
+// begin begins a call about a key, on the slot's current session.
 func (g *goroutine) begin(key string) *call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.call(g.name, g.slot.life, key)
 }
 
-// wait is how long a call may wait for key: not long if the goroutine would wait for
-// itself.
+// wait returns how long a call may wait for key: only briefly if the goroutine would wait for itself.
 func (g *goroutine) wait(o Op, key string) time.Duration {
 	d := g.tempo.patience(o)
 	for _, h := range g.holds {
@@ -158,12 +157,12 @@ func (g *goroutine) reopen() {
 		fresh = nil
 	}
 	g.mu.Unlock()
-	if fresh != nil { // another goroutine was faster
+	if fresh != nil { // another goroutine has opened one first
 		g.close(fresh, 0, g.name)
 	}
 }
 
-// took enters a hold that a call was granted.
+// took records a hold that a call was granted.
 func (g *goroutine) took(c *call, h *hold, verb Verb) {
 	h.Key, h.verb, h.who, h.life, h.Requested = c.key, verb, g.name, c.life, g.since(c.began)
 	if h.lost == nil && !h.pooled {
@@ -189,7 +188,7 @@ func (g *goroutine) releaseOne(o Op, key string) {
 	}
 }
 
-// releases reports whether v undoes what.
+// releases reports whether v releases what the verb what acquires.
 func releases(v, what Verb) bool {
 	switch what {
 	case Lock, TryLock, ForceHold:

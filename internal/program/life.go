@@ -15,22 +15,22 @@ import (
 type slot struct {
 	number int
 	life   *life
-	cut    bool // or noisy
+	cut    bool // the link is cut or noisy
 	healed time.Time
 }
 
-// A life is a session of dsync. Its fields but s are guarded by the runner's mu.
+// A life is one session of dsync. The runner's mu guards all its fields except s.
 type life struct {
 	*dsync.Session
 	slot    *slot
-	name    string // no other session has it
+	name    string // unique among sessions
 	set     Setting
-	first   time.Time // when it was first used
+	first   time.Time // when the session was first used
 	closing bool      // Close was called
 
-	trace     bytes.Buffer // of the session, until it was closed
-	stopTrace func()       // nil: nothing is traced
-	shaken    bool         // its link was cut once, or the server lost it
+	trace     bytes.Buffer // the session's trace, until it was closed
+	stopTrace func()       // nil: the session is not traced
+	shaken    bool         // its link was cut at some time, or the server lost the session
 	closed    chan struct{}
 }
 
@@ -58,13 +58,13 @@ func (r *runner) open(i int, s *slot) *life {
 		defer r.mu.Unlock()
 		r.note(fmt.Sprint("s", i), "session lost: %v", cause)
 		if !r.bubble {
-			l.shaken = true // a real server may be slow
+			l.shaken = true // a slow real server may be the reason
 		} else if !l.shaken {
 			r.fail("s%d was lost for no reason: %v", i, cause)
 		}
 	}}
 	l.Session = r.w.Open(i, set, opt)
-	// Traces of all would take most of the time of tests with thousands of programs.
+	// Tracing every session would take most of the time of tests with thousands of programs.
 	if !r.bubble || (r.p.hash()+uint64(i))%8 == 0 {
 		l.stopTrace = engine.Of(l.Session).Record(&l.trace)
 	}
@@ -72,7 +72,7 @@ func (r *runner) open(i int, s *slot) *life {
 	return l
 }
 
-// disturb has the link of a slot cut, noisy or healed.
+// disturb cuts the link of a slot, makes it noisy, or heals it.
 func (r *runner) disturb(s *slot, v Verb) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,8 +97,8 @@ func (r *runner) disturb(s *slot, v Verb) {
 	s.life.shaken = true
 }
 
-// replay delivers all that a slot has sent once more. A copy of a request can join now, if it comes
-// while it still counts: the session has to give that claim up by itself.
+// replay delivers once more everything that a slot has sent. If a copy of a request still counts, it joins now, and
+// the session has to give up that claim by itself.
 func (r *runner) replay(s *slot) {
 	_ = r.w.Links[s.number].Replay(context.Background())
 	r.mu.Lock()
@@ -106,7 +106,7 @@ func (r *runner) replay(s *slot) {
 	r.fault = time.Now()
 }
 
-// step sets the store's clock to its time shifted by d.
+// step sets the store's clock to its own time shifted by d.
 func (r *runner) step(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +129,7 @@ func (r *runner) close(l *life, patience time.Duration, who string) {
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	// The wait for holders, one attempt of each kind of what it still has to say.
+	// The wait for holders, and one attempt for each kind of command that Close may still send.
 	c.ctx, c.most = ctx, min(patience, r.grace())+r.ttl
 	err := l.Session.Close(ctx)
 	c.returned(err, store)

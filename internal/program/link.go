@@ -10,15 +10,15 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A Link is the way of a session to the store.
+// A Link is the link of a session to the store.
 type Link struct {
 	*dsynctest.Faulty
 	noisy, cut atomic.Bool
-	faults     atomic.Int64 // requests and notices that had one
+	faults     atomic.Int64 // requests and notices that had a fault
 }
 
-// newLink returns the link of the i-th session of p. What its noise does to which
-// request depends on p alone, but for requests of the same instant.
+// newLink returns the link of the i-th session of p. Which request its noise affects, and how, depends on p alone,
+// except for requests made at the same instant.
 func newLink(store driver.Store, p Program, i int) *Link {
 	l := new(Link)
 	draw := rand.New(rand.NewPCG(p.hash(), uint64(i)))
@@ -42,24 +42,23 @@ func (p *Program) hash() uint64 {
 	return h.Sum64()
 }
 
-// Cut has every request lost until Heal.
+// Cut makes every request get lost until Heal.
 func (l *Link) Cut() {
 	l.cut.Store(true)
 	l.Faulty.Cut()
 }
 
-// Noise has a third of the requests lost, late or repeated until Heal, or their
-// replies.
+// Noise makes a third of the requests, or their replies, get lost, late or repeated, until Heal.
 func (l *Link) Noise() { l.noisy.Store(true) }
 
-// Heal ends Cut and Noise. What is late by then still comes.
+// Heal ends Cut and Noise. Late requests still arrive.
 func (l *Link) Heal() {
 	l.cut.Store(false)
 	l.noisy.Store(false)
 	l.Faulty.Heal()
 }
 
-// latest is how late noise makes a request: past the TTL of a bubble.
+// latest is the longest delay of a request by noise: longer than the TTL in a bubble.
 const latest = 12 * time.Second
 
 func noise(draw *rand.Rand) dsynctest.Fault {

@@ -22,7 +22,7 @@ var (
 	_ locker = (*dsync.RWMutex)(nil)
 )
 
-// isOpen reports whether a Lost is open.
+// isOpen reports whether a Lost channel is open.
 func isOpen(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -42,11 +42,10 @@ func (g *goroutine) writeLock(o Op, key string) {
 	g.exclusive(c, o, c.life.RWMutex(key))
 }
 
-// requests runs a call that requests a hold, in one of three ways, and reports whether it was
-// granted.
+// requests makes a call that requests a hold, in one of three ways. It reports whether the hold was granted.
 func (g *goroutine) requests(c *call, o Op, wait, try func(context.Context) error) bool {
 	if !o.Verb.waits() {
-		// A try is bounded by its session's attempts.
+		// A try takes no longer than its session's attempts.
 		cancel := c.context(g.long, o.Variant&1 == 0)
 		defer cancel()
 		err := try(c.ctx)
@@ -67,10 +66,10 @@ func (g *goroutine) requests(c *call, o Op, wait, try func(context.Context) erro
 	return err == nil
 }
 
-// granter is what requests a hold.
+// A granter is a call that requests a hold.
 type granter = func(context.Context) (*dsync.Hold, error)
 
-// request is requests for calls that return a hold. It returns nil if there is none.
+// request is requests for calls that return a hold. It returns nil if none was granted.
 func (g *goroutine) request(c *call, o Op, wait, try granter) (h *dsync.Hold) {
 	by := func(f granter) func(context.Context) error {
 		return func(ctx context.Context) (err error) {
@@ -82,10 +81,10 @@ func (g *goroutine) request(c *call, o Op, wait, try granter) (h *dsync.Hold) {
 	return h
 }
 
-// errTry stands for the false that a try returns: it doesn't say why.
+// errTry stands for a false returned by a try, which gives no reason.
 var errTry = errors.New("program: a try failed")
 
-// tries returns a call for requests of a try without a context.
+// tries adapts a try without a context for requests.
 func tries(try func() bool) func(context.Context) error {
 	return func(context.Context) error {
 		if !try() {
@@ -95,7 +94,7 @@ func tries(try func() bool) func(context.Context) error {
 	}
 }
 
-// exclusive locks m, by its own methods or with a Hold.
+// exclusive locks m, either with its own methods or with a Hold.
 func (g *goroutine) exclusive(c *call, o Op, m locker) {
 	var try granter // an RWMutex has no try that returns a Hold
 	if mu, ok := m.(*dsync.Mutex); ok {
@@ -131,7 +130,7 @@ func (g *goroutine) exclusive(c *call, o Op, m locker) {
 	}
 }
 
-// tookHold enters a Hold that a call was granted.
+// tookHold records a Hold that a call was granted.
 func (g *goroutine) tookHold(c *call, r rules.Hold, dh *dsync.Hold, o Op) *hold {
 	r.Token = dh.Token()
 	h := &hold{Hold: r, lost: dh.Lost(), open: func() bool { return isOpen(dh.Lost()) }, d: r.Lease}
@@ -143,7 +142,7 @@ func (g *goroutine) tookHold(c *call, r rules.Hold, dh *dsync.Hold, o Op) *hold 
 	return h
 }
 
-// plain locks m by its own methods. An RWMutex can't tell whether it is lost.
+// plain locks m with its own methods. An RWMutex can't tell whether it is lost.
 func (g *goroutine) plain(c *call, o Op, m locker) {
 	if !g.requests(c, o, m.LockContext, tries(m.TryLock)) {
 		return
@@ -164,7 +163,7 @@ func (g *goroutine) plain(c *call, o Op, m locker) {
 	g.took(c, h, o.Verb)
 }
 
-// unlock releases h, and waits for the answer or not.
+// unlock releases h, with or without waiting for the answer.
 func (g *goroutine) unlock(h *hold, o Op, release func(context.Context) error) {
 	c := g.beginRelease(h)
 	wasLost, excused := g.end(h)
@@ -177,14 +176,14 @@ func (g *goroutine) unlock(h *hold, o Op, release func(context.Context) error) {
 	g.checkRelease(c, h, release(c.ctx), wasLost, excused)
 }
 
-// beginRelease begins the call that releases h, by the session that it is of.
+// beginRelease begins the call that releases h, on the session that has it.
 func (g *goroutine) beginRelease(h *hold) *call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.call(g.name, h.life, h.Key)
 }
 
-// checkRelease checks the error of a release: it must report a loss, and only a possible one.
+// checkRelease checks the error of a release: it must report every loss, and no loss without a reason.
 func (g *goroutine) checkRelease(c *call, h *hold, err error, wasLost, excused bool) {
 	c.returned(err, lost)
 	g.mu.Lock()
@@ -192,9 +191,9 @@ func (g *goroutine) checkRelease(c *call, h *hold, err error, wasLost, excused b
 	excused = excused || g.excused(h)
 	switch reported := errors.Is(err, dsync.ErrLost); {
 	case reported && !excused:
-		g.fail("%s released %s (token %d), and the error reports a loss for no reason: %v", c.who, h.Key, h.Token, err)
+		g.fail("%s released %s (token %d), and the error reports a loss without a reason: %v", c.who, h.Key, h.Token, err)
 	case wasLost && !reported && !h.pooled:
-		g.fail("%s released %s (token %d), which was lost, and the error does not report it: %v", c.who, h.Key, h.Token, err)
+		g.fail("%s released %s (token %d), which was lost, but the error does not say so: %v", c.who, h.Key, h.Token, err)
 	}
 }
 
@@ -214,7 +213,7 @@ func (g *goroutine) releaseAfter(h *hold, dh *dsync.Hold, o Op) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err == nil && !breaking {
-		h.Keep, h.Released = d, g.now() // which makes it Freed
+		h.Keep, h.Released = d, g.now() // so it counts as Freed
 	}
 }
 
@@ -238,7 +237,7 @@ func (g *goroutine) extend(key string) {
 		c := g.beginRelease(h)
 		g.mu.Lock()
 		before := h.ext
-		h.ext = g.since(c.began) // it may count from now on
+		h.ext = g.since(c.began) // the Extend may count from now on
 		g.mu.Unlock()
 		cancel := c.context(g.long, true)
 		defer cancel()
@@ -253,7 +252,7 @@ func (g *goroutine) extend(key string) {
 			}
 			return
 		}
-		// In a bubble the store's clock is this one, but for its steps.
+		// In a bubble the store's clock is this clock, apart from its steps.
 		if least := c.began.Add(h.d - time.Millisecond - g.w.Skew); g.bubble && until.Before(least) {
 			g.fail("%s: Extend of %s by %v: until %v, want at least %v", g.name, key, h.d, g.at(until), g.at(least))
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
-// errRun is what a run of a Once fails with, or panics with.
+// errRun is the error, or the value of the panic, of a failed run of a Once.
 var errRun = errors.New("program: the run failed")
 
 // A run is one call of the function of a Once.
@@ -19,7 +19,7 @@ type run struct {
 	value  string
 	began  bool
 	ends   string
-	wasOff bool // its hold was over before it returned
+	wasOff bool // its hold ended before it returned
 }
 
 func (g *goroutine) once(o Op, key string) {
@@ -38,7 +38,7 @@ func (g *goroutine) once(o Op, key string) {
 	d := g.wait(o, key) + g.sleepTime(o)
 	cancel := c.context(d, o.Arg&2 == 0)
 	defer cancel()
-	c.ends = c.ends.Add(g.sleepTime(o) + g.ttl/3) // the run ignores its context; a release after it
+	c.ends = c.ends.Add(g.sleepTime(o) + g.ttl/3) // the run ignores its context, and a release follows it
 	over := c.waits()
 	value, err, panicked := g.doOnce(c, v, o, r, over)
 	if !r.began {
@@ -52,7 +52,7 @@ func (g *goroutine) once(o Op, key string) {
 		err = nil
 	} else if r.began && r.ends != "succeed" && !panicked {
 		g.mu.Lock()
-		g.fail("%s: the run was to %s, and Do returned %v", g.name, r.ends, err)
+		g.fail("%s: the run should %s, but Do returned %v", g.name, r.ends, err)
 		g.mu.Unlock()
 	}
 	if !r.began {
@@ -62,7 +62,7 @@ func (g *goroutine) once(o Op, key string) {
 	g.judge(key, r, value, err)
 }
 
-// judge enters what came of a call of Do.
+// judge records the result of a call of Do.
 func (g *goroutine) judge(key string, r *run, value []byte, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,18 +79,18 @@ func (g *goroutine) judge(key string, r *run, value []byte, err error) {
 			g.fail("%s: a run with result %q returned %q", g.name, r.value, value)
 		}
 		if r.wasOff {
-			g.fail("%s: a run of %s counts though its hold ended before it returned", g.name, key)
+			g.fail("%s: a run of %s was sealed although its hold ended before it returned", g.name, key)
 		}
 	case r.wasOff:
 		if !errors.Is(err, dsync.ErrLost) {
-			g.fail("%s: the hold of a run of %s ended before it returned, and the error is %v", g.name, key, err)
+			g.fail("%s: the hold of a run of %s ended before the run returned, but the error is %v", g.name, key, err)
 		}
 	default:
-		p.maybe = append(p.maybe, r.value) // it is unknown whether the seal was made
+		p.maybe = append(p.maybe, r.value) // the run may or may not have been sealed
 	}
 }
 
-// doOnce calls DoValue and recovers what its function panics with.
+// doOnce calls DoValue and recovers a panic of its function.
 func (g *goroutine) doOnce(c *call, v *dsync.Once, o Op, r *run, over func(error)) (value []byte, err error, panicked bool) {
 	var h *hold
 	defer func() {
@@ -126,8 +126,8 @@ func (g *goroutine) doOnce(c *call, v *dsync.Once, o Op, r *run, over func(error
 	return value, err, panicked
 }
 
-// checkOnce checks in the end that the key is sealed if and only if a run counts,
-// with its result, and that every caller got that result.
+// checkOnce checks at the end that the key is sealed if and only if a run succeeded, with that run's result, and
+// that every caller got that result.
 func (r *runner) checkOnce(key string, value []byte, done bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,19 +138,19 @@ func (r *runner) checkOnce(key string, value []byte, done bool) {
 	want := append(append([]string(nil), p.sealed...), p.maybe...)
 	switch {
 	case !done && len(p.sealed) > 0:
-		r.fail("%s: a run succeeded, with %q, and it is not sealed", key, p.sealed)
+		r.fail("%s: a run succeeded with %q, but the key is not sealed", key, p.sealed)
 	case !done && len(p.given) > 0:
-		r.fail("%s: it is not sealed, and Do has returned %q", key, p.given)
+		r.fail("%s: Do has returned %q, but the key is not sealed", key, p.given)
 	case !done:
 		return
 	case len(p.sealed) > 0 && string(value) != p.sealed[0]:
-		r.fail("%s: sealed with %q; the run that succeeded had %q", key, value, p.sealed)
+		r.fail("%s: sealed with %q, but the run that succeeded returned %q", key, value, p.sealed)
 	case !slices.Contains(want, string(value)):
-		r.fail("%s: sealed with %q; no run that may have succeeded had that: %q", key, value, want)
+		r.fail("%s: sealed with %q, but the runs that may have succeeded returned %q", key, value, want)
 	}
 	for _, v := range p.given {
 		if v != string(value) {
-			r.fail("%s: sealed with %q, and Do has returned %q", key, value, v)
+			r.fail("%s: sealed with %q, but Do returned %q", key, value, v)
 		}
 	}
 }

@@ -7,19 +7,18 @@ import (
 
 // An Op is one step of a goroutine.
 type Op struct {
-	Session, Goroutine int           // who
-	Delay              time.Duration // slept before it, in a bubble
+	Session, Goroutine int           // the goroutine of the session that does it
+	Delay              time.Duration // slept before the Op, in a bubble
 	Verb               Verb
-	Key                int // 0 or 1; 2: the key that is used as every kind
-	Variant            int // 0 to 3: which form of a call
-	Arg                int // 0 to 15: how much, how long
+	Key                int // 0 or 1; 2: the key used as every kind
+	Variant            int // 0 to 3: which form of the call
+	Arg                int // 0 to 15: an amount or duration
 }
 
-// A Verb says what an Op does.
+// A Verb is what an Op does.
 type Verb uint8
 
-// The verbs. Those that release something do nothing if the goroutine has none of
-// that.
+// The verbs. A verb that releases something does nothing if the goroutine has no such thing.
 const (
 	Lock Verb = iota
 	TryLock
@@ -51,7 +50,7 @@ const (
 	List
 	Sleep
 
-	// From here on not in calm programs.
+	// Calm programs don't use those from here on.
 	Close
 	Open
 	Cut
@@ -97,7 +96,7 @@ func (o Op) key() string {
 
 var families = []string{"mutex", "rw", "sem", "once", "election"}
 
-// mixed is the key that is used as every kind.
+// mixed is the name of the key used as every kind.
 const mixed = "mixed"
 
 func keyName(family string, n int) string {
@@ -144,7 +143,7 @@ func (o Op) String() string {
 	return s + fmt.Sprintf(" (variant %d)", o.Variant)
 }
 
-// waits reports whether the verb's call has a context that bounds a wait.
+// waits reports whether the verb's call waits, bounded by a context.
 func (v Verb) waits() bool {
 	switch v {
 	case Lock, ForceHold, WriteLock, ReadLock, Readers, Acquire, Once, Lease, Campaign, Break:

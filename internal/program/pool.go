@@ -28,7 +28,7 @@ func (g *goroutine) readLock(o Op, key string) {
 	g.reads(c, o)
 }
 
-// reads reports whether the goroutine reads c's key, with a hold of its own, from now on.
+// reads reports whether the goroutine now has a hold of its own that reads c's key.
 func (g *goroutine) reads(c *call, o Op) bool {
 	m := c.life.RWMutex(c.key)
 	dh := g.request(c, o, m.RHold, nil)
@@ -38,8 +38,8 @@ func (g *goroutine) reads(c *call, o Op) bool {
 	return dh != nil
 }
 
-// readers holds key for reading, and meanwhile has many readers of this process, which share the hold.
-// They leave nothing behind.
+// readers holds key for reading, and meanwhile has many readers of this process share that hold. It checks that
+// they leave nothing behind.
 func (g *goroutine) readers(o Op, key string) {
 	c := g.begin(key)
 	if !g.reads(c, o) {
@@ -62,14 +62,14 @@ func (g *goroutine) readers(o Op, key string) {
 				time.Sleep(time.Duration(1+(i+n)%3) * time.Millisecond)
 				_ = h.Release(ctx)
 				if work.Err() == nil {
-					g.report("%s: the context of a reader's hold of %s goes on after its release", g.name, key)
+					g.report("%s: the context of a reader's hold of %s has not ended after its release", g.name, key)
 				}
 			}
 		})
 	}
 	all.Wait()
 	if n := runtime.NumGoroutine() - before; n > atOnce*each/4 {
-		g.report("%s: %d goroutines more after %d readers", g.name, n, atOnce*each)
+		g.report("%s: %d more goroutines after %d readers than before", g.name, n, atOnce*each)
 	}
 }
 
@@ -94,7 +94,7 @@ func (g *goroutine) acquire(o Op, key string) {
 	}
 }
 
-// pool returns the value that the goroutine holds several times.
+// pool returns the pool of holds that the goroutine has of c's key.
 func (g *goroutine) pool(c *call, sem bool) *pool {
 	k := poolKey{c.life, c.key, sem}
 	if g.pools[k] == nil {
@@ -103,7 +103,7 @@ func (g *goroutine) pool(c *call, sem bool) *pool {
 	return g.pools[k]
 }
 
-// add adds what was granted to a pool.
+// add adds n granted holds to a pool.
 func (g *goroutine) add(c *call, p *pool, o Op, n int64) {
 	h := &hold{Hold: rules.Hold{Key: c.key, Requested: g.since(c.began), Shared: p.h.Shared}}
 	h.verb, h.who, h.life, h.pooled = o.Verb, g.name, c.life, true
@@ -111,7 +111,7 @@ func (g *goroutine) add(c *call, p *pool, o Op, n int64) {
 	if !h.Shared {
 		h.Weight = n
 	}
-	g.grant(h) // checked by itself; the first one stands for all
+	g.grant(h) // check it alone; the pool's first hold stands for all
 	p.n += n
 	if p.n == n {
 		p.h = h
@@ -124,7 +124,7 @@ func (g *goroutine) add(c *call, p *pool, o Op, n int64) {
 	g.ended(h)
 }
 
-// releaseSome releases some of a pool.
+// releaseSome releases some holds of a pool.
 func (g *goroutine) releaseSome(p *pool, o Op) {
 	n := int64(1)
 	if p.sem != nil {
@@ -135,7 +135,7 @@ func (g *goroutine) releaseSome(p *pool, o Op) {
 	p.n -= n
 	last := p.n == 0
 	g.mu.Lock()
-	if !h.Shared && !last { // until it has ended it is a part of a semaphore
+	if !h.Shared && !last { // until its end it takes up part of a semaphore
 		h.Weight -= n
 	}
 	g.mu.Unlock()
@@ -160,13 +160,13 @@ func (g *goroutine) resize(o Op, key string) {
 	g.mu.Lock()
 	p := g.page(key)
 	p.limit = max(p.limit, o.size())
-	g.fault = time.Now() // waiters for more may have to go on waiting
+	g.fault = time.Now() // waiters for more than that may have to wait longer
 	g.mu.Unlock()
 	cancel := c.context(g.long, true)
 	defer cancel()
 	err := c.life.Semaphore(key, semSize).Resize(c.ctx, o.size())
 	if errors.Is(err, driver.ErrRefused) {
-		err = nil // somebody waits for more
+		err = nil // somebody waits for more than the new size
 	}
 	c.returned(err, store)
 }

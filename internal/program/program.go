@@ -9,21 +9,21 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// MaxOps is how many steps a program has at the most.
+// MaxOps is the greatest number of ops of a program.
 const MaxOps = 64
 
 // A Program is what the goroutines of some sessions do.
 type Program struct {
-	Calm     bool      // no session is closed or cut off, and no request is lost, late or comes twice
+	Calm     bool      // no session is closed or cut off, and no request is lost, late or repeated
 	Sessions []Setting // 2 to 4
 	Ops      []Op      // of all goroutines; each does its own in this order
 
 	src []byte
 }
 
-// Decode returns the program that the bytes are: one byte of how many sessions and
-// whether it is calm, one for each session's [Setting], and three for each [Op].
-// What is missing is zero; what is too much is left out.
+// Decode returns the program for some bytes: one byte says how many sessions there are and whether the program is
+// calm, one byte for each session is its [Setting], and three bytes are one [Op]. Missing bytes count as zero;
+// excess bytes are ignored.
 func Decode(b []byte) Program {
 	next := func() byte {
 		if len(b) == 0 {
@@ -58,17 +58,15 @@ func Decode(b []byte) Program {
 	return p
 }
 
-// delays in a bubble: many at once, some that pass a turn, a period of heartbeats, a
-// TTL.
+// delays in a bubble: many of 0, some longer than a turn, a heartbeat interval or a TTL.
 var delays = [16]time.Duration{
 	0, 0, 0, 0, 0, time.Millisecond, 7 * time.Millisecond, 60 * time.Millisecond,
 	250 * time.Millisecond, 700 * time.Millisecond, 1200 * time.Millisecond, 2 * time.Second,
 	4 * time.Second, 8 * time.Second, 13 * time.Second, 25 * time.Second,
 }
 
-// Encode returns the bytes of a program of sessions with these settings, each a byte
-// for [Decode], and these ops: for seeds that are written by hand. Delays are
-// rounded down to those that there are.
+// Encode returns the bytes of a program with the given sessions, each as its byte for [Decode], and ops. It is for
+// seeds written by hand. Delays are rounded down to one of delays.
 func Encode(calm bool, settings []byte, ops ...Op) []byte {
 	head := byte(len(settings) - 2)
 	if calm {
@@ -99,12 +97,12 @@ func (p Program) goroutine(session, goroutine int) []Op {
 	return ops
 }
 
-// has reports whether the program has one of the verbs.
+// has reports whether the program uses one of the verbs.
 func (p Program) has(v ...Verb) bool {
 	return slices.ContainsFunc(p.Ops, func(o Op) bool { return slices.Contains(v, o.Verb) })
 }
 
-// polling reports whether a session can't be pushed to.
+// polling reports whether a session gets no notices.
 func (p Program) polling() bool {
 	return slices.ContainsFunc(p.Sessions, func(s Setting) bool { return s.Polling })
 }
@@ -133,7 +131,7 @@ func (p Program) String() string {
 	return b.String()
 }
 
-// A Setting is what differs between sessions.
+// A Setting has the options in which sessions differ.
 type Setting struct {
 	Linger  time.Duration
 	Turn    time.Duration

@@ -2,8 +2,8 @@ package program
 
 import "math/rand/v2"
 
-// Random returns the bytes of a program. Most programs are small, use few keys and
-// few verbs: what is used more often meets more often.
+// Random returns the bytes of a random program. Most programs are small and use few keys and verbs, so that
+// operations interact more often.
 func Random(r *rand.Rand) []byte {
 	b := []byte{byte(r.Uint32())}
 	for range 2 + int(b[0]&3)%3 {
@@ -11,7 +11,7 @@ func Random(r *rand.Rand) []byte {
 	}
 	n := 1 + r.IntN(MaxOps)
 	verbs := themes[r.IntN(len(themes))]
-	keys := byte(r.Uint32()) & 3 << 4 // of a third of the ops
+	keys := byte(r.Uint32()) & 3 << 4 // the key of two thirds of the ops
 	busy := r.IntN(2) == 0            // little sleep
 	for range n {
 		verb := byte(r.IntN(256))
@@ -30,7 +30,7 @@ func Random(r *rand.Rand) []byte {
 	return b
 }
 
-// themes are verbs that have to do with each other; empty: all.
+// themes are groups of verbs that interact with each other; an empty one means all verbs.
 var themes = [][]Verb{
 	nil,
 	{Lock, Lock, TryLock, Unlock, Unlock, ReleaseAfter, ForceHold, Sleep},
@@ -47,7 +47,7 @@ var themes = [][]Verb{
 	{Lock, Unlock, TryLock, ReleaseAfter, Lease, EndLease, Step, Step, Replay, Noise, Heal, Cut},
 }
 
-// Noisy returns a random program whose sessions all begin with a noisy link.
+// Noisy returns a random program in which every link is noisy from the start.
 func Noisy(r *rand.Rand) Program {
 	b := Random(r)
 	b[0] &^= 4 // not calm

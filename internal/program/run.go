@@ -18,21 +18,20 @@ type runner struct {
 
 	watchers sync.WaitGroup
 
-	mu       sync.Mutex // guards all below, and what is said to be guarded by it
+	mu       sync.Mutex // guards all fields below, and whatever a comment says it guards
 	slots    []*slot
 	pages    map[string]*page
-	cuts     int           // links that are cut off or noisy
-	skew     time.Duration // how far the store's clock was stepped
-	fault    time.Time     // of the last cut, heal, replay or step
-	runs     int           // of Once
-	opened   int           // sessions
+	cuts     int           // links that are cut or noisy
+	skew     time.Duration // how far the store's clock has been stepped
+	fault    time.Time     // time of the last cut, heal, replay or step
+	runs     int           // runs of Once
+	opened   int           // sessions opened
 	grants   int
 	failures []string
 	trace    []string
 }
 
-// Run runs p in w, and fails t if anything is not as promised. A program that does not
-// come to its end panics.
+// Run runs p in w, and fails t if any promise is broken. If the program does not end, Run panics.
 func Run(t testing.TB, w World, p Program) {
 	t.Helper()
 	r := &runner{w: w, p: p, began: time.Now(), pages: make(map[string]*page), tempo: bubble}
@@ -50,15 +49,15 @@ func Run(t testing.TB, w World, p Program) {
 	defer r.mu.Unlock()
 	if !ended {
 		buf := make([]byte, 1<<20)
-		r.fail("the program does not come to its end; what runs:\n%s", buf[:runtime.Stack(buf, true)])
-		panic(r.verdict()) // a bubble would, and not say why
+		r.fail("the program does not end; the stacks:\n%s", buf[:runtime.Stack(buf, true)])
+		panic(r.verdict()) // otherwise the bubble panics, without saying why
 	}
 	if len(r.failures) > 0 {
 		t.Error(r.verdict())
 	}
 }
 
-// verdict says what has failed. The program and the failures come last, where people look first.
+// verdict describes the failures. The program and the failures come last, where people look first.
 func (r *runner) verdict() string {
 	return fmt.Sprintf("What happened:\n%s\n\n%v\n%s", strings.Join(r.trace, "\n"), r.p, strings.Join(r.failures, "\n"))
 }

@@ -13,23 +13,23 @@ func op(session, goroutine int, v Verb, key, variant, arg int) Op {
 	return Op{Session: session, Goroutine: goroutine, Verb: v, Key: key, Variant: variant, Arg: arg}
 }
 
-// after returns o with a delay.
+// after returns o with a delay before it.
 func after(d time.Duration, o Op) Op {
 	o.Delay = d
 	return o
 }
 
-// Settings of seeds: see [Setting].
+// Settings of the seeds: see [Setting].
 const (
 	plain    = 0x00
 	lingers  = 0x03
-	granted  = 0x14 // no turn, no hand-over
+	granted  = 0x14 // no turn, no hand-off
 	listens  = 0x40
 	polls    = 0x80
 	lingersP = lingers | polls
 )
 
-// Seeds returns programs that have every verb, each with what it meets.
+// Seeds returns programs that together use every verb, each in the situations that matter to it.
 func Seeds() []Seed {
 	const long = 15 // of Arg: the longest patience
 	all := []Seed{
@@ -39,7 +39,7 @@ func Seeds() []Seed {
 		{"lock from two sessions", Encode(true, []byte{plain, plain},
 			op(0, 0, Lock, 0, 0, long), op(1, 0, Lock, 0, 0, long),
 			after(time.Second, op(0, 0, Unlock, 0, 1, 0)), op(1, 0, TryLock, 0, 0, 0), op(1, 0, Unlock, 0, 2, 0))},
-		{"hand-over while another waits", Encode(true, []byte{plain, granted},
+		{"hand-off while another waits", Encode(true, []byte{plain, granted},
 			op(0, 0, Lock, 0, 0, long), op(0, 1, Lock, 0, 0, long), op(0, 2, Lock, 0, 0, long), op(1, 0, Lock, 0, 0, long),
 			after(20*time.Millisecond, op(0, 0, Unlock, 0, 0, 0)), op(0, 1, Unlock, 0, 0, 0), op(0, 2, Unlock, 0, 0, 0))},
 		{"linger and yield", Encode(true, []byte{lingers, lingersP, listens},
@@ -61,7 +61,7 @@ func Seeds() []Seed {
 			op(0, 0, Lock, 0, 0, long), after(4*time.Second, op(0, 0, Unlock, 0, 0, 0)),
 			op(2, 0, Lock, 0, 0, long), op(2, 0, Unlock, 0, 0, 0),
 			after(time.Second, op(1, 0, ForceHold, 0, 0, long)), op(1, 1, ForceHold, 0, 1, 5))},
-		{"kept while a revocation stands", Encode(true, []byte{listens, polls},
+		{"kept while a revocation is pending", Encode(true, []byte{listens, polls},
 			op(1, 0, Lock, 0, 0, long), after(7*time.Millisecond, op(0, 0, ForceHold, 0, 1, 3)),
 			after(1200*time.Millisecond, op(1, 0, ReleaseAfter, 0, 0, 9)), op(1, 1, Lock, 0, 0, long))},
 		{"readers and writers", Encode(true, []byte{plain, polls, granted},
@@ -95,7 +95,7 @@ func Seeds() []Seed {
 			after(2*time.Second, op(0, 0, Transfer, 0, 0, 1)), op(0, 0, Campaign, 0, 0, long), op(0, 0, Transfer, 0, 3, 0),
 			after(4*time.Second, op(2, 0, Transfer, 0, 0, 1)), op(1, 0, Transfer, 0, 2, 0),
 			after(8*time.Second, op(3, 0, Resign, 0, 0, 0)), after(13*time.Second, op(1, 1, Break, 0, 0, 14)))},
-		{"transfer to one who leaves or is cut off", Encode(false, []byte{plain, plain, plain},
+		{"transfer to a candidate that gives up or is cut off", Encode(false, []byte{plain, plain, plain},
 			op(0, 0, Campaign, 0, 0, long), op(1, 0, Campaign, 0, 0, 5), op(2, 0, Campaign, 0, 0, long),
 			after(2*time.Second, op(2, 1, Cut, 0, 0, 0)), after(2*time.Second, op(0, 0, Transfer, 0, 0, 1)),
 			after(25*time.Second, op(2, 1, Heal, 0, 0, 0)))},
@@ -117,7 +117,7 @@ func Seeds() []Seed {
 			op(0, 0, Lock, 0, 0, long), op(1, 0, Lock, 0, 0, long), op(0, 1, Lease, 1, 0, 8),
 			after(time.Second, op(0, 0, Unlock, 0, 0, 0)), op(0, 0, Replay, 0, 0, 0), op(1, 1, Replay, 0, 0, 0),
 			after(25*time.Second, op(1, 1, Replay, 0, 0, 0)), op(0, 1, Sleep, 0, 0, 13))},
-		{"copies of what was left for good", Encode(false, []byte{plain, polls},
+		{"copies of requests for released claims", Encode(false, []byte{plain, polls},
 			op(0, 0, Lock, 0, 0, long), op(0, 0, Unlock, 0, 0, 0), op(0, 0, ReadLock, 0, 0, long), op(0, 0, ReadUnlock, 0, 0, 0),
 			op(0, 0, Lease, 1, 0, 8), op(0, 0, EndLease, 1, 0, 0), op(0, 0, Replay, 0, 0, 0), op(1, 0, Lock, 0, 0, long))},
 		{"the clock within the margin", Encode(false, []byte{plain, plain},

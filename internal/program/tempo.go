@@ -2,20 +2,19 @@ package program
 
 import "time"
 
-// A tempo is how fast a program runs: that of a bubble, where time costs nothing,
-// or that of a server.
+// A tempo is how fast a program runs: in a bubble, where time costs nothing, or on a server.
 type tempo struct {
 	bubble  bool
 	ttl     time.Duration
 	delay   time.Duration // the longest
 	linger  time.Duration // the longest
-	step    time.Duration // of keeps and leases beyond the least
+	step    time.Duration // unit of the durations of keeps and leases
 	short   [7]time.Duration
-	long    time.Duration // of waits that should end by a grant
+	long    time.Duration // for waits that should end with a grant
 	slack   time.Duration // how late a call may return
-	idle    time.Duration // after which nobody may wait for a key that is free
-	cleanBy time.Duration // within which all is clean after the end: beyond the longest Linger
-	limit   time.Duration // of the whole program
+	idle    time.Duration // how long somebody may wait for a free key
+	cleanBy time.Duration // how long after the end claims may remain: longer than the longest Linger
+	limit   time.Duration // for the whole program
 }
 
 var (
@@ -34,7 +33,7 @@ var (
 		limit:   6 * time.Hour,
 	}
 
-	// wall is for servers that are slow, on machines that are busy.
+	// wall is for slow servers on busy machines.
 	wall = tempo{
 		ttl:    6 * time.Second,
 		delay:  150 * time.Millisecond,
@@ -50,13 +49,13 @@ var (
 	}
 )
 
-// grace of all sessions: the default.
+// grace is the grace of all sessions: the default.
 func (m tempo) grace() time.Duration { return m.ttl / 10 }
 
-// margin of all sessions: the default.
+// margin is the margin of all sessions: the default.
 func (m tempo) margin() time.Duration { return min(500*time.Millisecond, m.ttl/10) }
 
-// patience is for how long the op's call may wait.
+// patience returns how long the op's call may wait.
 func (m tempo) patience(o Op) time.Duration {
 	if o.Arg < len(m.short) {
 		return m.short[o.Arg]
@@ -64,22 +63,22 @@ func (m tempo) patience(o Op) time.Duration {
 	return m.long
 }
 
-// keep is for how long ReleaseAfter keeps the key.
+// keep returns how long ReleaseAfter keeps the key.
 func (m tempo) keep(o Op) time.Duration { return time.Millisecond + time.Duration(o.Arg)*m.step }
 
-// lease is the duration of the op's Lease.
+// lease returns the duration of the op's Lease.
 func (m tempo) lease(o Op) time.Duration {
 	return 2*(m.margin()+m.grace()) + time.Millisecond + time.Duration(o.Arg)*m.step
 }
 
-// holdTime is for how long a holder of a fixed lease may believe in it.
+// holdTime returns how long the holder of a lease of d may rely on it.
 func (m tempo) holdTime(d time.Duration) time.Duration {
 	return d - d/1000 - min(m.margin(), d/10) - min(m.grace(), d/10)
 }
 
-// clock is how far behind Step sets the store's clock: less than the margin, so all that is promised
-// holds.
+// clock returns the shift to which Step sets the store's clock: backward by less than the margin, so that all
+// promises hold.
 func (m tempo) clock(o Op) time.Duration { return -m.margin() * time.Duration(o.Arg) / 16 }
 
-// sleepTime is how long Sleep sleeps, or a run of a Once takes.
+// sleepTime returns how long Sleep, or a run of a Once, takes.
 func (m tempo) sleepTime(o Op) time.Duration { return min(m.delay, delays[o.Arg]) }

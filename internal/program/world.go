@@ -13,27 +13,24 @@ import (
 
 // A World is where a program runs.
 type World struct {
-	// Open opens a session for the i-th of the program's, for the first time or
-	// again after Close. Run closes it.
+	// Open opens the program's i-th session, for the first time or again after Close. Run closes it.
 	Open func(i int, set Setting, opt dsync.Options) *dsync.Session
 
-	// Links are the ways of the sessions to the store; nil where they can't be cut:
-	// then time is real.
+	// Links are the links of the sessions to the store. They are nil if links can't be cut; then time is real.
 	Links []*Link
 
 	// Prefix is put before each key.
 	Prefix string
 
-	// Skew is how far apart the clocks are by which the store judges: more than 0 on a
-	// sharded cluster whose routers' clocks differ, and where the clock is stepped.
+	// Skew is the greatest difference between the clocks by which the store judges. It is more than 0 on a sharded
+	// cluster whose routers' clocks differ, and where the clock is stepped.
 	Skew time.Duration
 
-	// Step steps the store's clock by d; nil where that can't be done.
+	// Step steps the store's clock by d. It is nil if that is impossible.
 	Step func(d time.Duration)
 }
 
-// InMemory returns a World for p, to be used within a bubble. Its links are closed
-// by a Cleanup of t.
+// InMemory returns a World for p, for use within a bubble. A Cleanup of t closes its links.
 func InMemory(t testing.TB, p Program) World {
 	store := dsynctest.NewMemory()
 	w := On(t, p, store)
@@ -44,11 +41,11 @@ func InMemory(t testing.TB, p Program) World {
 	return w
 }
 
-// On is InMemory on a store of the caller's.
+// On is InMemory with a given store.
 func On(t testing.TB, p Program, store driver.Store) World {
 	var w World
 	var stores []driver.Store
-	for i := range len(p.Sessions) + 1 { // one for the audit at the end
+	for i := range len(p.Sessions) + 1 { // one more for the audit at the end
 		f := newLink(store, p, i)
 		t.Cleanup(f.Close)
 		w.Links = append(w.Links, f)
@@ -74,8 +71,7 @@ func On(t testing.TB, p Program, store driver.Store) World {
 	return w
 }
 
-// Faults returns how many requests and notices had a fault so far, those of Replay
-// left out.
+// Faults returns how many requests and notices have had a fault, not counting those of Replay.
 func (w World) Faults() int {
 	sum := 0
 	for _, l := range w.Links {
@@ -84,7 +80,7 @@ func (w World) Faults() int {
 	return sum
 }
 
-// polled is a store that can't notify this session.
+// polled is a store that can't notify.
 type polled struct{ driver.Store }
 
 func (polled) Listen(context.Context, string, []string, func(driver.Notice)) error {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Hold is one call that requested a hold, and its result.
+// A Hold is one call that requested a hold, with its result.
 type Hold struct {
 	Process string
 	ID      int
@@ -14,30 +14,30 @@ type Hold struct {
 	Weight  int64
 	Limit   int64
 	Shared  bool
-	Lease   time.Duration // its own; 0: it lives with its session
+	Lease   time.Duration // duration of its own lease; 0: it lives with its session
 
 	Requested time.Duration
 	Ended     time.Duration // when the call returned; 0: never
-	Granted   time.Duration // Ended, if it was granted
+	Granted   time.Duration // the same as Ended if the hold was granted
 	Token     int64         // 0: the hold was over before its token could be read
 	Term      int64
 
-	Live     time.Duration // the last moment that is certain
+	Live     time.Duration // the last moment at which the hold was certainly held
 	Done     time.Duration // when its release was called; 0: never
 	Released time.Duration // when that returned; 0: never
 	Keep     time.Duration
-	Err      string // of the release
+	Err      string // error of the release
 
-	Killed time.Duration // when its process was killed in the midst of it; 0: it was not
+	Killed time.Duration // when its process was killed during the hold; 0: never
 }
 
-// Exclusive reports whether nobody else can have the key.
+// Exclusive reports whether nobody else can hold the key at the same time.
 func (h *Hold) Exclusive() bool { return h.Weight == h.Limit }
 
-// Freed reports whether the hold went on until its release was called.
+// Freed reports whether the hold lasted until its release was called.
 func (h *Hold) Freed() bool { return h.Released > 0 && h.Err == "" }
 
-// Certain is until when the hold was certainly held.
+// Certain returns until when the hold was certainly held.
 func (h *Hold) Certain() time.Duration {
 	if h.Freed() {
 		return h.Done
@@ -45,8 +45,8 @@ func (h *Hold) Certain() time.Duration {
 	return h.Live
 }
 
-// Free is the earliest time at which the store may have given to others what the hold
-// had: its grace is over, or its holder said that it was done. grace is that of sessions; a lease has at most a
+// Free returns the earliest time at which the store may have given to others what the hold had: when its grace was
+// over, or when its holder said that it was done. grace is the grace of sessions; a lease's grace is at most a
 // tenth of its duration.
 func (h *Hold) Free(grace time.Duration) time.Duration {
 	if h.Lease > 0 {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Check returns the violations in all holds of one key, sorted by the times of their grants.
-// k has the settings and no grants yet.
+// Check returns the violations in all holds of one key, ordered by grant time. k has the settings and no grants
+// yet.
 func Check(holds []*Hold, k Key) []Violation {
 	var found []Violation
 	for _, o := range holds {
@@ -16,32 +16,32 @@ func Check(holds []*Hold, k Key) []Violation {
 	return found
 }
 
-// A Key checks the grants of one key, one after the other. Set its Grace before the first.
+// A Key checks the grants of one key, one after the other. Set its Grace before the first grant.
 type Key struct {
 	Grace  time.Duration   // of all sessions
-	Breaks []time.Duration // when calls began that break the key, and when they returned
-	Skew   time.Duration   // between the clocks by which the store judges ends
+	Breaks []time.Duration // when each call that breaks the key began and returned
+	Skew   time.Duration   // greatest difference between the clocks by which the store judges ends
 
 	granted []*Hold
 }
 
-// Grant returns the rules that the grant of o breaks. It reads the holds of earlier grants
-// again: their fields must say by then what is known of the time until o was granted.
+// Grant returns the rules that the grant of o breaks. It reads the holds of earlier grants again: their fields must
+// be up to date as of the grant of o.
 func (k *Key) Grant(o *Hold) []Violation {
 	var found []Violation
 	fail := func(rule, format string, args ...any) {
 		found = append(found, Violation{Rule: rule, Key: o.Key, At: o.Granted, Text: fmt.Sprintf(format, args...)})
 	}
 	certain, all := o.Weight, o.Weight
-	var others []*Hold // those that the store may not have given to others yet
-	var same *Hold     // one with o's token
-	var newest *Hold   // of those that were certainly granted before o, the one with the greatest token
+	var others []*Hold // holds that the store may not have given to others yet
+	var same *Hold     // a hold with o's token
+	var newest *Hold   // of the holds that were certainly granted before o, the one with the greatest token
 	for _, b := range k.granted {
 		if b.Free(k.Grace) > o.Granted {
 			others = append(others, b)
 			weight := b.Weight
 			if b.Shared != o.Shared {
-				weight = o.Limit // readers exclude all but readers
+				weight = o.Limit // readers exclude everybody except readers
 			}
 			all += weight
 			if b.Certain() >= o.Granted {
@@ -54,7 +54,7 @@ func (k *Key) Grant(o *Hold) []Violation {
 		if b.Token == o.Token && !(b.Shared && o.Shared && b.Process == o.Process) {
 			same = b
 		}
-		// Of two that exclude each other, the one whose call returned first was granted first.
+		// If two holds exclude each other, the one whose call returned first was granted first.
 		ordered := b.Exclusive() || o.Exclusive() || b.Granted < o.Requested && !(b.Shared && o.Shared)
 		if ordered && (newest == nil || b.Token > newest.Token) {
 			newest = b
@@ -67,7 +67,7 @@ func (k *Key) Grant(o *Hold) []Violation {
 		fail("grace", "%v was granted, and together %d of %d are held or in their grace of %v: %v", o, all, o.Limit, k.Grace, others)
 	}
 	switch {
-	case o.Token == 0: // it is not known
+	case o.Token == 0: // the token is not known
 	case same != nil:
 		fail("token", "%v has the token of %v", o, same)
 	case newest != nil && newest.Token > o.Token:
@@ -77,15 +77,15 @@ func (k *Key) Grant(o *Hold) []Violation {
 	return found
 }
 
-// keeps reports whether b still keeps the key at a time, and no Break may have ended that.
+// keeps reports whether b still keeps the key at the given time, and no Break may have ended that.
 func (k *Key) keeps(b *Hold, at time.Duration) bool {
-	until := b.Done + b.Keep - k.Skew - 2*time.Millisecond // the store counts whole ones
-	late := b.Done - 30*k.Grace                            // a session may learn that late of a Break of its claim
+	until := b.Done + b.Keep - k.Skew - 2*time.Millisecond // the store counts in whole milliseconds
+	late := b.Done - 30*k.Grace                            // a session may learn that late that its claim was broken
 	return b.Done < at && at < until &&
 		!slices.ContainsFunc(k.Breaks, func(t time.Duration) bool { return late < t && t <= at })
 }
 
-// A Violation is what breaks a rule.
+// A Violation is a rule that was broken.
 type Violation struct {
 	Rule string
 	Key  string

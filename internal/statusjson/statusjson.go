@@ -1,6 +1,5 @@
-// Package statusjson is the JSON form of the status of keys and sessions, for the command
-// leasehold and the page of dsync/dsynchttp. Names are in snake_case, and those of durations end
-// in their unit, _ms.
+// Package statusjson defines the JSON form of the status of keys and sessions, for the command leasehold and the
+// page of dsync/dsynchttp. Names are in snake_case, and names of durations end in their unit, _ms.
 package statusjson
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
-// A Status is a [admin.Status]. P is a [Participant], or a type that embeds it.
+// A Status is an [admin.Status]. P is a [Participant], or a type that embeds it.
 type Status[P any] struct {
 	Key    string      `json:"key"`
 	Now    Time        `json:"now"`
@@ -31,8 +30,7 @@ type Status[P any] struct {
 	Queue   []P `json:"queue"`
 }
 
-// NewStatus returns st with its holders and its queue as participant returns them;
-// queued is false for a holder.
+// NewStatus returns st, with participant converting its holders and its queue. queued is false for a holder.
 func NewStatus[P any](st admin.Status, participant func(p admin.Participant, queued bool) P) Status[P] {
 	s := Status[P]{
 		Key: st.Key, Now: Time{st.Now}, Kind: st.Kind, Held: st.Held(), Sealed: st.Sealed,
@@ -51,7 +49,7 @@ func NewStatus[P any](st admin.Status, participant func(p admin.Participant, que
 	return s
 }
 
-// A Value is a published value: Text if it is UTF-8, else Base64. Both are nil if there is none.
+// A Value is a published value: Text if it is UTF-8, otherwise Base64. Both are nil if there is no value.
 type Value struct {
 	Text   *string `json:"value,omitempty"`
 	Base64 []byte  `json:"value_base64,omitempty"`
@@ -70,7 +68,7 @@ func NewValue(value []byte) (v Value) {
 	return v
 }
 
-// A Process is a process's description of itself.
+// A Process is what a process says about itself.
 type Process struct {
 	Session string            `json:"session"`
 	Name    string            `json:"name"`
@@ -102,7 +100,7 @@ type Hold struct {
 	Yields  bool         `json:"yields"`
 }
 
-// NewParticipant returns the JSON form of p at the store's time now.
+// NewParticipant returns the JSON form of p at the time now of the store's clock.
 func NewParticipant(p admin.Participant, queued bool, now time.Time) Participant {
 	r := Participant{
 		Claim: p.Claim, Process: Process{p.Session, p.Name, p.Host, p.PID, p.App, p.Meta},
@@ -123,7 +121,7 @@ func NewParticipant(p admin.Participant, queued bool, now time.Time) Participant
 // A Member is a session, or one that takes part in an election.
 type Member struct {
 	Process
-	Role string       `json:"role,omitempty"` // in the election
+	Role string       `json:"role,omitempty"` // its role in the election
 	Seen Time         `json:"seen"`           // its last heartbeat
 	TTL  Milliseconds `json:"ttl_ms,omitzero"`
 	Settings
@@ -148,7 +146,7 @@ type Settings struct {
 	Grace     Milliseconds `json:"grace_ms,omitzero"`
 }
 
-// Options returns the durations for people, "" if there are none.
+// Options returns the durations as text for people, or "" if there are none.
 func (s Settings) Options() string {
 	if s.Heartbeat == 0 {
 		return ""
@@ -160,10 +158,10 @@ func (s Settings) Options() string {
 	return fmt.Sprintf("heartbeat %v, poll %s, margin %v, grace %v", s.Heartbeat, poll, s.Margin, s.Grace)
 }
 
-// A Time is a time that is in UTC and has milliseconds in JSON, RFC 3339.
+// A Time is a time in UTC. In JSON it is RFC 3339 with milliseconds.
 type Time struct{ time.Time }
 
-// String returns what JSON has, "" for the zero time.
+// String returns the time as in JSON, or "" for the zero time.
 func (t Time) String() string {
 	if t.IsZero() {
 		return ""
@@ -174,8 +172,7 @@ func (t Time) String() string {
 // MarshalJSON implements [encoding/json.Marshaler].
 func (t Time) MarshalJSON() ([]byte, error) { return strconv.AppendQuote(nil, t.String()), nil }
 
-// Milliseconds is a duration that is a number of milliseconds in JSON, to the
-// microsecond.
+// Milliseconds is a duration. In JSON it is a number of milliseconds, with microsecond resolution.
 type Milliseconds time.Duration
 
 // MarshalJSON implements [encoding/json.Marshaler].
@@ -184,7 +181,7 @@ func (d Milliseconds) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(us)/1000, 'f', -1, 64), nil
 }
 
-// String returns the duration for people, in one unit.
+// String returns the duration as text for people, in one unit.
 func (d Milliseconds) String() string {
 	switch t := time.Duration(d); {
 	case t < 0:

@@ -1,5 +1,5 @@
-// Package storecmd sends commands to a store that do one thing, for tests and benchmarks: a call for
-// each part of a driver.Edit and each sort of a driver.SessionQuery.
+// Package storecmd sends single commands to a store, for tests and benchmarks. It has a function for each part of a
+// driver.Edit and each kind of driver.SessionQuery.
 package storecmd
 
 import (
@@ -15,7 +15,7 @@ func Acquire(ctx context.Context, store driver.Store, c driver.Claim, wait bool,
 	return done.State, done.Notices, err
 }
 
-// Release sends a Release of c, with the other fields of l.
+// Release sends a Release of c, with the options in l.
 func Release(ctx context.Context, store driver.Store, c driver.Claim, l driver.Release) (left bool, notices []driver.Notice, err error) {
 	l.Claim = c
 	done, err := store.Edit(ctx, driver.Edit{Release: &l})
@@ -52,12 +52,12 @@ func Unregister(ctx context.Context, store driver.Store, session string) error {
 	return err
 }
 
-// Members reads the sessions with these ids, or without ids all that are alive.
+// Members reads the sessions with the given ids or, without ids, all that are alive.
 func Members(ctx context.Context, store driver.Store, ids ...string) ([]driver.Member, time.Time, error) {
 	return store.Sessions(ctx, driver.SessionQuery{IDs: ids})
 }
 
-// Liveness is Members that reads only the liveness.
+// Liveness is like Members, but reads only the liveness.
 func Liveness(ctx context.Context, store driver.Store, ids ...string) ([]driver.Member, time.Time, error) {
 	return store.Sessions(ctx, driver.SessionQuery{IDs: ids, Liveness: true})
 }

@@ -1,6 +1,5 @@
-// Package testkit has what the tests of several packages need: sessions that end
-// with the test, and a short way to say what is wanted of an error. The packages'
-// helpers_test.go give it their own short names.
+// Package testkit has helpers for the tests of several packages, such as sessions that end with the test. The
+// packages' helpers_test.go give them short names.
 package testkit
 
 import (
@@ -21,16 +20,16 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// TTL is that of the sessions of [NewSession], unless a test gives them another.
+// TTL is the default TTL of the sessions of [NewSession].
 const TTL = 10 * time.Second
 
-// Long reports whether tests should take the time that a whole proof takes, as in CI:
-// whether LEASEHOLD_LONG is set. Without it, every test does less of the same.
+// Long reports whether tests should take the time for a full proof, as in CI, that is, whether LEASEHOLD_LONG is
+// set. Otherwise every test does a smaller part of the same.
 func Long() bool { return os.Getenv("LEASEHOLD_LONG") != "" }
 
-// Large skips a test of sizes or counts, with thousands of goroutines, keys or hours, where
-// LEASEHOLD_REPEATED is set: the tests are repeated there for the order in which goroutines
-// wake, and that order changes nothing that such a test asserts.
+// Large skips a test of sizes or counts (thousands of goroutines or keys, or hours of time) if LEASEHOLD_REPEATED
+// is set. Then tests are repeated because goroutines wake in a different order each time, which does not affect
+// what such a test asserts.
 func Large(t testing.TB) {
 	t.Helper()
 	if os.Getenv("LEASEHOLD_REPEATED") != "" {
@@ -38,7 +37,7 @@ func Large(t testing.TB) {
 	}
 }
 
-// Rounds is how often a test repeats itself: long times if [Long], else short times.
+// Rounds returns how often a test repeats itself: long if [Long], otherwise short.
 func Rounds(short, long int) int {
 	if Long() {
 		return long
@@ -46,12 +45,12 @@ func Rounds(short, long int) int {
 	return short
 }
 
-// Draws are random numbers for a test. Several goroutines may draw.
+// Draws are random numbers for a test. Several goroutines may use them.
 type Draws struct{ *rand.Rand }
 
-// Draw returns the Draws of a test: by its name, and the same in every run, so that no run fails that another
-// passes. With LEASEHOLD_SEED they are those of that seed. Where LEASEHOLD_REPEATED is set, tests are repeated to meet
-// what nobody has met yet: there each run has a seed of its own, which it logs.
+// Draw returns the Draws of a test. They depend on the test's name and are the same in every run, so that a test
+// does not fail by chance. LEASEHOLD_SEED sets another seed. If LEASEHOLD_REPEATED is set, tests are repeated to
+// find new failures: then each run has its own seed, which it logs.
 func Draw(t testing.TB) Draws {
 	t.Helper()
 	name := fnv.New64()
@@ -70,10 +69,10 @@ func Draw(t testing.TB) Draws {
 	return Draws{rand.New(&locked{source: rand.NewPCG(seed, name.Sum64())})}
 }
 
-// Below returns a duration that is at least 0 and less than d.
+// Below returns a random duration of at least 0 and less than d.
 func (r Draws) Below(d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 
-// locked is a source for several goroutines.
+// locked is a random source for several goroutines.
 type locked struct {
 	mu     sync.Mutex
 	source rand.Source
@@ -85,8 +84,8 @@ func (l *locked) Uint64() uint64 {
 	return l.source.Uint64()
 }
 
-// NewSession returns a session that is closed at the end of the test, and silent. Unless the test sets
-// a Retention it never sweeps, which it would at a random time: tests count commands.
+// NewSession returns a silent session that is closed at the end of the test. Unless the test sets a Retention, it
+// never sweeps: tests count commands, and sweeps come at random times.
 func NewSession(t testing.TB, store driver.Store, opt *dsync.Options) *dsync.Session {
 	t.Helper()
 	var o dsync.Options
@@ -110,15 +109,14 @@ func NewSession(t testing.TB, store driver.Store, opt *dsync.Options) *dsync.Ses
 	return s
 }
 
-// NewFaulty returns a Faulty that is closed at the end of the test, before the
-// sessions that were made with it.
+// NewFaulty returns a Faulty that is closed at the end of the test, before the sessions made with it.
 func NewFaulty(t testing.TB, store driver.Store, decide func(dsynctest.Request) dsynctest.Fault) *dsynctest.Faulty {
 	f := dsynctest.NewFaulty(store, decide)
 	t.Cleanup(f.Close)
 	return f
 }
 
-// Lock locks m within five minutes.
+// Lock locks m, or fails the test after five minutes.
 func Lock(t testing.TB, m *dsync.Mutex) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -128,30 +126,30 @@ func Lock(t testing.TB, m *dsync.Mutex) {
 	}
 }
 
-// WantErr reports an error of what was done that is not all of those wanted.
+// WantErr reports an error of t unless err matches all of want.
 func WantErr(t testing.TB, what string, err error, want ...error) {
 	t.Helper()
 	for _, w := range want {
 		if !errors.Is(err, w) {
-			t.Errorf("%s: error is %v, want one that is %v", what, err, w)
+			t.Errorf("%s: error is %v, want one that matches %v", what, err, w)
 		}
 	}
 }
 
-// WaitAt calls locked on a goroutine, and checks that it is then the n-th in the queue for key. The
-// channel receives the error when it returns.
+// WaitAt calls locked on a goroutine, and waits until that is the n-th in the queue for key. The returned channel
+// receives the error of locked.
 func WaitAt(t testing.TB, store driver.Store, key string, n int, locked func(context.Context) error, ctx context.Context) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- locked(ctx) }()
 	time.Sleep(50 * time.Millisecond)
 	if st, err := store.Load(ctx, key, 1000); err != nil || st.Waiting != n {
-		t.Fatalf("%d in the queue for %q, %v; want %d", st.Waiting, key, err, n)
+		t.Fatalf("%d waiters in the queue for %q (error %v), want %d", st.Waiting, key, err, n)
 	}
 	return done
 }
 
-// WantString reports an error unless value's String is want and sends no command to store.
+// WantString reports an error of t unless value.String() returns want without sending a command to store.
 func WantString(t testing.TB, store *dsynctest.Memory, value fmt.Stringer, want string) {
 	t.Helper()
 	before := store.Counts()
