@@ -82,7 +82,7 @@ func (e *NotReleasedError) Is(target error) bool { return target == ErrNotReleas
 
 func (e *NotReleasedError) Unwrap() error { return e.Err }
 
-// unregistering reports whether an Unregister has been sent and not been answered.
+// unregistering reports whether an Unregister is under way or about to be repeated.
 func (c *Core) unregistering() bool {
 	return c.closing != nil && (c.closing.command != 0 || c.closing.failed > 0)
 }
