@@ -48,7 +48,7 @@ func (w *world) server(at time.Duration) time.Duration {
 
 func (w *world) delay(i int) time.Duration { return time.Duration(w.ExpFloat64() * w.scale[i]) }
 
-// sample returns one that a server would have answered.
+// sample returns a sample as the server would have answered it.
 func (w *world) sample() (sent, got, server time.Duration) {
 	w.now += time.Duration(w.ExpFloat64() * 1e6)
 	sent = w.now
@@ -187,8 +187,7 @@ func TestErrorIsSmall(t *testing.T) {
 	}, "db:27017")
 }
 
-// Samples that are all sent at the same fraction of a millisecond would leave a
-// whole millisecond open, however many they are.
+// However many samples are sent at the same fraction of a millisecond, they leave a whole millisecond open.
 func TestSamplesResolveTruncation(t *testing.T) {
 	for _, delay := range []time.Duration{0, 250 * time.Microsecond, time.Millisecond, 1500 * time.Microsecond, 20 * time.Millisecond} {
 		t.Run(delay.String(), func(t *testing.T) {
@@ -252,7 +251,7 @@ func TestCheckCosts(t *testing.T) {
 	}, "a:27017", "b:27017", "c:27017")
 }
 
-// fast is a clock that runs away from the host's by that fraction, from d ahead on.
+// fast is a clock that starts d ahead of the host's and gains that fraction.
 func fast(d time.Duration, by float64) func() time.Time {
 	begin := time.Now()
 	return func() time.Time {
@@ -261,8 +260,8 @@ func fast(d time.Duration, by float64) func() time.Time {
 	}
 }
 
-// The bound of the spread is for the moment when the last server had answered: those
-// that had answered earlier may have drifted apart since.
+// The bound of the spread holds at the moment when the last server has answered: those that answered earlier may have
+// drifted apart since.
 func TestSpreadHoldsWhileOthersAreSlow(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		c.set("rs", "a:27017", "b:27017", "slow:27017")
@@ -282,8 +281,8 @@ func TestSpreadHoldsWhileOthersAreSlow(t *testing.T) {
 	}, "a:27017", "b:27017", "slow:27017")
 }
 
-// The bound of a server's offset is for the end of the measuring, though its own last
-// sample is older, since others were met behind the same name.
+// A server's offset and bound hold at the end of the measurement, although its own last sample is older: other
+// servers answered under the same name after it.
 func TestOffsetHoldsAfterTheLastSample(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		f := c.servers["db:27017"]

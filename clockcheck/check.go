@@ -41,7 +41,7 @@ type check struct {
 }
 
 func run(ctx context.Context, client *mongo.Client, opt Options) (Result, error) {
-	// Within the caller's transaction the server would refuse hello and abort it.
+	// In the caller's transaction, the server would refuse hello and abort the transaction.
 	ctx = mongo.NewSessionContext(ctx, nil)
 	c := &check{opt: opt, host: newHostClock(opt.read, opt.DriftRate)}
 	own, err := c.measure(ctx, client)
@@ -195,9 +195,8 @@ func (c *check) ask(ctx context.Context, client *mongo.Client) (sample, hello, e
 	return s, h, nil
 }
 
-// conclude computes the result. The difference between a server's clock and the wall
-// clock is that of the moment when that server had been measured; the spread of the
-// servers is that of the moment when the last one had been.
+// conclude computes the result. A server's offset holds at the moment when its measurement ended, the spread at the
+// moment when the last measurement ended.
 func (c *check) conclude(all []*measured, missing []Server) (Result, error) {
 	wall, at, _ := c.host.wall()
 	if by := c.host.stepped(wall, at); by != 0 {

@@ -114,7 +114,7 @@ func TestOptionsRejected(t *testing.T) {
 
 func nan() float64 { zero := 0.0; return zero / zero }
 
-// A clock that was never set is off by decades, and is said to be.
+// A clock that was never set is off by decades, and the error says so.
 func TestClockNeverSet(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		client := connect(t, c.options("db:27017"))
@@ -129,7 +129,7 @@ func TestClockNeverSet(t *testing.T) {
 		if _, err := clockcheck.Check(t.Context(), client, nil); err == nil || !strings.Contains(err.Error(), "never set") {
 			t.Errorf("ages: got %v", err)
 		}
-		// Something that is no MongoDB.
+		// A server that is not MongoDB.
 		c.change(func() { c.servers["db:27017"].says = func() bson.D { return bson.D{e("localTime", "noon")} } })
 		if _, err := clockcheck.Check(t.Context(), client, nil); err == nil || !strings.Contains(err.Error(), "localTime") {
 			t.Errorf("no time: got %v", err)

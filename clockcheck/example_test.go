@@ -44,8 +44,8 @@ func Example() {
 	// 2 servers, 0s apart
 }
 
-// A server that can't be reached does not fail the check; it may be down, or for others only. A program that wants
-// to know of it looks at each server's Err.
+// A server that can't be reached does not fail the check. A program that needs to know about it looks at each
+// server's Err.
 func ExampleServer() {
 	servers := newCluster("db1:27017", "db2:27017")
 	defer servers.close()

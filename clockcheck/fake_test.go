@@ -153,7 +153,7 @@ func (c *cluster) serve(f *fake, conn net.Conn) {
 	}
 }
 
-// handle answers a command, after the time it takes.
+// handle answers a command after the command's delays.
 func (c *cluster) handle(f *fake, cmd bson.Raw) (bson.D, bool) {
 	c.mu.Lock()
 	out, back, says, clock, silent := f.out, f.back, f.says, f.clock, f.silent

@@ -77,8 +77,8 @@ func TestMonitorKeepsTheLatest(t *testing.T) {
 	}, "db:27017")
 }
 
-// Whatever it is doing when ctx ends, the channel is closed soon and nothing is
-// left; a report that was there may be received still.
+// Whatever the monitor is doing when ctx ends, it closes the channel soon and leaves nothing behind; a report in the
+// channel can still be received.
 func TestMonitorEnds(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		name := "between checks"

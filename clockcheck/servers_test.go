@@ -86,7 +86,7 @@ func TestEveryMemberIsMeasured(t *testing.T) {
 	}, "a:27017", "b:27017", "c:27017")
 }
 
-// A spread between servers is known where no offset from the host is agreed.
+// The spread between servers is known even where the offset from the host is not.
 func TestSpreadOfEqualClocks(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		c.set("rs", "a:27017", "b:27017", "c:27017")
@@ -141,7 +141,7 @@ func TestMemberNotMeasured(t *testing.T) {
 				if got := r.Servers[2].Err.Error(); !strings.Contains(got, tc.want) {
 					t.Errorf("the reason is %q, want %q", got, tc.want)
 				}
-				// Waiting for b is not paid for with the others' bounds.
+				// Waiting for b does not widen the others' bounds.
 				if !holds(100*time.Millisecond, r.Offset, r.Bound) || r.Bound > time.Millisecond || r.SpreadBound > 2*time.Millisecond {
 					t.Errorf("got %v", r)
 				}
@@ -188,9 +188,8 @@ func TestEveryRouterIsMeasured(t *testing.T) {
 	}, "x:27017", "y:27017")
 }
 
-// A client that spreads the samples over several routers: those of different ones
-// are never taken for one's. Their clocks are so near each other that they
-// would have something in common.
+// If a client spreads the samples over several routers, samples of different routers are never combined, although
+// their clocks are so close that the intervals would meet.
 func TestRoutersAreKeptApart(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		hosts := []string{"x:27017", "y:27017", "z:27017"}
@@ -243,8 +242,7 @@ func TestStandalone(t *testing.T) {
 	}
 }
 
-// A fail-over during the check leads to another server, whose samples have nothing
-// to do with those before.
+// After a fail-over during the check another server answers, whose samples are not combined with those of the first.
 func TestFailoverDuringCheck(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		first, second := standalone(), standalone()

@@ -85,7 +85,8 @@ func (e *Election) isPaused() bool {
 }
 
 // Publish stores value with the present term of this process, for all to read with
-// [Election.Leader] and [Election.Observe] until the term ends. It may have at most 64 KiB. Of two concurrent calls either may win.
+// [Election.Leader] and [Election.Observe] until the term ends. It may have at most 64 KiB.
+// Of two concurrent calls either may win.
 //
 // The error is [ErrLost] if this process does not lead, that of ctx, or the store's.
 func (e *Election) Publish(ctx context.Context, value []byte) error {

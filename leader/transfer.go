@@ -15,7 +15,8 @@ import (
 // from [Election.Candidates]; only its Session is used.
 //
 // First Transfer checks that the candidate is alive and campaigns. If not, the error is
-// [ErrNotCandidate]; if this process does not lead, [ErrNotLeader]. After these errors, and that of a read, a leader still leads.
+// [ErrNotCandidate]; if this process does not lead, [ErrNotLeader]. After these errors, and that of a
+// read, a leader still leads.
 //
 // Then the term ends, with the cause [ErrResigned], and Transfer waits like Resign until its work is done
 // and the store has elected the candidate. If the candidate stops campaigning before that, or its

@@ -54,8 +54,7 @@ var (
 	alertWord     = regexp.MustCompile(`\bleasehold_[a-z_]+`)
 )
 
-// Every alert is about metrics that there are, labels and values that they have, and
-// labels that the sum leaves.
+// Every alert names existing metrics, labels and values, and after a sum only the labels that it keeps.
 func TestAlertsAreOfTheMetrics(t *testing.T) {
 	labels, _ := prometheusSeries(t)
 	// The values of labels that rules name: doc.go says which there are.
@@ -94,7 +93,7 @@ func TestAlertsAreOfTheMetrics(t *testing.T) {
 				t.Errorf("%s: %q is neither a metric of it nor a label", a.Alert, w)
 			}
 		}
-		// What a sum leaves is what texts may name.
+		// Texts may name only the labels that the sum keeps.
 		left := known
 		for i, m := range alertBy.FindAllStringSubmatch(a.Expr, -1) {
 			by := strings.Split(m[1], ", ")
@@ -121,7 +120,7 @@ func TestAlertsAreOfTheMetrics(t *testing.T) {
 	}
 }
 
-// The page on operations names the alert of each metric that it says to alert on.
+// docs/operations.md names each alert.
 func TestAlertsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/operations.md")
 	if err != nil {

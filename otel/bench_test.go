@@ -11,8 +11,7 @@ import (
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
 )
 
-// BenchmarkHold is the recording of one hold, from its grant to its end, on the goroutine of the
-// hooks.
+// BenchmarkHold measures recording one hold, from its grant to its end, on the goroutine of the hooks.
 func BenchmarkHold(b *testing.B) {
 	telemetry, err := dsyncotel.New(&dsyncotel.Options{
 		MeterProvider: metric.NewMeterProvider(metric.WithReader(metric.NewManualReader())),

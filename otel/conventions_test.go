@@ -15,8 +15,7 @@ import (
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
 )
 
-// Names and units are as OpenTelemetry's semantic conventions want them: see "Naming" and
-// "Metrics" there.
+// Names and units follow "Naming" and "Metrics" of OpenTelemetry's semantic conventions.
 func TestNamesFollowTheConventions(t *testing.T) {
 	name := regexp.MustCompile(`^leasehold(\.[a-z][a-z0-9]*(_[a-z0-9]+)*)+$`)
 	unit := regexp.MustCompile(`^(s|\{[a-z]+\})$`) // UCUM: seconds, or what is counted

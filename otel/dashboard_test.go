@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/otlptranslator"
 )
 
-// prometheusSeries returns the names that Prometheus gives the metrics, with those of
-// their labels, and for each the metric that it is of.
+// prometheusSeries returns the names that Prometheus gives the metrics, the names of their labels, and the metric
+// behind each.
 func prometheusSeries(t *testing.T) (labels map[string][]string, of map[string]string) {
 	t.Helper()
 	labels, of = make(map[string][]string), make(map[string]string)

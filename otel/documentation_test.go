@@ -21,8 +21,7 @@ import (
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
 )
 
-// everything returns each metric that there is, with all its attributes: those of a
-// process to which everything happens.
+// everything returns every metric with all its attributes, from a process in which every event occurs.
 func everything(t *testing.T) (all []metricdata.Metrics) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -117,8 +116,7 @@ func attributes(t *testing.T, m metricdata.Metrics) (names []string, kind string
 	return slices.Sorted(maps.Keys(all)), kind, translated
 }
 
-// The documentation's table is of the metrics that there are, their types and their
-// attributes.
+// The documentation's table lists exactly the metrics, with their types and attributes.
 func TestDocumentationNamesTheMetrics(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	if err != nil {

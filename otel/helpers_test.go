@@ -141,7 +141,7 @@ func floatGauge(t testing.TB, m metricdata.Metrics) float64 {
 // seconds is d as in the line of a histogram.
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3gs", d.Seconds()) }
 
-// broken locks k, and has it broken.
+// broken locks k, and then breaks it.
 func broken(s *dsync.Session) {
 	mu := s.Mutex("k")
 	mu.Lock()

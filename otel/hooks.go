@@ -17,9 +17,8 @@ type hold struct {
 	token int64
 }
 
-// Hooks returns the hooks to make the session with: dsync.Options.Hooks. If the session has
-// others already, session.AddHooks adds these; call it before the first lock, so that every end
-// that is counted has a beginning.
+// Hooks returns hooks for dsync.Options.Hooks. If the session already has hooks, add these with session.AddHooks
+// before the first lock, so that every end that is counted has a beginning.
 func (t *Telemetry) Hooks() *dsync.Hooks {
 	ctx := context.Background()
 	return &dsync.Hooks{

@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// LeaderHooks returns hooks to make an election with, leader.Options.Hooks, that record the
-// terms of this process and then call own, which may be nil. Several elections may share them.
+// LeaderHooks returns hooks for leader.Options.Hooks that record the terms of this process and then call own, which
+// may be nil. Several elections may share them.
 // Failed commands are recorded by the session's hooks: see [Telemetry.Hooks].
 func (t *Telemetry) LeaderHooks(own *leader.Hooks) *leader.Hooks {
 	var h leader.Hooks

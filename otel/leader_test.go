@@ -60,7 +60,7 @@ func TestMetricsOfTerms(t *testing.T) {
 	}
 }
 
-// Own hooks of an election are called as well, and its name is treated like a key.
+// An election's own hooks are called as well, and its name is treated like a key.
 func TestOwnHooksOfAnElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, dsyncotel.Options{Key: func(key string) string { return key }})
@@ -68,7 +68,7 @@ func TestOwnHooksOfAnElection(t *testing.T) {
 		own := &leader.Hooks{
 			Elected:   func(context.Context, leader.Term) { elected++; panic("own") },
 			Lost:      func(leader.Term, error) { lost++ },
-			Refreshed: func(leader.Status) { looked++ },
+			Refreshed: func(leader.Reading) { looked++ },
 		}
 		e, err := leader.New(r.session(dsynctest.NewMemory()), "e", &leader.Options{Hooks: r.LeaderHooks(own)})
 		if err != nil {

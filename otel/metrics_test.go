@@ -212,7 +212,7 @@ func TestMetricsOfClockJumps(t *testing.T) {
 	})
 }
 
-// deadlock has a hold x and wait for y, and b the reverse, until a has found that out.
+// deadlock makes a hold x and wait for y, and b hold y and wait for x, until a has detected it.
 func deadlock(a, b *dsync.Session) {
 	ctx, cancel := context.WithCancel(background)
 	x, y := a.Mutex("x"), b.Mutex("y")
@@ -278,7 +278,7 @@ func TestMetricsOfQueues(t *testing.T) {
 	})
 }
 
-// Keys make time series only as they are let in.
+// Keys make time series only if Options.Key lets them.
 func TestKeysAreCutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, dsyncotel.Options{

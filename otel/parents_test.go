@@ -216,7 +216,7 @@ type exported struct {
 	*tracetest.InMemoryExporter
 }
 
-// export returns what is exported of a provider of tracers, that provider, and a tracer of it.
+// export returns the spans that are exported, and a tracer and its provider that export them.
 func export(t *testing.T) (exported, trace.Tracer, trace.TracerProvider) {
 	exporter := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))

@@ -28,7 +28,7 @@ func Example() {
 	storage := locker.Storage(&certmagic.FileStorage{Path: os.TempDir()})
 	certmagic.Default.Storage = storage // and then certmagic.HTTPS and so on
 
-	// What certmagic does around all that processes must not do at the same time:
+	// certmagic does this around everything that only one process may do at a time:
 	if err := storage.Lock(context.Background(), "issue_cert_example.com"); err != nil {
 		log.Fatal(err)
 	}

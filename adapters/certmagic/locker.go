@@ -167,7 +167,7 @@ func (l *Locker) Unlock(ctx context.Context, name string) error {
 	return nil
 }
 
-// RenewLockLease sees that name is still locked: a lock needs no renewal, it lives with
+// RenewLockLease checks that name is still locked: a lock needs no renewal, it lives with
 // its session, so the duration has no effect. But if it was lost, it is locked anew, behind
 // the processes that wait for it by now. Goroutines of this process still wait until
 // name is unlocked. After an error name has to be unlocked all the same, and may be renewed once

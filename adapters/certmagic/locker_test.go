@@ -129,7 +129,7 @@ func TestRenewalOfALostLock(t *testing.T) {
 	})
 }
 
-// The optional interfaces are those of the storage, too.
+// The storage has the optional interfaces, too.
 func TestStorageHasTheLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLocker(t, dsynctest.NewMemory())
@@ -155,7 +155,7 @@ func TestStorageHasTheLocks(t *testing.T) {
 
 // A goroutine that has locked a name has it until it unlocks it, also while it renews a lock that was lost and when
 // that fails: callers pass names only, so its Unlock would release the lock of a goroutine of this process that came
-// in between. R12 of issue 40.
+// in between.
 func TestRenewalThatFailsKeepsTheName(t *testing.T) {
 	for _, renewed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("renewed once more: %t", renewed), func(t *testing.T) {

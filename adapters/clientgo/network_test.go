@@ -51,7 +51,7 @@ func (n *network) DialContext(ctx context.Context, network, address string) (net
 	return &conn{Conn: c, n: n}, nil
 }
 
-// A conn is used by one goroutine at a time to write, and one to read a reply after that.
+// A conn is used by one goroutine at a time: to write a command, and then to read the reply.
 type conn struct {
 	net.Conn
 	n *network

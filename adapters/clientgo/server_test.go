@@ -75,7 +75,7 @@ func (p *place) lock(t *testing.T, n *network) *clientgo.Lock {
 	return l
 }
 
-// record is one of a holder.
+// record returns a record with that holder.
 func record(holder string) resourcelock.LeaderElectionRecord {
 	now := time.Now().Truncate(time.Millisecond)
 	return resourcelock.LeaderElectionRecord{
@@ -85,7 +85,7 @@ func record(holder string) resourcelock.LeaderElectionRecord {
 	}
 }
 
-// same reports whether two records say the same, in whatever time zone.
+// same reports whether two records are equal, whatever their time zones.
 func same(a, b resourcelock.LeaderElectionRecord) bool {
 	times := a.AcquireTime.Equal(&b.AcquireTime) && a.RenewTime.Equal(&b.RenewTime)
 	a.AcquireTime, a.RenewTime = b.AcquireTime, b.RenewTime
@@ -138,7 +138,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// Of several locks that have read the same record, one can change it.
+// If several locks have read the same record, only one can change it.
 func TestUpdateIsCompareAndSet(t *testing.T) {
 	p := newPlace(t)
 	locks := []*clientgo.Lock{p.lock(t, nil), p.lock(t, nil), p.lock(t, nil), p.lock(t, nil)}

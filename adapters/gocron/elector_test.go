@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// process is one with a scheduler under an elector.
+// A process has a scheduler under an elector.
 type process struct {
 	session  *dsync.Session
 	election *leader.Election
@@ -51,11 +51,11 @@ func elect(t *testing.T, store driver.Store, r *runs, i int) *process {
 	p.stop = func() { cancel(); wg.Wait() }
 	t.Cleanup(p.stop)
 	p.shutdown = schedule(t, time.Now().Add(1500*time.Millisecond), time.Second, r.job(i, 0), gocron.WithDistributedElector(p.elector))
-	synctest.Wait() // so that the first to come leads
+	synctest.Wait() // so that the first one leads
 	return p
 }
 
-// All jobs run on the leader; when it stops, on the next from then on.
+// All jobs run on the leader, and on the next one after it has stopped.
 func TestElectorRunsJobsOnTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r runs
@@ -81,8 +81,8 @@ func TestElectorRunsJobsOnTheLeader(t *testing.T) {
 	})
 }
 
-// A leader that is cut off runs nothing more from its deadline on, and the other only
-// after it; when it is back it is the next, not the leader.
+// A leader that is cut off runs nothing after its deadline, and the other process runs jobs only after that. When the
+// first is connected again, it is a candidate, not the leader.
 func TestElectorLosesTheLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r runs
@@ -137,8 +137,8 @@ func TestElectorRunEnds(t *testing.T) {
 }
 
 // A process that has lost the leadership and waits to be elected again is healthy: a liveness probe that looks for
-// dsync.ErrStillInUse would restart it for good. The jobs that ran at the loss have had the grace before anybody
-// else leads; who resigns or pauses says that they have ended.
+// dsync.ErrStillInUse would restart it for good. The jobs that ran at the loss have had the grace before anybody else
+// leads; a process that resigns or pauses says that they have ended.
 func TestFormerLeaderIsHealthy(t *testing.T) {
 	losses := []struct {
 		name  string

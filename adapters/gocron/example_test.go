@@ -122,7 +122,7 @@ func Example_periodic() {
 	if err := job.RunNow(); err != nil {
 		log.Fatal(err)
 	}
-	for { // a program goes on with other things
+	for { // a program does other things meanwhile
 		tick, _, err := report.Last(context.Background())
 		if err != nil {
 			log.Fatal(err)

@@ -71,7 +71,7 @@ func TestLockWaits(t *testing.T) {
 	})
 }
 
-// An unreachable store is no reason to go on without a lock, nor to wait longer.
+// If the store is unreachable, Up neither goes on without a lock nor waits longer.
 func TestLockWithoutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)

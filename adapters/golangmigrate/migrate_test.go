@@ -15,8 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Of processes that start at the same time one runs the migrations, and the others wait and find
-// nothing to do.
+// If processes start at the same time, one runs the migrations, and the others wait and find nothing to do.
 func TestEachMigrationRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, db := dsynctest.NewMemory(), newDB(t)

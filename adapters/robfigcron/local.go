@@ -38,7 +38,7 @@ func (l *local) Next(t time.Time) time.Time {
 		if reading.IsZero() {
 			return reading
 		}
-		// While clocks repeat an hour, the first readings to come have been there before.
+		// While clocks repeat an hour, the next readings have occurred before.
 		if next := first(reading, zone); next.After(t) {
 			return next.In(t.Location())
 		}
@@ -50,8 +50,8 @@ func clock(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }
 
-// first returns when the clocks of the zone show that reading for the first time or, if they skip it, when they are
-// put forward.
+// first returns the time at which the clocks of the zone first show that reading or, if they skip it, at which they
+// are put forward.
 func first(reading time.Time, zone *time.Location) time.Time {
 	// Of two times that fit, and where none does, Date may return either.
 	t := time.Date(reading.Year(), reading.Month(), reading.Day(), reading.Hour(), reading.Minute(), reading.Second(), reading.Nanosecond(), zone)

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// ticks returns the times of a periodic job after from, until to. A process that starts meanwhile must have the same:
-// that is tried with each step.
+// ticks returns the times of a periodic job after from, until to. It checks at each step that a process that starts
+// then has the same ones.
 func ticks(t *testing.T, zone *time.Location, spec string, from, to time.Time, step time.Duration) (all []time.Time) {
 	t.Helper()
 	l, _ := newLocker(t, dsynctest.NewMemory(), robfigcron.Options{})
@@ -45,7 +45,7 @@ func zone(t *testing.T, name string) *time.Location {
 	return z
 }
 
-// B43: what the ticks are when clocks are changed.
+// B43: the ticks when clocks are changed.
 func TestTicksWhenClocksChange(t *testing.T) {
 	const layout = "02 15:04 MST"
 	tests := []struct {
@@ -85,7 +85,7 @@ func TestTicksWhenClocksChange(t *testing.T) {
 	}
 }
 
-// B43: a job of a time of the day has as many ticks as there are days, whatever is done to clocks meanwhile.
+// B43: a job at a time of the day has one tick for each day, however the clocks are changed.
 func TestOneTickForEachDay(t *testing.T) {
 	for _, name := range []string{"UTC", "America/New_York", "Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Gaza"} {
 		zone := zone(t, name)

@@ -27,9 +27,8 @@ type Options struct {
 	// apart from those of other locks. Default "cron/".
 	Prefix string
 
-	// Logger logs, as Info, that a job runs elsewhere, and as errors that its lock can't
-	// be had, was lost or can't be released. Default cron.DefaultLogger, which logs only
-	// errors.
+	// Logger gets, as Info, that a job runs elsewhere, and as errors, that its lock can't be acquired, was lost or
+	// can't be released. Default cron.DefaultLogger, which logs only errors.
 	Logger cron.Logger
 }
 

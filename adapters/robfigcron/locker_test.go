@@ -159,8 +159,8 @@ func TestContextEndsBeforeAnotherRuns(t *testing.T) {
 	})
 }
 
-// A job whose lock can't be had for another reason than its holder is skipped, soon, and
-// an error is logged.
+// If a job's lock can't be acquired for another reason than that it is held, the run is skipped soon, and an error is
+// logged.
 func TestUnreachableStoreSkips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)

@@ -119,8 +119,8 @@ func (p *periodic) skip(tick time.Time, why error) {
 	p.l.opt.Logger.Info("skip", "job", p.name, "tick", tick, "reason", why)
 }
 
-// begun is a schedule that remembers for which of its times cron has begun a run. The run itself can't ask for that
-// when it gets through the chain: by then cron may have begun others.
+// begun is a schedule that remembers for which of its times cron has begun a run. The run cannot find out by itself:
+// when it gets through the chain, cron may have begun others.
 type begun struct {
 	cron.Schedule
 
@@ -140,7 +140,7 @@ func (b *begun) Next(now time.Time) time.Time {
 	return b.next
 }
 
-// drop leaves the times that are due to the other processes.
+// drop drops the times that are due; other processes run them.
 func (b *begun) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

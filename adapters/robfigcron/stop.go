@@ -7,7 +7,7 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// stopInterval is how often a run that waits looks whether its Cron was stopped.
+// stopInterval is how often a waiting run checks whether its Cron was stopped.
 const stopInterval = time.Second
 
 // watch calls stop if c is stopped. The function that it returns ends that, and waits until it has; it may be
@@ -36,8 +36,8 @@ func watch(c *cron.Cron, stop func()) (end func()) {
 	})
 }
 
-// stopped reports whether c does not run. A Cron has no method for that. But one that runs asks a schedule for its
-// first time as soon as it is added, and one that doesn't only keeps it.
+// stopped reports whether c is stopped. Cron has no method for that, but a running Cron asks a schedule for its first
+// time as soon as it is added, and a stopped one does not.
 func stopped(c *cron.Cron) bool {
 	var asked probe
 	c.Remove(c.Schedule(&asked, cron.FuncJob(func() {})))
