@@ -161,24 +161,19 @@ func TestClockCheckMembers(t *testing.T) {
 		i := slices.IndexFunc(own.Set().Members(), func(m *mongod.Member) bool { return m != primary })
 		m := own.Set().Members()[i]
 		for _, hurt := range []struct {
-			name string
-			do   func() error
-			took time.Duration
+			name    string
+			do      func() error
+			timeout time.Duration
 		}{
-			{"frozen", m.Freeze, 5 * time.Second},
-			{"down", func() error { m.Kill(); return nil }, time.Second},
+			{"frozen", m.Freeze, 3 * time.Second},
+			{"down", func() error { m.Kill(); return nil }, time.Minute}, // which does not pass
 		} {
 			if err := hurt.do(); err != nil {
 				t.Fatal(err)
 			}
-			begin := time.Now()
-			r, err := clockcheck.Check(t.Context(), client, &clockcheck.Options{Servers: opt, Timeout: 3 * time.Second})
-			took := time.Since(begin)
+			r, err := clockcheck.Check(t.Context(), client, &clockcheck.Options{Servers: opt, Timeout: hurt.timeout})
 			if err != nil {
 				t.Fatalf("%s: %v", hurt.name, err)
-			}
-			if took > hurt.took {
-				t.Errorf("%s: took %v, want at most %v", hurt.name, took, hurt.took)
 			}
 			if len(r.Servers) != 3 || unmeasured(r) != m.Addr {
 				t.Errorf("%s: got %v, want %s not measured", hurt.name, r, m.Addr)
@@ -186,6 +181,8 @@ func TestClockCheckMembers(t *testing.T) {
 			for _, s := range r.Servers {
 				if s.Err == nil {
 					agree(t, s, 0)
+				} else if hurt.name == "down" && errors.Is(s.Err, context.DeadlineExceeded) {
+					t.Errorf("it waited for a server that is down: %v", s.Err)
 				}
 			}
 		}
