@@ -79,7 +79,7 @@ func TestModulesAreListed(t *testing.T) {
 		want             []string
 	}{
 		{".ci/run", "\nmodules=(", ")", modules},
-		{".ci/run", ".ci/release\n\nfor m in ", ";", published[1:]},
+		{".ci/run", ".ci/release --quick\n\nfor m in ", ";", published[1:]},
 		{".ci/modules", "\npublished=(", ")", published},
 		{".github/dependabot.yml", "\n    directories:\n", "    schedule:", modules},
 		{"docs/releasing.md", "       for m in ", ";", published[1:]},
