@@ -148,7 +148,8 @@ func TestBoundHoldsTheTruthThroughTheDriver(t *testing.T) {
 				f.back = func() time.Duration { return w.delay(1) }
 			})
 			r := check(t, client, &clockcheck.Options{NoLimit: true, DriftRate: w.rate, Samples: 1 + w.IntN(12)})
-			if truth := begin.Add(w.server(r.At.Sub(begin))).Sub(r.At); !holds(truth, r.Offset, r.Bound+rounding) {
+			s := r.Servers[0]
+			if truth := begin.Add(w.server(s.At.Sub(begin))).Sub(s.At); !holds(truth, s.Offset, s.Bound+rounding) {
 				t.Fatalf("seed %d: %v, the truth is %v", seed, r, truth)
 			}
 		}
@@ -168,9 +169,9 @@ func TestErrorIsSmall(t *testing.T) {
 				f.clock, f.out, f.back = ahead(offset), always(500*time.Microsecond), always(500*time.Microsecond)
 			})
 			r := check(t, client, &clockcheck.Options{NoLimit: true})
-			errs, bounds = append(errs, (offset-r.Offset).Abs()), append(bounds, r.Bound)
-			if r.RTT != time.Millisecond {
-				t.Errorf("RTT is %v, want 1ms", r.RTT)
+			errs, bounds = append(errs, (offset-r.Servers[0].Offset).Abs()), append(bounds, r.Servers[0].Bound)
+			if r.Servers[0].RTT != time.Millisecond {
+				t.Errorf("RTT is %v, want 1ms", r.Servers[0].RTT)
 			}
 		}
 		slices.Sort(errs)
@@ -195,7 +196,7 @@ func TestSamplesResolveTruncation(t *testing.T) {
 				f := c.servers["db:27017"]
 				f.clock, f.out, f.back = ahead(time.Hour+300*time.Microsecond), always(delay), always(delay)
 				r := check(t, connect(t, c.options("db:27017")), &clockcheck.Options{NoLimit: true, DriftRate: 1e-9, Samples: 10})
-				if most := delay + 100*time.Microsecond; r.Bound > most {
+				if most := delay + 100*time.Microsecond; r.Servers[0].Bound > most {
 					t.Errorf("%v: the bound is more than %v", r, most)
 				}
 			}, "db:27017")
@@ -307,8 +308,8 @@ func TestOffsetHoldsAfterTheLastSample(t *testing.T) {
 		if took := time.Since(begin); took < time.Second {
 			t.Fatalf("took %v, want that others were met", took)
 		}
-		if truth := time.Until(clock()); !holds(truth, r.Offset, r.Bound) {
-			t.Errorf("%v ± %v, the truth is %v", r.Offset, r.Bound, truth)
+		if truth := time.Until(clock()); !holds(truth, r.Servers[0].Offset, r.Servers[0].Bound) {
+			t.Errorf("%v ± %v, the truth is %v", r.Servers[0].Offset, r.Servers[0].Bound, truth)
 		}
 	}, "db:27017")
 }

@@ -214,8 +214,6 @@ func (c *check) conclude(all []*measured, missing []Server) (Result, error) {
 	for _, m := range all {
 		clocks = append(clocks, m.later(last, c.opt.DriftRate))
 	}
-	own := r.Servers[0]
-	r.At, r.Offset, r.Bound, r.RTT = own.At, own.Offset, own.Bound, own.RTT
 	r.Spread, r.SpreadBound = spread(clocks).middle()
 	r.Servers = append(r.Servers, missing...)
 	return r, c.judge(r)

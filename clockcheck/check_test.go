@@ -50,7 +50,7 @@ func TestLimit(t *testing.T) {
 				if tc.want == nil && err != nil {
 					t.Error(err)
 				}
-				if !holds(tc.offset, r.Offset, r.Bound) {
+				if !holds(tc.offset, r.Servers[0].Offset, r.Servers[0].Bound) {
 					t.Errorf("%v, want %v", r, tc.offset)
 				}
 				if tc.want == nil {
@@ -64,7 +64,7 @@ func TestLimit(t *testing.T) {
 				if tc.opt != nil && tc.opt.Limit > 0 {
 					limit = tc.opt.Limit
 				}
-				want := clockcheck.Error{Kind: tc.want, Server: "db:27017", Offset: r.Offset, Bound: r.Bound, Limit: limit}
+				want := clockcheck.Error{Kind: tc.want, Server: "db:27017", Offset: r.Servers[0].Offset, Bound: r.Servers[0].Bound, Limit: limit}
 				if *got != want {
 					t.Errorf("the error has %+v, want %+v", *got, want)
 				}
@@ -122,7 +122,7 @@ func TestClockNeverSet(t *testing.T) {
 		c.change(func() {
 			c.servers["db:27017"].clock = func() time.Time { return time.Now().Add(56 * years) }
 		})
-		if r, err := clockcheck.Check(t.Context(), client, nil); !errors.Is(err, clockcheck.ErrOffset) || !holds(56*years, r.Offset, r.Bound) {
+		if r, err := clockcheck.Check(t.Context(), client, nil); !errors.Is(err, clockcheck.ErrOffset) || !holds(56*years, r.Servers[0].Offset, r.Servers[0].Bound) {
 			t.Errorf("decades: got %v, %v", r, err)
 		}
 		c.change(func() { c.servers["db:27017"].clock = func() time.Time { return time.UnixMilli(1 << 60) } })
@@ -269,7 +269,8 @@ func TestHostSlewed(t *testing.T) {
 		opt := clockcheck.Options{DriftRate: 0.05}
 		opt.SetHostClock(func() (time.Time, time.Duration) { return slewed(time.Now()), time.Since(begin) })
 		r := check(t, connect(t, c.options("db:27017")), &opt)
-		if truth := time.Since(r.At); r.At != slewed(time.Now()) || !holds(truth, r.Offset, r.Bound) {
+		s := r.Servers[0]
+		if truth := time.Since(s.At); s.At != slewed(time.Now()) || !holds(truth, s.Offset, s.Bound) {
 			t.Errorf("%v, the truth is %v", r, truth)
 		}
 	}, "db:27017")

@@ -101,12 +101,67 @@ func ExampleMonitor() {
 			stop(r.Err)
 			continue
 		}
-		fmt.Println("the clock is right")
+		fmt.Println("the clock is right:", len(r.Result.Servers), "server")
 		// Somebody sets the server's clock.
 		server.change(func() { server.servers["db1:27017"].clock = func() time.Time { return time.Now().Add(-time.Hour) } })
 	}
 	fmt.Println("stopped:", errors.Is(context.Cause(work), clockcheck.ErrOffset))
 	// Output:
-	// the clock is right
+	// the clock is right: 1 server
 	// stopped: true
+}
+
+// What a program logs when the check fails.
+func ExampleError() {
+	server := newCluster("db1:27017")
+	defer server.close()
+	server.servers["db1:27017"].clock = func() time.Time { return time.Now().Add(-time.Hour) }
+	client, err := mongo.Connect(server.options("db1:27017"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	defer func() { _ = client.Disconnect(ctx) }()
+
+	_, err = clockcheck.Check(ctx, client, nil)
+	var found *clockcheck.Error
+	switch {
+	case !errors.As(err, &found):
+		fmt.Println(err) // nil, or the check was not made
+	case found.Kind == clockcheck.ErrStepped && found.Host:
+		fmt.Printf("the host slept, or its clock was stepped by %v: check again\n", found.Step)
+	case found.Kind == clockcheck.ErrStepped:
+		fmt.Printf("the clock of %s was stepped by %v: check again\n", found.Server, found.Step)
+	case found.Kind == clockcheck.ErrUndecided:
+		fmt.Printf("the network is too slow to tell: ±%v\n", found.Bound)
+	default:
+		fmt.Printf("off by %v, more than %v\n", found.Offset.Round(time.Minute), found.Limit)
+	}
+	// Output: off by -1h0m0s, more than 500ms
+}
+
+// A tool that shows the clocks and judges none. Just after a host has started, chrony may slew its clock by as
+// much as 8.3 %.
+func ExampleOptions() {
+	server := newCluster("db1:27017")
+	defer server.close()
+	client, err := mongo.Connect(server.options("db1:27017"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	defer func() { _ = client.Disconnect(ctx) }()
+
+	result, err := clockcheck.Check(ctx, client, &clockcheck.Options{NoLimit: true, DriftRate: 0.083})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, s := range result.Servers {
+		clock := s.At.Add(s.Offset) // what the server's clock showed at s.At, or up to s.Bound earlier or later
+		fmt.Println(clock.Sub(s.At).Round(time.Minute), "ahead, by", s.Samples, "answers")
+	}
+	// Output: 0s ahead, by 8 answers
 }

@@ -9,17 +9,6 @@ import (
 
 // A Result is what a [Check] has measured.
 type Result struct {
-	// At is the host's clock at the end of the measurement of the server that the
-	// client talks to.
-	At time.Time
-
-	// Offset is that server's clock less the host's at that moment: positive if the
-	// host is behind. The truth is within Offset ± Bound.
-	Offset, Bound time.Duration
-
-	// RTT is the round-trip time of the fastest sample of that server.
-	RTT time.Duration
-
 	// Servers lists the servers that [Options].Servers selects: first the one that the client
 	// talks to, then the others that were measured, and last those that could not be, which have an
 	// Err. Without Options.Servers it is one.
@@ -70,9 +59,10 @@ func (r Result) LogValue() slog.Value {
 	if len(r.Servers) == 0 {
 		return slog.GroupValue()
 	}
+	first := r.Servers[0]
 	attrs := []slog.Attr{
-		slog.String("server", r.Servers[0].Addr), slog.Duration("offset", r.Offset),
-		slog.Duration("bound", r.Bound), slog.Duration("rtt", r.RTT),
+		slog.String("server", first.Addr), slog.Duration("offset", first.Offset),
+		slog.Duration("bound", first.Bound), slog.Duration("rtt", first.RTT),
 	}
 	measured, others := r.measured()
 	if len(r.Servers) > 1 {

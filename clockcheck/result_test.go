@@ -15,11 +15,9 @@ const ms = time.Millisecond
 
 var (
 	one = clockcheck.Result{
-		Offset: 3200 * time.Microsecond, Bound: 600 * time.Microsecond, RTT: ms + 123*time.Nanosecond,
 		Servers: []clockcheck.Server{{Addr: "db1:27017", Offset: 3200 * time.Microsecond, Bound: 600 * time.Microsecond, RTT: ms + 123*time.Nanosecond}},
 	}
 	three = clockcheck.Result{
-		Offset: -2 * time.Second, Bound: ms, RTT: 2 * ms,
 		Servers: []clockcheck.Server{
 			{Addr: "db1:27017", Offset: -2 * time.Second, Bound: ms, RTT: 2 * ms},
 			{Addr: "db2:27017", Offset: -2100 * ms, Bound: ms, RTT: 2 * ms},

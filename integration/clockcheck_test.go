@@ -113,10 +113,10 @@ func TestB07ClockCheckHourApart(t *testing.T) {
 					t.Fatalf("got %v, want ErrOffset", err)
 				}
 				// libfaketime reads the clock and adds exactly an hour.
-				if (r.Offset - ahead).Abs() > r.Bound {
+				if (r.Servers[0].Offset - ahead).Abs() > r.Servers[0].Bound {
 					t.Errorf("%v, want %v", r, ahead)
 				}
-				if off.Offset != r.Offset || off.Bound != r.Bound || off.Limit != 500*time.Millisecond || off.Server == "" {
+				if off.Offset != r.Servers[0].Offset || off.Bound != r.Servers[0].Bound || off.Limit != 500*time.Millisecond || off.Server == "" {
 					t.Errorf("the error contains %+v, but the result is %v", off, r)
 				}
 				if _, err := clockcheck.Check(t.Context(), client, &clockcheck.Options{NoLimit: true}); err != nil {
