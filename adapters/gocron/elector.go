@@ -9,9 +9,6 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// ErrNotLeader is what [Elector.IsLeader] returns while another process leads, or none.
-var ErrNotLeader = errors.New("gocron: this process does not lead")
-
 // An Elector is a gocron.Elector: it runs jobs on the process that leads an election.
 // Pass it to gocron.WithDistributedElector, and call [Elector.Run]. Make one with
 // [NewElector]; all methods may be called concurrently.
@@ -50,11 +47,11 @@ func (e *Elector) Run(ctx context.Context) error {
 	})
 }
 
-// IsLeader returns nil if this process leads, else [ErrNotLeader]. It compares the
+// IsLeader returns nil if this process leads, else [leader.ErrNotLeader]. It compares the
 // clock: it never says so past the end of the lease.
 func (e *Elector) IsLeader(context.Context) error {
 	if !e.election.IsLeader() {
-		return ErrNotLeader
+		return leader.ErrNotLeader
 	}
 	return nil
 }

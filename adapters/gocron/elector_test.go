@@ -65,7 +65,7 @@ func TestElectorRunsJobsOnTheLeader(t *testing.T) {
 		if on0, on1 := r.count(); on0 != 59 || on1 != 0 {
 			t.Errorf("the job ran %d times on the leader and %d on the other, want 59 and none", on0, on1)
 		}
-		if err := b.elector.IsLeader(background); !errors.Is(err, dsyncgocron.ErrNotLeader) {
+		if err := b.elector.IsLeader(background); !errors.Is(err, leader.ErrNotLeader) {
 			t.Errorf("an Elector that does not lead: %v", err)
 		}
 		a.shutdown()

@@ -78,11 +78,9 @@ type Stats struct {
 	Polling error
 
 	// Records is the number of records in the store, those of sessions included, by the last whole
-	// round of sweeping that the session knows of; 0 if it knows of none. SweptAt is the store's time of
-	// the last slice that it knows of. A session checks between once a minute and once in an eighth of
-	// [dsync.Options].Retention.
+	// round of sweeping that the session knows of; 0 if it knows of none. A session checks between once a
+	// minute and once in an eighth of [dsync.Options].Retention.
 	Records int64
-	SweptAt time.Time
 }
 
 // Stats returns what the inspector's session knows of itself. It sends no command to the store.

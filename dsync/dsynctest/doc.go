@@ -12,7 +12,7 @@
 // and reorders notices. It can also cut the store off, and replay every request that it
 // has passed on.
 //
-// [TestStore] and [TestStoreBubble] are the conformance suite of the Store interface, in
-// the manner of testing/fstest and testing/slogtest. To write a Store for another
+// [TestStore] is the conformance suite of the Store interface, in the manner of
+// testing/fstest and testing/slogtest. To write a Store for another
 // database, follow the comments of [driver.Store] and call TestStore.
 package dsynctest

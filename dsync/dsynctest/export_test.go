@@ -2,10 +2,21 @@ package dsynctest
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
+
+// RunInBubbles is [TestStore] with each subtest in a bubble of its own, so that waiting takes no time. It calls
+// newStore inside the bubble.
+func RunInBubbles(t *testing.T, newStore func(t *testing.T) driver.Store) {
+	for _, c := range conformance() {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { c.run(t, newStore(t)) })
+		})
+	}
+}
 
 // CaseNames returns the names of the conformance cases.
 func CaseNames() []string {

@@ -103,7 +103,6 @@ type Request struct {
 	// Sessions.
 	Session, Claim, Key string
 
-	Wait     bool              // of an Acquire
 	Replaces string            // of an Acquire: the claim of the Release with it
 	Notice   driver.NoticeType // of a notice; of the first one of a Notify
 }

@@ -170,7 +170,7 @@ func editRequest(e driver.Edit) Request {
 	switch {
 	case e.Acquire != nil:
 		r := claimRequest(m, e.Acquire.Claim)
-		if r.Wait = e.Acquire.Wait; e.Release != nil {
+		if e.Release != nil {
 			r.Replaces = e.Release.Claim.ID
 		}
 		return r

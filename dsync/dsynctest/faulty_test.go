@@ -123,7 +123,7 @@ func TestFaultyAsksAboutEveryRequest(t *testing.T) {
 			{Method: dsynctest.MethodExpire, Session: "b"},
 			{Method: dsynctest.MethodListen, Session: "a"},
 			{Method: dsynctest.MethodNotice, Session: "a", Notice: driver.NoticeReady},
-			{Method: dsynctest.MethodAcquire, Session: "a", Claim: "a.1", Key: "k", Wait: true},
+			{Method: dsynctest.MethodAcquire, Session: "a", Claim: "a.1", Key: "k"},
 			{Method: dsynctest.MethodExtend, Session: "a", Claim: "a.1", Key: "k"},
 			{Method: dsynctest.MethodPublish, Session: "a", Claim: "a.1", Key: "k"},
 			{Method: dsynctest.MethodResize, Key: "k"},

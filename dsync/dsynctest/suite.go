@@ -3,7 +3,6 @@ package dsynctest
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
@@ -38,18 +37,6 @@ func TestStore(t *testing.T, newStore func(t *testing.T) driver.Store) {
 				t.Parallel()
 			}
 			c.run(t, newStore(t))
-		})
-	}
-}
-
-// TestStoreBubble is [TestStore] for stores in memory. Each subtest runs in its own bubble
-// of testing/synctest, so waiting takes no time. It calls newStore inside the bubble.
-func TestStoreBubble(t *testing.T, newStore func(t *testing.T) driver.Store) {
-	for _, c := range conformance() {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c.run(t, newStore(t))
-			})
 		})
 	}
 }

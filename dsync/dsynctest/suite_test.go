@@ -11,12 +11,12 @@ import (
 
 // E12: stores can be plugged in, and this one, that ships, passes the suite.
 func TestMemoryConforms(t *testing.T) {
-	dsynctest.TestStoreBubble(t, func(*testing.T) driver.Store { return dsynctest.NewMemory() })
+	dsynctest.RunInBubbles(t, func(*testing.T) driver.Store { return dsynctest.NewMemory() })
 }
 
 // B07: the host's clock decides nothing.
 func TestSkewedPollingMemoryConforms_B07(t *testing.T) {
-	dsynctest.TestStoreBubble(t, func(*testing.T) driver.Store {
+	dsynctest.RunInBubbles(t, func(*testing.T) driver.Store {
 		m := dsynctest.NewMemory()
 		m.Polling = true
 		m.Skew(-time.Hour)
@@ -26,7 +26,7 @@ func TestSkewedPollingMemoryConforms_B07(t *testing.T) {
 
 // The suite does not depend on the speed of a store.
 func TestSlowStoreConforms(t *testing.T) {
-	dsynctest.TestStoreBubble(t, func(t *testing.T) driver.Store {
+	dsynctest.RunInBubbles(t, func(t *testing.T) driver.Store {
 		random := rand.New(rand.NewPCG(1, 2))
 		f := dsynctest.NewFaulty(dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
 			fault := dsynctest.Fault{Delay: time.Duration(random.IntN(60)) * time.Millisecond}

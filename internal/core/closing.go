@@ -61,7 +61,7 @@ var errNoAnswer = fmt.Errorf("the store did not answer in time: %w", context.Dea
 // A NotReleasedError lists the keys that Close could not release, as far as it knows. It matches [ErrNotReleased].
 type NotReleasedError struct {
 	Keys []string // sorted, each once
-	Err  error    // why the first of them was not released
+	err  error    // why the first of them was not released
 }
 
 func (e *NotReleasedError) Error() string {
@@ -74,13 +74,13 @@ func (e *NotReleasedError) Error() string {
 	if more := len(e.Keys) - len(names); more > 0 {
 		list = fmt.Sprintf("%s and %d more", list, more)
 	}
-	return fmt.Sprintf("%v: %s: %v", ErrNotReleased, list, e.Err)
+	return fmt.Sprintf("%v: %s: %v", ErrNotReleased, list, e.err)
 }
 
 // Is reports whether target is [ErrNotReleased].
 func (e *NotReleasedError) Is(target error) bool { return target == ErrNotReleased }
 
-func (e *NotReleasedError) Unwrap() error { return e.Err }
+func (e *NotReleasedError) Unwrap() error { return e.err }
 
 // unregistering reports whether an Unregister is under way or about to be repeated.
 func (c *Core) unregistering() bool {
@@ -299,7 +299,7 @@ func (c *Core) closeDone() {
 	cg.phase, cg.due, cg.again = closed, never, never
 	var errs []error
 	if len(cg.notReleased) > 0 {
-		e := &NotReleasedError{Err: cg.notReleased[0].why}
+		e := &NotReleasedError{err: cg.notReleased[0].why}
 		for _, u := range cg.notReleased {
 			e.Keys = append(e.Keys, u.key)
 		}

@@ -86,7 +86,6 @@ type Stats struct {
 	Listening bool
 	Polling   error
 	Records   int64
-	SweptAt   time.Time
 }
 
 // Stats returns the session's Stats. It sends no command to the store.
@@ -94,7 +93,7 @@ func (s *Session) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	swept := s.core.Swept()
-	st := Stats{Records: swept.LastRound, SweptAt: swept.At}
+	st := Stats{Records: swept.LastRound}
 	if st.Listening, _ = s.core.Listening(); !st.Listening {
 		st.Polling = s.listenErr
 	}
