@@ -41,6 +41,71 @@ func Example() {
 	// elsewhere: true
 }
 
+// What is in force, with the defaults filled in, for a program's log.
+func ExampleSession_Options() {
+	locks, _ := dsync.New(dsynctest.NewMemory(), &dsync.Options{
+		TTL:          12 * time.Second,
+		Linger:       time.Second, // this process locks the same keys again and again
+		PollInterval: 5 * time.Second,
+	})
+	defer locks.Close(context.Background())
+
+	o := locks.Options()
+	fmt.Printf("a crash frees the locks after %v; heartbeats every %v\n", o.TTL, o.HeartbeatInterval)
+	fmt.Printf("a hold is lost %v before that, %v of it for clocks\n", o.Margin+o.Grace, o.Margin)
+	fmt.Printf("waiters ask every %v; goroutines hand off for %v; an unlocked key stays for %v\n", o.PollInterval, o.HandOffTime, o.Linger)
+	fmt.Printf("idle records are kept for %v\n", o.Retention)
+	// Output:
+	// a crash frees the locks after 12s; heartbeats every 4s
+	// a hold is lost 1.7s before that, 500ms of it for clocks
+	// waiters ask every 5s; goroutines hand off for 50ms; an unlocked key stays for 1s
+	// idle records are kept for 168h0m0s
+}
+
+// Others see that somebody holds the key, and not who.
+func ExampleOptions_anonymous() {
+	store := dsynctest.NewMemory()
+	holder, _ := dsync.New(store, &dsync.Options{Anonymous: true})
+	defer holder.Close(context.Background())
+	other, _ := dsync.New(store, nil)
+	defer other.Close(context.Background())
+
+	mu := holder.Mutex("report")
+	mu.Lock()
+	defer mu.Unlock()
+
+	_, err := other.Mutex("report").TryHold(context.Background())
+	var held *dsync.HeldError
+	if errors.As(err, &held) {
+		fmt.Printf("host %q, process %d\n", held.Host, held.PID)
+	}
+	// Output: host "", process 0
+}
+
+// A program cannot reach the store when it ends. Its log says which keys others have to wait for.
+func ExampleSession_Close_outage() {
+	store := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
+	defer store.Close()
+	locks, _ := dsync.New(store, &dsync.Options{TTL: time.Second})
+	locks.Mutex("invoices").Lock()
+
+	store.Cut() // the network fails
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // there is no time to wait for holders
+	err := locks.Close(ctx)
+
+	var held *dsync.NotReleasedError
+	if errors.As(err, &held) {
+		fmt.Println("held for up to a TTL:", held.Keys)
+	}
+	if errors.Is(err, dsync.ErrNotUnregistered) {
+		fmt.Println("listed for up to a TTL")
+	}
+	// Output:
+	// held for up to a TTL: [invoices]
+	// listed for up to a TTL
+}
+
 func ExampleMutex_LockContext() {
 	store := dsynctest.NewMemory()
 	holder, _ := dsync.New(store, nil)
@@ -106,6 +171,42 @@ func ExampleMutex_Hold() {
 	// <nil>
 }
 
+// A program logs why it lost what it held, and whether that is its own fault.
+func ExampleHold_Context() {
+	store, ctx := dsynctest.NewMemory(), context.Background()
+	locks, _ := dsync.New(store, &dsync.Options{AlwaysListen: true})
+	defer locks.Close(ctx)
+	operator, _ := dsync.New(store, nil)
+	defer operator.Close(ctx)
+
+	why := func(ctx context.Context) string {
+		switch err := context.Cause(ctx); {
+		case errors.Is(err, dsync.ErrNotRenewed):
+			return "this process was frozen, or cut off from the store"
+		case errors.Is(err, dsync.ErrSessionExpired):
+			return "the store ended the session early"
+		case errors.Is(err, dsync.ErrLeaseOver):
+			return "the work took longer than the lease"
+		case errors.Is(err, dsync.ErrRevoked):
+			return "somebody took the lock by force"
+		default:
+			return err.Error()
+		}
+	}
+
+	h, err := locks.Mutex("report").Hold(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	work := h.Context(ctx)
+	go operator.Mutex("report").ForceHold(ctx)
+	<-work.Done()
+	fmt.Printf("%s: %s\n", h.Key(), why(work))
+	h.Release(ctx)
+	// Output: report: somebody took the lock by force
+}
+
 func ExampleMutex_TryHold() {
 	store := dsynctest.NewMemory()
 	holder, _ := dsync.New(store, &dsync.Options{Host: "web-1"})
@@ -123,6 +224,29 @@ func ExampleMutex_TryHold() {
 		fmt.Println("held on", held.Host)
 	}
 	// Output: held on web-1
+}
+
+// A loop that was written for a sync.Mutex learns of a loss in a select.
+func ExampleMutex_Lost() {
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(context.Background())
+
+	mu := locks.Mutex("import")
+	mu.Lock()
+	defer mu.Unlock()
+	for row := range 3 {
+		select {
+		case <-mu.Lost():
+			fmt.Println("lost")
+			return
+		default:
+			fmt.Println("row", row)
+		}
+	}
+	// Output:
+	// row 0
+	// row 1
+	// row 2
 }
 
 func ExampleMutex_Do() {

@@ -4,12 +4,18 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"strings"
+	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
 )
 
@@ -54,4 +60,70 @@ func Example() {
 		}
 	}
 	// Output: leasehold.grants 3
+}
+
+// All that a process can record: its terms, with spans, what its session knows, the queue of an important key, and the
+// servers' clocks.
+func ExampleTelemetry() {
+	ctx := context.Background()
+	reader, spans := metric.NewManualReader(), tracetest.NewSpanRecorder() // a program has exporters
+	telemetry, err := dsyncotel.New(&dsyncotel.Options{
+		MeterProvider:  metric.NewMeterProvider(metric.WithReader(reader)),
+		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)),
+		Key: func(key string) string { // one time series for "invoices/7" and "invoices/8"
+			prefix, _, _ := strings.Cut(key, "/")
+			return prefix
+		},
+		Attributes: []attribute.KeyValue{attribute.String("database", "eu-1")},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer telemetry.Close()
+	locks, err := dsync.New(dsynctest.NewMemory(), &dsync.Options{Hooks: telemetry.Hooks()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close(ctx)
+	if _, err := telemetry.ObserveSession(locks); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := telemetry.ObserveQueues(locks, "nightly"); err != nil {
+		log.Fatal(err)
+	}
+	telemetry.RecordClockSpread(ctx, 3*time.Millisecond) // as package clockcheck has measured it
+
+	over := make(chan struct{})
+	hooks := &leader.Hooks{Lost: func(leader.Term, error) { close(over) }} // the program's own
+	election, err := leader.New(locks, "reports", &leader.Options{Hooks: telemetry.LeaderHooks(hooks)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := election.Run(ctx, func(context.Context) error { return nil }); err != nil {
+		log.Fatal(err)
+	}
+	<-over
+
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(ctx, &all); err != nil {
+		log.Fatal(err)
+	}
+	recorded := make(map[string]bool)
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		recorded[m.Name] = true
+	}
+	for _, name := range []string{"leasehold.leader.terms", "leasehold.listener.ready", "leasehold.queue.length", "leasehold.clock.spread"} {
+		fmt.Println(name, recorded[name])
+	}
+	for _, s := range spans.Ended() {
+		if s.Name() == "lead" {
+			fmt.Println("a span of the term")
+		}
+	}
+	// Output:
+	// leasehold.leader.terms true
+	// leasehold.listener.ready true
+	// leasehold.queue.length true
+	// leasehold.clock.spread true
+	// a span of the term
 }

@@ -38,3 +38,25 @@ func Example() {
 	}
 	// Output: locked
 }
+
+// Two programs with certificates of their own share a database. Each has its own locks there.
+func ExampleOptions() {
+	locks, err := dsync.New(dsynctest.NewMemory(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close(context.Background())
+	for _, program := range []string{"shop", "blog"} {
+		locker, err := dsynccertmagic.NewLocker(locks, &dsynccertmagic.Options{Prefix: program + "/certmagic/"})
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := locker.Lock(context.Background(), "issue_cert_example.com"); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("locked for the", program)
+	}
+	// Output:
+	// locked for the shop
+	// locked for the blog
+}

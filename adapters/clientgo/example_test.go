@@ -2,12 +2,17 @@ package clientgo_test
 
 import (
 	"context"
+	"fmt"
 	"log"
+	"os"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/leasehold-go/leasehold/adapters/clientgo"
 	leadermongo "github.com/leasehold-go/leasehold/leader/mongo"
@@ -41,6 +46,28 @@ func Example() {
 		log.Fatal(err)
 	}
 	elector.Run(context.Background())
+}
+
+// A controller in a pod with client-go's usual LeaseDuration of 15 s, which records its leadership as events about the
+// pod. It is compiled, and not run.
+func ExampleOptions() {
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")}}
+	var recorder resourcelock.EventRecorder // one of package k8s.io/client-go/tools/record
+	lock, err := clientgo.New(client.Database("app"), "controller", &clientgo.Options{
+		Collection:  "controllers",
+		Identity:    fmt.Sprintf("%s_%d", pod.Name, time.Now().UnixNano()), // a new one after each restart
+		Timeout:     900 * time.Millisecond,
+		Events:      recorder,
+		EventObject: pod,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(lock.Describe(), lock.Identity())
 }
 
 // What new code uses instead: the work's context ends before another process can lead, and

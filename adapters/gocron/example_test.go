@@ -133,3 +133,27 @@ func Example_periodic() {
 	}
 	// Output: the report is made
 }
+
+// Two programs that share a database have a job of the same name. Each runs its own.
+func ExampleLockerOptions() {
+	ctx := context.Background()
+	locks, err := dsync.New(dsynctest.NewMemory(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close(ctx)
+	for _, program := range []string{"shop", "blog"} {
+		locker, err := dsyncgocron.NewLocker(locks, time.Hour, &dsyncgocron.LockerOptions{Prefix: program + "/gocron/"})
+		if err != nil {
+			log.Fatal(err)
+		}
+		lock, err := locker.Lock(ctx, "clean up") // as gocron does before it runs the job
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("cleaning up the", program, lock.Unlock(ctx))
+	}
+	// Output:
+	// cleaning up the shop <nil>
+	// cleaning up the blog <nil>
+}

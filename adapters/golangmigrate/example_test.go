@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"testing/fstest"
+	"time"
 
 	"github.com/golang-migrate/migrate/v4"
 	"github.com/golang-migrate/migrate/v4/database/stub"
@@ -49,4 +50,37 @@ func Example() {
 	}
 	fmt.Println(m.Version())
 	// Output: 2 false <nil>
+}
+
+// A migration takes minutes. The other processes wait for it, so they wait longer than by default, and so must
+// migrate.
+func ExampleOptions() {
+	locks, err := dsync.New(dsynctest.NewMemory(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close(context.Background())
+	inner, err := stub.WithInstance(nil, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	driver, err := golangmigrate.New(inner, locks, "migrate/app", &golangmigrate.Options{Wait: 10 * time.Minute})
+	if err != nil {
+		log.Fatal(err)
+	}
+	source, err := iofs.New(fstest.MapFS{"1_users.up.json": {Data: []byte(`[{"create": "users"}]`)}}, ".")
+	if err != nil {
+		log.Fatal(err)
+	}
+	m, err := migrate.NewWithInstance("iofs", source, "stub", driver)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.LockTimeout = 10*time.Minute + 10*time.Second
+	if err := m.Up(); err != nil && err != migrate.ErrNoChange {
+		log.Fatal(err)
+	}
+	fmt.Println(m.Version())
+	// Output: 1 false <nil>
 }

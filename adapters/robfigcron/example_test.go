@@ -91,3 +91,22 @@ func ExampleLocker_AddPeriodic() {
 	fmt.Println(len(c.Entries()), "job")
 	// Output: 1 job
 }
+
+// Two programs that share a database have a job of the same name. Each runs its own.
+func ExampleOptions() {
+	locks, err := dsync.New(dsynctest.NewMemory(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close(context.Background())
+	for _, program := range []string{"shop", "blog"} {
+		locker, err := robfigcron.NewLocker(locks, &robfigcron.Options{Prefix: program + "/cron/"})
+		if err != nil {
+			log.Fatal(err)
+		}
+		locker.Job("clean up", 23*time.Hour, func(context.Context) { fmt.Println("cleaning up the", program) }).Run()
+	}
+	// Output:
+	// cleaning up the shop
+	// cleaning up the blog
+}

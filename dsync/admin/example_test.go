@@ -42,6 +42,28 @@ func Example() {
 	// 1 member: web-1 <nil>
 }
 
+// The processes by zone, which each says of itself, and which of them is this one.
+func ExampleInspector_Members() {
+	ctx, store := context.Background(), dsynctest.NewMemory()
+	var here *dsync.Session
+	for _, zone := range []string{"eu-1", "us-1"} { // two processes
+		locks, _ := dsync.New(store, &dsync.Options{Name: "web", Meta: map[string]string{"zone": zone}})
+		defer locks.Close(ctx)
+		locks.Mutex("lock of " + zone).Lock() // the first lock registers the session
+		here = locks
+	}
+
+	members, _, err := admin.New(here).Members(ctx)
+	for _, m := range members {
+		fmt.Printf("%s in %s, this process: %t\n", m.Name, m.Meta["zone"], m.ID == here.ID())
+	}
+	fmt.Println(err)
+	// Unordered output:
+	// web in eu-1, this process: false
+	// web in us-1, this process: true
+	// <nil>
+}
+
 // Status shows the holders and the waiters of a key.
 func ExampleInspector_Status() {
 	store := dsynctest.NewMemory()

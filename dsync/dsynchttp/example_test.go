@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
@@ -20,7 +21,8 @@ func Example() {
 	}
 	defer locks.Close(context.Background())
 
-	page := dsynchttp.New(locks, nil)
+	// While somebody looks at the page, it reads the store every ten seconds.
+	page := dsynchttp.New(locks, &dsynchttp.Options{Refresh: 10 * time.Second})
 	defer page.Close()
 	mux := http.NewServeMux()
 	mux.Handle("/debug/leasehold/", http.StripPrefix("/debug/leasehold", page))

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -58,4 +60,23 @@ func ExampleMemory() {
 	// to bob: granted true
 	// holder: bob
 	// 2 acquires, 5 writes
+}
+
+// What an operator's repairs cost the store.
+func ExampleMemory_Counts() {
+	ctx, store := context.Background(), dsynctest.NewMemory()
+	locks, _ := dsync.New(store, nil)
+	defer locks.Close(ctx)
+	slots := locks.Semaphore("slots", 3)
+	if err := slots.Do(ctx, 1, func(context.Context) error { return nil }); err != nil {
+		fmt.Println(err)
+	}
+
+	before := store.Counts()
+	fmt.Println(slots.Resize(ctx, 5), admin.New(locks).Forget(ctx, "slots"))
+	did := store.Counts().Since(before).Commands
+	fmt.Println(did[dsynctest.MethodResize], "to resize,", did[dsynctest.MethodForget], "to forget")
+	// Output:
+	// <nil> <nil>
+	// 1 to resize, 1 to forget
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"os"
 	"time"
 
+	"github.com/leasehold-go/leasehold/clockcheck"
 	"github.com/leasehold-go/leasehold/dsync"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -32,6 +34,44 @@ func ExampleOpen() {
 	mu.Lock()
 	defer mu.Unlock()
 	fmt.Println("no other process sends invoices now")
+}
+
+// A program whose client exists already lets its waiters follow a fail-over at once, and refuses to run on a host
+// whose clock is off.
+func ExamplePrimaryWatch() {
+	ctx := context.Background()
+	watch := new(dsyncmongo.PrimaryWatch)
+	opt := options.Client().ApplyURI("mongodb://localhost:27017").SetServerMonitor(watch.ServerMonitor(nil))
+	client, err := mongo.Connect(opt)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = client.Disconnect(ctx) }()
+
+	locks, err := dsyncmongo.Open(ctx, client.Database("app"), &dsyncmongo.Options{
+		PrimaryWatch: watch,
+		ClockCheck:   &clockcheck.Options{Servers: opt},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = locks.Close(ctx) }()
+}
+
+// Thousands of processes, most of which lock once a day and can wait, and some that hand a lock to each other all the
+// time.
+func ExampleOptions() {
+	ctx := context.Background()
+	opt := dsyncmongo.Options{NoticeCollections: 256}
+	if os.Getenv("ROLE") == "nightly" {
+		opt.PollOnly = true // takes no connection to listen
+		opt.Session.PollInterval = 10 * time.Second
+	}
+	locks, err := dsyncmongo.Connect(ctx, options.Client().ApplyURI("mongodb://localhost:27017"), "app", &opt)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = locks.Close(ctx) }()
 }
 
 func ExampleConnect() {

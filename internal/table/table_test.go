@@ -266,8 +266,9 @@ func TestExamplesAreRun(t *testing.T) {
 	// These need a server, and are compiled.
 	notRun := map[string]bool{
 		"dsync/mongo ExampleOpen": true, "dsync/mongo ExampleConnect": true,
+		"dsync/mongo ExamplePrimaryWatch": true, "dsync/mongo ExampleOptions": true,
 		"leader/mongo ExampleOpen": true, "leader/mongo ExampleConnect": true, "leader/mongo ExampleElection_Session": true,
-		"adapters/clientgo Example": true, "adapters/clientgo Example_leader": true,
+		"adapters/clientgo Example": true, "adapters/clientgo Example_leader": true, "adapters/clientgo ExampleOptions": true,
 	}
 	n := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -74,15 +74,5 @@ func ExampleGuard() {
 
 // emptyDatabase is a database, and what disconnects from it.
 func emptyDatabase() (*mongo.Database, func()) {
-	f := newFake(nil)
-	f.script(new(guards).answer)
-	client, err := mongo.Connect(f.ClientOptions())
-	if err != nil {
-		log.Fatal(err)
-	}
-	return client.Database("app"), func() {
-		f.End()
-		_ = client.Disconnect(context.Background())
-		f.Wait()
-	}
+	return database(new(guards).answer)
 }

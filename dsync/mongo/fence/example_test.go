@@ -69,12 +69,79 @@ func ExampleCollection() {
 	// the first is too late
 }
 
+// A holder reads an order and decides what to write. RaiseToken comes first, so that no earlier holder
+// can write in between.
+func ExampleCollection_RaiseToken() {
+	ctx := context.Background()
+	db, done := oneOrder() // in a program the database is its own
+	defer done()
+	orders := fence.New(db.Collection("orders"), &fence.Options{Field: "fence"}) // the default
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(ctx)
+
+	earlier, _ := locks.Mutex("order 7").Hold(ctx)
+	late := earlier.Token()
+	earlier.Release(ctx)
+
+	order7 := bson.D{{Key: "_id", Value: 7}}
+	err := locks.Mutex("order 7").Do(ctx, func(ctx context.Context) error {
+		_, err := orders.RaiseToken(ctx, dsync.HoldFrom(ctx).Token(), order7)
+		return err // and then the program reads the order, and writes it
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	_, err = orders.RaiseToken(ctx, late, order7)
+	var stale *fence.StaleError
+	if errors.As(err, &stale) {
+		fmt.Printf("%s %v has seen a greater token: %t\n", stale.Collection, stale.ID, stale.Seen > stale.Token)
+	}
+	// Output: orders {"$numberInt":"7"} has seen a greater token: true
+}
+
+// Everything that can happen to an order is written with the token of its lock.
+func ExampleCollection_InsertOne() {
+	ctx := context.Background()
+	db, done := anyOrders() // in a program the database is its own
+	defer done()
+	orders := fence.New(db.Collection("orders"), nil)
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(ctx)
+
+	order7 := bson.D{{Key: "_id", Value: 7}}
+	err := locks.Mutex("order 7").Do(ctx, func(ctx context.Context) error {
+		token := dsync.HoldFrom(ctx).Token()
+		if _, err := orders.InsertOne(ctx, token, append(order7, bson.E{Key: "state", Value: "new"})); err != nil {
+			return err
+		}
+		replaced, err := orders.ReplaceOne(ctx, token, order7, bson.D{{Key: "state", Value: "cancelled"}})
+		if err != nil {
+			return err
+		}
+		deleted, err := orders.DeleteOne(ctx, token, order7)
+		if err != nil {
+			return err
+		}
+		fmt.Println("replaced", replaced.MatchedCount, "and deleted", deleted.DeletedCount)
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// replaced 1 and deleted 1
+	// <nil>
+}
+
+// anyOrders is a database in which each write finds its document, and what disconnects from it.
+func anyOrders() (*mongo.Database, func()) {
+	return database(func(call) bson.D { return ok(e("n", 1), e("nModified", 1)) })
+}
+
 // oneOrder is a database with one document, and what disconnects from it.
 func oneOrder() (*mongo.Database, func()) {
 	var mu sync.Mutex
 	var seen int64
-	f := newFake(nil)
-	f.script(func(c call) bson.D {
+	return database(func(c call) bson.D {
 		mu.Lock()
 		defer mu.Unlock()
 		if c.name == "find" {
@@ -87,6 +154,12 @@ func oneOrder() (*mongo.Database, func()) {
 		}
 		return ok(e("n", n), e("nModified", n))
 	})
+}
+
+// database is the database of a server that answers so, and what disconnects from it.
+func database(answer func(call) bson.D) (*mongo.Database, func()) {
+	f := newFake(nil)
+	f.script(answer)
 	client, err := mongo.Connect(f.ClientOptions())
 	if err != nil {
 		log.Fatal(err)
