@@ -1,5 +1,5 @@
 // Package mongo elects leaders on MongoDB for programs that need nothing but leader election:
-// it makes an election, or a group, straight from a *mongo.Database. Programs that also need
+// it makes one straight from a *mongo.Database. Programs that also need
 // locks, or several elections, should open one session with package dsync/mongo and make all of
 // them on it, elections with leader.New.
 //
