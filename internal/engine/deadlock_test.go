@@ -18,6 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // A poll of a session that listens, with jitter. A look for deadlocks comes before it.
@@ -113,6 +114,10 @@ func (f *stuckFleet) want(when string, want ...string) {
 // once by each member; when it is over and comes again, it is named again.
 func TestDeadlockIsNamedWithinAPoll(t *testing.T) {
 	for _, poll := range []time.Duration{0, 100 * time.Millisecond} {
+		long := time.Hour
+		if poll > 0 && !testkit.Long() {
+			long = 10 * time.Minute // an hour of these polls took a quarter of the package's time
+		}
 		bubble(t, func(t *testing.T) {
 			f := newStuckFleet(t, dsynctest.NewMemory())
 			f.opt.PollInterval = poll
@@ -126,7 +131,7 @@ func TestDeadlockIsNamedWithinAPoll(t *testing.T) {
 			if got := f.take(); !slices.Contains(got, "b: a has x wants y, b has y wants x") {
 				t.Errorf("%q within a poll, want that of the wait that closed the cycle", got)
 			}
-			time.Sleep(time.Hour)
+			time.Sleep(long)
 			f.take()
 			if n := strings.Count(f.log.String(), "possible deadlock"); n != 2 || !strings.Contains(f.log.String(), `holds \"x\" and waits for \"y\"; `) {
 				t.Errorf("%d warnings, want one of each process with all members:\n%s", n, f.log.String())
@@ -156,7 +161,7 @@ func TestDeadlockIsNamedWithinAPoll(t *testing.T) {
 			if got := f.take(); !slices.Contains(got, "c: a has x wants y, b has y wants z, c has z wants x") {
 				t.Errorf("%q within a poll, want that of the wait that closed the cycle", got)
 			}
-			time.Sleep(time.Hour)
+			time.Sleep(long)
 			f.take()
 			if n := strings.Count(f.log.String(), "possible deadlock"); n != 3 {
 				t.Errorf("%d warnings, want one of each process", n)
