@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -74,8 +75,14 @@ func ExampleElection_Transfer() {
 			return
 		}
 		for _, c := range candidates {
-			if c.App == "shop 1.3" {
-				handedOver = election.Transfer(ctx, c) == nil
+			if c.App != "shop 1.3" {
+				continue
+			}
+			if err := election.Transfer(ctx, c); err == nil {
+				handedOver = true
+			} else if !errors.Is(err, leader.ErrNotCandidate) { // it may have stopped meanwhile
+				fmt.Println(err)
+				return
 			}
 		}
 	}
@@ -242,6 +249,42 @@ func ExampleElection_Observe() {
 	// Output: node-1 leads at 10.0.0.7:8080
 }
 
+// A status page shows who leads, since when, and whether it is this process.
+func ExampleElection_Leader() {
+	ctx := context.Background()
+	locks, _ := dsync.New(dsynctest.NewMemory(), &dsync.Options{Name: "node-1", Host: "host-1"})
+	defer locks.Close(ctx)
+	election, _ := leader.New(locks, "reports", nil)
+
+	show := func(term leader.Term) {
+		l, err := election.Leader(ctx)
+		switch {
+		case errors.Is(err, leader.ErrNoLeader):
+			fmt.Println("nobody leads")
+		case err != nil:
+			fmt.Println(err)
+		default:
+			fmt.Println("term", l.Term, "on", l.Host, "since", time.Since(l.Since).Round(time.Minute))
+			fmt.Println("this session:", l.Session == term.Session, "this process:", l.PID == os.Getpid())
+			fmt.Println("writes with a smaller token are stale:", l.Token == term.Token)
+		}
+	}
+	show(leader.Term{})
+	work, err := election.Campaign(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer election.Resign(ctx)
+	term, _ := leader.TermFrom(work)
+	show(term)
+	// Output:
+	// nobody leads
+	// term 1 on host-1 since 0s
+	// this session: true this process: true
+	// writes with a smaller token are stale: true
+}
+
 // Publish replaces what the others see while the term lasts.
 func ExampleElection_Publish() {
 	ctx := context.Background()
@@ -341,11 +384,14 @@ func ExampleElection_Pause() {
 		fmt.Println(err)
 	}
 	fmt.Println(election)
+	_, err := election.TryCampaign(ctx)
+	fmt.Println("refused:", errors.Is(err, leader.ErrPaused))
 	election.Resume()
 	fmt.Println(election)
 	// Output:
 	// election "reports": leading, term 1
 	// election "reports": not leading, paused
+	// refused: true
 	// election "reports": not leading
 }
 
@@ -384,6 +430,66 @@ func ExampleHooks() {
 	// Output:
 	// elected for term 1
 	// term 1 ended: leader: resigned
+}
+
+// A process that only forwards requests to the leader keeps the last reading, also through an outage of the store.
+func ExampleHooks_observer() {
+	ctx, store := context.Background(), dsynctest.NewMemory()
+	locks, _ := dsync.New(store, &dsync.Options{Name: "node-1"})
+	defer locks.Close(ctx)
+	election, _ := leader.New(locks, "primary", &leader.Options{Value: []byte("10.0.0.7:8080")})
+	election.Campaign(ctx)
+	defer election.Resign(ctx)
+
+	other, _ := dsync.New(store, nil) // in another process
+	defer other.Close(ctx)
+	changed, read := make(chan string, 1), make(chan string, 1)
+	follower, _ := leader.New(other, "primary", &leader.Options{Hooks: &leader.Hooks{
+		NewLeader: func(before, now leader.Leader) { changed <- fmt.Sprintf("%q -> %q", before.Name, now.Name) },
+		Refreshed: func(r leader.Reading) {
+			select {
+			case read <- fmt.Sprintf("%s; here: %t, %v", r.Leader.Value, r.IsLeader, r.Err):
+			default:
+			}
+		},
+	}})
+	follower.Observe(ctx) // from here on, the hooks are called
+	fmt.Println(<-changed)
+	fmt.Println(<-read)
+	// Output:
+	// "" -> "node-1"
+	// 10.0.0.7:8080; here: false, <nil>
+}
+
+// Functions that take long to start stay where they are: nothing is balanced. Each has its own hooks.
+func ExampleGroupOptions() {
+	ctx := context.Background()
+	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
+	defer locks.Close(ctx)
+	begun := make(chan string)
+	jobs, _, err := leader.NewGroup(ctx, locks, "jobs", &leader.GroupOptions{
+		BalanceInterval: -1,
+		Election: &leader.Options{Hooks: &leader.Hooks{
+			Elected: func(_ context.Context, t leader.Term) { begun <- t.Election },
+		}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	mails, _ := jobs.Go("mails", func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	fmt.Println(<-begun, "is function", mails.Name)
+	l, err := mails.Election.Leader(ctx)
+	fmt.Println("term", l.Term, err)
+	mails.Remove(ctx)
+	fmt.Println(jobs.Wait())
+	// Output:
+	// jobs/mails is function mails
+	// term 1 <nil>
+	// <nil>
 }
 
 // A function is removed from this process by its handle, and another process runs it.
