@@ -1,5 +1,5 @@
 // Package table checks the table of tests in integration/README.md, the tests that docs
-// name, and that the examples run. It is not in the module integration, of whose tests go test would
+// name, that the examples run, and that somebody needs each exported name. It is not in the module integration, of whose tests go test would
 // keep results although those of this module have changed.
 package table_test
 

@@ -1,0 +1,525 @@
+package table_test
+
+import (
+	"errors"
+	"go/ast"
+	"go/build"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// module is the path of the module at the root. Those of the other modules are below it, as their folders are.
+const module = "github.com/leasehold-go/leasehold"
+
+// public are the folders of the packages for users.
+var public = []string{
+	"dsync", "dsync/admin", "dsync/mongo", "dsync/mongo/fence", "dsync/driver", "dsync/dsynctest", "dsync/dsynchttp",
+	"leader", "leader/mongo", "clockcheck", "otel",
+	"adapters/certmagic", "adapters/clientgo", "adapters/gocron", "adapters/golangmigrate", "adapters/robfigcron",
+}
+
+// forTests are packages whose users are tests, and stores.
+var forTests = []string{"dsync/driver", "dsync/dsynctest"}
+
+// harness are folders whose programs and packages only test or measure the others.
+var harness = []string{
+	"bench", "integration", "internal/explore", "internal/mongod", "internal/mongofake", "internal/mutants",
+	"internal/program", "internal/testkit",
+}
+
+// called are the methods that package errors calls although no interface of it has a name.
+var called = []string{"As", "Is", "Unwrap"}
+
+// Every exported name has an Example or a use outside its package: what nobody needs is not in the API. A use
+// is in an Example, in code that the documentation shows, or in code of another package that is no test. A
+// method that makes its type satisfy an interface is used, too, and so are a method of an interface that its
+// own package calls, and a type that something used has or is made of.
+func TestExportedNamesAreUsed(t *testing.T) {
+	c := newChecker(t)
+	for _, folder := range c.folders {
+		c.load(folder)
+	}
+	for _, folder := range c.folders {
+		c.loadTests(folder)
+	}
+	names := c.exported()
+	if len(names) < 500 {
+		t.Errorf("%d exported names, want more", len(names))
+	}
+	for _, n := range c.unused(names) {
+		t.Errorf("%s: %s has neither an Example nor a use outside its package", c.fset.Position(n.obj.Pos()), n.text)
+	}
+}
+
+// A checker checks the types of all packages of the repository, from their sources. It knows the packages of
+// the standard library and no others: what they export has no type, and is not looked at.
+//
+// A package is checked once more together with its tests. Since the files are parsed once, whatever is
+// declared has one position, by which it is known here.
+type checker struct {
+	t       *testing.T
+	fset    *token.FileSet
+	context build.Context
+	std     types.Importer
+	folders []string
+	parsed  map[string]*ast.File
+	loaded  map[string]*loaded // by folder
+	uses    map[token.Pos][]use
+	foreign map[token.Pos]bool // the types that satisfy an interface of another module
+}
+
+// A loaded package is one that is no test.
+type loaded struct {
+	pkg *types.Package
+	dir *build.Package
+}
+
+// A use is where a name was used.
+type use struct {
+	folder string
+	kind   useKind
+}
+
+type useKind int
+
+const (
+	inCode useKind = iota
+	inExample
+	inTest
+)
+
+func newChecker(t *testing.T) *checker {
+	c := &checker{
+		t: t, fset: token.NewFileSet(), context: build.Default,
+		parsed: map[string]*ast.File{}, loaded: map[string]*loaded{}, uses: map[token.Pos][]use{}, foreign: map[token.Pos]bool{},
+	}
+	c.context.GOOS, c.context.GOARCH, c.context.CgoEnabled = "linux", "amd64", false // the same files on each machine
+	c.context.BuildTags = []string{"mongodb"}
+	imports := map[string]bool{}
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if name != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		dir, err := c.context.ImportDir(name, 0)
+		if none := (*build.NoGoError)(nil); errors.As(err, &none) {
+			if len(dir.TestGoFiles)+len(dir.XTestGoFiles) == 0 {
+				return nil
+			}
+		} else if err != nil {
+			return err
+		}
+		folder, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		folder = filepath.ToSlash(folder)
+		c.folders = append(c.folders, folder)
+		c.loaded[folder] = &loaded{dir: dir}
+		for _, some := range [][]string{dir.Imports, dir.TestImports, dir.XTestImports} {
+			for _, p := range some {
+				if isStandard(p) {
+					imports[p] = true
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.std = c.standard(slices.Sorted(maps.Keys(imports)))
+	return c
+}
+
+// standard returns an importer of these packages of the standard library, as the go command has compiled them.
+func (c *checker) standard(paths []string) types.Importer {
+	args := append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, paths...)
+	out, err := exec.Command("go", args...).Output()
+	if err != nil {
+		c.t.Fatalf("go list: %v", err)
+	}
+	exports := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		p, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		exports[p] = file
+	}
+	return importer.ForCompiler(c.fset, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(exports[path])
+	})
+}
+
+// Import returns a package of the standard library or of this repository.
+func (c *checker) Import(name string) (*types.Package, error) {
+	if folder, ok := strings.CutPrefix(name, module+"/"); ok {
+		return c.load(folder), nil
+	}
+	if isStandard(name) {
+		return c.std.Import(name)
+	}
+	base := path.Base(name)
+	if v, ok := strings.CutPrefix(base, "v"); ok && strings.Trim(v, "0123456789") == "" {
+		base = path.Base(path.Dir(name))
+	}
+	return types.NewPackage(name, base), errors.New("of another module") // with an error, go/types takes any name of it as known
+}
+
+func isStandard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+// code returns the kind of the uses in a folder's files that are no tests.
+func code(folder string) useKind {
+	if slices.ContainsFunc(harness, func(h string) bool { return folder == h || strings.HasPrefix(folder, h+"/") }) {
+		return inTest
+	}
+	return inCode
+}
+
+// load checks the package in a folder.
+func (c *checker) load(folder string) *types.Package {
+	l := c.loaded[folder]
+	if l == nil {
+		c.t.Fatalf("no package in %s", folder)
+	}
+	if l.pkg == nil {
+		l.pkg = c.check(folder, c, l.dir.GoFiles, func(string) useKind { return code(folder) })
+	}
+	return l.pkg
+}
+
+// loadTests checks the tests of a folder, both those in the package and those in a package of their own.
+func (c *checker) loadTests(folder string) {
+	dir := c.loaded[folder].dir
+	kind := func(name string) useKind {
+		if !strings.HasSuffix(name, "_test.go") {
+			return code(folder) // again
+		}
+		if strings.HasPrefix(name, "example") && code(folder) == inCode || folder == "docs" || folder == "integration/recipes" {
+			return inExample
+		}
+		return inTest
+	}
+	imp := types.Importer(c)
+	if len(dir.TestGoFiles) > 0 {
+		pkg := c.check(folder, c, slices.Concat(dir.GoFiles, dir.TestGoFiles), kind)
+		imp = withTests{c, pkg}
+	}
+	if len(dir.XTestGoFiles) > 0 {
+		c.check(folder, imp, dir.XTestGoFiles, kind)
+	}
+}
+
+// withTests imports one package with its tests, as its external tests do.
+type withTests struct {
+	*checker
+	pkg *types.Package
+}
+
+func (w withTests) Import(path string) (*types.Package, error) {
+	if path == w.pkg.Path() {
+		return w.pkg, nil
+	}
+	return w.checker.Import(path)
+}
+
+// check checks files as one package, and records what they use.
+func (c *checker) check(folder string, imp types.Importer, names []string, kind func(name string) useKind) *types.Package {
+	var files []*ast.File
+	for _, name := range names {
+		name = filepath.Join(root, folder, name)
+		if c.parsed[name] == nil {
+			f, err := parser.ParseFile(c.fset, name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			c.parsed[name] = f
+		}
+		files = append(files, c.parsed[name])
+	}
+	info := &types.Info{
+		Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{},
+	}
+	conf := types.Config{Importer: imp, Error: func(error) {}} // what it could not resolve is found to be unused
+	pkg, _ := conf.Check(path.Join(module, folder), c.fset, files, info)
+	record := func(at, of token.Pos) {
+		c.uses[of] = append(c.uses[of], use{folder, kind(filepath.Base(c.fset.Position(at).Filename))})
+	}
+	for ident, obj := range info.Uses {
+		if obj.Exported() && obj.Pos().IsValid() {
+			record(ident.Pos(), obj.Pos())
+		}
+	}
+	for sel, s := range info.Selections {
+		for _, f := range embedded(s) {
+			record(sel.Pos(), f.Pos())
+		}
+	}
+	for _, f := range files {
+		for _, d := range f.Decls {
+			c.satisfy(d, info)
+		}
+	}
+	return pkg
+}
+
+// embedded returns the embedded fields that a selection goes through without naming them.
+func embedded(s *types.Selection) (fields []*types.Var) {
+	typ := s.Recv()
+	for _, i := range s.Index()[:len(s.Index())-1] {
+		if p, ok := typ.Underlying().(*types.Pointer); ok {
+			typ = p.Elem()
+		}
+		f := typ.Underlying().(*types.Struct).Field(i)
+		fields, typ = append(fields, f), f.Type()
+	}
+	return fields
+}
+
+// satisfy notes the type T of a declaration var _ I = (*T)(nil) whose I is of another module.
+func (c *checker) satisfy(d ast.Decl, info *types.Info) {
+	decl, ok := d.(*ast.GenDecl)
+	if !ok || decl.Tok != token.VAR {
+		return
+	}
+	for _, spec := range decl.Specs {
+		v := spec.(*ast.ValueSpec)
+		if v.Names[0].Name != "_" || v.Type == nil || len(v.Values) != 1 || info.Types[v.Type].Type != types.Typ[types.Invalid] {
+			continue
+		}
+		if named := namedOf(info.Types[v.Values[0]].Type); named != nil {
+			c.foreign[named.Obj().Pos()] = true
+		}
+	}
+}
+
+// namedOf returns the named type of a value or of what it points to, or nil.
+func namedOf(typ types.Type) *types.Named {
+	if typ == nil {
+		return nil
+	}
+	if p, ok := types.Unalias(typ).(*types.Pointer); ok {
+		typ = p.Elem()
+	}
+	named, _ := types.Unalias(typ).(*types.Named)
+	return named
+}
+
+// A name is one that a public package exports.
+type name struct {
+	text   string
+	folder string // of the package
+	obj    types.Object
+	of     *types.TypeName // the type whose method or field it is, or nil
+}
+
+// exported returns what the public packages export, in the order of their texts. What a type has of an embedded
+// one is a name of its own only if the embedded type is not public itself.
+func (c *checker) exported() (names []name) {
+	seen := map[token.Pos]bool{}
+	for _, folder := range public {
+		pkg := c.loaded[folder].pkg
+		add := func(text string, obj types.Object, of *types.TypeName) {
+			if obj.Exported() && !seen[obj.Pos()] {
+				seen[obj.Pos()] = true
+				names = append(names, name{folder + "." + text, folder, obj, of})
+			}
+		}
+		for _, text := range pkg.Scope().Names() {
+			obj := pkg.Scope().Lookup(text)
+			if !obj.Exported() {
+				continue
+			}
+			add(text, obj, nil)
+			if typ, ok := obj.(*types.TypeName); ok {
+				for _, m := range c.members(typ.Type()) {
+					add(text+"."+m.Name(), m, typ)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// members returns the methods and fields of a type, with those that it has of an embedded type that is not public.
+func (c *checker) members(typ types.Type) (all []types.Object) {
+	named := namedOf(typ)
+	if named == nil {
+		return nil
+	}
+	for m := range named.Methods() {
+		all = append(all, m)
+	}
+	switch u := named.Underlying().(type) {
+	case *types.Interface:
+		for m := range u.Methods() {
+			if m.Pkg() != nil && strings.HasPrefix(m.Pkg().Path(), module) {
+				all = append(all, m)
+			}
+		}
+	case *types.Struct:
+		for f := range u.Fields() {
+			all = append(all, f)
+			if !f.Embedded() {
+				continue
+			}
+			if e := namedOf(f.Type()); e != nil && e.Obj().Pkg() != nil {
+				folder, ours := strings.CutPrefix(e.Obj().Pkg().Path(), module+"/")
+				if ours && !(e.Obj().Exported() && slices.Contains(public, folder)) {
+					all = append(all, c.members(e)...)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// unused returns those of the names that nobody uses.
+func (c *checker) unused(names []name) (unused []name) {
+	used := map[token.Pos]bool{}
+	for _, n := range names {
+		if c.isUsed(n) || c.satisfies(n) {
+			used[n.obj.Pos()] = true
+		}
+	}
+	for again := true; again; {
+		again = false
+		need := func(obj types.Object) {
+			if !used[obj.Pos()] {
+				used[obj.Pos()], again = true, true
+			}
+		}
+		for _, n := range names {
+			if !used[n.obj.Pos()] {
+				continue
+			}
+			if n.of != nil {
+				need(n.of)
+			}
+			for _, t := range typesIn(n.obj.Type()) {
+				need(t)
+			}
+		}
+	}
+	for _, n := range names {
+		if !used[n.obj.Pos()] {
+			unused = append(unused, n)
+		}
+	}
+	return unused
+}
+
+// folderOf returns the folder of the file that pos is in.
+func (c *checker) folderOf(pos token.Pos) string {
+	folder, err := filepath.Rel(root, filepath.Dir(c.fset.Position(pos).Filename))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return filepath.ToSlash(folder)
+}
+
+// isUsed reports whether there is a use of a name.
+func (c *checker) isUsed(n name) bool {
+	own := func(folder string) bool { return folder == n.folder || folder == c.folderOf(n.obj.Pos()) }
+	return slices.ContainsFunc(c.uses[n.obj.Pos()], func(u use) bool {
+		switch u.kind {
+		case inExample:
+			return true
+		case inTest:
+			return !own(u.folder) && slices.Contains(forTests, n.folder)
+		}
+		return !own(u.folder) || n.of != nil && types.IsInterface(n.of.Type()) // a package calls what its users implement
+	})
+}
+
+// satisfies reports whether a name is that of a method for an interface: of package errors, of the standard library, of
+// this repository, or of another module.
+func (c *checker) satisfies(n name) bool {
+	if _, ok := n.obj.(*types.Func); !ok || n.of == nil || types.IsInterface(n.of.Type()) {
+		return false
+	}
+	if c.foreign[n.of.Pos()] || slices.Contains(called, n.obj.Name()) {
+		return true
+	}
+	for _, i := range c.interfaces(n.folder) {
+		if m, _, _ := types.LookupFieldOrMethod(i, false, n.obj.Pkg(), n.obj.Name()); m != nil && types.Implements(types.NewPointer(n.of.Type()), i.Underlying().(*types.Interface)) {
+			return true
+		}
+	}
+	return false
+}
+
+// interfaces returns those that methods of a package can be for.
+func (c *checker) interfaces(folder string) (all []types.Type) {
+	all = append(all, types.Universe.Lookup("error").Type())
+	of := func(pkg *types.Package, exported bool) {
+		for _, name := range pkg.Scope().Names() {
+			obj, ok := pkg.Scope().Lookup(name).(*types.TypeName)
+			if !ok || exported && !obj.Exported() {
+				continue
+			}
+			if named := namedOf(obj.Type()); named != nil && named.TypeParams().Len() == 0 && types.IsInterface(named) {
+				all = append(all, named)
+			}
+		}
+	}
+	for _, p := range append(slices.Clone(c.loaded[folder].dir.Imports), "fmt") {
+		if isStandard(p) {
+			pkg, err := c.std.Import(p)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			of(pkg, true)
+		}
+	}
+	for f, l := range c.loaded {
+		of(l.pkg, f == folder)
+	}
+	return all
+}
+
+// typesIn returns the declared types that a type is made of.
+func typesIn(typ types.Type) (all []types.Object) {
+	add := func(types ...types.Type) {
+		for _, t := range types {
+			all = append(all, typesIn(t)...)
+		}
+	}
+	switch t := typ.(type) {
+	case *types.Alias:
+		all = append(all, t.Obj())
+		add(t.Rhs())
+	case *types.Named:
+		all = append(all, t.Obj())
+		for a := range t.TypeArgs().Types() {
+			add(a)
+		}
+	case *types.Map:
+		add(t.Key(), t.Elem())
+	case *types.Signature:
+		for v := range t.Params().Variables() {
+			add(v.Type())
+		}
+		for v := range t.Results().Variables() {
+			add(v.Type())
+		}
+	case interface{ Elem() types.Type }:
+		add(t.Elem())
+	}
+	return all
+}
