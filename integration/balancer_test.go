@@ -37,8 +37,7 @@ func TestLoadBalancer(t *testing.T) {
 		t.Cleanup(func() { connected.Close(context.Background()) })
 		r.takeTurns(t, "turns", opened, connected)
 
-		kept := opened.Mutex("kept")
-		lock(t, kept)
+		kept := lock(t, opened.Mutex("kept"))
 		token := kept.Token()
 		for i, m := range own.Cluster().Routers() {
 			m.Kill()
@@ -51,7 +50,7 @@ func TestLoadBalancer(t *testing.T) {
 		if kept.Token() != token {
 			t.Errorf("token %d, want %d unchanged", kept.Token(), token)
 		}
-		unlock(t, kept)
+		release(t, kept)
 		lost.none(t)
 	})
 }

@@ -31,7 +31,6 @@ func TestCappedCollection(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := r.session(r.short(patient)).Mutex("key")
-		lock(t, m)
-		unlock(t, m)
+		release(t, lock(t, m))
 	})
 }

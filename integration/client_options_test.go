@@ -114,23 +114,23 @@ func TestClientOptions(t *testing.T) {
 // notices.
 func (r *room) takeTurns(t *testing.T, key string, holder, next *dsync.Session) {
 	t.Helper()
-	a, b := holder.Mutex(key), next.Mutex(key)
-	lock(t, a)
+	h := lock(t, holder.Mutex(key))
 	for range 3 {
 		store := r.store()
-		ch := locking(t.Context(), b)
+		ch := locking(t.Context(), next.Mutex(key))
 		eventually(t, "the other waits", func() bool { return load(t, store, key).Waiting == 1 })
 		if r.Has(server.Need{Notices: true}) {
 			eventually(t, "the other listens", func() bool { return admin.New(next).Stats().Listening })
 		}
-		first := a.Token()
-		unlock(t, a)
-		if g := granted(t, ch); g.token <= first {
+		first := h.Token()
+		release(t, h)
+		g := granted(t, ch)
+		if g.token <= first {
 			t.Errorf("token %d came after %d, want a greater one", g.token, first)
 		}
-		a, b, holder, next = b, a, next, holder
+		h, holder, next = g.h, next, holder
 	}
-	unlock(t, a)
+	release(t, h)
 }
 
 // Options that can't work result in one error, within the time for Open.

@@ -33,7 +33,7 @@ func TestB07ClockSteps(t *testing.T) {
 			x, o := new(stepped), r.short(ttl)
 			o.Hooks, o.Logger = x.hooks(), x.log.logger()
 			x.Session = open(o)
-			release(t, hold(t, x.Mutex("any"))) // registers the session
+			release(t, lock(t, x.Mutex("any"))) // registers the session
 			return x
 		}
 		through := func(o dsync.Options) *dsync.Session { return r.via(p, o) }
@@ -51,11 +51,11 @@ func TestB07ClockSteps(t *testing.T) {
 		for _, ahead := range []time.Duration{100 * time.Millisecond, 0, 2 * time.Second, 0, time.Hour, 0, -time.Hour, 0} {
 			step := ahead - before
 			before = ahead
-			holds := hold(t, held)
+			holds := lock(t, held)
 			grows("held", holds.Token())
 			grants := make(chan grant, 2)
 			for i, m := range []*dsync.Mutex{next, last} {
-				ch := holding(t.Context(), m)
+				ch := locking(t.Context(), m)
 				go func() { grants <- <-ch }()
 				eventually(t, "it waits", func() bool { return load(t, store, "key").Waiting == i+1 })
 			}
@@ -126,7 +126,7 @@ func TestB07ClockSteps(t *testing.T) {
 				return !slices.ContainsFunc(all, func(o *stepped) bool { return o.count().beats+o.count().lost == 0 })
 			})
 			for _, m := range []*dsync.Mutex{held, next, last, tries} { // registers lost sessions again
-				h := hold(t, m)
+				h := lock(t, m)
 				grows("held again", h.Token())
 				release(t, h)
 			}

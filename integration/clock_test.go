@@ -51,14 +51,12 @@ func TestB07HourApart(t *testing.T) {
 				if over < 0 || over > wakeUp {
 					t.Errorf("taken %v after the killed session lapsed, want 0 to %v", over, wakeUp)
 				}
-				unlock(t, g.m)
+				release(t, g.h)
 
 				// A holder that is cut off is notified before its lock is granted to another
 				// session.
 				px := r.proxy()
-				m := r.via(px, opt).Mutex("cut")
-				lock(t, m)
-				lost := m.Lost()
+				lost := lock(t, r.via(px, opt).Mutex("cut")).Lost()
 				notified := make(chan time.Time, 1)
 				go func() {
 					<-lost
@@ -81,7 +79,7 @@ func TestB07HourApart(t *testing.T) {
 				default:
 					t.Error("taken before the holder was notified")
 				}
-				unlock(t, g.m)
+				release(t, g.h)
 
 				// A fixed lease lapses after its duration.
 				const d = 4 * time.Second

@@ -17,7 +17,7 @@ func TestPausedServer(t *testing.T) {
 		opt := r.short(2 * time.Second)
 		a, b := r.session(opt), r.session(opt)
 		ma, mb := a.Mutex("key"), b.Mutex("key")
-		h := hold(t, ma)
+		h := lock(t, ma)
 		first := h.Token()
 		ch := locking(t.Context(), mb)
 		store := r.store()
@@ -53,8 +53,7 @@ func TestPausedServer(t *testing.T) {
 			t.Errorf("late Release: %v, want ErrLost", err)
 		}
 		again := locking(t.Context(), ma)
-		unlock(t, mb)
-		granted(t, again)
-		unlock(t, ma)
+		release(t, g.h)
+		release(t, granted(t, again).h)
 	})
 }

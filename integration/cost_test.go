@@ -25,8 +25,7 @@ func idleOptions() dsync.Options {
 func warm(t *testing.T, s *dsync.Session, key string) *dsync.Mutex {
 	t.Helper()
 	m := s.Mutex(key)
-	lock(t, m)
-	unlock(t, m)
+	release(t, lock(t, m))
 	return m
 }
 
@@ -58,8 +57,8 @@ func TestCostUncontended(t *testing.T) {
 		}
 		mon.reset()
 		for range n {
-			lock(t, m)
-			unlock(t, m)
+			m.Lock()
+			m.Unlock()
 		}
 		// Nobody is notified. On a slow machine the session may hold the key for long enough to
 		// listen.
@@ -102,7 +101,9 @@ func TestCostOfUnknownKeys(t *testing.T) {
 			}
 			mon.reset()
 			for i := range n {
-				warm(t, session, c.key(i))
+				m := session.Mutex(c.key(i))
+				m.Lock()
+				m.Unlock()
 			}
 			sent := mon.commands(aboutKey)
 			if len(sent) != 2*n || slices.ContainsFunc(sent, func(c command) bool { return c.name != "update" }) {
@@ -133,14 +134,11 @@ func TestCostOfContendedKey(t *testing.T) {
 		contended := session.Mutex("contended")
 		mon.reset()
 		for range n {
-			lock(t, holder)
+			h := lock(t, holder)
 			waits := locking(t.Context(), contended)
 			eventually(t, "it waits", func() bool { return load(t, store, "contended").Waiting == 1 })
-			unlock(t, holder)
-			if g := <-waits; g.err != nil {
-				t.Fatal(g.err)
-			}
-			unlock(t, contended)
+			release(t, h)
+			release(t, granted(t, waits).h)
 		}
 		short := mon.commands(func(c command) bool { return c.id == "k/contended" && c.name == "update" && acquire(c.body) })
 		if len(short) < 1 || len(short) > 3 {
@@ -158,7 +156,7 @@ func TestCostFailedTry(t *testing.T) {
 		holder := warm(t, r.session(idleOptions()), "tried")
 		mon := newMonitor(r.DB)
 		tries := warm(t, r.session(idleOptions(), mon.client()), "tried")
-		lock(t, holder)
+		held := lock(t, holder)
 		var log *oplog
 		if s.Has(server.Need{Oplog: true}) {
 			log = newOplog(t, r)
@@ -187,7 +185,7 @@ func TestCostFailedTry(t *testing.T) {
 			}
 		}
 		mon.noDuplicates(t)
-		unlock(t, holder)
+		release(t, held)
 	})
 }
 
@@ -271,8 +269,7 @@ func TestCostOfWaiting(t *testing.T) {
 	lab.Each(t, server.Need{Oplog: true, Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		holding := r.session(idleOptions())
-		holder := warm(t, holding, "awaited")
-		lock(t, holder)
+		held := lock(t, warm(t, holding, "awaited"))
 		opt := idleOptions()
 		opt.PollInterval = 100 * time.Millisecond // to send many requests while in the queue; none may write
 		waiter := warm(t, r.session(opt), "other")
@@ -297,9 +294,8 @@ func TestCostOfWaiting(t *testing.T) {
 			t.Error("the waiter sent no request, so this test shows nothing")
 		}
 		mon.noDuplicates(t)
-		unlock(t, holder)
-		granted(t, ch)
-		unlock(t, m)
+		release(t, held)
+		release(t, granted(t, ch).h)
 	})
 }
 
@@ -313,8 +309,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 		releasing, waiting := newMonitor(r.DB), newMonitor(r.DB)
 		opt := idleOptions()
 		opt.TTL = 5 * time.Minute // opening so many sessions takes a busy server longer than a heartbeat interval
-		holder := warm(t, r.session(opt, releasing.client()), "line")
-		lock(t, holder)
+		held := lock(t, warm(t, r.session(opt, releasing.client()), "line"))
 		if !s.Has(server.Need{Notices: true}) {
 			opt.PollInterval = 500 * time.Millisecond
 		}
@@ -337,7 +332,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 		releasing.reset()
 		waiting.reset()
 		begin := time.Now()
-		unlock(t, holder)
+		release(t, held)
 		g := granted(t, grants)
 		took := g.at.Sub(begin)
 		time.Sleep(time.Second)
@@ -359,7 +354,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 				t.Errorf("the waiters sent %d commands, want at most 1: %v", len(sent), sent)
 			}
 			waiting.reset()
-			unlock(t, g.m)
+			release(t, g.h)
 			g = granted(t, grants)
 			left--
 			time.Sleep(time.Second)
@@ -374,12 +369,12 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 		if st := load(t, store, "line"); st.Waiting != left || len(st.Holders) != 1 {
 			t.Errorf("%d in the queue and %d holders, want %d and 1", st.Waiting, len(st.Holders), left)
 		}
-		lab.Note(t, "granted %v after the call of Unlock, %d in the queue", took.Round(100*time.Microsecond), line-1)
-		unlock(t, g.m)
+		lab.Note(t, "granted %v after the call of Release, %d in the queue", took.Round(100*time.Microsecond), line-1)
+		release(t, g.h)
 		cancel()
 		for range left {
 			if g := <-grants; g.err == nil {
-				g.m.Unlock()
+				g.h.Release(t.Context())
 			}
 		}
 	})
@@ -396,8 +391,7 @@ func TestB11NoDuplicateKeys(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(30 * time.Second) // longer than a container stalls on a busy machine
-		holder := warm(t, r.session(opt), "noise")
-		lock(t, holder)
+		held := lock(t, warm(t, r.session(opt), "noise"))
 		mon := newMonitor(r.DB)
 		client := r.Client(t, mon.client())
 		ctx, cancel := context.WithCancel(t.Context())
@@ -408,7 +402,7 @@ func TestB11NoDuplicateKeys(t *testing.T) {
 			go func() {
 				g := <-locking(ctx, m)
 				if g.err == nil {
-					m.Unlock()
+					g.err = g.h.Release(t.Context())
 				}
 				grants <- g
 			}()
@@ -419,7 +413,7 @@ func TestB11NoDuplicateKeys(t *testing.T) {
 				t.Fatal("TryLock of a held key succeeded")
 			}
 		}
-		unlock(t, holder)
+		release(t, held)
 		for range waiters {
 			granted(t, grants)
 		}

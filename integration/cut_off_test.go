@@ -49,15 +49,14 @@ func TestB02LostBeforeTaken(t *testing.T) {
 					key := fmt.Sprintf("cut off %d", round)
 					p := r.proxy()
 					holder := r.via(p, opt)
-					h := hold(t, holder.Mutex(key))
+					h := lock(t, holder.Mutex(key))
 					notified := make(chan time.Time, 1)
 					lost := h.Lost()
 					go func() {
 						<-lost
 						notified <- time.Now()
 					}()
-					mn := next.Mutex(key)
-					ch := locking(t.Context(), mn)
+					ch := locking(t.Context(), next.Mutex(key))
 					eventually(t, "the next is queued", func() bool { return closed(lost) || load(t, store, key).Waiting == 1 })
 					if f.slow > 0 {
 						p.Delay(f.slow)
@@ -91,7 +90,7 @@ func TestB02LostBeforeTaken(t *testing.T) {
 					if err := h.Release(t.Context()); sentinel(err) != "lost" {
 						t.Errorf("%s: late Release: %v, want ErrLost", f.name, err)
 					}
-					unlock(t, mn)
+					release(t, g.h)
 
 					mu.Lock()
 					if count == 0 || gap < least {

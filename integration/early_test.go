@@ -23,8 +23,8 @@ func TestUndoneUnlock(t *testing.T) {
 		opt.Hooks = lost.hooks()
 		s := r.session(opt)
 		m := s.Mutex("key")
-		lock(t, m)
-		sure := hold(t, s.Mutex("sure"))
+		m.Lock()
+		sure := lock(t, s.Mutex("sure"))
 		first := m.Token()
 
 		old := primary(t, own.Set())
@@ -56,12 +56,11 @@ func TestUndoneUnlock(t *testing.T) {
 			next = primary(t, own.Set())
 			return next != old
 		})
-		b := r.session(opt).Mutex("key")
-		lock(t, b)
+		b := lock(t, r.session(opt).Mutex("key"))
 		if b.Token() <= first {
 			t.Errorf("token %d after %d", b.Token(), first)
 		}
 		lost.none(t)
-		unlock(t, b)
+		release(t, b)
 	})
 }

@@ -44,8 +44,8 @@ func TestFailover(t *testing.T) {
 				opt.Hooks = lost.hooks()
 				a, b := r.session(opt), r.session(opt)
 				ma, mb := a.Mutex("key"), b.Mutex("key")
-				lock(t, ma)
-				first := ma.Token()
+				h := lock(t, ma)
+				first := h.Token()
 				ch := locking(t.Context(), mb)
 				store := r.store()
 				eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
@@ -61,7 +61,7 @@ func TestFailover(t *testing.T) {
 				})
 				election := time.Since(begin)
 				time.Sleep(opt.TTL) // several heartbeats
-				if ma.Token() != first {
+				if h.Token() != first {
 					t.Errorf("the lock was lost when the primary changed")
 				}
 				select {
@@ -69,15 +69,14 @@ func TestFailover(t *testing.T) {
 					t.Fatalf("granted to another: %v", g)
 				default:
 				}
-				unlock(t, ma)
+				release(t, h)
 				g := granted(t, ch)
 				if g.token <= first {
 					t.Errorf("token %d after %d", g.token, first)
 				}
-				unlock(t, mb)
+				release(t, g.h)
 				for range 20 {
-					lock(t, ma)
-					unlock(t, ma)
+					release(t, lock(t, ma))
 				}
 				lost.none(t)
 				lab.Note(t, "another primary after %.1f s", election.Seconds())

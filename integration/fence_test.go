@@ -377,8 +377,7 @@ func TestFenceFrozenHolder(t *testing.T) {
 					p.Stop()
 					stopped := time.Now()
 
-					m := waiter.Mutex(a.Key)
-					g := granted(t, locking(t.Context(), m))
+					g := granted(t, locking(t.Context(), waiter.Mutex(a.Key)))
 					if _, err := orders.UpdateOne(t.Context(), g.token, d("_id", a.Key), d("$set", d("by", "next"))); err != nil {
 						t.Errorf("round %d: the next holder's write: %v", round, err)
 					}
@@ -395,7 +394,7 @@ func TestFenceFrozenHolder(t *testing.T) {
 					if got := document(t, coll, a.Key); got["by"] != "next" || got["fence"] != g.token {
 						t.Errorf("round %d: the document is %v, want the next holder's, %d", round, got, g.token)
 					}
-					unlock(t, m)
+					release(t, g.h)
 				}
 			})
 		}

@@ -50,8 +50,7 @@ func TestHostDirKilledHolder(t *testing.T) {
 		for round := range rounds {
 			key := fmt.Sprintf("hosted %d", round)
 			p, held := r.startHolder(opt, key)
-			m := waiter.Mutex(key)
-			ch := locking(t.Context(), m)
+			ch := locking(t.Context(), waiter.Mutex(key))
 			eventually(t, "the waiter is queued", func() bool { return load(t, store, key).Waiting == 1 })
 			time.Sleep(100 * time.Millisecond) // until it has read who holds the key
 			killed := time.Now()
@@ -60,7 +59,7 @@ func TestHostDirKilledHolder(t *testing.T) {
 			d := time.Since(killed)
 			check("a waiter", d, held.Token, g.token)
 			took = append(took, d-margin)
-			unlock(t, m)
+			release(t, g.h)
 
 			p, held = r.startHolder(opt, key)
 			next := proc.Start(t, "worker", r.args(opt))
@@ -94,14 +93,13 @@ func TestHostDirStoppedHolder(t *testing.T) {
 		opt.HostDir = newHostDir(t)
 		store := r.store()
 		p, held := r.startHolder(opt, "stopped")
-		m := r.session(opt).Mutex("stopped")
-		ch := locking(t.Context(), m)
+		ch := locking(t.Context(), r.session(opt).Mutex("stopped"))
 		eventually(t, "the waiter is queued", func() bool { return load(t, store, "stopped").Waiting == 1 })
 		p.Stop()
 		time.Sleep(100 * time.Millisecond) // until everything that it sent has arrived
 		stopped := member(t, store, held.Text)
 		lapse := stopped.LastHeartbeat.Add(stopped.TTL)
-		granted(t, ch)
+		g := granted(t, ch)
 		if h := load(t, store, "stopped").Holders[0]; h.Since.Before(lapse.Add(-s.Skew)) {
 			t.Errorf("taken at %v, %v before the stopped session lapsed", h.Since, lapse.Sub(h.Since))
 		}
@@ -109,6 +107,6 @@ func TestHostDirStoppedHolder(t *testing.T) {
 		if lost := p.Await("lost"); lost.Token != held.Token {
 			t.Errorf("lost token %d; want %d", lost.Token, held.Token)
 		}
-		unlock(t, m)
+		release(t, g.h)
 	})
 }

@@ -56,13 +56,13 @@ func TestB08TokensGrow(t *testing.T) {
 				}
 				deleted += int(1 - n)
 			}
-			lock(t, m)
-			if token := m.Token(); token <= last {
+			h := lock(t, m)
+			if token := h.Token(); token <= last {
 				t.Fatalf("cycle %d: token %d after %d", i, token, last)
 			} else {
 				last = token
 			}
-			unlock(t, m)
+			release(t, h)
 		}
 		if deleted < cycles/every/2 {
 			t.Errorf("the record was deleted only %d times of %d, so this test shows little", deleted, cycles/every)
@@ -163,8 +163,7 @@ func TestB22CleanUp(t *testing.T) {
 		store, raw := r.store(), r.raw()
 		opt := r.short(10 * time.Second)
 		session := r.session(opt)
-		held := session.Mutex("held")
-		lock(t, held)
+		held := lock(t, session.Mutex("held"))
 		waiting := locking(t.Context(), r.session(opt).Mutex("held"))
 		warm(t, session, "idle")
 		lease, err := session.Mutex("leased").Lease(t.Context(), time.Minute)
@@ -207,9 +206,9 @@ func TestB22CleanUp(t *testing.T) {
 		if held.Token() == 0 {
 			t.Error("a lock was lost by sweeping")
 		}
-		unlock(t, held)
+		release(t, held)
 		g := granted(t, waiting)
-		unlock(t, g.m)
+		release(t, g.h)
 		if err := lease.Release(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -56,7 +56,7 @@ func TestKilledServer(t *testing.T) {
 
 				keeper, store := r.session(opt), r.store()
 				for i := range times {
-					h := hold(t, keeper.Mutex(fmt.Sprint("kept ", i)))
+					h := lock(t, keeper.Mutex(fmt.Sprint("kept ", i)))
 					node.Kill()
 					if err := node.Start(); err != nil {
 						t.Fatal(err)

@@ -24,8 +24,7 @@ func TestB06KilledHolder(t *testing.T) {
 			key := fmt.Sprintf("killed %d", round)
 			p, holder := r.startHolder(opt, key)
 
-			m := waiter.Mutex(key)
-			ch := locking(t.Context(), m)
+			ch := locking(t.Context(), waiter.Mutex(key))
 			eventually(t, "the waiter is queued", func() bool { return load(t, store, key).Waiting == 1 })
 			time.Sleep(time.Duration(lab.Rand(t.Name(), round).Int64N(int64(opt.TTL / 2))))
 			p.Kill()
@@ -46,7 +45,7 @@ func TestB06KilledHolder(t *testing.T) {
 			if g.token <= holder.Token {
 				t.Errorf("token %d is not greater than the killed holder's %d", g.token, holder.Token)
 			}
-			unlock(t, m)
+			release(t, g.h)
 		}
 
 		cur, err := r.raw().Indexes().List(t.Context())

@@ -23,22 +23,22 @@ func TestLaggingSecondary(t *testing.T) {
 		opt := r.short(patient)
 		var lost losses
 		opt.Hooks = lost.hooks()
-		kept := r.session(opt).Mutex("kept")
-		lock(t, kept)
+		kept := lock(t, r.session(opt).Mutex("kept"))
 		token := kept.Token()
 		a, b := r.session(opt).Mutex("turns"), r.session(opt).Mutex("turns")
 		application(t, own)
 		turns := func(d time.Duration) (n int) {
-			lock(t, a)
+			h := lock(t, a)
 			for end := time.Now().Add(d); time.Now().Before(end); n++ {
-				before, ch := a.Token(), locking(t.Context(), b)
-				unlock(t, a)
-				if g := granted(t, ch); g.token <= before {
+				before, ch := h.Token(), locking(t.Context(), b)
+				release(t, h)
+				g := granted(t, ch)
+				if g.token <= before {
 					t.Errorf("token %d after %d", g.token, before)
 				}
-				a, b = b, a
+				h, a, b = g.h, b, a
 			}
-			unlock(t, a)
+			release(t, h)
 			return n
 		}
 		secondary := secondaries(t, own.Set())[0]
@@ -54,7 +54,7 @@ func TestLaggingSecondary(t *testing.T) {
 		if kept.Token() != token {
 			t.Errorf("token %d, want %d unchanged", kept.Token(), token)
 		}
-		unlock(t, kept)
+		release(t, kept)
 		lost.none(t)
 		lab.Note(t, "%d turns while it stood still, %d afterwards", frozen, lagging)
 	})

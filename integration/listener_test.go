@@ -61,26 +61,25 @@ func TestListenerFindsThePrimary(t *testing.T) {
 				r := newRoom(t, own)
 				opt := dsync.Options{TTL: 2 * time.Minute, PollInterval: 10 * time.Minute, Retention: -1}
 				holding := r.session(opt)
-				held, waiting := make(map[string]*dsync.Mutex), make(map[string]<-chan grant)
+				held, waiting := make(map[string]*dsync.Hold), make(map[string]<-chan grant)
 				for how, open := range sessions {
 					mon := newMonitor(r.DB)
-					held[how] = warm(t, holding, how)
-					lock(t, held[how])
+					held[how] = lock(t, warm(t, holding, how))
 					waiting[how] = r.listening(t, open(r, opt, mon).Mutex(how), mon)
 				}
 
 				old := primary(t, own.Set())
 				harm(t, own, net)
 				eventually(t, "there is another primary", func() bool { return primary(t, own.Set()) != old })
-				for _, m := range held {
-					unlock(t, m) // may have to wait for a request that went to the former primary
+				for _, h := range held {
+					release(t, h) // may have to wait for a request that went to the former primary
 				}
 				begin := time.Now()
 				for how, ch := range waiting {
 					g := granted(t, ch) // by the notice: a poll would come later
 					d := g.at.Sub(begin).Round(time.Millisecond)
-					lab.Note(t, "%s, %s: granted %v after Unlock", name, how, d)
-					unlock(t, g.m)
+					lab.Note(t, "%s, %s: granted %v after Release", name, how, d)
+					release(t, g.h)
 				}
 			})
 		}

@@ -91,19 +91,18 @@ func (f fault) free(t *testing.T, key string) {
 	time.Sleep(500 * time.Millisecond)
 	eventually(t, "nothing is left on the key after delayed messages have arrived", isFree)
 	m := f.other.Mutex(key)
-	lock(t, m)
-	unlock(t, m)
+	release(t, lock(t, m))
 }
 
 func lostAcquire(t *testing.T, f fault) {
 	m := warm(t, f.troubled, "key")
 	hit := f.p.Once(f.fate, acquires("key"))
-	lock(t, m)
+	h := lock(t, m)
 	f.hit(t, hit)
-	if st := load(t, f.store, "key"); len(st.Holders) != 1 || st.Holders[0].Token != m.Token() || st.Waiting != 0 {
-		t.Errorf("holders %v and %d waiting, want one with token %d", st.Holders, st.Waiting, m.Token())
+	if st := load(t, f.store, "key"); len(st.Holders) != 1 || st.Holders[0].Token != h.Token() || st.Waiting != 0 {
+		t.Errorf("holders %v and %d waiting, want one with token %d", st.Holders, st.Waiting, h.Token())
 	}
-	unlock(t, m)
+	release(t, h)
 	f.free(t, "key")
 }
 
@@ -116,52 +115,50 @@ func lostAcquireGivenUp(t *testing.T, f fault) {
 	cancel()
 	if g := <-ch; g.err == nil {
 		// The grant came before the cancellation: then the hold must be valid.
-		unlock(t, m)
+		release(t, g.h)
 	} else if sentinel(g.err) != "canceled" {
-		t.Errorf("LockContext: %v, want context.Canceled", g.err)
+		t.Errorf("Hold: %v, want context.Canceled", g.err)
 	}
 	// The session continues, so only its own clean-up can free the key.
 	f.free(t, "key")
 }
 
 func lostHeartbeat(t *testing.T, f fault) {
-	m := f.troubled.Mutex("key")
-	lock(t, m)
+	h := lock(t, f.troubled.Mutex("key"))
 	hit := f.p.Once(f.fate, heartbeats(f.troubled.ID()))
 	f.hit(t, hit)
 	select {
-	case <-m.Lost():
+	case <-h.Lost():
 		t.Error("the lock was lost over one heartbeat")
 	case <-time.After(6 * time.Second): // longer than the TTL
 	}
-	unlock(t, m)
+	release(t, h)
 	f.free(t, "key")
 }
 
 func lostRelease(t *testing.T, f fault) {
 	m := f.troubled.Mutex("key")
-	lock(t, m)
-	next := f.other.Mutex("key")
-	ch := locking(t.Context(), next)
+	h := lock(t, m)
+	ch := locking(t.Context(), f.other.Mutex("key"))
 	eventually(t, "the other is queued", func() bool { return load(t, f.store, "key").Waiting == 1 })
 	hit := f.p.Once(f.fate, releases("key"))
-	unlock(t, m)
+	release(t, h)
 	f.hit(t, hit)
 	g := granted(t, ch)
 
 	// The faulty session's newer lock must survive the retry of its release (B28).
 	again := locking(t.Context(), m)
-	unlock(t, next)
-	granted(t, again)
+	release(t, g.h)
+	newer := granted(t, again)
 	f.p.Heal()
 	time.Sleep(time.Second)
-	if m.Token() <= g.token {
-		t.Errorf("token %d after %d", m.Token(), g.token)
+	if newer.token <= g.token {
+		t.Errorf("token %d after %d", newer.token, g.token)
 	}
-	if st := load(t, f.store, "key"); len(st.Holders) != 1 || st.Holders[0].Token != m.Token() {
-		t.Errorf("the newer lock is gone: holders %v, want token %d", st.Holders, m.Token())
+	if st := load(t, f.store, "key"); len(st.Holders) != 1 || st.Holders[0].Token != newer.token {
+		t.Errorf("the newer lock is gone: holders %v, want token %d", st.Holders, newer.token)
 	}
-	unlock(t, m)
+	release(t, newer.h)
 	f.free(t, "key")
 }
 
@@ -169,17 +166,16 @@ func lostExpire(t *testing.T, f fault) {
 	// A session of a third process, cut off permanently.
 	gone := f.r.proxy()
 	cut := f.r.via(gone, f.r.short(time.Second))
-	held := hold(t, cut.Mutex("key"))
+	held := lock(t, cut.Mutex("key"))
 	hit := f.p.Once(f.fate, expires(cut.ID()))
-	m := f.troubled.Mutex("key")
-	ch := locking(t.Context(), m)
+	ch := locking(t.Context(), f.troubled.Mutex("key"))
 	gone.Cut()
 	f.hit(t, hit)
-	granted(t, ch)
+	g := granted(t, ch)
 	if err := held.Release(t.Context()); sentinel(err) != "lost" {
 		t.Errorf("Release by the expired holder: %v, want ErrLost", err)
 	}
-	unlock(t, m)
+	release(t, g.h)
 	f.free(t, "key")
 }
 
@@ -196,13 +192,13 @@ func TestB31LateRequest(t *testing.T) {
 		m := warm(t, troubled, "late")
 
 		hit := p.Once(proxy.LateRequest, acquires("late"))
-		lock(t, m) // succeeds by the repeated request
+		h := lock(t, m) // succeeds by the repeated request
 		if !closed(hit) {
 			t.Fatal("no request was held back")
 		}
-		unlock(t, m)
+		release(t, h)
 		next := other.Mutex("late")
-		lock(t, next)
+		h = lock(t, next)
 		held := load(t, store, "late").Holders
 		time.Sleep(time.Second)
 		p.Heal()
@@ -214,9 +210,8 @@ func TestB31LateRequest(t *testing.T) {
 		if st.Waiting != 0 {
 			t.Errorf("the late request is queued: %v", st)
 		}
-		unlock(t, next)
-		lock(t, next)
-		unlock(t, next)
+		release(t, h)
+		release(t, lock(t, next))
 		lost.none(t)
 	})
 }

@@ -21,7 +21,7 @@ func TestMutex(t *testing.T) {
 		a, b := r.session(opt), r.session(r.short(20*time.Second))
 		store := r.store()
 		ma, mb := a.Mutex("key"), b.Mutex("key")
-		lock(t, ma)
+		ma.Lock()
 
 		m := member(t, store, a.ID())
 		if m.Host != opt.Host || m.PID != os.Getpid() || m.App != opt.App || m.Meta["zone"] != "z" || m.TTL != opt.TTL {
@@ -44,16 +44,15 @@ func TestMutex(t *testing.T) {
 		}
 		ch := locking(t.Context(), mb)
 		eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
-		unlock(t, ma)
+		ma.Unlock()
 		g := granted(t, ch)
 		if g.token == 0 || ma.Token() != 0 {
 			t.Errorf("the holder's token is %d, want it greater than the former holder's, %d", g.token, ma.Token())
 		}
-		unlock(t, mb)
-		eventually(t, "nobody holds the key or waits for it", func() bool { // load reads majority-committed data, for which Unlock does not wait
-			st := load(t, store, "key")
-			return len(st.Holders) == 0 && st.Waiting == 0
-		})
+		release(t, g.h)
+		if st := load(t, store, "key"); len(st.Holders) != 0 || st.Waiting != 0 {
+			t.Errorf("at the end: %+v, want no holder and no waiter", st)
+		}
 	})
 }
 
@@ -124,7 +123,7 @@ func TestB35ReleaseAfter(t *testing.T) {
 		r := newRoom(t, s)
 		opt := r.short(10 * time.Second)
 		a, b := r.session(opt), r.session(opt)
-		h := hold(t, a.Mutex("job"))
+		h := lock(t, a.Mutex("job"))
 		const d = 1500 * time.Millisecond
 		before := load(t, r.store(), "job").Now
 		if err := h.ReleaseAfter(t.Context(), d); err != nil {
@@ -136,12 +135,11 @@ func TestB35ReleaseAfter(t *testing.T) {
 		if b.Mutex("job").TryLock() {
 			t.Error("the job ran a second time too soon")
 		}
-		mb := b.Mutex("job")
-		lock(t, mb)
+		next := lock(t, b.Mutex("job"))
 		if gap := load(t, r.store(), "job").Holders[0].Since.Sub(before); gap < d-s.Skew {
 			t.Errorf("run again after %v, want at least %v", gap, d)
 		}
-		unlock(t, mb)
+		release(t, next)
 	})
 }
 
@@ -165,8 +163,7 @@ func TestB10Unreachable(t *testing.T) {
 		ch := locking(t.Context(), m) // waits until the store answers again
 		time.Sleep(time.Second)
 		p.Heal()
-		granted(t, ch)
-		unlock(t, m)
+		release(t, granted(t, ch).h)
 	})
 }
 

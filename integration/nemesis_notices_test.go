@@ -108,16 +108,16 @@ func TestNoticesLost(t *testing.T) {
 				a, b := r.faulty(t, opt, lose).Mutex("key"), r.faulty(t, opt, lose).Mutex("key")
 				store := r.store()
 				for range 5 {
-					lock(t, a)
+					h := lock(t, a)
 					ch := locking(t.Context(), b)
 					eventually(t, "the other is queued", func() bool { return load(t, store, "key").Waiting == 1 })
 					begin := time.Now()
-					unlock(t, a)
+					release(t, h)
 					g := granted(t, ch)
 					if took := g.at.Sub(begin); took > poll+poll/5+wakeUp {
 						t.Errorf("granted after %v, want it with the next poll, every %v", took, poll)
 					}
-					unlock(t, b)
+					release(t, g.h)
 				}
 			})
 		})

@@ -71,12 +71,12 @@ func TestNoticesOverrun(t *testing.T) {
 		opt.TTL = 2 * time.Minute
 		holder, waiting := warm(t, r.session(opt), "key"), r.via(p, opt, mon.client())
 		warm(t, waiting, "other")
-		lock(t, holder)
+		held := lock(t, holder)
 		ch := r.listening(t, waiting.Mutex("key"), mon)
 
 		p.Hang()
 		time.Sleep(6 * time.Second) // until the server has answered all requests
-		unlock(t, holder)
+		release(t, held)
 		notice := bson.D{{Key: "to", Value: waiting.ID()}, {Key: "k", Value: "key"}}
 		var place *mongo.Collection
 		eventually(t, "the notice was sent", func() bool {
@@ -100,7 +100,7 @@ func TestNoticesOverrun(t *testing.T) {
 		p.Heal()
 		g := granted(t, ch) // by the notice: a poll would come later
 		lab.Note(t, "granted %v after the server was reachable again", g.at.Sub(begin).Round(time.Millisecond))
-		unlock(t, g.m)
+		release(t, g.h)
 	})
 }
 
@@ -116,7 +116,7 @@ func TestNoticesDropped(t *testing.T) {
 		holder := warm(t, r.session(opt), "key")
 		opt.Logger = log.logger()
 		waiter := r.session(opt, mon.client()).Mutex("key")
-		lock(t, holder)
+		held := lock(t, holder)
 		ch := r.listening(t, waiter, mon)
 
 		mon.reset()
@@ -138,9 +138,8 @@ func TestNoticesDropped(t *testing.T) {
 			return false
 		})
 		time.Sleep(500 * time.Millisecond)
-		unlock(t, holder)
-		g := granted(t, ch) // by the notice: a poll would come later
-		unlock(t, g.m)
+		release(t, held)
+		release(t, granted(t, ch).h) // by the notice: a poll would come later
 		log.once(t, "dropped")
 	})
 }
@@ -162,13 +161,12 @@ func (r *room) polls(t *testing.T, log *warned, o dsyncmongo.Options, client *mo
 	holder := open(o).Mutex("key")
 	store := r.store()
 	for range 3 {
-		lock(t, holder)
+		h := lock(t, holder)
 		ch := locking(t.Context(), waiter)
 		eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
 		time.Sleep(600 * time.Millisecond)
-		unlock(t, holder)
-		granted(t, ch) // by the default poll of a store that can't notify
-		unlock(t, waiter)
+		release(t, h)
+		release(t, granted(t, ch).h) // by the default poll of a store that can't notify
 	}
 }
 
@@ -238,7 +236,7 @@ func TestWaiterIsNotified(t *testing.T) {
 		holder := warm(t, r.session(opt, mons[0].client()), "pushed")
 		waiter := warm(t, r.session(opt, mons[1].client()), "pushed")
 		store := r.store()
-		lock(t, holder)
+		held := lock(t, holder)
 		requested, listens := 0, 0
 		var took time.Duration
 		for round := range rounds {
@@ -248,8 +246,9 @@ func TestWaiterIsNotified(t *testing.T) {
 			eventually(t, "the waiter is queued", func() bool { return load(t, store, "pushed").Waiting == 1 })
 			time.Sleep(hold)
 			begin := time.Now()
-			unlock(t, holder)
+			release(t, held)
 			g := granted(t, ch)
+			held = g.h
 			took += g.at.Sub(begin)
 
 			// Don't count the short acquire, with which it tries whether a key that it held last is
@@ -266,10 +265,10 @@ func TestWaiterIsNotified(t *testing.T) {
 			listens += len(mon.commands(awaits))
 			holder, waiter = waiter, holder
 		}
-		unlock(t, holder)
+		release(t, held)
 		if listens == 0 {
 			t.Error("no session listened, so this test shows nothing")
 		}
-		lab.Note(t, "%d waits of %v: requested %d times; granted %v after the call of Unlock, on average", rounds, hold, requested, (took / rounds).Round(100*time.Microsecond))
+		lab.Note(t, "%d waits of %v: requested %d times; granted %v after the call of Release, on average", rounds, hold, requested, (took / rounds).Round(100*time.Microsecond))
 	})
 }

@@ -12,7 +12,7 @@ import (
 
 // outage harms a server that has a holder and a waiter, so that no write is acknowledged for a
 // while, and heals it. The holder is notified in time; no hold is granted that may be undone; the
-// log and the error of Unlock contain why; and everything continues afterwards.
+// log and the error of Release contain why; and everything continues afterwards.
 func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	t.Helper()
 	r := newRoom(t, own)
@@ -20,10 +20,10 @@ func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	var log warned
 	opt.Logger = log.logger()
 	holder, waiter := r.session(opt), r.session(r.short(opt.TTL))
-	m, other := holder.Mutex("key"), waiter.Mutex("key")
-	h := hold(t, m)
+	m := holder.Mutex("key")
+	h := lock(t, m)
 	first, lost := h.Token(), h.Lost()
-	ch := locking(t.Context(), other)
+	ch := locking(t.Context(), waiter.Mutex("key"))
 	store := r.store()
 	eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
 
@@ -40,12 +40,12 @@ func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	default:
 	}
 	heal()
-	if g := granted(t, ch); g.token <= first {
+	g := granted(t, ch)
+	if g.token <= first {
 		t.Errorf("token %d after %d", g.token, first)
 	}
-	unlock(t, other)
-	lock(t, m)
-	unlock(t, m)
+	release(t, g.h)
+	release(t, lock(t, m))
 
 	said := make(map[string]int)
 	for line := range strings.Lines(log.String()) {

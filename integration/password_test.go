@@ -75,7 +75,7 @@ func TestPasswordChanged(t *testing.T) {
 		o.Logger = log.logger()
 		session := r.open(server.Connect(t, strings.Replace(p.URI(), "//", "//locker:secret@", 1)+"&authSource="+r.DB), o)
 		m := session.Mutex("key")
-		h := hold(t, m)
+		h := lock(t, m)
 		lost := h.Lost()
 
 		user("updateUser", "changed")
@@ -100,7 +100,6 @@ func TestPasswordChanged(t *testing.T) {
 			t.Errorf("%d more authentication messages, though nobody requests a lock", n)
 		}
 		user("updateUser", "secret")
-		lock(t, m)
-		unlock(t, m)
+		release(t, lock(t, m))
 	})
 }

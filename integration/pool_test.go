@@ -51,7 +51,7 @@ func TestB34ExhaustedPool(t *testing.T) {
 				} else {
 					session = r.open(app, opt)
 				}
-				h := hold(t, session.Mutex("key"))
+				h := lock(t, session.Mutex("key"))
 
 				// The query gets its answer when the proxy heals.
 				hit := p.Once(proxy.LateReply, func(c proxy.Command) bool { return c.On(r.DB, "app") })

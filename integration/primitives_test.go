@@ -272,13 +272,12 @@ func TestLinger(t *testing.T) {
 		mu := warm(t, r.session(linger, mon.client()), "mine")
 		if pushes {
 			eventually(t, "it listens", func() bool { return len(mon.commands(awaits)) > 0 })
-			lock(t, mu) // a new hold, as the previous grant no longer lingers
-			unlock(t, mu)
+			release(t, lock(t, mu)) // a new hold, as the previous grant no longer lingers
 		}
 		mon.reset()
 		for range 50 {
-			lock(t, mu)
-			unlock(t, mu)
+			mu.Lock()
+			mu.Unlock()
 		}
 		if n := len(mon.commands(onKeyName("mine"))); n != 0 {
 			t.Errorf("%d commands for a key that lingers", n)
@@ -287,11 +286,10 @@ func TestLinger(t *testing.T) {
 		if _, err := other.Mutex("mine").TryHold(t.Context()); sentinel(err) != "held" {
 			t.Errorf("a try elsewhere: %v, want ErrHeld", err)
 		}
-		next := other.Mutex("mine")
-		lock(t, next) // with notices far sooner than Linger and the poll
+		next := lock(t, other.Mutex("mine")) // with notices far sooner than Linger and the poll
 		if st := load(t, r.store(), "mine"); len(st.Holders) != 1 || st.Holders[0].Session != other.ID() {
 			t.Errorf("held by %+v", st.Holders)
 		}
-		unlock(t, next)
+		release(t, next)
 	})
 }

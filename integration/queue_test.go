@@ -30,8 +30,7 @@ func TestB36LeavingTheQueue(t *testing.T) {
 			return p
 		}
 
-		holder := r.session(opt).Mutex(key)
-		lock(t, holder)
+		held := lock(t, r.session(opt).Mutex(key))
 		killed, frozen := child(), child()
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -52,7 +51,7 @@ func TestB36LeavingTheQueue(t *testing.T) {
 		queued(3) // at once, not when a session lapses
 		killed.Kill()
 		frozen.Stop()
-		unlock(t, holder) // grants to the killed one, whose session has not expired yet
+		release(t, held) // grants to the killed one, whose session has not expired yet
 		begin := time.Now()
 		g := granted(t, next)
 		took := time.Since(begin)
@@ -66,7 +65,7 @@ func TestB36LeavingTheQueue(t *testing.T) {
 
 		frozen.Cont()
 		eventually(t, "the frozen one is queued again", func() bool { return load(t, store, key).Waiting == 1 })
-		unlock(t, g.m)
+		release(t, g.h)
 		late := frozen.Await("lock")
 		if late.Err != "" || late.Token <= g.token {
 			t.Errorf("the frozen one's turn: token %d after %d, %s", late.Token, g.token, late.Err)

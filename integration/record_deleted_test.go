@@ -17,9 +17,7 @@ func TestRecordDeleted(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		a, b := r.session(r.short(10*time.Second)), r.session(r.short(10*time.Second))
-		mb, other := b.Mutex("k"), a.Mutex("other")
-		key := hold(t, a.Mutex("k"))
-		lock(t, other)
+		key, other := lock(t, a.Mutex("k")), lock(t, a.Mutex("other"))
 		sem, err := a.Semaphore("s", 2).Hold(t.Context(), 1)
 		if err != nil {
 			t.Fatal(err)
@@ -30,7 +28,7 @@ func TestRecordDeleted(t *testing.T) {
 			}
 		}
 		deleted := time.Now()
-		lock(t, mb)
+		next := lock(t, b.Mutex("k"))
 		for _, h := range []*dsync.Hold{key, sem} {
 			select {
 			case <-h.Lost():
@@ -44,10 +42,7 @@ func TestRecordDeleted(t *testing.T) {
 				t.Errorf("released: %v, want that the record was deleted", err)
 			}
 		}
-		if mb.Token() == 0 || other.Token() == 0 {
-			t.Errorf("the next holder has the key: %t; the other key is held: %t", mb.Token() != 0, other.Token() != 0)
-		}
-		unlock(t, mb)
-		unlock(t, other)
+		release(t, next)
+		release(t, other)
 	})
 }

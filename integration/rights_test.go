@@ -88,7 +88,7 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		}
 		a, b := open(&logs[0]), open(&logs[1])
 		ma, mb := a.Mutex("key"), b.Mutex("key")
-		lock(t, ma)
+		held := lock(t, ma)
 		if mb.TryLock() {
 			t.Error("TryLock of a held key succeeded")
 		}
@@ -98,9 +98,8 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 			t.Fatal(err)
 		}
 		eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
-		unlock(t, ma)
-		granted(t, ch)
-		unlock(t, mb)
+		release(t, held)
+		release(t, granted(t, ch).h)
 		l, err := a.Mutex("lease").Lease(t.Context(), 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
@@ -114,7 +113,7 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		if _, err := store.Sweep(t.Context(), "s", driver.SweepState{}, time.Hour); err != nil {
 			t.Error(err)
 		}
-		h := hold(t, ma)
+		h := lock(t, ma)
 		time.Sleep(2 * time.Second) // long enough for the holder to listen
 		go func() {
 			<-h.Lost()
@@ -183,7 +182,7 @@ func TestRightsTakenAway(t *testing.T) {
 		client := server.Connect(t, own.URIAs("locker:secret@")+"&authSource="+r.DB)
 		session := r.open(client, opt)
 		m := session.Mutex("key")
-		h := hold(t, m)
+		h := lock(t, m)
 		lost := h.Lost()
 
 		run(bson.E{Key: "revokeRolesFromUser", Value: "locker"}, bson.E{Key: "roles", Value: bson.A{"dbOwner"}})
@@ -200,8 +199,7 @@ func TestRightsTakenAway(t *testing.T) {
 			t.Errorf("the log has %d lines about heartbeats:\n%s", n, log.String())
 		}
 		run(bson.E{Key: "grantRolesToUser", Value: "locker"}, bson.E{Key: "roles", Value: bson.A{"dbOwner"}})
-		lock(t, m)
-		unlock(t, m)
+		release(t, lock(t, m))
 	})
 }
 

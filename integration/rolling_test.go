@@ -134,9 +134,8 @@ func TestRollingUpgrade(t *testing.T) {
 				}
 			})
 		}
-		kept, waiting := r.session(opt).Mutex("kept"), r.session(opt).Mutex("kept")
-		lock(t, kept)
-		token, ch := kept.Token(), locking(t.Context(), waiting)
+		kept := lock(t, r.session(opt).Mutex("kept"))
+		token, ch := kept.Token(), locking(t.Context(), r.session(opt).Mutex("kept"))
 
 		// goOn checks that all sessions make progress after a step.
 		goOn := func(after string) {
@@ -184,11 +183,12 @@ func TestRollingUpgrade(t *testing.T) {
 			t.Errorf("granted to another: %+v", g)
 		default:
 		}
-		unlock(t, kept)
-		if g := granted(t, ch); g.token <= token {
+		release(t, kept)
+		g := granted(t, ch)
+		if g.token <= token {
 			t.Errorf("token %d after %d", g.token, token)
 		}
-		unlock(t, waiting)
+		release(t, g.h)
 		cancel()
 		busy.Wait()
 		if n := lost.session.Load(); n != 0 { // without one no hold is lost: the others are resigned

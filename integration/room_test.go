@@ -206,27 +206,8 @@ func lostInTime(t testing.TB, lost <-chan struct{}, since time.Time, ttl time.Du
 	}
 }
 
-// lock locks a mutex.
-func lock(t testing.TB, m *dsync.Mutex) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), proc.Patience)
-	defer cancel()
-	if err := m.LockContext(ctx); err != nil {
-		t.Fatalf("LockContext: %v", err)
-	}
-}
-
-// unlock unlocks a mutex that must still be held.
-func unlock(t testing.TB, m *dsync.Mutex) {
-	t.Helper()
-	if m.Token() == 0 {
-		t.Fatalf("%v is not held any more", m)
-	}
-	m.Unlock()
-}
-
-// hold locks a mutex and returns the hold.
-func hold(t testing.TB, m *dsync.Mutex) *dsync.Hold {
+// lock acquires the key and returns the hold.
+func lock(t testing.TB, m *dsync.Mutex) *dsync.Hold {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), proc.Patience)
 	defer cancel()
@@ -237,7 +218,7 @@ func hold(t testing.TB, m *dsync.Mutex) *dsync.Hold {
 	return h
 }
 
-// release releases a hold, which must not have ended.
+// release releases a hold, which must not have ended, and waits until a majority has the release.
 func release(t testing.TB, h *dsync.Hold) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), proc.Patience)
@@ -250,28 +231,14 @@ func release(t testing.TB, h *dsync.Hold) {
 // A grant is the report of a locking goroutine.
 type grant struct {
 	m     *dsync.Mutex
-	h     *dsync.Hold // of holding
-	at    time.Time   // when LockContext returned
+	h     *dsync.Hold
+	at    time.Time // when Hold returned
 	token int64
 	err   error
 }
 
-// locking locks m in a goroutine.
+// locking acquires the key in a goroutine.
 func locking(ctx context.Context, m *dsync.Mutex) <-chan grant {
-	ch := make(chan grant, 1)
-	go func() {
-		err := m.LockContext(ctx)
-		g := grant{m: m, at: time.Now(), err: err}
-		if err == nil {
-			g.token = m.Token()
-		}
-		ch <- g
-	}()
-	return ch
-}
-
-// holding acquires a hold of m in a goroutine.
-func holding(ctx context.Context, m *dsync.Mutex) <-chan grant {
 	ch := make(chan grant, 1)
 	go func() {
 		h, err := m.Hold(ctx)
@@ -290,7 +257,7 @@ func granted(t testing.TB, ch <-chan grant) grant {
 	select {
 	case g := <-ch:
 		if g.err != nil {
-			t.Fatalf("LockContext: %v", g.err)
+			t.Fatalf("Hold: %v", g.err)
 		}
 		return g
 	case <-time.After(proc.Patience):

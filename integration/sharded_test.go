@@ -46,21 +46,20 @@ func TestHandOffSharded(t *testing.T) {
 		var took time.Duration
 		for n := range keys {
 			key := string(rune('a' + n))
-			ma, mb := a.Mutex(key), b.Mutex(key)
-			lock(t, ma)
-			first := ma.Token()
-			ch := locking(t.Context(), mb)
+			h := lock(t, a.Mutex(key))
+			first := h.Token()
+			ch := locking(t.Context(), b.Mutex(key))
 			eventually(t, "the other is queued", func() bool { return load(t, store, key).Waiting == 1 })
 			time.Sleep(500 * time.Millisecond) // until it listens
 			begin := time.Now()
-			unlock(t, ma)
+			release(t, h)
 			g := granted(t, ch) // by the notice: a poll would come later
 			took += g.at.Sub(begin)
 			if g.token <= first {
 				t.Errorf("token %d after %d", g.token, first)
 			}
-			unlock(t, mb)
+			release(t, g.h)
 		}
-		lab.Note(t, "granted %v after the call of Unlock, on average of %d", (took / keys).Round(100*time.Microsecond), keys)
+		lab.Note(t, "granted %v after the call of Release, on average of %d", (took / keys).Round(100*time.Microsecond), keys)
 	})
 }

@@ -61,7 +61,7 @@ func TestTLS(t *testing.T) {
 						eventually(t, "two heartbeats", func() bool { return holder.count().beats >= 2 })
 					}
 					m := holder.Mutex("key")
-					h := hold(t, m)
+					h := lock(t, m)
 					ch := locking(t.Context(), waiter.Mutex("key"))
 					store := r.store()
 					eventually(t, "it waits", func() bool { return load(t, store, "key").Waiting == 1 })
@@ -86,9 +86,8 @@ func TestTLS(t *testing.T) {
 					if err := h.Release(t.Context()); err != nil && ttl > time.Second {
 						t.Error(err)
 					}
-					unlock(t, granted(t, ch).m)
-					lock(t, m)
-					unlock(t, m)
+					release(t, granted(t, ch).h)
+					release(t, lock(t, m))
 				})
 			}
 		}

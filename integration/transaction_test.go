@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -29,11 +30,13 @@ func TestB33LockInsideTransaction(t *testing.T) {
 		}
 		defer tx.EndSession(context.Background())
 		abort := errors.New("abort")
+		var h *dsync.Hold
 		_, err = tx.WithTransaction(t.Context(), func(ctx context.Context) (any, error) {
 			if _, err := app.InsertOne(ctx, bson.D{{Key: "_id", Value: "undone"}}); err != nil {
 				return nil, err
 			}
-			if err := m.LockContext(ctx); err != nil {
+			var err error
+			if h, err = m.Hold(ctx); err != nil {
 				return nil, err
 			}
 			return nil, abort
@@ -45,8 +48,8 @@ func TestB33LockInsideTransaction(t *testing.T) {
 			t.Errorf("the transaction was not undone: %v", err)
 		}
 		st := load(t, r.store(), "inside")
-		if len(st.Holders) != 1 || st.Holders[0].Token != m.Token() {
-			t.Errorf("after the abort the holders are %v, want token %d", st.Holders, m.Token())
+		if len(st.Holders) != 1 || st.Holders[0].Token != h.Token() {
+			t.Errorf("after the abort the holders are %v, want token %d", st.Holders, h.Token())
 		}
 		if r.session(r.short(10 * time.Second)).Mutex("inside").TryLock() {
 			t.Error("after the abort another session could lock")
@@ -56,6 +59,6 @@ func TestB33LockInsideTransaction(t *testing.T) {
 				t.Errorf("%v was sent within the transaction", c)
 			}
 		}
-		unlock(t, m)
+		release(t, h)
 	})
 }

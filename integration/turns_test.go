@@ -103,8 +103,7 @@ func TestB01FiftyAtOnce(t *testing.T) {
 			s := r.open(client, r.short(30*time.Second))
 			// A session registers with its first claim, which is not part of the race.
 			m := s.Mutex(fmt.Sprintf("warm-up %d", i))
-			lock(t, m)
-			unlock(t, m)
+			release(t, lock(t, m))
 			sessions = append(sessions, s)
 		}
 		tokens := make(map[string][]int64)

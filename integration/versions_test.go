@@ -89,10 +89,10 @@ func TestNextVersion(t *testing.T) {
 		}
 		session := r.session(r.short(patient))
 		shared, mine := session.Mutex("shared"), session.Mutex("mine")
-		lock(t, shared)
-		token := shared.Token()
-		unlock(t, shared)
-		held := hold(t, session.Mutex("held"))
+		h := lock(t, shared)
+		token := h.Token()
+		release(t, h)
+		held := lock(t, session.Mutex("held"))
 
 		cmd, out := command("shared")
 		if err := cmd.Run(); err != nil {
@@ -109,8 +109,7 @@ func TestNextVersion(t *testing.T) {
 		if after := record("shared"); !bytes.Equal(before, after) {
 			t.Errorf("this version has changed %v into %v", before, after)
 		}
-		lock(t, mine) // the session and other keys still work
-		unlock(t, mine)
+		release(t, lock(t, mine)) // the session and other keys still work
 
 		cmd, out = command("held")
 		if err := cmd.Start(); err != nil {
