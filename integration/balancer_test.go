@@ -30,7 +30,7 @@ func TestLoadBalancer(t *testing.T) {
 		o := r.short(15 * time.Second)
 		o.Hooks, o.Logger = lost.hooks(), r.logger()
 		opened := r.open(server.Connect(t, uri), o)
-		connected, err := dsyncmongo.Connect(t.Context(), options.Client().ApplyURI(uri), r.DB, &dsyncmongo.Options{Session: o})
+		connected, err := dsyncmongo.Connect(r.opening(), options.Client().ApplyURI(uri), r.DB, &dsyncmongo.Options{Session: o})
 		if err != nil {
 			t.Fatalf("Connect: %v", err)
 		}

@@ -22,11 +22,11 @@ func TestL5Break(t *testing.T) {
 		t.Run(fmt.Sprint("listens ", listens), func(t *testing.T) {
 			lab.Each(t, server.Need{Notices: listens}, func(t *testing.T, s *server.Server) {
 				r := newRoom(t, s)
-				const ttl = 3 * time.Second
-				opt := r.short(ttl)
-				opt.AlwaysListen, opt.Retention = listens, -1
+				const grace = 300 * time.Millisecond
+				opt := r.short(patient)
+				opt.AlwaysListen, opt.Retention, opt.Grace, opt.HeartbeatInterval = listens, -1, grace, time.Second
 				if listens {
-					opt.TTL, opt.Grace = idleOptions().TTL, ttl/10 // heartbeats are too rare to notify in time
+					opt.TTL, opt.HeartbeatInterval = idleOptions().TTL, 0 // heartbeats are too rare to notify in time
 				}
 				var beats atomic.Int64
 				opt.Hooks = &dsync.Hooks{Heartbeat: func(time.Duration, time.Duration, error) { beats.Add(1) }}
@@ -52,8 +52,8 @@ func TestL5Break(t *testing.T) {
 				at := time.Now()
 				select {
 				case lostAt := <-notified:
-					if d := at.Sub(lostAt); d < ttl/10 {
-						t.Errorf("taken %v after Lost closed, want at least the grace of %v", d, ttl/10)
+					if d := at.Sub(lostAt); d < grace {
+						t.Errorf("taken %v after Lost closed, want at least the grace of %v", d, grace)
 					}
 				default:
 					t.Error("taken before Lost closed")

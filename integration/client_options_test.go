@@ -87,7 +87,7 @@ func TestClientOptions(t *testing.T) {
 							continue
 						}
 						var err error
-						sessions[i], err = dsyncmongo.Connect(t.Context(), opts().ApplyURI(r.URI), r.DB, &dsyncmongo.Options{Session: o})
+						sessions[i], err = dsyncmongo.Connect(r.opening(), opts().ApplyURI(r.URI), r.DB, &dsyncmongo.Options{Session: o})
 						if err != nil {
 							t.Fatalf("Connect: %v", err)
 						}

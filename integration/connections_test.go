@@ -25,7 +25,7 @@ func TestConnections(t *testing.T) {
 			eventually(t, fmt.Sprintf("%d connections, %s", n, state), func() bool { return connections(t, admin, app) == n })
 		}
 		opt := dsyncmongo.Options{Session: r.short(30 * time.Second)}
-		c, err := dsyncmongo.Connect(t.Context(), options.Client().ApplyURI(r.OneClock()).SetAppName(app), r.DB, &opt)
+		c, err := dsyncmongo.Connect(r.opening(), options.Client().ApplyURI(r.OneClock()).SetAppName(app), r.DB, &opt)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,7 @@ func newCopier(r *room) *copier {
 		}
 	}})
 	c.db = r.Client(r.t, mon).Database(r.DB)
-	store, err := dsyncmongo.NewStore(r.t.Context(), c.db, nil)
+	store, err := dsyncmongo.NewStore(r.opening(), c.db, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -96,7 +96,7 @@ func TestSweepReadsItsSlice(t *testing.T) {
 		}
 		mon := newMonitor(r.DB)
 		db := r.Client(t, mon.client()).Database(r.DB)
-		store, err := dsyncmongo.NewStore(t.Context(), db, nil)
+		store, err := dsyncmongo.NewStore(r.opening(), db, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -91,7 +91,7 @@ func (r *room) connect(o dsync.Options, mon *monitor) *dsync.Session {
 	r.t.Helper()
 	o.Logger = r.logger()
 	client := options.MergeClientOptions(options.Client().ApplyURI(r.URI), mon.client())
-	s, err := dsyncmongo.Connect(r.t.Context(), client, r.DB, &dsyncmongo.Options{Session: o})
+	s, err := dsyncmongo.Connect(r.opening(), client, r.DB, &dsyncmongo.Options{Session: o})
 	if err != nil {
 		r.t.Fatalf("Connect: %v", err)
 	}

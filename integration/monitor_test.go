@@ -131,11 +131,14 @@ func aboutNotices(c command) bool { return listening(c) || notifies(c) }
 // listening reports whether the command waits for notices, prepares that, or reads which member is
 // the primary. A session sends such commands as long as it holds anything.
 func listening(c command) bool {
-	return c.name == "hello" || c.name == "listCollections" || onNotices(c) && c.name != "insert"
+	return c.name == "hello" || c.name == "listCollections" || onNotices(c) && !notifies(c)
 }
 
-// notifies reports whether the command sends a notice.
-func notifies(c command) bool { return onNotices(c) && c.name == "insert" }
+// notifies reports whether the command sends a notice. A listener that starts inserts one without a key.
+func notifies(c command) bool {
+	_, err := c.body.LookupErr("documents", "0", "k")
+	return onNotices(c) && c.name == "insert" && err == nil
+}
 
 // awaits reports whether the command is a listener's getMore.
 func awaits(c command) bool { return onNotices(c) && c.name == "getMore" }

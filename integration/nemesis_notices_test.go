@@ -128,7 +128,7 @@ func TestNoticesLost(t *testing.T) {
 func (r *room) faulty(t *testing.T, o dsync.Options, decide func(dsynctest.Request) dsynctest.Fault) *dsync.Session {
 	t.Helper()
 	o.Logger = r.logger()
-	store, err := dsyncmongo.NewStore(t.Context(), r.Client(t).Database(r.DB), &dsyncmongo.Options{Session: o})
+	store, err := dsyncmongo.NewStore(r.opening(), r.Client(t).Database(r.DB), &dsyncmongo.Options{Session: o})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -149,7 +149,7 @@ func (r *room) polls(t *testing.T, log *warned, o dsyncmongo.Options, client *mo
 	t.Helper()
 	o.Session.TTL, o.Session.Logger = 20*time.Second, log.logger()
 	open := func(o dsyncmongo.Options) *dsync.Session {
-		s, err := dsyncmongo.Open(t.Context(), client.Database(r.DB), &o)
+		s, err := dsyncmongo.Open(r.opening(), client.Database(r.DB), &o)
 		if err != nil {
 			t.Fatal(err)
 		}

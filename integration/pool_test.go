@@ -43,7 +43,7 @@ func TestB34ExhaustedPool(t *testing.T) {
 				var session *dsync.Session
 				if own {
 					var err error
-					session, err = dsyncmongo.Connect(t.Context(), options.Client().ApplyURI(p.URI()), r.DB, &dsyncmongo.Options{Session: opt})
+					session, err = dsyncmongo.Connect(r.opening(), options.Client().ApplyURI(p.URI()), r.DB, &dsyncmongo.Options{Session: opt})
 					if err != nil {
 						t.Fatal(err)
 					}

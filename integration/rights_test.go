@@ -93,7 +93,7 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 			t.Error("TryLock of a held key succeeded")
 		}
 		ch := locking(t.Context(), mb)
-		store, err := dsyncmongo.NewStore(t.Context(), client.Database(r.DB), nil)
+		store, err := dsyncmongo.NewStore(r.opening(), client.Database(r.DB), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -71,13 +71,21 @@ func (r *room) via(p *proxy.Proxy, o dsync.Options, opts ...*options.ClientOptio
 	return r.open(server.Connect(r.t, p.URI(), opts...), o)
 }
 
+// opening returns a context for Open. Without it the bound would be 30 s, which is short for a probe on
+// a busy machine.
+func (r *room) opening() context.Context {
+	ctx, cancel := context.WithTimeout(r.t.Context(), proc.Patience)
+	r.t.Cleanup(cancel)
+	return ctx
+}
+
 // open opens a session on the client. The end of the test closes it within a round trip.
 func (r *room) open(client *mongo.Client, o dsync.Options) *dsync.Session {
 	r.t.Helper()
 	if o.Logger == nil {
 		o.Logger = r.logger()
 	}
-	s, err := dsyncmongo.Open(r.t.Context(), client.Database(r.DB), &dsyncmongo.Options{Session: o})
+	s, err := dsyncmongo.Open(r.opening(), client.Database(r.DB), &dsyncmongo.Options{Session: o})
 	if err != nil {
 		r.t.Fatalf("Open: %v", err)
 	}
@@ -121,7 +129,7 @@ func (r *room) proxy() *proxy.Proxy {
 // store opens a Store for looking into the server.
 func (r *room) store() driver.Store {
 	r.t.Helper()
-	s, err := dsyncmongo.NewStore(r.t.Context(), r.Client(r.t).Database(r.DB), nil)
+	s, err := dsyncmongo.NewStore(r.opening(), r.Client(r.t).Database(r.DB), nil)
 	if err != nil {
 		r.t.Fatalf("NewStore: %v", err)
 	}
@@ -132,7 +140,7 @@ func (r *room) store() driver.Store {
 // millisecond. See [server.Server.Skew].
 func (r *room) exactStore() driver.Store {
 	r.t.Helper()
-	s, err := dsyncmongo.NewStore(r.t.Context(), server.Connect(r.t, r.OneClock()).Database(r.DB), nil)
+	s, err := dsyncmongo.NewStore(r.opening(), server.Connect(r.t, r.OneClock()).Database(r.DB), nil)
 	if err != nil {
 		r.t.Fatalf("NewStore: %v", err)
 	}

@@ -136,7 +136,7 @@ func TestStoreKeysOfMany(t *testing.T) {
 			}
 		}})
 		db := r.Client(t, mon).Database(r.DB)
-		store, err := dsyncmongo.NewStore(t.Context(), db, nil)
+		store, err := dsyncmongo.NewStore(r.opening(), db, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
