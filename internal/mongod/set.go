@@ -163,7 +163,7 @@ func (s *Set) StepDown(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.run(ctx, s.user(), bson.D{{Key: "replSetStepDown", Value: 30}, {Key: "secondaryCatchUpPeriodSecs", Value: 10}}, nil)
+	return m.run(ctx, s.user(), bson.D{{Key: "replSetStepDown", Value: 30}, {Key: "secondaryCatchUpPeriodSecs", Value: 25}}, nil)
 }
 
 // Rollbacks returns how many rollbacks the members have had since the set was started.
