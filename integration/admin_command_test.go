@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -84,11 +85,10 @@ func TestBreakCommand(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		holder := r.session(r.short(patient))
-		m := holder.Mutex("key")
-		lock(t, m)
+		h := lock(t, holder.Mutex("key"))
 		go func() {
-			<-m.Lost()
-			m.Unlock()
+			<-h.Lost()
+			h.Release(context.Background())
 		}()
 		status, out, bad := newSpy(r).run("break", "key")
 		if status != 0 || bad != "" || !strings.Contains(out, "released it") || !strings.Contains(out, "key: free now, 0 waiting") {

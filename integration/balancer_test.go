@@ -27,7 +27,7 @@ func TestLoadBalancer(t *testing.T) {
 		}
 		uri := "mongodb://" + proxy.NewBalancer(t, addrs...).Addr() + "/?loadBalanced=true"
 		var lost losses
-		o := r.short(15 * time.Second)
+		o := r.lasting()
 		o.Hooks, o.Logger = lost.hooks(), r.logger()
 		opened := r.open(server.Connect(t, uri), o)
 		connected, err := dsyncmongo.Connect(r.opening(), options.Client().ApplyURI(uri), r.DB, &dsyncmongo.Options{Session: o})

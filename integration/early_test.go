@@ -17,7 +17,7 @@ func TestUndoneUnlock(t *testing.T) {
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
 		own := lab.Start(t, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second})
 		r := newRoom(t, own)
-		opt := r.short(20 * time.Second)
+		opt := r.short(time.Minute)
 		opt.HeartbeatInterval = 5 * time.Second
 		var lost losses
 		opt.Hooks = lost.hooks()

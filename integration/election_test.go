@@ -259,8 +259,9 @@ func TestElectionStepDown(t *testing.T) {
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
 		own := lab.Start(t, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second})
 		r := newRoom(t, own)
-		opt := r.short(15 * time.Second)
-		a, b := electionOn(t, r.session(opt), "election", nil), electionOn(t, r.session(opt), "election", nil)
+		opt := r.lasting()
+		leading := r.session(opt)
+		a, b := electionOn(t, leading, "election", nil), electionOn(t, r.session(opt), "election", nil)
 		ctx, err := a.Campaign(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -271,7 +272,7 @@ func TestElectionStepDown(t *testing.T) {
 		if err := own.Set().StepDown(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(opt.TTL)
+		renewed(t, leading, 3)
 		if ctx.Err() != nil {
 			t.Fatalf("the leadership was lost over a step-down: %v", context.Cause(ctx))
 		}

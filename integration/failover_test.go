@@ -40,7 +40,7 @@ func TestFailover(t *testing.T) {
 				own := lab.Start(t, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second})
 				r := newRoom(t, own)
 				var lost losses
-				opt := r.short(15 * time.Second)
+				opt := r.lasting()
 				opt.Hooks = lost.hooks()
 				a, b := r.session(opt), r.session(opt)
 				ma, mb := a.Mutex("key"), b.Mutex("key")
@@ -60,7 +60,7 @@ func TestFailover(t *testing.T) {
 					return err == nil && m.Addr != old
 				})
 				election := time.Since(begin)
-				time.Sleep(opt.TTL) // several heartbeats
+				renewed(t, a, 3)
 				if h.Token() != first {
 					t.Errorf("the lock was lost when the primary changed")
 				}

@@ -353,7 +353,7 @@ func TestFenceFrozenHolder(t *testing.T) {
 	processes, rounds := 2, testkit.Rounds(1, 3)
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(time.Second)
+		opt := r.short(2 * time.Second)
 		waiter := r.session(r.short(patient))
 		coll, orders := r.orders()
 		for i := range processes {

@@ -18,7 +18,7 @@ func TestB05FrozenHolder(t *testing.T) {
 	checks := []string{"lost", "token", "err"}
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(time.Second)
+		opt := r.short(2 * time.Second)
 		store := r.store()
 		waiter := r.session(r.short(patient))
 		for i := range processes {

@@ -13,14 +13,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// One of two secondaries is frozen for several TTLs while an application writes, and then lags.
+// One of two secondaries is frozen for several heartbeats while an application writes, and then lags.
 // Nobody loses anything, and locks pass between processes all the time.
 func TestLaggingSecondary(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
 		own := lab.Start(t, mongod.Spec{Members: 3})
 		r := newRoom(t, own)
-		opt := r.short(patient)
+		opt := r.lasting()
 		var lost losses
 		opt.Hooks = lost.hooks()
 		kept := lock(t, r.session(opt).Mutex("kept"))

@@ -202,8 +202,7 @@ func TestPageIsReadable(t *testing.T) {
 	b := newBrowser(t)
 	sc := newScene(t, 2*time.Second)
 	long := strings.Repeat("a-key-without-any-space/", 21)
-	mu := sc.own.Mutex(long)
-	lock(t, mu)
+	h := lock(t, sc.own.Mutex(long))
 	url := servePage(t, sc.own, &dsynchttp.Options{Authorize: func(*http.Request) error { return nil }})
 	b.do(t, chromedp.Navigate(url))
 	sc.play(t, 8*time.Second)
@@ -235,7 +234,7 @@ func TestPageIsReadable(t *testing.T) {
 	if path := "key?key=nothing"; !strings.Contains(eval[string](t, b, `document.body.innerText`), "Not healthy") {
 		t.Errorf("%q does not mention the loss", path)
 	}
-	mu.Unlock()
+	h.Release(t.Context())
 }
 
 // TestPagePicture takes the picture in the README, which takes a minute:

@@ -88,7 +88,7 @@ func TestRollingUpgrade(t *testing.T) {
 		compatible(from)
 
 		var lost losses
-		opt := r.short(time.Minute) // an election and a restart take a busy machine long, and no TTL has to run out here
+		opt := r.lasting()
 		opt.Hooks = lost.hooks()
 		ctx, cancel := context.WithCancel(t.Context())
 		var busy sync.WaitGroup

@@ -71,6 +71,13 @@ func (r *room) via(p *proxy.Proxy, o dsync.Options, opts ...*options.ClientOptio
 	return r.open(server.Connect(r.t, p.URI(), opts...), o)
 }
 
+// lasting are options of sessions that must not be lost, whatever a busy machine does.
+func (r *room) lasting() dsync.Options {
+	o := r.short(time.Minute)
+	o.HeartbeatInterval = 2 * time.Second
+	return o
+}
+
 // opening returns a context for Open. Without it the bound would be 30 s, which is short for a probe on
 // a busy machine.
 func (r *room) opening() context.Context {
@@ -214,6 +221,19 @@ func lostInTime(t testing.TB, lost <-chan struct{}, since time.Time, ttl time.Du
 	case <-time.After(proc.Patience):
 		t.Fatal("the holder is not notified")
 	}
+}
+
+// renewed waits until the server has acknowledged n more heartbeats of the session.
+func renewed(t testing.TB, s *dsync.Session, n int64) {
+	t.Helper()
+	var beats atomic.Int64
+	stop := s.AddHooks(&dsync.Hooks{Heartbeat: func(_, _ time.Duration, err error) {
+		if err == nil {
+			beats.Add(1)
+		}
+	}})
+	defer stop()
+	eventually(t, "heartbeats are acknowledged", func() bool { return beats.Load() >= n })
 }
 
 // lock acquires the key and returns the hold.

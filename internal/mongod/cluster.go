@@ -52,13 +52,13 @@ func StartCluster(ctx context.Context, mongod, mongos string, spec ClusterSpec) 
 	}
 	for _, s := range c.shards {
 		add := bson.D{{Key: "addShard", Value: s.Name() + "/" + s.members[0].name}}
-		if err := c.routers[0].run(ctx, c.user(), add, nil); err != nil {
+		if err := c.routers[0].insist(ctx, c.user(), add); err != nil {
 			return nil, fmt.Errorf("addShard: %w", err)
 		}
 	}
 	for _, m := range c.routers {
 		// Without this command, a router learns of a new shard only some time later.
-		if err := m.run(ctx, c.user(), bson.D{{Key: "flushRouterConfig", Value: 1}}, nil); err != nil {
+		if err := m.insist(ctx, c.user(), bson.D{{Key: "flushRouterConfig", Value: 1}}); err != nil {
 			return nil, fmt.Errorf("flushRouterConfig: %w", err)
 		}
 	}

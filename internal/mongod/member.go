@@ -104,6 +104,16 @@ func (m *Member) run(ctx context.Context, user string, cmd bson.D, into any) err
 	return res.Decode(into)
 }
 
+// insist runs a command that may be repeated until the server has the time for it.
+func (m *Member) insist(ctx context.Context, user string, cmd bson.D) error {
+	for {
+		err := m.run(ctx, user, cmd, nil)
+		if err == nil || !mongo.IsTimeout(err) || sleep(ctx, 50*time.Millisecond) != nil {
+			return err
+		}
+	}
+}
+
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
