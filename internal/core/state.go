@@ -141,8 +141,8 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 	if cg := c.closing; cg != nil {
 		w.put(uint64(cg.phase))
 		w.at(cg.due)
-		w.put(uint64(cg.failed))
-		w.at(cg.again)
+		w.put(uint64(min(cg.failed, 8)))
+		w.at(max(cg.again, now)) // one that has passed is as good as now
 		w.flags(cg.listed != nil)
 		for _, u := range cg.notReleased {
 			w.b = append(append(w.b, u.key...), byte(u.end))
