@@ -57,16 +57,14 @@ func (s *Session) AddHooks(h *Hooks) (stop func()) { return s.engine.AddHooks(h.
 
 // A HoldInfo describes a hold to a hook.
 type HoldInfo struct {
-	// Context is that of the call that got the hold, for its values, such as a tracer's span.
-	Context context.Context
-
 	Key   string
 	Kind  driver.Kind
 	Token int64
 
 	// Of Granted.
-	Wait  time.Duration // from the call to the grant
-	Local bool          // another goroutine of this process handed it off, without a command
+	Context context.Context // of the call, for its values, such as a tracer's span
+	Wait    time.Duration   // from the call to the grant
+	Local   bool            // another goroutine of this process handed it off, without a command
 
 	// Of Released and Lost.
 	Held time.Duration // since the grant

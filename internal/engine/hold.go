@@ -120,7 +120,7 @@ func (h *Hold) begin(f *core.Deliver) {
 	h.s.each(func(l *Hooks) {
 		if l.Granted != nil {
 			info := h.info()
-			info.Wait, info.Local = waited, f.Local
+			info.Context, info.Wait, info.Local = h.ctx, waited, f.Local
 			h.s.report(func() { l.Granted(info) })
 		}
 	})
@@ -128,7 +128,7 @@ func (h *Hold) begin(f *core.Deliver) {
 
 // info describes the hold to a hook.
 func (h *Hold) info() HoldInfo {
-	return HoldInfo{Context: h.ctx, Key: h.acquire.Key, Kind: h.acquire.Kind, Token: h.token}
+	return HoldInfo{Key: h.acquire.Key, Kind: h.acquire.Kind, Token: h.token}
 }
 
 // ends ends the hold before its holder is done: it closes Lost, and the holder has the grace to stop. s.mu must be

@@ -250,6 +250,39 @@ func TestHooksAddedAfterTheGrant(t *testing.T) {
 	})
 }
 
+// Granted gets the context of the call that the hold was granted to. A hold that has ended keeps no context of its caller.
+func TestHooksGetTheContextWithTheGrant(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		type key struct{}
+		ctx := context.WithValue(background, key{}, "span")
+		var got []any
+		note := func(i dsync.HoldInfo) {
+			if i.Context == nil {
+				got = append(got, "none")
+			} else {
+				got = append(got, i.Context.Value(key{}))
+			}
+		}
+		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Hooks: &dsync.Hooks{Granted: note, Released: note, Lost: note}})
+		h, err := s.Mutex("a").Hold(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Lost() // now the hold has a context of its own
+		h.Release(background)
+		h, err = s.Mutex("b").Hold(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close(background)
+		h.Release(background)
+		synctest.Wait()
+		if want := []any{"span", "none", "span", "none"}; !slices.Equal(got, want) {
+			t.Errorf("the contexts of Granted, Released, Granted and Lost: %v, want %v", got, want)
+		}
+	})
+}
+
 // Hooks of holds cost nothing if none are set: a hold that is handed off takes one allocation, for
 // itself.
 func TestUnsetHooksCostNothing(t *testing.T) {

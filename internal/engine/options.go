@@ -199,14 +199,14 @@ func (s *Session) each(f func(*Hooks)) {
 
 // A HoldInfo describes a hold to a hook.
 type HoldInfo struct {
-	Context context.Context // context of the call that got the hold
-	Key     string
-	Kind    driver.Kind
-	Token   int64
+	Key   string
+	Kind  driver.Kind
+	Token int64
 
 	// For Granted:
-	Wait  time.Duration // from the call to the grant, including time in the local queue
-	Local bool          // it was handed off within this process, without a command to the store
+	Context context.Context // context of the call that got the hold
+	Wait    time.Duration   // from the call to the grant, including time in the local queue
+	Local   bool            // it was handed off within this process, without a command to the store
 
 	// For Released and Lost:
 	Held time.Duration // since the grant
