@@ -11,25 +11,28 @@ import (
 // the same work holds and waits in each of them, all wait forever, unless a wait's context ends, a process ends, or
 // somebody calls [Inspector.Break] on one of the keys. Programs that lock their keys in one order are never in one.
 //
-// Each session looks for those that it is in itself, with a heartbeat when one of its waits has lasted for half a TTL (at
-// least 5 s and at most 15 s), and each time that its age has doubled, if it holds a key that it locked before. Each
-// member of a cycle logs it once, as a warning, and passes it to [dsync.Hooks].Deadlock.
+// Each session looks for the deadlocks that it is part of: if it holds a key that it locked before it began to
+// wait, a heartbeat looks once the wait has lasted for half a TTL (at least 5 s and at most 15 s), and again each
+// time that the wait's age has doubled. Each member of a cycle logs the cycle once, as a warning, and passes it to
+// [dsync.Hooks].Deadlock.
 //
-// A call that waits for a key that its own context holds, such as a lock of a key inside of a [dsync.Mutex.Do] of it, is
-// a deadlock with one member. Its process reports it in the same way and after the same time. If the call has another
-// context, or none, it is not reported. The store does not know it, and [Inspector.Deadlocks] does not find it.
+// A call that waits for a key that its own context holds, such as a lock of a key inside a [dsync.Mutex.Do] on it,
+// is a deadlock with one member. Its process reports it in the same way and after the same time. If the call has
+// another context, or none, the deadlock is not reported. The store does not know of it, and [Inspector.Deadlocks]
+// does not find it.
 //
-// The store knows sessions and not goroutines, so it is a possible deadlock: one goroutine of a process may hold the
-// key and work, while another one waits. The cycle itself is certain: it was there at one moment. None is reported
+// The store knows sessions, not goroutines, so every deadlock is only a possible one: one goroutine of a process
+// may hold the key and work, while another one waits. The cycle itself is certain: it existed at one moment. A
+// cycle is not reported
 //
-//   - if somebody in the cycle can go on: there is a holder that waits for nothing, a semaphore with room, or a hold
-//     with a fixed end;
-//   - of a key that was granted less than 4 s ago;
-//   - by sessions where the store can't notify, in the first hour, of a key that another process may keep unused
-//     ([dsync.Options].Linger): whether it is in use, only that process knows;
-//   - if a session requested the key that it waits for before the one that it holds, as a process does that runs some
+//   - if somebody in the cycle can go on: a holder waits for nothing, a semaphore has room, or a hold has
+//     a fixed end;
+//   - if a key in it was granted less than 4 s ago;
+//   - by sessions where the store can't notify, in the first hour, if another process may keep one of the keys unused
+//     ([dsync.Options].Linger), since only that process knows whether the key is in use;
+//   - if a session requested the key that it waits for before the one that it holds, like a process that runs some
 //     singletons and waits for others;
-//   - of candidates of an election, who go on with their work, and of goroutines that wait for others of their process.
+//   - among candidates of an election, who go on with their work, and among goroutines of one process.
 type Deadlock struct {
 	Members []Participant // as waiters
 	Keys    []string
@@ -44,8 +47,8 @@ func (d Deadlock) String() string {
 	return deadlock.Describe(members, d.Keys)
 }
 
-// Deadlocks returns the deadlocks among the keys that begin with prefix, up to 20,000 of them. It reads
-// these keys as [Inspector.List] does, twice if it seems to find one. Errors are those of List.
+// Deadlocks returns the deadlocks among the first 20,000 keys that begin with prefix. It reads these keys as
+// [Inspector.List] does, twice if it seems to find a deadlock. Errors are those of List.
 func (i *Inspector) Deadlocks(ctx context.Context, prefix string) ([]Deadlock, error) {
 	found, members, err := i.s.Deadlocks(ctx, prefix)
 	return newDeadlocks(found, func(c deadlock.Claim) Participant {
@@ -53,10 +56,10 @@ func (i *Inspector) Deadlocks(ctx context.Context, prefix string) ([]Deadlock, e
 	}), listError(prefix, err)
 }
 
-// FindDeadlocks returns the deadlocks in two readings of some keys, such that each waiter in one is in at least one of
-// them. Statuses are each of another moment, so together they may show a cycle that never was. What is in both readings
-// was there from the one to the other, all at the same time. A cycle is found only if no holder outside of it, and no
-// order in which holders release, lets anybody in it go on.
+// FindDeadlocks returns deadlocks in two readings of some keys, at least one for each waiter that is in a deadlock.
+// Each Status is from a different moment, so one reading may show a cycle that never existed. But what is in both
+// readings existed at one moment between them, all at the same time. A cycle counts only if nothing frees anybody
+// in it: no holder outside of it, and no order of releases.
 //
 // It is for tools that have read the keys already; [Inspector.Deadlocks] reads them.
 func FindDeadlocks(first, again []Status) []Deadlock {

@@ -15,14 +15,15 @@
 //
 // # What it costs
 //
-// [Inspector.Status], [Inspector.List], [Inspector.Members] and [Inspector.Deadlocks] read the store and write nothing.
-// They do not register the session, so a tool that only looks does not become a member, and its store can be opened
-// read-only. Call them when somebody asks, and not for each request that a program serves. [Inspector.Stats] sends nothing.
+// [Inspector.Status], [Inspector.List], [Inspector.Members] and [Inspector.Deadlocks] read the store and write
+// nothing. They do not register the session, so a read-only tool does not become a member, and its store can be
+// opened read-only. Call them when somebody wants the answer, not for each request that a program serves.
+// [Inspector.Stats] sends nothing.
 //
-// [Inspector.Break] and [Inspector.Forget] change what others rely on, and register the session if need be. Both keep the promises of package dsync: Break
-// takes a key only from holders that were notified and had their grace, or whose session or lease is over, and tokens
-// keep growing after Forget.
+// [Inspector.Break] and [Inspector.Forget] change what others rely on, and register the session if it is not
+// registered. Both keep the promises of package dsync: Break takes a key only from holders that were notified and
+// had their grace, or whose session or lease is over, and tokens keep growing after Forget.
 //
-// All times are the store's, not this host's. An answer is as of the moment that it names, and can be out of date when
-// it arrives: a Status that says that a key is free is no reason to write.
+// All times are the store's, not this host's. An answer is as of the time that it contains, and may be out of date
+// when it arrives: a Status that shows a key as free is no permission to write.
 package admin

@@ -13,24 +13,24 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
-// A Status is what the store knows of a key at one moment: its state, its holders and its
-// waiters. All times are the store's, not this host's.
+// A Status is what the store knows about a key at one moment: its state, its holders and its waiters. All times are
+// the store's, not this host's.
 type Status struct {
 	Key   string
 	Now   time.Time   // the time of the reading
 	Kind  driver.Kind // "" if the store has no record of the key
-	Limit int64       // what holders may have together: 1 for a mutex, the size of a semaphore
+	Limit int64       // what all holders may hold together: 1 for a mutex, its size for a semaphore
 	Token int64       // the store's last fencing token, or one that was reserved with it for hand-offs; 0: none
 	Term  int64       // the number of terms of an election so far; 0 for other kinds
 
-	// Value is what the leader of an election published, or the result of a [dsync.Once] that is done, which
-	// Sealed says, or of the LastTick of a [dsync.Periodic].
+	// Value is what the leader of an election has published, or the result of a [dsync.Once] that is done (see
+	// Sealed), or of the LastTick of a [dsync.Periodic].
 	Value    []byte
 	Sealed   bool
 	LastTick time.Time // the last tick of a Periodic that has succeeded; zero: none has
 
-	Holders []Participant // in the order in which they were granted; a hold whose fixed end has passed is not among them
-	Waiting int           // how many wait
+	Holders []Participant // in the order of their grants, without holds whose fixed end has passed
+	Waiting int           // number of waiters
 	Queue   []Participant // the first waiters in FIFO order: up to 1,000 from Status, up to 8 from List
 }
 
@@ -51,10 +51,10 @@ type Participant struct {
 
 	// For holders only:
 	Token   int64     // as granted; each hand-off within its process adds one
-	Since   time.Time // the time of the grant
-	Until   time.Time // when the hold ends: a fixed lease's end, else the end of the session unless a heartbeat renews it
+	Since   time.Time // when it was granted
+	Until   time.Time // when the hold ends: a fixed lease's end, otherwise when the session lapses unless a heartbeat renews it
 	Renewed bool      // heartbeats move Until; false for a fixed end
-	Lapsed  bool      // its session sent no heartbeat until Until: the hold does not count, and the next request for the key removes it
+	Lapsed  bool      // its session sent no heartbeat before Until: the hold no longer counts, and the next request for the key removes it
 	Yields  bool      // its process may keep it unused until others wait
 }
 
@@ -68,9 +68,8 @@ func (st Status) Held() bool {
 	return false
 }
 
-// Status returns what the store knows of key. If the key was never used, or not for
-// [dsync.Options].Retention, only Key and Now are set. Errors are those of ctx, [dsync.ErrClosed], that of
-// [dsync.CheckKey] and those of the store.
+// Status returns what the store knows about key. If the key has not been used within [dsync.Options].Retention,
+// only Key and Now are set. The error is ctx's, [dsync.ErrClosed], [dsync.CheckKey]'s or the store's.
 func (i *Inspector) Status(ctx context.Context, key string) (Status, error) {
 	r, err := i.s.Read(ctx, key)
 	if err != nil {
@@ -79,15 +78,15 @@ func (i *Inspector) Status(ctx context.Context, key string) (Status, error) {
 	return newStatus(r), nil
 }
 
-// List returns the status of every key that begins with prefix, in byte order; "" means all
-// keys. It reads them during the iteration, a hundred at a time and later up to a thousand, each as
-// of its own moment. An error, that of ctx, [dsync.ErrClosed] or the store's, comes last.
+// List returns the status of every key that begins with prefix, in byte order; "" means all keys. It reads them
+// during the iteration, a hundred at a time and later up to a thousand, so they are from different moments. If ctx
+// ends, the session is closed or the store fails, the error comes last.
 func (i *Inspector) List(ctx context.Context, prefix string) iter.Seq2[Status, error] {
 	return i.ListAfter(ctx, prefix, "")
 }
 
-// ListAfter is [Inspector.List] for the keys that come after the key after in byte order. It
-// serves to show keys page by page.
+// ListAfter is [Inspector.List] for the keys that come after the key after in byte order. It is for showing keys
+// page by page.
 func (i *Inspector) ListAfter(ctx context.Context, prefix, after string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		for r, err := range i.s.ReadAll(ctx, prefix, after) {
@@ -119,7 +118,7 @@ func newStatus(r engine.Reading) Status {
 	}
 	for _, h := range r.Holders {
 		if h.Ended(r.Now) {
-			continue // it ended as planned; only the store's record does not know yet, until the key is used again
+			continue // it ended as planned; the store's record still has it, until the key is used again
 		}
 		p := newParticipant(h.Claim, h.Session, h.Weight, r.Members[h.Session])
 		p.Token, p.Since, p.Renewed, p.Yields = h.Token, h.Since, h.Until.IsZero(), h.Yield

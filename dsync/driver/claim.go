@@ -33,9 +33,9 @@ const (
 type Claim struct {
 	Key string
 
-	// ID is the session's id, a dot and a decimal counter that grows with each of the session's
-	// claims. It is new for every attempt to hold and never used again: not with another key,
-	// and not for a try if it was used for a wait, or the reverse.
+	// ID is the session's id, a dot and a decimal counter that grows with each of the session's claims. Every
+	// attempt to hold a key has a new ID, which is never used again: not with another key, and not for a try if it
+	// was used for a wait, or the reverse.
 	ID string
 
 	// Session is the id of the session that the claim belongs to: letters, digits, '-' and '_'.
@@ -46,13 +46,13 @@ type Claim struct {
 	// Weight is how much of the key's Limit the claim takes: 1 ≤ Weight ≤ Limit.
 	Weight, Limit int64
 
-	// Tick, if positive, is what the claim is for. Once the key is sealed up to a tick (see [Release]), it is
-	// not granted for that tick or an earlier one, or to a claim without a Tick.
+	// Tick, if positive, is the tick that the claim is for. Once the key is sealed up to a tick (see [Release]), it
+	// is never granted for that tick or an earlier one, or to a claim without a Tick.
 	Tick int64
 
-	// Lease, if positive, is for how long an [Extend] extends the hold, by the store's clock.
-	// From the first Extend on, the hold ends at that time, whatever happens to its session. Until
-	// then, and if Lease is zero, the claim lives with its session.
+	// Lease, if positive, is how long an [Extend] makes the hold last, by the store's clock. From the first Extend
+	// on, the hold ends at that time, whatever happens to its session. Until then, and if Lease is zero, the claim
+	// lives with its session.
 	Lease time.Duration
 
 	// Yield asks the store to notify the session, by [NoticeYield], when others wait behind
@@ -62,13 +62,13 @@ type Claim struct {
 	// First puts the claim at the head of the queue.
 	First bool
 
-	// Value, if not "", is published by the grant, as a [Publish] before all others of the claim would.
-	// It may have at most [MaxClaimValue] bytes.
+	// Value, if not "", is published by the grant, like a [Publish] that comes before all others of the claim. It
+	// may have at most [MaxClaimValue] bytes.
 	Value string `json:"-"`
 
-	// Token is the token that the claim was granted with, or 0 if its session does not know it.
-	// Extend needs it. NoneWaiting says that nobody waited at that time. For Release both are
-	// hints, which may save a store some work; they do not change what Release does.
+	// Token is the token that the claim was granted with, or 0 if its session does not know it. Extend needs it.
+	// NoneWaiting says that nobody waited at the time of the grant. For Release both are hints, which may save a
+	// store some work; they do not change what Release does.
 	Token       int64
 	NoneWaiting bool
 }

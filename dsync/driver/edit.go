@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// An Edit is what one command does to a key: see [Store].Edit. It has one part that is not nil, or
-// Release and Acquire: then a claim takes the place of another one of the same session, key, Kind,
-// Limit and Tick, and Release has nothing but its Claim.
+// An Edit is what one command does to a key: see [Store].Edit. Exactly one part is not nil, or both Release and
+// Acquire are. Then the claim of Acquire replaces that of Release, which must have the same session, key, Kind,
+// Limit and Tick, and no field of Release but Claim may be set.
 type Edit struct {
 	Release *Release
 	Acquire *Acquire
@@ -36,8 +36,8 @@ func (e Edit) Key() string {
 	return ""
 }
 
-// Check returns an error, [ErrRefused], if no store can make the edit: it has parts that can't be
-// combined, or none, or a value that is out of its range. Every Store calls it first.
+// Check returns an error, [ErrRefused], if no store can make the edit: it has no parts, or parts that can't be
+// combined, or a value out of range. Every Store calls it first.
 func (e Edit) Check() error {
 	parts := 0
 	for _, has := range []bool{e.Release != nil, e.Acquire != nil, e.Extend != nil, e.Publish != nil, e.Resize != nil, e.Forget != nil} {
@@ -54,7 +54,7 @@ func (e Edit) Check() error {
 	case replaces && e.Release.Claim.Key != e.Acquire.Claim.Key:
 		return fmt.Errorf("%w: one edit for the keys %q and %q", ErrRefused, e.Release.Claim.Key, e.Acquire.Claim.Key)
 	case e.Acquire != nil && (e.Acquire.Claim.Weight < 1 || e.Acquire.Claim.Weight > e.Acquire.Claim.Limit):
-		// It could never be granted, and would block the queue forever.
+		// Such a claim could never be granted, and would block the queue forever.
 		return fmt.Errorf("%w: the claim's weight is %d; it must be from 1 to its limit, %d", ErrRefused, e.Acquire.Claim.Weight, e.Acquire.Claim.Limit)
 	case e.Acquire != nil && len(e.Acquire.Claim.Value) > MaxClaimValue:
 		return fmt.Errorf("%w: the claim's value has %d bytes; it may have at most %d", ErrRefused, len(e.Acquire.Claim.Value), MaxClaimValue)
@@ -84,38 +84,34 @@ func (e Edit) Check() error {
 //   - settles the key;
 //   - removes the claim from the queue again if !Wait.
 //
-// So repeating it is harmless, it adds nothing to the queue once the store's clock has
-// passed NotAfter, and an Acquire that changes nothing writes nothing. A claim whose Lease is
-// positive lives with its session, like every other, until Extend sets its end: until then
-// nobody may know that it was granted. The grant of a claim of KindElection increments the
-// key's term, and every grant publishes the claim's Value, if there is one.
+// So repeating an Acquire is harmless, it adds nothing to the queue once the store's clock has passed NotAfter, and
+// an Acquire that changes nothing writes nothing. A claim whose Lease is positive lives with its session, like
+// every other, until Extend sets its end, because until then the session may not know of the grant. The grant of a
+// claim of KindElection increments the key's term, and every grant publishes the claim's Value, if there is one.
 //
-// A copy of a request that the network delivers after its claim has left makes the claim join
-// again, until now is after NotAfter. The caller then removes the claim with Discard. It need
-// not if the state has Final.
+// If the network delivers a copy of a request after the claim was released or given up, the claim joins again,
+// unless now is after NotAfter. So the caller later removes the claim with Discard, except if the State has Final.
 //
-// If others hold the key or wait for it with another kind or limit than the claim's, or the key is
-// sealed with another one, the claim does not join and the error is a [*MismatchError]; but of a claim
-// whose tick is over, only the kind counts. If nobody does, and the key is not sealed, it takes the kind and
-// limit of the claim. A limit that the key had before a Resize counts as the present limit, also if
-// nobody holds the key or waits for it. If Claim.Weight exceeds the present limit, the error is a
-// [*MismatchError] too.
+// If others hold the key or wait for it with another kind or limit than the claim's, or the key is sealed with
+// another one, the claim does not join and the error is a [*MismatchError]; but if the claim's tick is over, only
+// the kind matters. If nobody holds the key or waits for it, and it is not sealed, it takes the kind and limit of
+// the claim. A limit that the key had before a Resize counts as the present limit, even if nobody holds the key or
+// waits for it. If Claim.Weight exceeds the present limit, the error is a [*MismatchError] too.
 //
 // Acquire does not check whether Claim.Session is alive. A store may limit how many claims it grants
 // in one command, to 1,000 or more; the next command on the key grants more.
 //
-// The notices are for the sessions of other claims that this command granted (NoticeGrant);
-// for the sessions of all holders that have Yield, after every Acquire that leaves the claim first
-// in the queue (NoticeYield); and for those who observe the key (NoticeChange).
+// The notices are for the sessions of other claims that this command granted (NoticeGrant); for the sessions of all
+// holders that have Yield, after every Acquire that leaves the claim first in the queue (NoticeYield); and for
+// observers of the key (NoticeChange).
 type Acquire struct {
 	Claim    Claim
 	Wait     bool      // a claim that is not granted at once stays in the queue
 	Expired  []string  // ids of sessions that have expired
 	NotAfter time.Time // by the store's clock
 
-	// Repeated says that the session has sent an Acquire of this claim before. It is a hint: a claim
-	// that was requested before mostly waits, and is rarely alone with its key. It does not change
-	// what Acquire does.
+	// Repeated says that the session has sent an Acquire of this claim before. It is a hint, because such a claim
+	// is usually waiting, and seldom the only one of its key. It does not change what Acquire does.
 	Repeated bool
 }
 
@@ -123,88 +119,83 @@ type Acquire struct {
 // the key. It is not an error if the claim was not there: see [Edited].Found. Holders whose end has come
 // may be dropped as well.
 //
-// The notices are for the sessions of claims that this command granted (NoticeGrant); if Keep has set
-// the end of the hold, for the session of the first claim in the queue (NoticeWake); if Seal has sealed
-// the key, for the sessions of the claims that it removed and of the first one that remains, as far as they
-// are among the first 1,000 in the queue (NoticeWake, for the first one in place of a NoticeGrant); and for
-// those who observe the key (NoticeChange). There is no NoticeYield: if others still wait, the grant's notice
-// has Crowded set.
+// The notices are for the sessions of claims that this command granted (NoticeGrant); if Keep has set the end of
+// the hold, for the session of the first claim in the queue (NoticeWake); if Seal has sealed the key, for the
+// sessions of the claims that it removed and of the first one that remains, provided that they are among the first
+// 1,000 in the queue (NoticeWake, for the first one instead of a NoticeGrant); and for observers of the key
+// (NoticeChange). There is no NoticeYield: if others still wait, the grant's notice has Crowded set.
 type Release struct {
 	Claim Claim
 
-	// Keep, if positive, keeps a held claim for that long from now, by the store's clock, whatever
-	// happens to its session, or until its own end if that is earlier. A claim that waits is removed.
-	// The first waiter is notified ([NoticeWake]), so that it can wait for that end.
+	// Keep, if positive, keeps a held claim for that long from now, by the store's clock, whatever happens to its
+	// session, or until its own end if that is earlier. A waiting claim is removed instead. The first waiter is
+	// notified ([NoticeWake]), so that it can wait for that end.
 	Keep time.Duration
 
-	// Seal, if positive, is the tick that has succeeded, with Result of up to [MaxValue] bytes. If the
-	// claim holds, its end has not come, and the key is not sealed up to that tick yet, it is then, until a
-	// Forget, and all claims are removed from the queue whose Tick is not greater. The others stay.
+	// Seal, if positive, is the tick that has succeeded, with Result of up to [MaxValue] bytes. If the claim holds,
+	// its end has not come, and the key is not yet sealed up to that tick, the key is sealed until a Forget, and
+	// all claims whose Tick is not greater are removed from the queue. The others stay.
 	Seal   int64
 	Result []byte `json:"-"`
 
-	// Successor, if not "", is the id of the waiting claim that is served first. The claim is then
-	// removed only if it holds, and the successor moves to the head of the queue before the key is
-	// settled. The other waiters keep their order. If the claim holds but the successor is not in the
-	// queue, the claim still holds after the command, and the error is ErrNotWaiting. If the claim does
-	// not hold, also if it waits, Found is false and nothing is removed. So a repeated or late Release
-	// prefers nobody once the claim is released, and if a Release without an answer is repeated and the
-	// claim is not found, the first one has granted what it could to the successor. Successor is
-	// ignored with Keep or Seal.
+	// Successor, if not "", is the id of the waiting claim that is served first. The claim is then removed only if
+	// it holds, and the successor moves to the head of the queue before the key is settled. The other waiters keep
+	// their order. If the claim holds but the successor is not in the queue, the claim still holds after the
+	// command, and the error is ErrNotWaiting. If the claim does not hold, even if it waits, Found is false and
+	// nothing is removed. So once the claim is released, a repeated or late Release prefers nobody. And if a
+	// Release without an answer is repeated and the claim is not found, the first Release has granted what it could
+	// to the successor. Successor is ignored with Keep or Seal.
 	Successor string
 
-	// Early lets the store answer as soon as the claim is gone and before that is committed, if nobody
-	// waits for the key and nobody observes it: see Edited.Applied. A fail-over that undoes it lets nobody
-	// in. The claim holds again, and its session discards it. A store may ignore Early, and does with Keep,
+	// Early lets the store answer as soon as the claim is removed, before that is committed, if nobody waits for
+	// the key and nobody observes it: see Edited.Applied. If a fail-over undoes the release, nobody else gets the
+	// key: the claim holds again, and its session discards it. A store may ignore Early, and does so with Keep,
 	// Seal and Successor.
 	Early bool
 }
 
-// An Extend sets the end of a held claim with a positive Lease to now + Claim.Lease, unless its end is
-// later already. From the first Extend on, the claim ends then, whatever happens to its session. The
-// error is ErrNotHeld if the claim does not hold the key with Claim.Token, or its end has come, even if
-// nobody else has held the key since. With another token, the claim has left and joined again. There
-// are no notices.
+// An Extend sets the end of a held claim with a positive Lease to now + Claim.Lease, unless its end is already
+// later. From the first Extend on, the claim ends then, whatever happens to its session. The error is ErrNotHeld if
+// the claim does not hold the key with Claim.Token, or its end has come, even if nobody else has held the key
+// since. If the token differs, the claim was released and has joined again. There are no notices.
 type Extend struct {
 	Claim Claim
 }
 
-// A Publish stores Value, up to [MaxValue] bytes, for all to read as long as the claim holds the key.
-// Seq counts the values that the claim publishes, from 1: if a value of it with a greater Seq is stored,
-// Publish changes nothing. The error is ErrNotHeld if the claim does not hold the key, or its end has
-// come. The notices are for those who observe the key (NoticeChange).
+// A Publish stores Value, up to [MaxValue] bytes, for all to read as long as the claim holds the key. Seq numbers
+// the values that the claim publishes, starting at 1. If a value of the claim with a greater Seq is stored, Publish
+// changes nothing. The error is ErrNotHeld if the claim does not hold the key, or its end has come. The notices are
+// for observers of the key (NoticeChange).
 type Publish struct {
 	Claim Claim
 	Seq   int64
 	Value []byte `json:"-"`
 }
 
-// A Resize sets the key's limit for claims of Kind, and the store settles the key. From then on, claims
-// with the limit that the key had before, or with From, count as if they had the new limit. This lasts
-// until the key's record is deleted by Sweep, or a claim takes over the free key with a limit that it
-// never had. At least the last 8 former limits are known. Holders keep what they have.
+// A Resize sets the key's limit for claims of Kind, and the store settles the key. From then on, claims with the
+// limit that the key had before, or with From, count as if they had the new limit. This lasts until the key's
+// record is deleted by Sweep, or a claim takes over the free key with a limit that it never had. A store remembers
+// at least the last 8 limits. Holders keep what they have.
 //
-// If others hold the key or wait for it as another kind, the error is a [*MismatchError]. If a claim in
-// the queue has a greater weight than Limit, the error is ErrRefused. A Resize that changes nothing
-// writes nothing. A Resize that arrives late, after another, sets the limit all the same: it is meant
-// for people, one at a time.
+// If others hold the key or wait for it as another kind, the error is a [*MismatchError]. If a claim in the queue
+// has a greater weight than Limit, the error is ErrRefused. A Resize that changes nothing writes nothing. A Resize
+// that arrives late, after another, still sets the limit: it is meant for people, one at a time.
 //
-// The notices are for the sessions of claims that this command granted (NoticeGrant), and for those who
-// observe the key (NoticeChange).
+// The notices are for the sessions of claims that this command granted (NoticeGrant), and for observers of the key
+// (NoticeChange).
 type Resize struct {
 	Key         string
 	Kind        Kind
 	From, Limit int64
 }
 
-// A Forget removes what the store keeps of a key that nobody holds or waits for: its seal with the
-// result, the number of its terms, and its former limits. The record itself stays, with the last token,
-// until [Store.Sweep] finds that it has been idle for long enough: so tokens keep growing.
+// A Forget removes what the store keeps about a key that nobody holds or waits for: its seal with the result, its
+// number of terms, and its former limits. The record itself stays, with the last token, until [Store.Sweep] finds
+// that it has been idle for long enough, so tokens keep growing.
 //
-// It does so only if the Token of the key's [State] is Token. So a Forget that is repeated, or arrives
-// late, forgets nothing that has happened to the key since. [Edited].Found says whether the key was as
-// described; if it was not, nothing is removed except holders whose end has come. The notices are for
-// those who observe the key (NoticeChange).
+// It does so only if the key's [State] has the same Token. So a Forget that is repeated, or arrives late, forgets
+// nothing that has happened to the key since. [Edited].Found says whether the key was as described; if it was not,
+// nothing is removed except holders whose end has come. The notices are for observers of the key (NoticeChange).
 type Forget struct {
 	Key   string
 	Token int64
@@ -212,26 +203,26 @@ type Forget struct {
 
 // An Edited is the reply to an [Edit].
 type Edited struct {
-	// State is the state of the key after an Acquire, as its claim sees it; without an Acquire it is not set.
-	// The claim is held if and only if the State's Holders contain it.
+	// State is the state of the key after an Acquire, as seen by its claim; without an Acquire it is not set. The
+	// claim is held if and only if the State's Holders contain it.
 	State State
 
-	// Found says that the claim of a Release was there, or that the key of a Forget was free and had its
+	// Found says that the claim of a Release was there, or that the key of a Forget was free and had the given
 	// Token.
 	Found bool
 
 	// Holder is the hold after an Extend.
 	Holder Holder
 
-	// Applied is set after a Release with Early that a fail-over can still undo. It is not after the
-	// Committed of a later heartbeat in the same term when none can any more.
+	// Applied is set after a Release with Early that a fail-over can still undo. Once the Committed of a later
+	// heartbeat in the same term is not before Applied, none can any more.
 	Applied OpTime
 
-	Notices []Notice // that are due
+	Notices []Notice // to be sent with [Store].Notify
 }
 
-// An OpTime is a place in the store's log of writes. Term grows with each fail-over, and Time within a
-// term. The zero OpTime is none.
+// An OpTime is a position in the store's log of writes. Term grows with each fail-over, and Time within a term. The
+// zero OpTime means none.
 type OpTime struct {
 	Term int64
 	Time uint64

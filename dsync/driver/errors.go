@@ -60,13 +60,13 @@ var ErrHeld = errors.New("dsync: held by another")
 // A HeldError names the holder of the key that a try failed to acquire. It matches [ErrHeld].
 type HeldError struct {
 	Key     string
-	Here    bool      // the session that tried holds the key itself, or, if Session is "", only waits for it
-	Session string    // the id of the holder's session, or that of the first waiter
-	Name    string    // of that process, as in dsync.Options; "" if unknown
-	Host    string    // likewise
-	PID     int       // likewise; 0 if unknown
+	Here    bool      // the caller's own session holds the key or, if Session is "", waits for it
+	Session string    // id of the holder's session, or of the first waiter's
+	Name    string    // the process's Name, as in dsync.Options; "" if unknown
+	Host    string    // the process's Host; "" if unknown
+	PID     int       // the process's id; 0 if unknown
 	Since   time.Time // when the key was granted, by the store's clock; zero: not granted yet
-	Until   time.Time // when the hold ends, by the store's clock, if its holder does not renew it until then; zero: unknown
+	Until   time.Time // when the hold ends, by the store's clock, unless its holder renews it before; zero: unknown
 }
 
 func (e *HeldError) Error() string {

@@ -18,8 +18,7 @@ type Notice struct {
 	Term    int64 // for KindElection, else 0
 	Crowded bool  // others wait behind it
 
-	// Address is where the recipients listen. Only the store interprets it: senders must pass
-	// it on as the store returned it.
+	// Address is where the recipients listen. Only the store interprets it: senders must not change it.
 	Address int
 }
 
@@ -27,17 +26,16 @@ type Notice struct {
 type NoticeType int
 
 const (
-	// NoticeReady is never sent. With it Listen reports that it receives what is sent from now
-	// on. Waiters must request their claims once more, because a notice may have been sent
-	// before.
+	// NoticeReady is never sent. Listen calls f with it to report that it receives everything sent from now on.
+	// Waiters must then request their claims again, because a notice may have been sent before.
 	NoticeReady NoticeType = iota + 1
 
 	// NoticeGrant: the claim was granted, with the token.
 	NoticeGrant
 
-	// NoticeWake: the session should request the claim once more, because what it waits for has
-	// changed. Either the holder has set an end to its hold, which is sent to the first waiter,
-	// or the key was sealed up to a tick: see [Release].
+	// NoticeWake: the session should request the claim again, because what it waits for has changed. Either the
+	// holder has set an end to its hold, which is sent to the first waiter, or the key was sealed up to a tick: see
+	// [Release].
 	NoticeWake
 
 	// NoticeYield: the claim holds the key with Yield set, and others wait.

@@ -2,7 +2,7 @@ package driver
 
 import "time"
 
-// A State is what a [Store] knows of a key at one moment.
+// A State is what a [Store] knows about a key at one moment.
 type State struct {
 	Key   string
 	Now   time.Time // that moment, by the store's clock
@@ -11,19 +11,20 @@ type State struct {
 	Token int64 // the last token granted, or one reserved with it; 0: none
 	Term  int64 // for KindElection, the number of grants so far; else 0
 
-	// Value is what the holder has published, nil if nothing: of several, the last in Holders that has.
-	// It is removed when that holder's claim ends. For a sealed key it is the result, and not nil.
+	// Value is what the holder has published, or nil. If several holders have published a value, it is that of the
+	// last of them in Holders. It is removed when that holder's claim ends. For a sealed key it is the result, and
+	// not nil.
 	Value []byte `json:"-"`
 
 	// Sealed is the greatest tick that has succeeded, 0 if none has: see [Release].
 	Sealed int64
 
-	// Holders are all claims that hold the key, in the order of their grants. A claim whose end
-	// has come is among them until a command drops it.
+	// Holders are all claims that hold the key, in the order of their grants. A claim whose end has come stays
+	// among them until a command drops it.
 	Holders []Holder
 
-	// Final, in the reply to an Acquire, says that no copy of that request can make its claim join
-	// again. A store that does not know leaves it false.
+	// Final, in the reply to an Acquire, says that no copy of that request can make its claim join again. A store
+	// that cannot tell leaves it false.
 	Final bool
 
 	// Waiting is the number of claims in the queue.
@@ -33,9 +34,8 @@ type State struct {
 	// caller is not in the queue, or if the method took no claim.
 	Position int
 
-	// WaitersAhead are up to 8 claims nearest ahead of the caller in the queue, in queue order.
-	// If Position is 0, they are the head of the queue. Load says how many of them it
-	// returns.
+	// WaitersAhead are the claims nearest ahead of the caller in the queue, up to 8, in queue order. If Position is
+	// 0, they are the head of the queue. For Load, its argument says how many it returns.
 	WaitersAhead []Waiter
 }
 
@@ -58,12 +58,12 @@ type Holder struct {
 	Session string
 	Weight  int64
 	Token   int64
-	Since   time.Time // the time of the grant, by the store's clock
+	Since   time.Time // when the claim was granted, by the store's clock
 	Until   time.Time // the fixed end of the hold, by the store's clock; zero: it lives with its session
 	Yield   bool      // as in [Claim]
 }
 
-// Ended reports whether the hold has a fixed end that has come by now.
+// Ended reports whether the hold has a fixed end that is not after now.
 func (h Holder) Ended(now time.Time) bool { return !h.Until.IsZero() && !now.Before(h.Until) }
 
 // A Waiter is a claim in the queue.
@@ -92,7 +92,7 @@ type Member struct {
 	Expired       bool
 }
 
-// Settings are how a session works, as it said when it registered: for people who compare the processes
+// Settings are the settings of a session, as it gave them when it registered, for people who compare the processes
 // of a fleet. Durations are in whole milliseconds.
 type Settings struct {
 	Version string // of this library, as the go command names it; "" if unknown

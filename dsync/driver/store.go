@@ -11,23 +11,21 @@ import (
 //
 // # What a store holds
 //
-// Sessions: one record per [Member], with the time of its last heartbeat by the store's own
-// clock. A session is alive, lapsed or expired. It has lapsed when its last heartbeat is at
-// least TTL ago by the store's clock; a heartbeat makes a lapsed session alive again. It has
-// expired when [Store.Expire] found it lapsed or unknown, or its owner expired
-// it, or somebody who knows that its owner's process has ended. Expiry is final: no later command,
-// repeated or late, makes an expired id alive again.
+// Sessions: one record per [Member], with the time of its last heartbeat by the store's own clock. A session is
+// alive, lapsed or expired. It has lapsed when its last heartbeat is at least TTL ago by the store's clock; a
+// heartbeat makes a lapsed session alive again. It has expired when [Store.Expire] found it lapsed or unknown, or
+// when Expire was called by its owner, or by somebody who knows that its owner's process has ended. Expiry is
+// final: no later command, repeated or late, makes an expired id alive again.
 //
 // Keys: for each key the claims that hold it, the queue of claims that wait for it, a kind, a
 // limit and the last token, and, for [KindElection], the number of grants and what the holder
 // has published. The sum of the weights of the holders never exceeds the limit, except after
 // a [Resize] to a lower limit until enough claims are released.
 //
-// Every command that changes a key does two things in one atomic step. It makes the edit that
-// it is for. Then it settles the key: while the first claim in the queue fits, it grants that
-// claim, which moves to the holders with a new token. Claims are granted strictly in the order
-// in which they joined; a light claim does not overtake a heavy one. So whichever session's
-// command makes room, that command grants the next claim.
+// Every command that changes a key does two things in one atomic step. First it makes its edit. Then it settles the
+// key: while the first claim in the queue fits, it grants that claim, which moves to the holders with a new token.
+// Claims are granted strictly in the order in which they joined; a light claim does not overtake a heavy one. So
+// the command that makes room, of whatever session, grants the next claim.
 //
 // Tokens: every grant of a key has a token that is greater than every earlier token of that key
 // by at least [TokenStep]. If the earlier claim has Yield and takes the whole limit (Weight =
@@ -40,49 +38,44 @@ import (
 //
 // # Rules for every method
 //
-// Time is the store's. "Now" is one reading of the store's own clock per command, the same in
-// everything that the command writes. No time of the caller's host may decide anything.
+// Time is the store's. "Now" is one reading of the store's own clock per command, the same in everything that the
+// command writes. The clock of a caller's host must not decide anything.
 //
-// A nil error means that what the method reports is committed so that no fail-over can undo it
-// (on MongoDB: by a majority). If that is not known, the method returns an error. The only
-// exception is a [Release] with Early.
+// A nil error means that what the method reports is committed so that no fail-over can undo it (on MongoDB: by a
+// majority). If the store does not know that, the method returns an error. The only exception is a [Release] with
+// Early.
 //
-// Some errors are answers, to be tested with errors.Is: [ErrSessionExpired],
-// [ErrSessionExists], [ErrMismatch], [ErrNotHeld], [ErrNotWaiting], and [ErrRefused] for what
-// repeating cannot help (missing rights, a broken configuration, a full queue). They mean that
-// the command has not done what it was for, and never will. It may have dropped claims of
-// expired sessions, and holders whose end has come.
+// Some errors are answers, to be tested with errors.Is: [ErrSessionExpired], [ErrSessionExists], [ErrMismatch],
+// [ErrNotHeld], [ErrNotWaiting], and [ErrRefused] for what repeating cannot fix (missing privileges, a broken
+// configuration, a full queue). They mean that the command has not done what it was for, and never will. It may
+// have dropped claims of expired sessions, and holders whose end has come.
 //
 // Every other error means that the command may or may not have been applied, now or a little
 // later. The caller repeats the command. Every method may be repeated, and a repeated or late
 // command must do no harm, as documented for each method.
 //
-// Methods that return notices return those that are due for what the command has done; the
-// caller sends them with [Store.Notify]. They are for sessions on stores that can listen,
-// whether or not they listen at the moment. The caller's own session is included if another of
-// its claims is concerned. The claim that the command is about gets none, because the reply
-// says what happened to it. If the reply of a command is lost and the command is repeated, the
-// repetition returns no notices for what the first one did. A NoticeChange may be returned
-// though nothing has changed. With an error no notices are returned, except by an Edit with Release
-// and Acquire, and by Discard.
+// Methods that return notices return all that are due for what the command has done; the caller sends them with
+// [Store.Notify]. They are for sessions on stores that can listen, whether or not they listen at the moment. The
+// caller's own session is included if another of its claims is concerned. The command's own claim gets none,
+// because the reply says what happened to it. If the reply of a command is lost and the command is repeated, the
+// repetition returns no notices for what the first one did. A NoticeChange may be returned even if nothing has
+// changed. No notices are returned with an error, except by an Edit with Release and Acquire, and by Discard.
 //
 // Durations are rounded up to the store's resolution, so that a positive duration never becomes
 // zero, which means "without end". No duration is longer than [MaxDuration].
 //
-// Nobody but a Store changes what it keeps. Where an operator or a clean-up job deletes the record of a key
-// all the same, its claims are gone, and the store grants the key anew. The sessions that held it find out:
-// see Keys, and dsync.ErrRecordDeleted.
+// Only a Store may change what it keeps. If an operator or a clean-up job deletes the record of a key anyway, its
+// claims are gone, and the store grants the key anew. The sessions that held it find out: see Keys, and
+// dsync.ErrRecordDeleted.
 //
 // A method makes one attempt, without a loop, a timer or a wait of its own, and returns soon
 // after ctx ends. Values of ctx are never used. All methods may be called concurrently.
 type Store interface {
-	// Register makes the session m.ID alive and starts its TTL. It returns the time that it
-	// recorded as the first heartbeat. If the id is known already, as that of a session that is
-	// alive, lapsed or expired, the error is ErrSessionExists and nothing changes. So only one
-	// of several Registers of one id succeeds. A caller that got no answer does not repeat
-	// Register with the same id. It asks with a Heartbeat whether the session was made, and if not
-	// uses a new id. The fields LastHeartbeat and Expired of m
-	// are ignored.
+	// Register makes the session m.ID alive and starts its TTL. It returns the time that it recorded as the first
+	// heartbeat. If the id is known already, for a session that is alive, lapsed or expired, the error is
+	// ErrSessionExists and nothing changes. So only one of several Registers of one id succeeds. A caller that got
+	// no answer does not repeat Register with the same id. It finds out with a Heartbeat whether the session was
+	// made, and if not uses a new id. The fields LastHeartbeat and Expired of m are ignored.
 	Register(ctx context.Context, m Member) (now time.Time, err error)
 
 	// Heartbeat records now as the session's last heartbeat. It removes the revocations in
@@ -91,19 +84,17 @@ type Store interface {
 	// expired or is unknown.
 	Heartbeat(ctx context.Context, session string, given []Revocation) (HeartbeatReply, error)
 
-	// Expire expires the session if it has lapsed, that is if now is not before its last
-	// heartbeat + TTL, or if it is unknown. If owner, it expires the session at once, whatever its
-	// state: only the session's owner says so, or somebody who knows that its process has ended.
-	// Expire returns 0 if the session has expired, by this call or before it. Otherwise it changes
-	// nothing and returns the time left until the session lapses, but at most TTL: if the clock went
-	// back after the last heartbeat, the next one makes the session lapse sooner.
+	// Expire expires the session if it has lapsed, that is, if now is not before its last heartbeat + TTL, or if it
+	// is unknown. With owner, it expires the session at once, whatever its state; only the session's owner may pass
+	// true, or somebody who knows that its process has ended. Expire returns 0 if the session has expired, by this
+	// call or before it. Otherwise it changes nothing and returns the time left until the session lapses, but at
+	// most TTL: if the clock went back after the last heartbeat, the next one makes the session lapse sooner.
 	Expire(ctx context.Context, session string, owner bool) (left time.Duration, err error)
 
-	// Revoke asks the session to give up a claim: it adds the revocation to the session, until
-	// a Heartbeat removes it. A revocation that is there already is not added again. Revoke
-	// does not check whether the claim exists. The error is ErrSessionExpired if the session
-	// has expired or is unknown. The notice, if there is one, is for the session
-	// (NoticeRevoke); if the revocation was there already, the notice may be omitted.
+	// Revoke asks the session to give up a claim: it adds the revocation to the session, until a Heartbeat removes
+	// it. A revocation that is already there is not added again. Revoke does not check whether the claim exists.
+	// The error is ErrSessionExpired if the session has expired or is unknown. The notice, if there is one, is for
+	// the session (NoticeRevoke); if the revocation was already there, the notice may be omitted.
 	Revoke(ctx context.Context, session string, r Revocation) ([]Notice, error)
 
 	// Observe records the keys that the session observes, replacing those that it observed
@@ -111,60 +102,55 @@ type Store interface {
 	// session's lists: if a list with a greater seq is recorded, Observe changes nothing. The
 	// error is ErrSessionExpired if the session has expired or is unknown.
 	//
-	// The list has at most [MaxObserved] bytes: of a session that observes more, some keys are
-	// left out. It is part of the session's record until the record is deleted. Where a heartbeat
-	// writes or logs the whole record, as on MongoDB 4.4, every heartbeat costs more by the
-	// length of the list.
+	// The list has at most [MaxObserved] bytes; if a session observes more, some keys are left out. It is part of
+	// the session's record until the record is deleted. Where a heartbeat writes or logs the whole record, as on
+	// MongoDB 4.4, the length of the list adds to the cost of every heartbeat.
 	Observe(ctx context.Context, session string, seq int64, keys []string) error
 
 	// Edit makes one edit of a key: see [Acquire], [Release], [Extend], [Publish], [Resize] and [Forget] for what
 	// each does, which errors it has, and which notices are due. Then it settles the key. The
 	// error is ErrRefused if e's Check returns one.
 	//
-	// With Release and Acquire, the store makes both in one step, or Release in a step before that of Acquire;
-	// then others may come between. It makes Release even if now is after the NotAfter of Acquire. If it
-	// returns an error, it may have made Release or not. If it is known to have made Release, in a step
-	// of its own, the notices of that are returned with the error.
+	// With Release and Acquire, the store makes both in one step, or Release in a step before that of Acquire; then
+	// other commands may come between. It makes Release even if now is after the NotAfter of Acquire. If it returns
+	// an error, it may or may not have made Release. If it is known to have made Release, in a step of its own, the
+	// notices for that are returned with the error.
 	Edit(ctx context.Context, e Edit) (Edited, error)
 
-	// Discard removes claims that were released or given up, in case a copy of a request has made
-	// them join again: each in a step of its own, as a Release without options does. It leaves
-	// holders that have an end, because a release has left them there on purpose. Mostly there is
-	// nothing to remove; then Discard writes nothing. Only Key, ID and Session of the claims are
-	// used. The notices are those of the Releases. If some claims can't be removed, Discard removes the
-	// others, and returns their notices with the error of the first.
+	// Discard removes claims that were released or given up, in case a copy of a request has made them join again.
+	// It removes each in a step of its own, like a Release without options. It leaves holders that have an end,
+	// because a release has left them there on purpose. Usually there is nothing to remove; then Discard writes
+	// nothing. Only Key, ID and Session of the claims are used. The notices are those of the Releases. If some
+	// claims can't be removed, Discard removes the others, and returns their notices with the error of the first.
 	Discard(ctx context.Context, claims []Claim) ([]Notice, error)
 
-	// Listen calls f, one call at a time, for the notices that are sent to the session and to
-	// those who observe one of the keys, until ctx ends or the listener breaks. It then returns
-	// the reason. keys may be empty or have more than a thousand elements. If session is "",
-	// Listen is for the keys only. Listen may miss notices and repeat them.
+	// Listen calls f, one call at a time, for the notices that are sent to the session and to observers of the
+	// keys, until ctx ends or the listener breaks. It then returns the reason. keys may be empty or have more than
+	// a thousand elements. If session is "", Listen is for the keys only. Listen may miss notices and repeat them.
 	//
-	// The first call of f has a NoticeReady: what is sent from then on will be received, and
-	// from then on commands that change one of the keys return a NoticeChange. NoticeReady is
-	// repeated whenever notices may have been missed.
+	// The first call of f has a NoticeReady: everything sent from then on will be received, and from then on
+	// commands that change one of the keys return a NoticeChange. NoticeReady is repeated whenever notices may have
+	// been missed.
 	//
 	// A store that cannot notify returns an error that matches errors.ErrUnsupported, at once;
 	// its callers poll.
 	Listen(ctx context.Context, session string, keys []string, f func(Notice)) error
 
-	// Notify sends notices, which a command on this store returned. It is best effort: it is
-	// not an error if nobody listens, and a lost notice need not be an error. A store that
-	// cannot notify does nothing.
+	// Notify sends notices that a command on this store returned. It is best effort: it is not an error if nobody
+	// listens, and a lost notice need not be an error. A store that cannot notify does nothing.
 	Notify(ctx context.Context, notices []Notice) error
 
-	// Load returns the state of a key, with the first waiters claims of its queue in WaitersAhead:
-	// at least 1, and with [MaxQueue] all. If the key has no record, only Key and Now are set.
-	// The reading of Load and Keys shows what is committed, but may be stale: a deposed primary may
-	// answer it.
+	// Load returns the state of a key, with the first waiters claims of its queue in WaitersAhead: at least 1; with
+	// [MaxQueue], all. If the key has no record, only Key and Now are set. Load and Keys show only what is
+	// committed, but their reading may be stale: a deposed primary may answer it.
 	Load(ctx context.Context, key string, waiters int) (State, error)
 
-	// Keys returns the states of the keys that q asks for, in byte order. Each state is as from Load, with
-	// at most 8 claims in WaitersAhead.
+	// Keys returns the states of the keys that q selects, in byte order. Each state is as from Load, with at most 8
+	// claims in WaitersAhead.
 	Keys(ctx context.Context, q KeyQuery) ([]State, error)
 
-	// Sessions returns the sessions that q asks for, and the time of the reading. The reading may be
-	// stale: it serves to set timers and for display, never to decide.
+	// Sessions returns the sessions that q selects, and the time of the reading. The reading may be stale: use it
+	// to set timers and for display, never to decide.
 	Sessions(ctx context.Context, q SessionQuery) (m []Member, now time.Time, err error)
 
 	// Sweep scans one slice of the store, of at most 1,000 records, and deletes what has been
@@ -172,19 +158,18 @@ type Store interface {
 	// records of expired or lapsed sessions. It keeps the record of a key that counts terms or
 	// is sealed, or if a token of the key could be granted twice without it.
 	//
-	// The store has one [SweepState] for all callers. If its Turn is that of last, the slice
-	// begins after its cursor, and Sweep returns the new state, with session as By. If not,
-	// somebody else has swept since last was read; then Sweep changes nothing and returns the
-	// present state. If several calls have the same last, one of them advances the state, and
-	// the others return the state that it wrote; they may have deleted idle records, too. In a
-	// store that was never swept, all fields but Now are zero.
+	// The store has one [SweepState] for all callers. If its Turn is that of last, the slice begins after its
+	// cursor, and Sweep returns the new state, with session as By. If not, somebody else has swept since last was
+	// read; then Sweep changes nothing and returns the current state. If several calls have the same last, one of
+	// them advances the state, and the others return the state that it wrote; they may have deleted idle records,
+	// too. In a store that was never swept, all fields but Now are zero.
 	Sweep(ctx context.Context, session string, last SweepState, retention time.Duration) (SweepState, error)
 }
 
 // A SweepState is how far the sweeping of a store has progressed: see [Store.Sweep].
 type SweepState struct {
-	// Turn counts the slices that were swept. By is the session that swept the last slice, and
-	// At the time of that, by the store's clock.
+	// Turn counts the slices that were swept. By is the session that swept the last slice, and At is when it did,
+	// by the store's clock.
 	Turn int64
 	By   string
 	At   time.Time
@@ -199,7 +184,7 @@ type SweepState struct {
 	// deleted.
 	Seen, Deleted int64
 
-	// Round is the number of records seen since the last beginning. LastRound is the number in
+	// Round is the number of records seen since the sweep last began at the beginning. LastRound is the number in
 	// the whole round before that, or 0 if there was none.
 	Round, LastRound int64
 }
@@ -218,34 +203,33 @@ type SessionQuery struct {
 	// After is an id: only sessions whose ids come after it.
 	After string
 
-	// Limit is how many sessions are returned, at most 1,000. Default 1,000.
+	// Limit is the most sessions to return, at most 1,000. Default 1,000.
 	Limit int
 
-	// Liveness says that of each session only the fields ID, LastHeartbeat, TTL and Expired are set.
+	// Liveness says that only the fields ID, LastHeartbeat, TTL and Expired of each session are set.
 	Liveness bool
 }
 
 // A KeyQuery says which keys [Store.Keys] reads.
 type KeyQuery struct {
-	// Keys are up to 1,000 keys, none of them twice. Those that were never used, or have no record any
-	// more, are left out. If there are none, the query is for all keys, and the next three fields narrow it.
+	// Keys are up to 1,000 keys, without duplicates. Keys that were never used, or no longer have a record, are
+	// left out. If there are none, the query is for all keys, and the next three fields narrow it.
 	Keys []string
 
 	// Prefix and After: only keys that begin with Prefix, and come after the key After, in byte order.
 	Prefix, After string
 
-	// Limit is how many states are returned, at most 1,000.
+	// Limit is the most states to return, at most 1,000.
 	Limit int
 
-	// Session, if not "", is the id of the session that checks what it holds of Keys. Of each state only
-	// Key and Holders are set then. Holders are those of that session only, each with Claim, Session and
-	// Token.
+	// Session, if not "", is the id of a session that checks what it holds of Keys. Only Key and Holders of each
+	// state are then set. Holders are those of that session only, each with Claim, Session and Token.
 	Session string
 }
 
 // A Namer is a [Store] that can say where it keeps a key. A Store need not be one.
 type Namer interface {
-	// RecordName returns where the record of the key is, for a person who looks for it in the database.
+	// RecordName returns where the key's record is, for a person who looks for it in the database.
 	RecordName(key string) string
 }
 
@@ -254,12 +238,12 @@ type HeartbeatReply struct {
 	Now     time.Time // the time that was recorded, by the store's clock
 	Revoked []Revocation
 
-	// Committed is how far no fail-over can undo what was written in its term; zero: the store can't say.
+	// Committed is up to where no fail-over can undo what was written in its term; zero: the store can't say.
 	Committed OpTime
 }
 
-// A Revocation asks a session to give up a claim: to notify the claim's holder, and to release
-// the claim when the holder is done or its grace is over.
+// A Revocation asks a session to give up a claim: to notify the claim's holder, and to release the claim when the
+// holder is done or its grace is over.
 type Revocation struct {
 	Key, Claim string
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
 
-// An anchor is the time at which ages and timelines are rendered. A stream of events keeps one
-// for many readings, and the page's script counts on from it. If each reading had its own, the
-// whole page would change with each event, and be sent.
+// An anchor is the time as of which ages and timelines are rendered. A stream of events keeps one for many
+// readings, and the page's script counts on from it. If each reading had its own, the whole page would change with
+// each event, and would have to be sent.
 type anchor struct {
 	host  time.Time // by this host's clock
 	store time.Time // the same moment by the store's clock; zero: not known yet
@@ -32,7 +32,7 @@ func (a *anchor) saw(store, now time.Time) {
 	}
 }
 
-// An age is a growing duration at the time of the anchor. It is negative for what began later.
+// An age is a growing duration as of the anchor. It is negative for what began after the anchor.
 type age time.Duration
 
 // String returns the age for people.

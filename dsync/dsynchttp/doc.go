@@ -32,17 +32,17 @@
 //	after               the key after which the list of keys begins
 //	mine, members       the positions at which the lists of what this process holds, and of members, begin
 //
-// The store finds keys by their prefix. For the default order a request reads keys in their order until n of
-// them are in use, up to 1,000. For contains, age and waiters it reads up to 10,000. It shows
-// the first n that it found, and says if there are more keys to read. Waiting processes, with those that they wait for, are shown for the keys that were
-// read. Processes that wait for each other, perhaps through others, are marked as a cycle. That
-// is a deadlock if the same work holds and waits; if different goroutines do, it can resolve.
+// The store finds keys by their prefix. For the default order a request reads keys in byte order until n of them
+// are in use, up to 1,000. For contains, age and waiters it reads up to 10,000. The page shows the first n that it
+// found, and says if there are more keys to read. It also shows the processes that wait for the keys that were
+// read, and for whom. Processes that wait for each other, perhaps through others, are marked as a cycle. That is a
+// deadlock if the same work holds and waits; if different goroutines do, it can resolve.
 //
 // Characters in keys and names that can't be seen, or that set the direction of the text around
 // them, are shown as Go escapes, in quotes. JSON has them as they are.
 //
-// What the store does not answer within 5 s is left out, and the page says so. The
-// status is 404 for a key without a record in the store, and 503 for a 17th stream.
+// If the store does not answer something within 5 s, that is left out, and the page says so. The status is 404 for
+// a key without a record in the store, and 503 for a 17th stream.
 //
 // # JSON
 //
@@ -67,18 +67,18 @@
 //
 // # Cost
 //
-// What a page and its events have in bytes depends on n, not on how many keys there are or this
-// process holds. An event has what changed; ages and timelines go on by themselves. With 100,000
-// held keys a page has some 130 kB, a stream sends some 140 bytes a second while nothing changes, and
-// about 200 for each lock that is taken and released.
+// The size of a page and its events depends on n, not on how many keys there are or this process holds. An event
+// has what changed; ages and timelines advance by themselves. With 100,000 held keys a page has about 130 kB. A
+// stream sends about 140 bytes a second while nothing changes, and about 200 for each lock that is taken and
+// released.
 //
 // The page sends commands to the store only while somebody has it open: for each request, and
 // every [Options].Refresh for each stream of events. There may be 16 streams. A reading that
 // takes long is followed by a pause of nine times its length.
 //
-// The holds of this process are recorded all the time, through the session's hooks, at the
-// price of a few allocations per hold. The holds of other processes are recorded only while
-// the page is open. The record keeps the last 16 holds of each key, of up to 1,000 keys. So the
-// timeline of another process is complete only for the time in which the page was open; a hold
-// that ended at another time is drawn faint from when it was last seen.
+// The holds of this process are recorded all the time, through the session's hooks, at the cost of a few
+// allocations per hold. The holds of other processes are recorded only while the page is open. The record keeps the
+// last 16 holds of each key, for up to 1,000 keys. So the timeline of another process is complete only for the time
+// during which the page was open. If a hold ended at another time, the timeline is drawn faint from when the hold
+// was last seen.
 package dsynchttp

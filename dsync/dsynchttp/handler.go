@@ -17,7 +17,7 @@ import (
 // not be copied. All methods may be called concurrently.
 type Handler struct {
 	s       *dsync.Session
-	all     *admin.Inspector // of the store of s
+	all     *admin.Inspector // for the store of s
 	opt     Options
 	mux     *http.ServeMux
 	history *recorder
@@ -29,7 +29,7 @@ type Handler struct {
 	stop   func() // ends the recording
 }
 
-// maxViewers is the number of streams of events that may be open at a time.
+// maxViewers is the number of streams of events that may be open at the same time.
 const maxViewers = 16
 
 // New returns a handler for s and starts to record the holds of this process. A nil opt
@@ -117,8 +117,8 @@ func (o *Options) withDefaults() Options {
 	return r
 }
 
-// breakKey breaks the lock of the key in the form, if the request is authorised. The
-// handler's CrossOriginProtection has refused cross-origin requests before.
+// breakKey breaks the lock of the key in the form, if the request is authorised. The handler's
+// CrossOriginProtection has already refused cross-origin requests.
 func (h *Handler) breakKey(w http.ResponseWriter, r *http.Request) {
 	if h.opt.Authorize == nil {
 		http.Error(w, "breaking locks is not enabled here: see dsynchttp.Options.Authorize", http.StatusForbidden)
@@ -138,8 +138,7 @@ func (h *Handler) breakKey(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	// A holder that was notified gives the key up within its grace. The next page shows when it
-	// has.
+	// A notified holder gives the key up within its grace. The next page shows when it has.
 	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
 	defer cancel()
 	err := h.all.Break(ctx, key)
@@ -175,8 +174,8 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // for proxies that would buffer the stream
-	// Each write has a deadline, so that a client that has stopped reading can't block this
-	// goroutine. The server's WriteTimeout is for a whole response, and would end the stream.
+	// Each write has a deadline, so that a client that no longer reads can't block this goroutine. The server's
+	// WriteTimeout limits a whole response, and would end the stream.
 	const writeTimeout = 10 * time.Second
 	send := func(b []byte) bool {
 		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
@@ -185,7 +184,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	}
 	wait := time.NewTimer(h.opt.Refresh)
 	defer wait.Stop()
-	var last []string // the lines of the content
+	var last []string // lines of the content
 	var since anchor
 	lastSent := time.Now()
 	for first := true; ; first = false {
@@ -212,7 +211,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 			last, lastSent = content, time.Now()
-		case time.Since(lastSent) > writeTimeout: // a comment, to find out whether the client is there
+		case time.Since(lastSent) > writeTimeout: // a comment, to find out whether the client is still connected
 			if !send([]byte(":\n\n")) {
 				return
 			}
@@ -221,8 +220,8 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 		if l.Session.Closed {
 			return
 		}
-		// If reading takes long, because there are many keys or the store is slow, it is repeated
-		// less often: open pages cost a tenth of the time at most.
+		// If reading takes long, because there are many keys or the store is slow, it is done less often, so that
+		// open pages take at most a tenth of the time.
 		took := time.Since(began)
 		wait.Reset(max(h.opt.Refresh-took, 9*took))
 	}

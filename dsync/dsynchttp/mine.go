@@ -10,16 +10,16 @@ import (
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
 
-// A use is a key that this process holds, or a call that waits for one: hold or wait is set.
+// A use is a key that this process holds, or a call of it that waits for a key. One of hold and wait is set.
 type use struct {
 	key      string
 	since    time.Time
-	position int64 // among those of the key: the token of a hold, the calls ahead of one that waits
+	position int64 // position among the key's uses: a hold's token, or the number of calls ahead
 	hold     *engine.LocalHold
 	wait     *engine.LocalWait
 }
 
-// waits is 1 if the use is a call that waits, else 0.
+// waits returns 1 if the use is a waiting call, otherwise 0.
 func (u use) waits() int {
 	if u.wait != nil {
 		return 1
@@ -27,7 +27,7 @@ func (u use) waits() int {
 	return 0
 }
 
-// uses returns the uses of this process that match, in the order of the query.
+// uses returns the matching uses of this process, in the order of the query.
 func (q query) uses(l engine.Local) (all []use) {
 	for i := range l.Holds {
 		if h := &l.Holds[i]; q.matches(h.Key) {
@@ -55,7 +55,7 @@ func (q query) uses(l engine.Local) (all []use) {
 	return all
 }
 
-// newMineView returns the view of a use at now.
+// newMineView returns the view of a use as of now.
 func newMineView(u use, now time.Time, a anchor) mineView {
 	if w := u.wait; w != nil {
 		return mineView{

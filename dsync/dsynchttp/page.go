@@ -29,7 +29,7 @@ var (
 	}).Parse(pageHTML))
 )
 
-// text returns a published value in readable form, cut if it is long.
+// text returns a published value in readable form, truncated if it is long.
 func text(value []byte) string {
 	const most = 2000
 	more := ""
@@ -61,8 +61,7 @@ func (h *Handler) key(w http.ResponseWriter, r *http.Request) {
 	h.show(w, r, q)
 }
 
-// show responds to q. If the store does not answer, the response still has
-// what this process knows about itself.
+// show responds to q. If the store does not answer, the response still has what this process knows about itself.
 func (h *Handler) show(w http.ResponseWriter, r *http.Request, q query) {
 	l := h.read(r.Context(), q, anchor{})
 	l.asked = r.URL.Query().Has("asked")
@@ -112,7 +111,7 @@ func (l view) Searched() bool {
 	return l.q.contains != "" || l.q.sort == byAge || l.q.sort == byWaiters || l.Matched > len(l.Keys)
 }
 
-// Left returns the address of all keys in their order, if keys are left out because others are in use.
+// Left returns the address of all keys in byte order, if keys were left out because others are in use.
 func (l view) Left() string {
 	if l.q.sort != byUse || l.Matched == len(l.Keys) {
 		return ""
@@ -124,7 +123,7 @@ func (l view) Left() string {
 
 func (l view) N() int { return l.q.n }
 
-// Viewer reports whether the session only looks: it is not registered, and this process holds nothing
+// Viewer reports whether the session is used only for viewing: it is not registered, and this process holds nothing
 // and waits for nothing.
 func (l view) Viewer() bool { return l.Session.ID == "" && !l.Session.Closed && l.Totals.Mine == 0 }
 
@@ -171,7 +170,7 @@ func (s sessionView) LeasePercent() string {
 	return percent(100 * float64(s.Left) / float64(max(1, s.Lease)))
 }
 
-// who names a process for people.
+// who returns a name for a process, for display.
 func who(name, host, session string) string {
 	switch {
 	case name != "":
@@ -185,18 +184,18 @@ func who(name, host, session string) string {
 // KeyLink returns the address of the page about key.
 func (l view) KeyLink(key string) string { return query{key: key, n: 100, window: l.q.window}.link() }
 
-// A pager is a list that is shown in part.
+// A pager describes the part of a list that is shown.
 type pager struct {
 	From, To, Total int    // positions, counted from 1
 	Before, Next    string // addresses, or ""
 }
 
-// MinePages returns which part of this process's list is shown.
+// MinePages returns the pager for this process's list.
 func (l view) MinePages() pager {
 	return l.pages(l.q.mine, len(l.Mine), l.Totals.Mine, func(q *query, at int) { q.mine = at })
 }
 
-// MemberPages returns which part of the members is shown.
+// MemberPages returns the pager for the members.
 func (l view) MemberPages() pager {
 	return l.pages(l.q.members, len(l.Members), l.Totals.Members, func(q *query, at int) { q.members = at })
 }
@@ -243,7 +242,7 @@ func (l view) JSON() string {
 	return "./?" + v.Encode()
 }
 
-// A choice is one of several: a link, or the value of an option.
+// A choice is one of several options: a link, or the value of an option.
 type choice struct {
 	Name, Link string
 	Is         bool

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// event encodes content as one server-sent event. Its first line is the time since the anchor and the
-// timeline's window, in milliseconds. Each further line is one of content, after a "+", or
-// "=i,n": n lines of the content before, from line i on. So a change of one lock is sent as a few
-// lines, however long the page is.
+// event encodes content as one server-sent event. The first line has the time since the anchor and the timeline's
+// window, in milliseconds. Each further line is either "+" and a line of content, or "=i,n", which stands for n
+// lines of the previous content, from line i on. So a change of one lock is sent as a few lines, however long the
+// page is.
 func event(before, content []string, since, window time.Duration) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "event: content\ndata: %d %d\n", since.Milliseconds(), window.Milliseconds())
@@ -26,7 +26,7 @@ func event(before, content []string, since, window time.Duration) []byte {
 			i, next = i+1, next+1
 			continue
 		}
-		if next < len(before) && before[next] == content[i] { // many lines are there several times
+		if next < len(before) && before[next] == content[i] { // many lines occur several times
 			from = next
 		}
 		n := 1

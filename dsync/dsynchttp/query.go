@@ -17,8 +17,8 @@ type query struct {
 	prefix        string
 	contains      string
 	sort          order
-	after         string // keys from the one after this one on
-	mine, members int    // this process's list, and that of members, from this position on
+	after         string // the list begins after this key
+	mine, members int    // positions at which this process's list and the members' begin
 	n             int    // the length of each list
 	window        time.Duration
 	json          bool
@@ -28,13 +28,13 @@ type query struct {
 type order string
 
 const (
-	byUse     order = ""        // what is held or waited for first, each in byte order
+	byUse     order = ""        // keys in use first, each group in byte order
 	byKey     order = "key"     // in byte order
-	byAge     order = "age"     // what has been held for the longest time first
+	byAge     order = "age"     // keys held for the longest time first
 	byWaiters order = "waiters" // keys with the most waiters first
 )
 
-// maxPosition is far beyond what a process can hold, and twice it is an int32.
+// maxPosition is far more than a process can hold, and twice as much still fits an int32.
 const maxPosition = 100_000_000
 
 // windows are the time spans that timelines can show.
@@ -104,7 +104,7 @@ func windowName(d time.Duration) string {
 	return fmt.Sprintf("%dh", d/time.Hour)
 }
 
-// windowTitle is windowName for people.
+// windowTitle is windowName in words.
 func windowTitle(d time.Duration) string {
 	if d < time.Hour {
 		return fmt.Sprintf("%d min", d/time.Minute)

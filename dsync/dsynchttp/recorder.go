@@ -19,8 +19,8 @@ const (
 	maxSpans = 16 // of each key
 )
 
-// A recorder remembers the last holds of keys: those of this process from its session's
-// hooks, those of other processes from what is read for the page.
+// A recorder remembers the last holds of keys. It learns of this process's holds from its session's hooks, and of
+// other processes' from what is read for the page.
 type recorder struct {
 	maxKeys, maxSpans int
 
@@ -77,15 +77,15 @@ func (r *recorder) hooks() *dsync.Hooks {
 	}
 }
 
-// ownSpan returns a span of this process.
+// ownSpan returns a span for a hold of this process.
 func ownSpan(token int64, start time.Time) span {
 	return span{who: ownName(), token: token, start: start}
 }
 
 func ownName() string { return fmt.Sprintf("this process (%d)", os.Getpid()) }
 
-// trackLocked returns the track of key. If there is none it creates one, in place of the
-// least recently changed one if there are too many.
+// trackLocked returns the track of key. If there is none, it creates one, which replaces the least recently changed
+// one if there are too many.
 func (r *recorder) trackLocked(key string) *track {
 	if place := r.tracks[key]; place != nil {
 		r.recent.MoveToFront(place)
@@ -100,7 +100,7 @@ func (r *recorder) trackLocked(key string) *track {
 	return t
 }
 
-// addLocked adds a span to t, in place of the oldest if there are too many.
+// addLocked adds a span to t, which replaces the oldest if there are too many.
 func (r *recorder) addLocked(t *track, s span) {
 	if len(t.spans) >= r.maxSpans {
 		t.spans = slices.Delete(t.spans, 0, len(t.spans)-r.maxSpans+1)
@@ -161,9 +161,8 @@ func (t *track) knows(h admin.Participant) bool {
 	return slices.ContainsFunc(t.spans, func(s span) bool { return s.own() && h.Token <= s.token && s.token < h.Token+room })
 }
 
-// of returns the spans of key in the order of their starts. If the key has one holder at a
-// time, each span ends at the latest when the next one starts: its end may have been
-// noticed late.
+// of returns the spans of key, ordered by start. If the key has one holder at a time, each span ends at the latest
+// when the next one starts, because its end may have been noticed late.
 func (r *recorder) of(key string) []span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,9 +181,9 @@ func (r *recorder) of(key string) []span {
 	return all
 }
 
-// color returns the style of a session: one of eight colours, or with alt one of their darker or brighter
-// forms. It stays the same until a thousand sessions have been seen. Where two sessions with the same style are
-// beside each other on a timeline, it outlines one of them.
+// color returns the style of a session: one of eight colours, or with alt one of their darker or brighter variants.
+// It stays the same until a thousand sessions have been seen. If two sessions with the same style are next to each
+// other on a timeline, one of them is outlined.
 func (r *recorder) color(session string) string {
 	const most, styles = 1000, 8
 	r.mu.Lock()
@@ -205,14 +204,14 @@ func (r *recorder) color(session string) string {
 
 // A span is a hold of a key as this process has seen it. Its times are this host's.
 type span struct {
-	who     string // the holder's process, for people
+	who     string // the holder's process, for display
 	session string // "" for a hold of this process that a hook reported
-	claim   string // "" likewise
+	claim   string // "" for a hold of this process that a hook reported
 	token   int64
 	start   time.Time
 	seen    time.Time // when the key was last known to be held
-	end     time.Time // when the hold was known to be over; zero: it goes on
-	lost    string    // why it was lost; "" if it was not, or if that is not known
+	end     time.Time // when the hold was known to be over; zero: not over
+	lost    string    // why the hold was lost; "" if it was not, or if that is unknown
 
 	planned time.Time // its fixed end, as last seen; zero if it lives with its session
 	lapses  time.Time // when it ends, as last seen, unless its session sends another heartbeat
@@ -243,9 +242,9 @@ func (s *span) setHeld(h admin.Participant, now, until time.Time) {
 	}
 }
 
-// setEnded records that the hold ended, at or before at, and no later than planned. If its session had sent
-// no heartbeat for half of its TTL, and others got the key only after the hold had lapsed, the session has expired:
-// a release would have let them in earlier.
+// setEnded records that the hold ended at or before at, and no later than planned. If its session had sent no
+// heartbeat for half of its TTL, and others got the key only after the hold had lapsed, then the session has
+// expired: if the holder had released the key, they would have got it earlier.
 func (s *span) setEnded(at time.Time) {
 	if s.end = at; !s.planned.IsZero() && at.After(s.planned) {
 		s.end = s.planned
@@ -258,10 +257,10 @@ func (s *span) setEnded(at time.Time) {
 // lapse ends the span because its session has lapsed.
 func (s *span) lapse() { s.seen, s.end, s.lost = s.lapses, s.lapses, "its session lapsed" }
 
-// clock formats a time for people, in UTC, as all times of this module.
+// clock formats a time for display, in UTC like all times of this module.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05 UTC") }
 
-// String describes the span for people.
+// String describes the span, for display.
 func (s *span) String() string {
 	text := fmt.Sprintf("%s, token %d, from %s", s.who, s.token, clock(s.start))
 	switch {

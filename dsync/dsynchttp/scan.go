@@ -9,12 +9,12 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/admin"
 )
 
-// maxScan is how many keys a request reads at most. The store can find keys by prefix, but a
-// substring, or the key that has been held for the longest time, only by reading all of them.
+// maxScan is the most keys that a request reads. The store can find keys by prefix. But a
+// substring, or the key that has been held longest, can only be found by reading all keys.
 const maxScan = 10_000
 
-// maxUseScan is how many keys a request reads at most to find those in use. It is less than maxScan because
-// this is the order of the page that everybody opens.
+// maxUseScan is the most keys that a request reads to find those in use. It is less than maxScan because the page
+// that everybody opens uses this order.
 const maxUseScan = 1_000
 
 // inUse reports whether somebody holds the key or waits for it.
@@ -27,12 +27,11 @@ type scan struct {
 	matched int            // keys among them that match
 	used    int            // keys among those that are in use
 	next    string         // the key after which the next page begins, or ""
-	waits   waitGraph      // of those that match
+	waits   waitGraph      // of matching keys
 }
 
-// scan reads keys: up to n in the order of keys, until n are in use or maxUseScan were read in that of use, and
-// maxScan otherwise. On an error it returns
-// what it has read until then.
+// scan reads keys: for the order by key, up to n; for the order by use, until n are in use or maxUseScan were read;
+// otherwise up to maxScan. On an error it returns what it has read so far.
 func (h *Handler) scan(ctx context.Context, q query) (r scan, err error) {
 	if q.key != "" {
 		st, err := h.all.Status(ctx, q.key)
@@ -64,7 +63,7 @@ func (h *Handler) scan(ctx context.Context, q query) (r scan, err error) {
 			r.next = st.Key
 			break
 		}
-		if len(r.shown) == 2*q.n { // so that not everything that was read is kept
+		if len(r.shown) == 2*q.n { // so as not to keep everything that was read
 			r.cut(q)
 		}
 	}
@@ -72,7 +71,7 @@ func (h *Handler) scan(ctx context.Context, q query) (r scan, err error) {
 	return r, nil
 }
 
-// add counts a key that matches.
+// add counts a matching key.
 func (r *scan) add(st admin.Status) {
 	r.matched++
 	if inUse(st) {
@@ -81,7 +80,7 @@ func (r *scan) add(st admin.Status) {
 	r.waits.add(st)
 }
 
-// cut sorts what is shown, and keeps the first n.
+// cut sorts the shown keys, and keeps the first n.
 func (r *scan) cut(q query) {
 	held := func(st admin.Status) time.Duration {
 		if len(st.Holders) == 0 {

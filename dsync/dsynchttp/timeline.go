@@ -5,17 +5,15 @@ import (
 	"time"
 )
 
-// maxLanes is the number of concurrent holds that are drawn side by side; further ones
-// overlap.
+// maxLanes is the number of concurrent holds that are drawn side by side; any more overlap.
 const maxLanes = 4
 
-// Lanes share a height of 16 CSS pixels, in the middle of 22.
+// The lanes share a height of 16 CSS pixels, in the middle of 22.
 const lanesTop, lanesHeight = 3, 16
 
-// A timeline is the drawing of the spans of a key. Horizontal positions are in percent of
-// the window that ends at the anchor, vertical ones in pixels. What began after the anchor is
-// drawn beyond 100 %, where the script moves it into sight as time goes on; what goes on
-// is drawn up to the horizon.
+// A timeline is the drawing of the spans of a key. Horizontal positions are in percent of the window that ends at
+// the anchor, vertical ones in pixels. What began after the anchor is drawn beyond 100 %, and the script moves it
+// into view as time passes. What has not ended is drawn up to the horizon.
 type timeline struct {
 	Label string
 	Bars  []bar
@@ -23,8 +21,7 @@ type timeline struct {
 	Losts []mark   // where a hold was lost
 }
 
-// A bar is the part of a span in which the key is known to be held or, drawn faint, may
-// have been held.
+// A bar is the part of a span during which the key is known to be held or, drawn faint, may have been held.
 type bar struct {
 	Class    string
 	X, Width string
@@ -39,8 +36,8 @@ type mark struct {
 	Title string
 }
 
-// newTimeline returns the drawing of those of spans, which are in the order of their starts,
-// that are in the window that ends at now; color returns the style of a session.
+// newTimeline returns the drawing of those spans that are in the window that ends at now. spans must be ordered by
+// start; color returns the style of a session.
 func newTimeline(spans []span, now, anchor time.Time, window time.Duration, color func(session string) string) timeline {
 	from := now.Add(-window)
 	const end = 100 * (1 + horizon)
@@ -63,7 +60,7 @@ func newTimeline(spans []span, now, anchor time.Time, window time.Duration, colo
 	height := lanesHeight / max(1, n)
 	var t timeline
 	ended := make(map[int]float64) // by lane
-	last := make(map[int]span)     // likewise
+	last := make(map[int]span)     // by lane
 	for i, s := range shown {
 		lane := lanes[i]
 		class := "own"
@@ -98,10 +95,10 @@ func newTimeline(spans []span, now, anchor time.Time, window time.Duration, colo
 	return t
 }
 
-// assignLanes returns the lane of each span and the number of lanes. Concurrent spans get
-// different lanes as far as there are enough.
+// assignLanes returns the lane of each span and the number of lanes. Concurrent spans get different lanes as long
+// as there are enough.
 func assignLanes(spans []span, now time.Time) (lanes []int, n int) {
-	var free []time.Time // from when on each lane is free
+	var free []time.Time // when each lane becomes free
 	for _, s := range spans {
 		lane := 0
 		for lane < len(free) && lane < maxLanes-1 && free[lane].After(s.start) {

@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
 
-// A view is the result of a request, which is shown as HTML or JSON. The times of this process
-// are its host's, those of keys the store's.
+// A view is the result of a request, shown as HTML or JSON. Times of this process are its host's, times of keys the
+// store's.
 type view struct {
 	Now     statusjson.Time `json:"now"`
 	Store   string          `json:"store,omitempty"` // Options.Store
@@ -21,7 +21,7 @@ type view struct {
 	Mine    []mineView      `json:"mine"`                // what this process holds and waits for
 	Keys    []keyView       `json:"keys"`
 	Read    int             `json:"read"`           // keys that were read to find them
-	Matched int             `json:"matched"`        // keys of those that match
+	Matched int             `json:"matched"`        // how many of those keys match
 	Next    string          `json:"next,omitempty"` // the address of the next page of keys
 	Waits   []waitView      `json:"waits,omitempty"`
 	Members []memberView    `json:"members,omitempty"`
@@ -35,9 +35,9 @@ type view struct {
 	anchor    anchor
 }
 
-// totals are the lengths of lists that are shown in part.
+// totals are the full lengths of lists that are shown in part.
 type totals struct {
-	Mine    int `json:"mine"` // of those that match
+	Mine    int `json:"mine"` // matching elements
 	Members int `json:"members"`
 }
 
@@ -52,7 +52,7 @@ type sessionView struct {
 	Margin    statusjson.Milliseconds `json:"margin_ms"`
 	Grace     statusjson.Milliseconds `json:"grace_ms"`
 	Heartbeat statusjson.Milliseconds `json:"heartbeat_ms"`
-	Poll      statusjson.Milliseconds `json:"poll_ms"` // of the first waiter of a queue
+	Poll      statusjson.Milliseconds `json:"poll_ms"` // poll interval of the first waiter in a queue
 	Lease     statusjson.Milliseconds `json:"lease_ms"`
 	Left      statusjson.Milliseconds `json:"left_ms"`
 	Renewed   statusjson.Time         `json:"renewed,omitzero"`
@@ -61,18 +61,18 @@ type sessionView struct {
 	Closed    bool                    `json:"closed"`
 }
 
-// A mineView is a hold of this process, or one of its calls that wait.
+// A mineView is a hold of this process, or one of its waiting calls.
 type mineView struct {
 	Key          string                  `json:"key"`
 	Kind         driver.Kind             `json:"kind"`
 	State        string                  `json:"state"` // "holds", "lost", "lingers" or "waits"
-	Since        statusjson.Time         `json:"since"` // the grant, or the call that waits
+	Since        statusjson.Time         `json:"since"` // time of the grant or of the waiting call
 	For          statusjson.Milliseconds `json:"for_ms"`
 	Token        int64                   `json:"token,omitempty"`
 	Weight       int64                   `json:"weight"`
 	Holders      int                     `json:"holders,omitempty"`
 	HandOffs     int                     `json:"hand_offs,omitempty"`
-	Position     int                     `json:"position,omitempty"`      // of this process in the queue
+	Position     int                     `json:"position,omitempty"`      // position of this process in the queue
 	WaitersAhead int                     `json:"waiters_ahead,omitempty"` // in this process
 	Lost         string                  `json:"lost,omitempty"`
 	LostFor      statusjson.Milliseconds `json:"lost_for_ms,omitempty"`
@@ -83,7 +83,7 @@ type mineView struct {
 // A keyView is the status of a key, and its last holders.
 type keyView struct {
 	statusjson.Status[participantView]
-	HolderCount int        `json:"holder_count"` // Holders has the first of them
+	HolderCount int        `json:"holder_count"` // Holders has only the first of them
 	History     []spanView `json:"history,omitempty"`
 
 	value    []byte
@@ -106,7 +106,7 @@ type memberView struct {
 	Mine bool                    `json:"mine,omitempty"`
 
 	style string
-	age   age // of the last heartbeat
+	age   age // age of the last heartbeat
 }
 
 // A spanView is a span of the timeline, in this host's time.
@@ -116,14 +116,13 @@ type spanView struct {
 	Mine    bool            `json:"mine,omitempty"`
 	Token   int64           `json:"token"`
 	Start   statusjson.Time `json:"start"`
-	Seen    statusjson.Time `json:"seen,omitzero"` // when it was last known to be held; of a hold of this process when it ended
-	End     statusjson.Time `json:"end,omitzero"`  // when it was known to be over
+	Seen    statusjson.Time `json:"seen,omitzero"` // when the key was last known to be held; for a hold of this process, when it ended
+	End     statusjson.Time `json:"end,omitzero"`  // when the hold was known to be over
 	Lost    string          `json:"lost,omitempty"`
 }
 
-// read reads what q queries. It leaves out what the store does not answer in time. Ages and
-// timelines are as of since, or as of now if since is zero or long ago; the view has the anchor
-// that was used.
+// read reads what q selects, and leaves out what the store does not answer in time. Ages and timelines are as of
+// since, or as of now if since is zero or long ago; the view has the anchor that was used.
 func (h *Handler) read(ctx context.Context, q query, since anchor) view {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -177,8 +176,8 @@ func part[T any](list []T, from, n int) []T {
 	return list[:min(n, len(list))]
 }
 
-// newKeyView returns the view of st, with up to n holders and waiters; own is the id of this
-// process's session, color returns the style of another session.
+// newKeyView returns the view of st, with up to n holders and waiters. own is the id of this process's session;
+// color returns the style of another session.
 func newKeyView(st admin.Status, q query, own string, color func(session string) string, a anchor) keyView {
 	holders := len(st.Holders)
 	st.Holders, st.Queue = part(st.Holders, 0, q.n), part(st.Queue, 0, q.n)

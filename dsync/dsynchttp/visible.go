@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// visible returns a key or a name as the page shows it: as it is, or quoted with escapes if it
-// has characters that can't be seen. Without escapes, characters that set the direction of text
-// make one key look like another, and show what follows a key before it. Text that begins with a
-// quote is quoted too, so that no two texts look the same.
+// visible returns a key or a name as the page shows it: unchanged, or quoted with escapes if it has characters that
+// can't be seen. Without escapes, characters that set the direction of text could make one key look like another,
+// and move what follows a key in front of it. Text that begins with a quote is quoted too, so that no two texts
+// look the same.
 func visible(s string) string {
 	if strings.HasPrefix(s, `"`) || escaped(s, "") != s {
 		return strconv.Quote(s)

@@ -19,15 +19,15 @@ const (
 type waitGraph struct {
 	edges map[[2]string]*waitView // by waiter and holder
 	keys  []admin.Status          // with waiters
-	full  bool                    // there were more
+	full  bool                    // there were more edges than fit
 }
 
 // A waitView is an edge: one process waits for another, or for itself.
 type waitView struct {
 	Waiter partyView `json:"waiter"`
 	Holder partyView `json:"holder"`
-	Keys   []string  `json:"keys"`            // the first of those that it waits for
-	More   int       `json:"more,omitempty"`  // the number of the others
+	Keys   []string  `json:"keys"`            // the first keys that it waits for
+	More   int       `json:"more,omitempty"`  // number of further keys
 	Cycle  bool      `json:"cycle,omitempty"` // the holder waits for the waiter, perhaps through others
 }
 
@@ -77,8 +77,8 @@ func newPartyView(p admin.Participant) partyView {
 	return partyView{Session: p.Session, Name: p.Name, Host: p.Host, PID: p.PID}
 }
 
-// list returns up to n edges: those of cycles first, then those of the most keys. own is the
-// id of this process's session, color returns the style of another session.
+// list returns up to n edges: those in cycles first, then those with the most keys. own is the id of this process's
+// session; color returns the style of another session.
 func (g *waitGraph) list(n int, own string, color func(session string) string) (all []waitView, more bool) {
 	for _, d := range admin.FindDeadlocks(g.keys, g.keys) {
 		for i, m := range d.Members {

@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Method says what a call of a method of [driver.Store] does, for [Counts] and [Request]: its name,
-// or, if a method does several things, which of them.
+// A Method names what a call of a method of [driver.Store] does, for [Counts] and [Request]: it is the method's
+// name or, if the method does several things, a name for one of them.
 type Method string
 
 const (
@@ -32,13 +32,13 @@ const (
 	MethodQueue      Method = "Queue" // Load of more than 1,000 waiters
 	MethodKeys       Method = "Keys"
 	MethodOwn        Method = "Own"       // Keys with Session: what a session holds
-	MethodMembers    Method = "Members"   // Sessions, but for the next two
-	MethodLiveness   Method = "Liveness"  // Sessions of which only the liveness is read
+	MethodMembers    Method = "Members"   // Sessions, except for the next two
+	MethodLiveness   Method = "Liveness"  // Sessions with Liveness
 	MethodObservers  Method = "Observers" // Sessions with Observing or After
 	MethodSweep      Method = "Sweep"
 )
 
-// editMethod returns what e is.
+// editMethod returns the Method of e.
 func editMethod(e driver.Edit) Method {
 	switch {
 	case e.Acquire != nil:
@@ -96,11 +96,10 @@ type Request struct {
 	Seq    int // number of the request in this Faulty, from 1, in the order of arrival
 	Method Method
 
-	// Session, Claim and Key are what the request names; they are empty if the method has
-	// none. Session is that of the claim, of the listener, or of the argument (Register,
-	// Heartbeat, Expire, …). Claim and Key are those of the claim, of the revocation, or of
-	// the notice (the first one of a Notify); Key is also that of Load, Resize and
-	// Sessions.
+	// Session, Claim and Key are what the request names; they are empty if the method has none. Session is that of
+	// the claim, of the listener, or of the argument (Register, Heartbeat, Expire, …). Claim and Key are those of
+	// the claim, of the revocation, or of the notice (the first one of a Notify); Key is also that of Load, Resize
+	// and Sessions.
 	Session, Claim, Key string
 
 	Replaces string            // of an Acquire: the claim of the Release with it
@@ -110,19 +109,17 @@ type Request struct {
 // A Fault says what happens to one [Request]. The zero Fault is none. The fields can be
 // combined.
 //
-// A request that has arrived is executed, even if its caller has returned by then: as on
-// a network, the end of a context does not take back what was sent. So a Delay that is
-// longer than the caller waits makes a request late, and LoseReply with Again executes
-// twice a request whose caller never learns of either.
+// A request that has arrived is executed, even if its caller has already returned: as on a network, the end of a
+// context does not take back what was sent. So a Delay that is longer than the caller waits makes a request late,
+// and LoseReply with Again executes twice a request whose caller never learns of either execution.
 //
 // A caller whose request or reply is lost waits until its ctx ends, and gets ctx's error.
 // If its ctx never ends it never returns.
 //
-// A Fault of MethodNotice concerns one notice on its way to one listener. Delay delivers
-// it late and holds up the notices behind it; Again delivers it twice; LoseRequest and
-// LoseReply lose it; LoseRequest with Again delivers it late and out of order, since the
-// notices behind it pass. A Fault of MethodNotify concerns notices on their way to the
-// store, for all listeners.
+// A Fault of MethodNotice concerns one notice on its way to one listener. Delay delivers it late and holds up the
+// notices behind it; Again delivers it twice; LoseRequest and LoseReply lose it; LoseRequest with Again delivers it
+// late and out of order, since the notices behind it overtake it. A Fault of MethodNotify concerns notices on their
+// way to the store, for all listeners.
 type Fault struct {
 	// Delay is the time that the request takes to reach the store.
 	Delay time.Duration
@@ -139,7 +136,7 @@ type Fault struct {
 
 	// Again, if positive: the request reaches the store once more, that long after it was
 	// sent, whatever happens to the first copy. A notice is delivered to its listener once
-	// more, and the notices behind it do not wait for that. Again has no effect on Listen.
+	// more, without holding up the notices behind it. Again has no effect on Listen.
 	Again time.Duration
 
 	// Hang, if positive, keeps the caller in the call for that long, even if the request
@@ -160,7 +157,7 @@ type Fault struct {
 // concurrently. Call Close or Wait at the end of a test, and of a bubble.
 type Faulty struct {
 	store  driver.Store
-	ctx    context.Context // of delayed and repeated requests
+	ctx    context.Context // context of delayed and repeated requests
 	cancel context.CancelFunc
 
 	// deciding allows one call of decide at a time. It is not mu, so that decide may call
@@ -178,11 +175,11 @@ type Faulty struct {
 	recorded []*recorded
 }
 
-// A recorded request is one that Replay can execute again.
+// A recorded is a request that Replay can execute again.
 type recorded struct {
 	f       *Faulty
 	do      func(context.Context) // nil: it can't change the store
-	arrived bool                  // it was executed, or is lost; guarded by f.mu
+	arrived bool                  // the request was executed or is lost; guarded by f.mu
 }
 
 var _ driver.Store = (*Faulty)(nil)
@@ -201,11 +198,10 @@ func NewFaulty(store driver.Store, decide func(Request) Fault) *Faulty {
 	return f
 }
 
-// Cut cuts the store off until [Faulty.Heal]. Requests that arrive in between are lost, and
-// so are the replies of all requests that are under way: their callers wait until their
-// ctx ends. A delayed or repeated request that arrives after Heal is executed. A Listen
-// goes on, but loses the notices that come before Heal; a Listen that is opened in between
-// waits for Heal.
+// Cut cuts the store off until [Faulty.Heal]. Requests that arrive before then are lost, and so are the replies of
+// all requests that are under way: their callers wait until their ctx ends. A delayed or repeated request that
+// arrives after Heal is executed. A Listen goes on, but loses the notices that come before Heal; a Listen that is
+// opened before Heal waits for it.
 func (f *Faulty) Cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -233,12 +229,11 @@ func (f *Faulty) Record() {
 	f.record = true
 }
 
-// Replay executes every recorded request again, in the order in which they were sent, with
-// ctx and without faults, and drops the answers, as if the network had kept a copy of each
-// request and delivered it after all later ones. It leaves out requests that are still
-// being executed or delayed: the copy would come first, and get the answer that the caller
-// waits for. Replay may be called more than once. It returns ctx's error if ctx ends before
-// it is done.
+// Replay executes every recorded request again, in the order in which they were sent, with ctx and without faults,
+// and drops the answers, as if the network had kept a copy of each request and delivered it after all later ones.
+// It leaves out requests that are still being executed or delayed: the copy would arrive first, and get the answer
+// that the caller waits for. Replay may be called more than once. It returns ctx's error if ctx ends before it is
+// done.
 func (f *Faulty) Replay(ctx context.Context) error {
 	var arrived []*recorded
 	f.mu.Lock()
@@ -315,8 +310,8 @@ func (f *Faulty) link() (cuts int, healed <-chan struct{}) {
 	return f.cuts, f.healed
 }
 
-// after calls do, d from now, on a goroutine that Wait waits for. It does not call do if
-// the store is cut off by then, or the Faulty closed.
+// after calls do after d, on a goroutine that Wait waits for. It does not call do if the store is cut off by then,
+// or the Faulty closed.
 func (f *Faulty) after(d time.Duration, do func(context.Context)) {
 	f.mu.Lock()
 	f.late++

@@ -164,7 +164,7 @@ func clonePart[T any](part **T) *T {
 	return *part
 }
 
-// editRequest returns the request that e is.
+// editRequest returns the Request for e.
 func editRequest(e driver.Edit) Request {
 	m := editMethod(e)
 	switch {
@@ -225,7 +225,7 @@ func (f *Faulty) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, e
 	})
 }
 
-// RecordName implements [driver.Namer], if the store behind is one.
+// RecordName implements [driver.Namer], if the wrapped store does.
 func (f *Faulty) RecordName(key string) string {
 	if n, ok := f.store.(driver.Namer); ok {
 		return n.RecordName(key)

@@ -52,10 +52,10 @@ func (f *Faulty) Listen(ctx context.Context, session string, keys []string, fn f
 	return err
 }
 
-// A delivery passes the notices of one Listen on.
+// A delivery passes on the notices of one Listen.
 type delivery struct {
 	f       *Faulty
-	ctx     context.Context // until the Listen ends
+	ctx     context.Context // ends with the Listen
 	cancel  context.CancelFunc
 	session string
 	fn      func(driver.Notice)
@@ -63,7 +63,7 @@ type delivery struct {
 	again   sync.WaitGroup // the goroutines that repeat notices
 }
 
-// end drops repetitions that are not delivered yet. fn is not called after end returns.
+// end drops repetitions that have not been delivered yet. fn is not called after end returns.
 func (d *delivery) end() {
 	d.cancel()
 	d.again.Wait()

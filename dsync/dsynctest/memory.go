@@ -34,7 +34,7 @@ type Memory struct {
 	swept     driver.SweepState
 	commands  map[Method]int
 	writes    int
-	term      int64  // how often the primary has failed, and 1
+	term      int64  // 1 plus the number of fail-overs
 	early     func() // undoes the last write, a Release with Early; nil: it is committed
 }
 
@@ -55,8 +55,8 @@ func NewMemory() *Memory {
 	}
 }
 
-// FailOver makes the Memory behave as when the primary fails and another member takes its place. If the last
-// write was a Release with Early that had not to be committed, it is undone.
+// FailOver makes the Memory behave as if the primary failed and another member took its place. If the last write
+// was a Release with Early that was not committed yet, it is undone.
 func (m *Memory) FailOver() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -158,13 +158,13 @@ func (m *Memory) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 	return done, nil
 }
 
-// wrote counts a write, which commits those before it. m.mu must be held.
+// wrote counts a write, which also commits all earlier ones. m.mu must be held.
 func (m *Memory) wrote() {
 	m.writes++
 	m.early = nil
 }
 
-// logEnd returns where the log ends. m.mu must be held.
+// logEnd returns the position of the end of the log. m.mu must be held.
 func (m *Memory) logEnd() driver.OpTime { return driver.OpTime{Term: m.term, Time: uint64(m.writes)} }
 
 // Discard implements [driver.Store].
@@ -174,7 +174,7 @@ func (m *Memory) Discard(ctx context.Context, claims []driver.Claim) (notices []
 		return nil, err
 	}
 	defer m.mu.Unlock()
-	m.early = nil // what it finds is committed
+	m.early = nil // Discard commits what it finds
 	for _, c := range claims {
 		r := m.keys[c.Key]
 		if r == nil || slices.ContainsFunc(r.holders, func(h driver.Holder) bool { return h.Claim == c.ID && !h.Until.IsZero() }) {
@@ -238,9 +238,9 @@ func (m *Memory) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, e
 	return states, nil
 }
 
-// DeleteRecord deletes the record of a key, as an operator or a clean-up job may do in a database. No
-// command of a session does that while the key is in use. Package dsync promises that whoever holds the
-// key finds out: see dsync.ErrRecordDeleted. It does not count as a command.
+// DeleteRecord deletes the record of a key, as an operator or a clean-up job may do in a database. No command of a
+// session does that while the key is in use. Package dsync promises that the key's holder finds out: see
+// dsync.ErrRecordDeleted. It does not count as a command.
 func (m *Memory) DeleteRecord(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -251,10 +251,9 @@ func (m *Memory) DeleteRecord(key string) {
 // RecordName implements [driver.Namer].
 func (m *Memory) RecordName(key string) string { return fmt.Sprintf("key %q in memory", key) }
 
-// Counts is how much work a [Memory] was given.
+// Counts says how much work a [Memory] has done.
 type Counts struct {
-	// Commands is the number of calls of each method. Those whose ctx had ended
-	// before the call are not among them.
+	// Commands is the number of calls of each method, without calls whose ctx had already ended.
 	Commands map[Method]int
 
 	// Writes is the number of records that were written or deleted. A command
@@ -271,8 +270,7 @@ func (c Counts) Total() int {
 	return n
 }
 
-// Since returns what was counted after the earlier counts before. Methods that
-// were not called since are not in its map.
+// Since returns what was counted after before. Its map leaves out methods that were not called since then.
 func (c Counts) Since(before Counts) Counts {
 	d := Counts{Commands: maps.Clone(c.Commands), Writes: c.Writes - before.Writes}
 	for m := range d.Commands {

@@ -13,9 +13,9 @@ import (
 // A member is a [Memory]'s record of one session.
 type member struct {
 	driver.Member
-	revoked []driver.Revocation // not answered yet, in the order of arrival
+	revoked []driver.Revocation // unanswered revocations, in the order of arrival
 
-	observes []string // keys
+	observes []string // observed keys
 	list     int64    // the sequence number of that list
 }
 
@@ -48,7 +48,7 @@ func (m *Memory) Heartbeat(ctx context.Context, session string, given []driver.R
 	if s == nil || s.Expired {
 		return driver.HeartbeatReply{}, expiredError(session)
 	}
-	m.early = nil // what came before it is committed
+	m.early = nil // a heartbeat commits what came before it
 	stand := without(s.revoked, func(r driver.Revocation) bool { return slices.Contains(given, r) })
 	if !s.LastHeartbeat.Equal(now) || len(stand) != len(s.revoked) {
 		s.LastHeartbeat, s.revoked = now, stand
@@ -109,7 +109,7 @@ func (m *Memory) Revoke(ctx context.Context, session string, r driver.Revocation
 	return []driver.Notice{{Type: driver.NoticeRevoke, Session: session, Key: r.Key, Claim: r.Claim, Address: sessionsAddress}}, nil
 }
 
-// Sessions implements [driver.Store]. It returns those with IDs in the order of the IDs.
+// Sessions implements [driver.Store]. With IDs, it returns the sessions in the order of the IDs.
 func (m *Memory) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
 	now, err := m.begin(ctx, sessionsMethod(q))
 	if err != nil {
@@ -135,7 +135,7 @@ func (m *Memory) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.
 	return found, now, nil
 }
 
-// living returns the ids of the sessions that are alive and that q, which has no IDs, asks for.
+// living returns the ids of the live sessions that q, which has no IDs, selects.
 func (m *Memory) living(q driver.SessionQuery, now time.Time) []string {
 	limit := q.Limit
 	if limit <= 0 || limit > maxShown {

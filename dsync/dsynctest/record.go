@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	maxAhead  = 8    // waiters in State.WaitersAhead, but for Load
-	maxShown  = 1000 // sessions of Sessions, keys of Keys
-	maxWoken  = 1000 // waiters that may be notified that a key was sealed
+	maxAhead  = 8    // waiters in State.WaitersAhead, except for Load
+	maxShown  = 1000 // sessions that Sessions returns, keys that Keys returns
+	maxWoken  = 1000 // waiters that are notified when a key is sealed
 	maxFormer = 16   // former limits, including those that were never in force
 )
 
@@ -21,12 +21,12 @@ type record struct {
 	kind    driver.Kind
 	limit   int64
 	former  []int64 // earlier limits of this kind, the latest last
-	token   int64   // of the latest grant, or a later one that is reserved for its holder
+	token   int64   // token of the latest grant, or a later one reserved for its holder
 	term    int64   // grants while the kind was KindElection
 	holders []driver.Holder
 	queue   []waiting
 	queued  map[string]bool // the claim ids in queue, so that joining takes constant time
-	used    time.Time       // of the last change
+	used    time.Time       // time of the last change
 
 	published map[int64]value // by the token of the holder
 
@@ -45,16 +45,16 @@ func (r *record) clone() *record {
 	return &c
 }
 
-// An effect is what a command did to a record, for the reply and the notices.
+// An effect describes what a command did to a record, for the reply and the notices.
 type effect struct {
 	changed  bool
 	joined   bool          // the claim of an Acquire was put into the queue
 	left     bool          // the claim of a Release was there
 	kept     bool          // a Release has set the end of the hold
-	holder   driver.Holder // after an Extend
+	holder   driver.Holder // the hold after an Extend
 	granted  []grant
 	crowded  bool            // claims are still waiting
-	woken    []driver.Waiter // waiters that must acquire again
+	woken    []driver.Waiter // waiters that must request their claims again
 	yielding []driver.Holder // holders that should yield to the first waiter
 }
 
@@ -72,13 +72,13 @@ type waiting struct {
 	value string
 }
 
-// A value is what a holder has published.
+// A value is a value published by a holder.
 type value struct {
 	bytes []byte // not nil
 	seq   int64
 }
 
-// edit does what Edit does to the record. If it returns an error it has changed nothing.
+// edit does what [Memory.Edit] does to the record. If it returns an error, it has changed nothing.
 func (r *record) edit(e driver.Edit, now time.Time) (fx effect, err error) {
 	switch {
 	case e.Acquire != nil:
@@ -100,7 +100,7 @@ func (r *record) edit(e driver.Edit, now time.Time) (fx effect, err error) {
 	if fx.changed || fx.joined {
 		fx.granted = r.settle(now)
 	}
-	if len(fx.woken) > 0 { // by a seal, in place of notices of grants
+	if len(fx.woken) > 0 { // a seal wakes waiters instead of sending notices of grants
 		fx.granted = nil
 	}
 	triedOnly := e.Acquire != nil && !e.Acquire.Wait && r.dequeue(e.Acquire.Claim.ID)
@@ -115,14 +115,14 @@ func (r *record) edit(e driver.Edit, now time.Time) (fx effect, err error) {
 	case !fx.crowded:
 	case fx.kept:
 		fx.woken = []driver.Waiter{r.queue[0].Waiter}
-	case e.Acquire != nil && r.queue[0].Claim == e.Acquire.Claim.ID: // on each of its requests, since a notice may be lost
+	case e.Acquire != nil && r.queue[0].Claim == e.Acquire.Claim.ID: // for each of its requests, since a notice may be lost
 		fx.yielding = without(r.holders, func(h driver.Holder) bool { return !h.Yield })
 	}
 	return fx, nil
 }
 
-// join drops what an Acquire drops, and the claim that leaves, if leave is not nil. Then it puts the claim
-// into the queue, if it may.
+// join drops what an Acquire drops and, if leave is not nil, the claim that it releases. Then it puts the claim
+// into the queue, if that is allowed.
 func (r *record) join(j driver.Acquire, leave *driver.Release, now time.Time) (fx effect, err error) {
 	c := j.Claim
 	hasExpired := func(session string) bool { return slices.Contains(j.Expired, session) }
@@ -146,7 +146,7 @@ func (r *record) join(j driver.Acquire, leave *driver.Release, now time.Time) (f
 	}
 	joins := !waits && !holds && !now.After(j.NotAfter) && !r.over(c.Tick)
 	if joins && len(queue) >= driver.MaxQueue {
-		return effect{}, fmt.Errorf("dsynctest: %w: %d claims wait for key %q, no more than that may", driver.ErrRefused, driver.MaxQueue, c.Key)
+		return effect{}, fmt.Errorf("dsynctest: %w: %d claims wait for key %q, which is the most allowed", driver.ErrRefused, driver.MaxQueue, c.Key)
 	}
 
 	fx.changed = len(holders) != len(r.holders) || len(queue) != len(r.queue)
@@ -167,8 +167,8 @@ func (r *record) join(j driver.Acquire, leave *driver.Release, now time.Time) (f
 // over reports whether the key is sealed for claims with that tick.
 func (r *record) over(tick int64) bool { return r.sealed > 0 && tick <= r.sealed }
 
-// suits reports whether the claim's kind and limit match the key's, or the unused key can
-// take over the claim's. For a tick that is over only the kind matters.
+// suits reports whether the claim's kind and limit match the key's, or the unused key can take over the claim's. If
+// the tick is over, only the kind matters.
 func (r *record) suits(c driver.Claim, inUse bool) bool {
 	switch {
 	case r.over(c.Tick):
@@ -249,8 +249,8 @@ func (r *record) dequeue(claim string) bool {
 	return true
 }
 
-// position returns the index of a claim that is in the queue. It searches from the end,
-// since most calls are about a claim that has just joined.
+// position returns the index of a claim that is in the queue. It searches from the end, because most calls are
+// about a claim that has just joined.
 func (r *record) position(claim string) int {
 	i := len(r.queue) - 1
 	for r.queue[i].Claim != claim {
@@ -259,8 +259,8 @@ func (r *record) position(claim string) int {
 	return i
 }
 
-// without returns s without the elements for which drop is true: s itself if there are
-// none, else a copy, since callers may have been given parts of s.
+// without returns s without the elements for which drop is true. If there are none, it returns s itself, otherwise
+// a copy, since callers may have been given parts of s.
 func without[E any](s []E, drop func(E) bool) []E {
 	if !slices.ContainsFunc(s, drop) {
 		return s
@@ -280,7 +280,7 @@ func ceilMilli(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// leave removes a claim, or keeps it.
+// leave releases a claim or, with Keep, keeps it.
 func (r *record) leave(l driver.Release, now time.Time) (fx effect, err error) {
 	claim, keeps := l.Claim.ID, l.Keep > 0 && l.Seal <= 0
 	i := slices.IndexFunc(r.holders, func(h driver.Holder) bool { return h.Claim == claim })
@@ -328,8 +328,8 @@ func (r *record) keep(h *driver.Holder, end time.Time) bool {
 	return true
 }
 
-// seal seals the key up to the tick, and returns the waiters to be notified: those whose ticks are over,
-// and the first of the others.
+// seal seals the key up to the tick. It returns the waiters to be notified: those whose ticks are over, and the
+// first of the others.
 func (r *record) seal(tick int64, result []byte) (woken []driver.Waiter) {
 	r.sealed, r.result = tick, slices.Clone(result)
 	stay := without(r.queue, func(w waiting) bool { return r.over(w.tick) })
@@ -405,8 +405,8 @@ func (r *record) forget(f driver.Forget, now time.Time) (fx effect) {
 	return fx
 }
 
-// formerWith returns the former limits of a key that gets kind and limit, the latest last.
-// Limits of another kind are forgotten.
+// formerWith returns the former limits after the key gets kind and limit, the latest last. Limits of another kind
+// are forgotten.
 func (r *record) formerWith(kind driver.Kind, from, limit int64) []int64 {
 	var former []int64
 	if kind == r.kind {
@@ -426,7 +426,7 @@ func (r *record) formerWith(kind driver.Kind, from, limit int64) []int64 {
 	return former[max(0, len(former)-maxFormer):]
 }
 
-// holdersOf returns what a session sees of its claims: see [driver.KeyQuery].
+// holdersOf returns the holders that a session sees with [driver.KeyQuery].Session.
 func (r *record) holdersOf(session string) (own []driver.Holder) {
 	for _, h := range r.holders {
 		if h.Session == session {
@@ -436,7 +436,7 @@ func (r *record) holdersOf(session string) (own []driver.Holder) {
 	return own
 }
 
-// state returns the record's State for a claim ("": for none), with at most most waiters.
+// state returns the record's State as seen by a claim ("" for none), with at most most waiters.
 func (r *record) state(key, claim string, now time.Time, most int) driver.State {
 	s := driver.State{
 		Key:     key,
@@ -471,10 +471,9 @@ func (r *record) state(key, claim string, now time.Time, most int) driver.State 
 	return s
 }
 
-// idle reports whether a record can be deleted. It must not be sealed, which is permanent,
-// or count terms, which would start over; nobody may hold the key or wait for it, and
-// nothing may have happened since old. The token must be that far behind the clock, too
-// (more than one grant in a millisecond lets tokens run ahead of it), so that the first
+// idle reports whether a record can be deleted. It must not be sealed, which is permanent, or count terms, which
+// would start over. Nobody may hold the key or wait for it, and nothing may have happened since old. The token must
+// be as far behind the clock (more than one grant in a millisecond lets tokens run ahead of it), so that the first
 // token of a new record is greater.
 func (r *record) idle(old time.Time) bool {
 	return r.sealed == 0 && r.term == 0 && len(r.holders) == 0 && len(r.queue) == 0 &&

@@ -15,21 +15,19 @@ import (
 //		dsynctest.TestStore(t, func(t *testing.T) driver.Store { return open(t) })
 //	}
 //
-// Every subtest calls newStore, which may return the same Store each time, or another one
-// on the same data: each name of a session or key is used only once. Nothing else
-// should use that data during the test, since the subtests of Sweep delete idle records.
-// These run first, one by one; the others then run in parallel.
+// Every subtest calls newStore, which may return the same Store each time, or another one on the same data: each
+// name of a session or key is used only once. Nothing else should use that data during the test, since the subtests
+// of Sweep delete idle records. These subtests run first, one by one; the others then run in parallel.
 //
-// TestStore takes seconds, and up to a minute if a command takes 50 ms; a greater
-// -parallel of go test shortens that. It checks the order of events and the times that
-// the store reports. It does not depend on the store's speed, unless a command takes
-// seconds. A store must send notices unless its Listen returns [errors.ErrUnsupported].
+// TestStore takes seconds, and up to a minute if a command takes 50 ms; a greater -parallel of go test shortens
+// that. It checks the order of events and the times that the store reports. It does not depend on the store's
+// speed, unless a command takes seconds. A store must send notices unless its Listen returns
+// [errors.ErrUnsupported].
 //
-// TestStore can't test what the interface does not show: that an Acquire that changes
-// nothing writes nothing, that values of ctx are not used, that committed changes survive
-// a fail-over. Nor does it test some limits that would take a server minutes: at most
-// 10,000 claims wait for a key, Load shows all of them, and 1,000 are notified when the key is
-// sealed.
+// TestStore can't test what the interface does not show: that an Acquire that changes nothing writes nothing, that
+// values of ctx are not used, that committed changes survive a fail-over. Nor does it test some limits that would
+// take a server minutes: at most 10,000 claims wait for a key, Load shows all of them, and 1,000 are notified when
+// the key is sealed.
 func TestStore(t *testing.T, newStore func(t *testing.T) driver.Store) {
 	for _, c := range conformance() {
 		t.Run(c.name, func(t *testing.T) {
@@ -45,10 +43,10 @@ func TestStore(t *testing.T, newStore func(t *testing.T) driver.Store) {
 type conformanceCase struct {
 	name  string
 	test  func(*env)
-	alone bool // it deletes idle records, so no other case may run at the same time
+	alone bool // the case deletes idle records, so no other case may run at the same time
 }
 
-// conformance returns all cases, first those that run alone.
+// conformance returns all cases, beginning with those that must run alone.
 func conformance() []conformanceCase {
 	return slices.Concat(
 		sweepCases(),

@@ -10,8 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// acquireCases test Acquire of one claim, Load, and what is true of every
-// command.
+// acquireCases test Acquire of one claim, Load, and rules for all commands.
 func acquireCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Load/UnusedKeyIsZero", test: testLoadUnused},
@@ -27,7 +26,7 @@ func acquireCases() []conformanceCase {
 
 func testLoadUnused(e *env) {
 	key := newID()
-	for range 2 { // the first must not make a record
+	for range 2 { // the first Load must not create a record
 		s := e.load(key)
 		if s.Kind != "" || s.Limit != 0 || s.Token != 0 || s.Term != 0 || s.Value != nil || len(s.Holders) != 0 || s.Waiting != 0 || s.Position != 0 || len(s.WaitersAhead) != 0 {
 			e.Fatalf("Load of a key that was never used = %+v, want the zero State but for Key and Now", s)
@@ -135,8 +134,8 @@ func testKeysAreApart(e *env) {
 	}
 }
 
-// everyMethod calls each method of a store once, those that write on keys and
-// sessions of their own, and passes each its error.
+// everyMethod calls each method of a store once, using separate keys and sessions for those that write, and passes
+// their errors to report.
 func (e *env) everyMethod(ctx context.Context, report func(Method, error)) {
 	session := e.session()
 	held := e.leased(newID(), session, long)
@@ -217,8 +216,7 @@ func tokenCases() []conformanceCase {
 	}
 }
 
-// testTokenGrows takes a key over in every way there is; check compares the tokens of all
-// states.
+// testTokenGrows takes a key over in every possible way; check compares the tokens of all states.
 func testTokenGrows(e *env) {
 	key, living := newID(), e.session()
 	var last int64
@@ -292,7 +290,7 @@ func (e *env) wantTerm(s driver.State, want int64) {
 	}
 }
 
-// testTermCounts changes the leader in every way there is.
+// testTermCounts changes the leader in every possible way.
 func testTermCounts(e *env) {
 	key, living := newID(), e.session()
 	for term := int64(0); term < 12; {
@@ -319,7 +317,7 @@ func testTermCounts(e *env) {
 		term += 5
 	}
 
-	// One command that grants several.
+	// One command that grants several claims.
 	all := e.weighted(newID(), living, 3, 3)
 	all.Kind = driver.KindElection
 	e.wantTerm(e.acquire(all), 1)
@@ -358,7 +356,7 @@ func testTermOtherKinds(e *env) {
 		e.release(c)
 	}
 	c := e.candidate(key, session)
-	e.wantTerm(e.acquire(c), 1) // the mutex' grants are none
+	e.wantTerm(e.acquire(c), 1) // grants of the mutex don't count as terms
 	e.release(c)
 	c = e.claim(key, session)
 	e.wantTerm(e.acquire(c), 0)
@@ -388,7 +386,7 @@ func testTermNotice(e *env) {
 	e.wantNotices(granted(waiter, false))
 	e.release(waiter)
 
-	// Each of several that one command grants has its own.
+	// If one command grants several claims, each has its own term.
 	all := e.weighted(newID(), session, 3, 3)
 	all.Kind = driver.KindElection
 	e.hold(all)

@@ -5,7 +5,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// discardCases test what becomes of claims that a copy of their request has made join again.
+// discardCases test how claims are removed that a copy of their request made join again.
 func discardCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Discard/LetsTheNextIn", test: testDiscardHolder},
@@ -29,11 +29,11 @@ func (e *env) discard(claims ...driver.Claim) []driver.Notice {
 	return notices
 }
 
-// again requests a claim that has left once more, as a copy of its request would. It returns the
-// hold, if the claim was granted.
+// again requests a released claim once more, as a copy of its request would. It returns the hold, if the claim was
+// granted.
 func (e *env) again(c driver.Claim) driver.Holder {
 	e.Helper()
-	s, _, err := storecmd.Acquire(e.ctx, e.store, c, true, nil, e.far) // not through e, for which each claim is granted once
+	s, _, err := storecmd.Acquire(e.ctx, e.store, c, true, nil, e.far) // not through e, which expects each claim to be granted once
 	if err != nil {
 		e.Fatalf("Acquire of %s again: %v", c.ID, err)
 	}
@@ -54,7 +54,7 @@ func testDiscardHolder(e *env) {
 		e.queue(waiter)
 		claims, waiters = append(claims, c), append(waiters, waiter)
 	}
-	kept := e.claim(claims[0].Key, session) // of the same session and key, and not named
+	kept := e.claim(claims[0].Key, session) // of the same session and key, but not named
 	e.queue(kept)
 	e.discard(claims...)
 	for i, w := range waiters {
@@ -101,7 +101,7 @@ func testDiscardGone(e *env) {
 	e.queue(waiter)
 	never := e.claim(newID(), session)
 	if notices := e.discard(gone, never); len(notices) > 0 {
-		e.Errorf("Discard of claims that are not there returned %v", notices)
+		e.Errorf("Discard of absent claims returned %v", notices)
 	}
 	s := e.load(key)
 	e.wantHolders(s, holder)

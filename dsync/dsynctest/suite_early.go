@@ -6,8 +6,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// earlyCases test Release with Early. What a fail-over may undo, and what a heartbeat then says, each store
-// tests with fail-overs of its own.
+// earlyCases test Release with Early. Each store has its own fail-over tests for what a fail-over may undo, and
+// what a heartbeat then says.
 func earlyCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Early/TheNextIsLetIn", test: testEarlyNext},
@@ -34,17 +34,17 @@ func (e *env) releaseEarly(c driver.Claim, l driver.Release, wantFound bool) dri
 		e.Fatalf("Release of %s with %+v: found %t, %v; want %t, no error", c.ID, l, done.Found, err, wantFound)
 	}
 	if !done.Found && done.Applied != (driver.OpTime{}) {
-		e.Errorf("Release of %s, which is not there: applied at %+v", c.ID, done.Applied)
+		e.Errorf("Release of %s, which is absent: applied at %+v", c.ID, done.Applied)
 	}
-	if done.Applied == (driver.OpTime{}) { // what is read may be older otherwise
+	if done.Applied == (driver.OpTime{}) { // otherwise the reading may be older
 		e.noticed(c, before, done.Notices)
 	} else if len(done.Notices) > 0 {
-		e.Errorf("Release of %s may still be undone, and returned the notices %+v", c.ID, done.Notices)
+		e.Errorf("Release of %s may still be undone, but returned the notices %+v", c.ID, done.Notices)
 	}
 	return done.Applied
 }
 
-// wantCommitted is releaseEarly of a claim whose Release nothing must undo.
+// wantCommitted is releaseEarly of a claim whose Release must not be undone.
 func (e *env) wantCommitted(c driver.Claim, l driver.Release) {
 	e.Helper()
 	if applied := e.releaseEarly(c, l, true); applied != (driver.OpTime{}) {

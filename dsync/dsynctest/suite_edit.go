@@ -6,7 +6,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// editCases test what no Edit may be.
+// editCases test invalid Edits.
 func editCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Edit/RefusesPartsThatCannotBeCombined", test: testEditParts},
@@ -39,6 +39,6 @@ func testEditParts(e *env) {
 	e.wantQueue(s)
 	e.wantFree(other.Key)
 	if s.Value != nil || s.Limit != 1 || !s.Holders[0].Until.IsZero() {
-		e.Errorf("after edits that were refused the key is %+v", s)
+		e.Errorf("after refused edits the key is %+v", s)
 	}
 }

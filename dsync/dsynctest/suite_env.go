@@ -25,9 +25,9 @@ const (
 	patience = 30 * time.Second
 )
 
-// An env is the environment of a conformance case. Its methods end the case if a command
-// returns an unexpected error, and check every State they see for what must always hold.
-// Only one goroutine may call them; concurrent ones call the store directly.
+// An env is the environment of a conformance case. Its methods end the case if a command returns an unexpected
+// error, and check every State for what must always hold. Only one goroutine may call them; concurrent ones must
+// call the store directly.
 type env struct {
 	testing.TB
 	ctx    context.Context
@@ -35,25 +35,25 @@ type env struct {
 	store  driver.Store
 	far    time.Time // a notAfter that does not pass while the case runs
 
-	wg     *sync.WaitGroup          // the goroutines that run until ctx ends
+	wg     *sync.WaitGroup          // goroutines that run until ctx ends
 	clock  string                   // a key that is never used, for reading the clock
 	claims map[string]int           // by session
 	tokens map[string]*grantsOfAKey // by key
 
 	published map[string]int64 // number of values, by claim
 
-	notices  []driver.Notice // that the last command returned
-	left     bool            // as the last Release with an Acquire returned
+	notices  []driver.Notice // returned by the last command
+	left     bool            // Found of the last Release with an Acquire
 	seen     time.Time       // the store's clock in the last state
-	before   time.Time       // and in the last one before that command
-	alone    map[string]bool // by claim: it was granted at once, and nobody waited
+	before   time.Time       // the store's clock in the last state before that command
+	alone    map[string]bool // by claim: granted at once, with nobody waiting
 	observed map[string]bool // keys that a listener of the case observes
 }
 
 // grantsOfAKey are the grants of a key that the case has seen.
 type grantsOfAKey struct {
 	last    int64
-	shrunk  bool // holders may weigh more than the limit, but then nobody is granted
+	shrunk  bool // holders may weigh more than the limit, but then nothing is granted
 	byClaim map[string]driver.Holder
 }
 
@@ -117,7 +117,7 @@ func (e *env) claim(key, session string) driver.Claim {
 	return e.weighted(key, session, 1, 1)
 }
 
-// weighted returns a new claim of weight of limit.
+// weighted returns a new claim with a weight out of limit.
 func (e *env) weighted(key, session string, weight, limit int64) driver.Claim {
 	e.claims[session]++
 	return driver.Claim{
@@ -130,7 +130,7 @@ func (e *env) weighted(key, session string, weight, limit int64) driver.Claim {
 	}
 }
 
-// leased returns a new exclusive claim of a fixed lease.
+// leased returns a new exclusive claim with a fixed lease.
 func (e *env) leased(key, session string, lease time.Duration) driver.Claim {
 	c := e.claim(key, session)
 	c.Lease = lease
@@ -162,19 +162,19 @@ func (e *env) join(edit driver.Edit) driver.State {
 	return s
 }
 
-// acquire is an acquireAs that waits.
+// acquire is acquireAs with wait.
 func (e *env) acquire(c driver.Claim, expired ...string) driver.State {
 	e.Helper()
 	return e.acquireAs(c, true, e.far, expired...)
 }
 
-// try is an acquireAs that does not wait.
+// try is acquireAs without wait.
 func (e *env) try(c driver.Claim, expired ...string) driver.State {
 	e.Helper()
 	return e.acquireAs(c, false, e.far, expired...)
 }
 
-// hold is an acquire that must be granted. A fixed lease is extended, so that it has an end.
+// hold is acquire of a claim that must be granted. A fixed lease is extended, so that it has an end.
 func (e *env) hold(c driver.Claim, expired ...string) driver.Holder {
 	e.Helper()
 	s := e.acquire(c, expired...)
@@ -207,7 +207,7 @@ func (e *env) extendAs(c driver.Claim) (driver.Holder, error) {
 	return storecmd.Extend(e.ctx, e.store, c)
 }
 
-// queue is an acquire that must join the end of the queue.
+// queue is acquire of a claim that must join the end of the queue.
 func (e *env) queue(c driver.Claim) {
 	e.Helper()
 	s := e.acquire(c)
@@ -222,8 +222,8 @@ func (e *env) release(c driver.Claim) {
 	e.releaseKeep(c, 0, true)
 }
 
-// releaseKeep is a Release with Keep that must not fail. The caller knows the token and
-// whether somebody waited.
+// releaseKeep is a Release with Keep that must not fail. The caller must know the token and whether somebody
+// waited.
 func (e *env) releaseKeep(c driver.Claim, keep time.Duration, wantFound bool) {
 	e.Helper()
 	if h, ok := e.load(c.Key).Holder(c.ID); ok {
@@ -275,7 +275,7 @@ func (e *env) until(t time.Time) {
 	}
 }
 
-// member reads one session until ok is true of it: a reading may be stale.
+// member reads one session until ok returns true, because a reading may be stale.
 func (e *env) member(id, want string, ok func(driver.Member) bool) driver.Member {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -292,8 +292,8 @@ func (e *env) member(id, want string, ok func(driver.Member) bool) driver.Member
 	}
 }
 
-// wantExpired checks that a session has expired and that nothing revives it. The commands
-// that would expire it come last.
+// wantExpired checks that a session has expired and that nothing revives it. Commands that would expire it come
+// last.
 func (e *env) wantExpired(session string) {
 	e.Helper()
 	if _, err := e.store.Heartbeat(e.ctx, session, nil); !errors.Is(err, driver.ErrSessionExpired) {
@@ -325,8 +325,8 @@ func (e *env) wantHolders(s driver.State, want ...driver.Claim) {
 	}
 }
 
-// wantQueue checks the queue of a state that is not of a waiting claim. The queue may have
-// at most 8 claims if the state is not Load's.
+// wantQueue checks the queue of a state that was not read for a waiting claim. Unless the state is Load's, the
+// queue may have at most 8 claims.
 func (e *env) wantQueue(s driver.State, want ...driver.Claim) {
 	e.Helper()
 	if got := ahead(s); s.Waiting != len(want) || s.Position != 0 || !slices.Equal(got, claimIDs(want)) {
@@ -358,8 +358,8 @@ func claimIDs(claims []driver.Claim) []string {
 	return ids
 }
 
-// check checks what must hold in every state of a key; the state may show at most most
-// waiters. It must see the states in the order of their commands.
+// check checks what must hold in every state of a key; the state may show at most most waiters. It must be called
+// with the states in the order of their commands.
 func (e *env) check(key string, s driver.State, most int) {
 	e.Helper()
 	if s.Key != key {

@@ -54,8 +54,8 @@ func testForgetSeal(e *env) {
 		e.forget(key, token, true)
 		e.wantNotSealed(key)
 		e.wantValue(e.load(key), nil)
-		e.forget(key, e.load(key).Token, true) // nothing is left to be forgotten
-		e.seal(c, []byte("result"), false)     // a copy that comes late
+		e.forget(key, e.load(key).Token, true) // nothing is left to forget
+		e.seal(c, []byte("result"), false)     // a late copy
 		e.wantNotSealed(key)
 	}
 }
@@ -80,7 +80,7 @@ func testForgetLimits(e *env) {
 	e.resize(key, 2, 3)
 	e.release(first)
 	e.forget(key, e.load(key).Token, true)
-	e.hold(second) // its limit is no former one
+	e.hold(second) // its limit is not a former one
 	e.wantSize(key, second.Kind, 2)
 	e.wantUnknown(key, session, 3, 2)
 }
@@ -90,7 +90,7 @@ func testForgetInUse(e *env) {
 	holder, waiter := e.candidate(key, session), e.candidate(key, session)
 	token := e.hold(holder).Token
 	e.publish(holder, []byte("value"))
-	for range 2 { // held and waited for, then only held
+	for range 2 { // first held and waited for, then only held
 		e.forget(key, token, false)
 		s := e.load(key)
 		e.wantHolders(s, holder)

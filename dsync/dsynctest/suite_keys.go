@@ -43,7 +43,7 @@ func (e *env) keys(prefix, after string, n int) []driver.State {
 	return states
 }
 
-// key is the state of a key by Keys.
+// key returns the state of a key as Keys shows it.
 func (e *env) key(key string) driver.State {
 	e.Helper()
 	states := e.keys(key, "", 1)
@@ -65,8 +65,7 @@ func (e *env) wantKeys(prefix, after string, n int, want ...string) {
 	}
 }
 
-// specials are what prefixes end with that some query language could take for
-// something else.
+// specials are endings of prefixes that a query language could misinterpret.
 func specials() []string {
 	return []string{
 		".", "*", "+", "?", "^", "$", "|", "(", ")", "[", "]", "{", "}", `\`, "%", "_", "'", `"`, "/", "$$NOW", " ", "\n", "\x01", "#",
@@ -77,7 +76,7 @@ func specials() []string {
 func testKeysPrefix(e *env) {
 	session, base := e.session(), newID()
 	e.wantKeys(base, "", 100)
-	e.hold(e.claim(base+"yx", session)) // what a pattern would match too
+	e.hold(e.claim(base+"yx", session)) // a pattern would match this too
 	e.hold(e.claim("x"+base, session))
 	all := []string{base + "yx"}
 	for _, special := range specials() {
@@ -98,7 +97,7 @@ func testKeysPrefix(e *env) {
 	}
 	e.wantKeys(base+"yx", "", 100, base+"yx") // all of the key
 	e.wantKeys(base+"yxx", "", 100)
-	e.wantKeys(session, "", 100) // sessions are no keys
+	e.wantKeys(session, "", 100) // sessions are not keys
 	e.wantKeys("s/"+session, "", 100)
 }
 
@@ -127,7 +126,7 @@ func testKeysPages(e *env) {
 		keys = append(keys, base+string(rune('a'+2*i)))
 		e.hold(e.claim(keys[i], session))
 	}
-	e.hold(e.claim("\x01"+base, session)) // is before all of them, with another prefix
+	e.hold(e.claim("\x01"+base, session)) // comes before all others, with another prefix
 	e.wantKeys(base, "", 0)
 	for n := 1; n <= 8; n++ {
 		for i := range keys {
@@ -135,7 +134,7 @@ func testKeysPages(e *env) {
 		}
 		e.wantKeys(base, "", n, keys[:min(n, len(keys))]...)
 	}
-	e.wantKeys(base, base+"d", 2, keys[2:4]...) // is no key
+	e.wantKeys(base, base+"d", 2, keys[2:4]...) // after need not be a key
 	e.wantKeys(base, "\x01", 2, keys[:2]...)
 	e.wantKeys(base, base, 2, keys[:2]...)
 	e.wantKeys(base, base+"z", 2)
@@ -192,7 +191,7 @@ func testKeysStates(e *env) {
 	}
 }
 
-// testKeysAll reads all keys that there are, those of other cases included.
+// testKeysAll reads all existing keys, including those of other cases.
 func testKeysAll(e *env) {
 	session := e.session()
 	mine := map[string]bool{newID(): true, "a" + newID(): true, "\U0010ffff" + newID(): true, "\x01" + newID(): true, "s/" + newID(): true, "k/" + newID(): true}
@@ -200,7 +199,7 @@ func testKeysAll(e *env) {
 		e.hold(e.claim(key, session))
 	}
 	for after := ""; ; {
-		// Of other cases' keys not all is known: they change concurrently.
+		// Not everything is known about other cases' keys, because they change concurrently.
 		states, err := e.store.Keys(e.ctx, driver.KeyQuery{After: after, Limit: 1000})
 		if err != nil {
 			e.Fatalf("Keys of no prefix: %v", err)
@@ -248,7 +247,7 @@ func testKeysMost(e *env) {
 	}
 }
 
-// named is Keys of these keys without an error.
+// named is Keys with q, without an error.
 func (e *env) named(q driver.KeyQuery) []driver.State {
 	e.Helper()
 	states, err := e.store.Keys(e.ctx, q)
@@ -278,11 +277,11 @@ func testKeysNamed(e *env) {
 		got = append(got, s.Key)
 		e.check(s.Key, s, 8)
 		if len(s.Holders) != 1 || s.Holders[0].Session != session || s.Kind != driver.KindMutex || s.Token != s.Holders[0].Token {
-			e.Errorf("Keys that are named has %+v", s)
+			e.Errorf("Keys by name has %+v", s)
 		}
 	}
 	if !slices.Equal(got, want) {
-		e.Errorf("Keys that are named = %q, want those of them that have a record, %q", got, want)
+		e.Errorf("Keys by name = %q, want those that have a record, %q", got, want)
 	}
 }
 
@@ -310,7 +309,7 @@ func testKeysOfSession(e *env) {
 				{Claim: b.ID, Session: session, Token: second.Token},
 			}
 			if !slices.Equal(s.Holders, want) {
-				e.Errorf("of the session Keys has %+v, want %+v", s.Holders, want)
+				e.Errorf("Keys of the session has %+v, want %+v", s.Holders, want)
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// lateCases test that requests that the network delivers late and twice do no harm.
+// lateCases test that late and repeated requests do no harm.
 func lateCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Late/EveryRequestTwiceAfterEveryLaterOne_B31", test: testLateReplay},
@@ -16,16 +16,16 @@ func lateCases() []conformanceCase {
 	}
 }
 
-// A life is what one session did, with the keys that it used.
+// A life is the record of what one session did, with the keys that it used.
 type life struct {
 	session string
-	wire    *Faulty // has a copy of each of its requests
+	wire    *Faulty // keeps a copy of each of its requests
 	keys    []string
-	sealed  string // the one of keys that it sealed
+	sealed  string // the key, among keys, that it sealed
 	resized string // a key whose limit it changed; not in keys
 }
 
-// live has a session send every kind of request. In the end it holds and waits for nothing.
+// live makes a session send every kind of request. In the end the session holds and waits for nothing.
 func (e *env) live() life {
 	e.Helper()
 	wire := NewFaulty(e.store, nil)
@@ -33,7 +33,7 @@ func (e *env) live() life {
 	other, expired := e.session(), e.session()
 	e.expire(expired)
 
-	// me is the same case seen through the wire.
+	// me is the same case as seen through the wire.
 	me := *e
 	me.store = wire
 	session := me.session()
@@ -107,7 +107,7 @@ func (e *env) live() life {
 	me.publish(c, []byte("value"))
 	me.release(c)
 
-	c = e.claim(key(), session) // released, so that it seals nothing
+	c = e.claim(key(), session) // released first, so it seals nothing
 	e.wantHolders(ask(c, true), c)
 	e.release(c)
 	me.seal(c, []byte("late"), false)
@@ -151,7 +151,7 @@ func (e *env) live() life {
 	e.release(second)
 	e.release(first)
 
-	kept := e.claim(key(), session) // one that goes on without it
+	kept := e.claim(key(), session) // kept by its release, without the session
 	e.wantHolders(ask(kept, true), kept)
 	me.releaseKeep(kept, short, true)
 	beat()
@@ -169,11 +169,11 @@ func (e *env) live() life {
 	e.wantHolders(me.replace(c, last, latest), last)
 	me.release(last)
 
-	e.until(latest.Add(short + time.Millisecond)) // from here on all of it is late
+	e.until(latest.Add(short + time.Millisecond)) // from here on all requests are late
 	return l
 }
 
-// replayed replays l twice and checks that key states stay as they are.
+// replayed replays l twice and checks that the keys' states don't change.
 func (e *env) replayed(l life, keys ...string) {
 	e.Helper()
 	for range 2 {
@@ -200,8 +200,8 @@ func (e *env) replayed(l life, keys ...string) {
 
 func testLateReplay(e *env) {
 	l := e.live()
-	// Some keys are free, others are held and waited for by others, or by another
-	// hold of the same session. The first Acquire drops what has lapsed.
+	// Some keys are free. Others are held and waited for by other sessions, or by another hold of the same session.
+	// The first Acquire drops what has lapsed.
 	other := e.session()
 	for i, key := range l.keys {
 		if key == l.sealed {
@@ -223,11 +223,11 @@ func testLateReplay(e *env) {
 	e.hold(part)
 	e.queue(all)
 	e.replayed(l, append(l.keys, l.resized)...)
-	// A late revocation can be answered.
+	// A late revocation can still be answered.
 	e.wantRevoked(l.session, e.revoked(l.session))
 }
 
-// revoked returns the revocations that a session has not answered.
+// revoked returns the unanswered revocations of a session.
 func (e *env) revoked(session string) []driver.Revocation {
 	e.Helper()
 	p, err := e.store.Heartbeat(e.ctx, session, nil)

@@ -56,7 +56,7 @@ func (e *env) listen(session string, keys ...string) *listener {
 	return nil
 }
 
-// hears is listen of a new session.
+// hears is listen for a new session.
 func (e *env) hears(keys ...string) *listener {
 	e.Helper()
 	return e.listen(e.session(), keys...)
@@ -79,8 +79,8 @@ func (l *listener) heard() []driver.Notice {
 	return l.notices[:len(l.notices):len(l.notices)]
 }
 
-// wait waits until there are notices and ok is true of them, and
-// reports whether it became true before the Listen ended or patience did.
+// wait waits until there are notices and ok returns true for them. It reports whether that happened before the
+// Listen or patience ended.
 func (l *listener) wait(ok func([]driver.Notice) bool) bool {
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
@@ -99,28 +99,28 @@ func (l *listener) wait(ok func([]driver.Notice) bool) bool {
 	}
 }
 
-// wantHeard waits for notices that were sent, each as it was.
+// wantHeard waits until the given notices have been received unchanged.
 func (l *listener) wantHeard(want ...driver.Notice) {
 	l.e.Helper()
 	for _, n := range want {
 		if !l.wait(func(heard []driver.Notice) bool { return contains(heard, n) }) {
-			l.e.Fatalf("did not hear %+v that was sent; heard %+v", n, l.heard())
+			l.e.Fatalf("notice %+v was sent but not received; received %+v", n, l.heard())
 		}
 	}
 }
 
-// wantOnly checks that nothing else was heard than that, nor comes right behind.
+// wantOnly checks that no other notice was received, or arrives directly after those.
 func (l *listener) wantOnly(want ...driver.Notice) {
 	l.e.Helper()
 	time.Sleep(20 * time.Millisecond)
 	for _, n := range l.heard() {
 		if n.Type != driver.NoticeReady && !contains(want, n) {
-			l.e.Errorf("heard %+v, which is not for this listener", n)
+			l.e.Errorf("received %+v, which is not for this listener", n)
 		}
 	}
 }
 
-// contains reports whether n is among the notices, wherever it was to be sent.
+// contains reports whether n is among the notices, whatever its address.
 func contains(notices []driver.Notice, n driver.Notice) bool {
 	n.Address = 0
 	return slices.ContainsFunc(notices, func(o driver.Notice) bool {
@@ -129,7 +129,7 @@ func contains(notices []driver.Notice, n driver.Notice) bool {
 	})
 }
 
-// to returns the notices that are for a session.
+// to returns the notices for a session.
 func to(session string, notices []driver.Notice) (some []driver.Notice) {
 	for _, n := range notices {
 		if n.Session == session {
@@ -148,8 +148,7 @@ func (e *env) send() []driver.Notice {
 	return e.notices
 }
 
-// listenCases test Listen and Notify. Of a store that can't notify they test that it says
-// so.
+// listenCases test Listen and Notify. If a store can't notify, they test that it says so.
 func listenCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Listen/ReadyFirstOrUnsupportedAtOnce", test: testListenReady},
@@ -166,8 +165,8 @@ func listenCases() []conformanceCase {
 	}
 }
 
-// handOff has a claim of the session granted by the release of another session's claim, and
-// returns it. The notices are those of the release.
+// handOff releases another session's claim so that a claim of the session is granted, and returns that. The notices
+// are those of the release.
 func (e *env) handOff(key, session string) driver.Claim {
 	e.Helper()
 	holder, waiter := e.claim(key, e.session()), e.claim(key, session)
@@ -177,8 +176,7 @@ func (e *env) handOff(key, session string) driver.Claim {
 	return waiter
 }
 
-// testListenReady has a notice sent before anybody listens, which may be heard, but
-// not before the first one.
+// testListenReady sends a notice before anybody listens. It may be received, but not before the NoticeReady.
 func testListenReady(e *env) {
 	session, key := e.session(), newID()
 	c := e.handOff(key, session)
@@ -199,7 +197,7 @@ func testListenReady(e *env) {
 	l.wantHeard(e.send()...)
 }
 
-// testListenHears has each type of notice sent, to a session that observes the key.
+// testListenHears sends each type of notice to a session that observes the key.
 func testListenHears(e *env) {
 	key, other := newID(), e.session()
 	l := e.hears(key)
@@ -231,7 +229,7 @@ func testListenHears(e *env) {
 	l.wantOnly(all...)
 }
 
-// testListenOnlyItsSession has sessions whose ids are nearly the same.
+// testListenOnlyItsSession uses sessions whose ids are nearly the same.
 func testListenOnlyItsSession(e *env) {
 	key, base := newID(), newID()
 	held := e.claim(key, e.session())
@@ -264,7 +262,7 @@ func testListenOnlyItsSession(e *env) {
 	}
 }
 
-// testListenOnlyItsKeys observes a key among others whose names are nearly the same.
+// testListenOnlyItsKeys observes one of several keys whose names are nearly the same.
 func testListenOnlyItsKeys(e *env) {
 	key, session := newID(), e.session()
 	others := []string{key + "1", key[1:], strings.ToLower(key), "k/" + key, session, "s/" + session, newID()}
@@ -295,7 +293,7 @@ func testListenWithoutSession(e *env) {
 		return
 	}
 	c := e.handOff(key, session)
-	e.send() // the grant, too, which is for the session
+	e.send() // includes the grant, which is for the session
 	l.wantHeard(change(key))
 	r := driver.Revocation{Key: key, Claim: c.ID}
 	e.revoke(session, r)
@@ -333,7 +331,7 @@ func testListenTwo(e *env) {
 	second.wantHeard(e.notices...)
 	e.release(c)
 
-	// The end of one is not that of the other.
+	// The end of one Listen does not end the other.
 	first.cancel()
 	<-first.done
 	c = e.handOff(key, session)
@@ -375,7 +373,7 @@ func testListenOneCallAtATime(e *env) {
 		holder, waiter := e.claim(key, other), e.claim(key, session)
 		e.hold(holder)
 		e.queue(waiter)
-		e.send() // of the change
+		e.send() // the change
 		e.release(holder)
 		e.send()
 		e.release(waiter)
@@ -383,7 +381,7 @@ func testListenOneCallAtATime(e *env) {
 	select {
 	case <-all:
 	case <-time.After(patience):
-		e.Errorf("heard %d of %d grants", heard.Load(), grants)
+		e.Errorf("received %d of %d grants", heard.Load(), grants)
 	}
 }
 
@@ -397,7 +395,7 @@ func testListenEnds(e *env) {
 	select {
 	case <-l.done:
 	case <-time.After(patience):
-		e.Fatal("Listen goes on after its ctx has ended")
+		e.Fatal("Listen has not returned after its ctx ended")
 	}
 	if !errors.Is(l.err, context.Canceled) {
 		e.Errorf("Listen: error %v when its ctx was cancelled, want context.Canceled", l.err)

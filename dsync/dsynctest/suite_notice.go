@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// noticeCases test the notices of grants that commands return. That a notice is true is
-// tested with each command of every case: see noticed.
+// noticeCases test the notices of grants that commands return. Every case checks for each of its commands that the
+// notices are true: see noticed.
 func noticeCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Notice/GrantByRelease", test: testNoticeRelease},
@@ -22,33 +22,33 @@ func noticeCases() []conformanceCase {
 	}
 }
 
-// granted is the notice of a grant.
+// granted returns the notice of a grant.
 func granted(c driver.Claim, crowded bool) driver.Notice {
 	return driver.Notice{Type: driver.NoticeGrant, Session: c.Session, Key: c.Key, Claim: c.ID, Crowded: crowded}
 }
 
-// wakes is the notice that c should be requested once more.
+// wakes returns the notice that c should be requested again.
 func wakes(c driver.Claim) driver.Notice {
 	return driver.Notice{Type: driver.NoticeWake, Session: c.Session, Key: c.Key, Claim: c.ID}
 }
 
-// yields is the notice that others wait behind c.
+// yields returns the notice that others wait behind c.
 func yields(c driver.Claim) driver.Notice {
 	return driver.Notice{Type: driver.NoticeYield, Session: c.Session, Key: c.Key, Claim: c.ID}
 }
 
-// revocation is the notice that r stands for the session.
+// revocation returns the notice that r was added to the session.
 func revocation(session string, r driver.Revocation) driver.Notice {
 	return driver.Notice{Type: driver.NoticeRevoke, Session: session, Key: r.Key, Claim: r.Claim}
 }
 
-// change is the notice that a key may have changed.
+// change returns the notice that a key may have changed.
 func change(key string) driver.Notice {
 	return driver.Notice{Type: driver.NoticeChange, Key: key}
 }
 
-// noticed takes up the notices that a command of c has returned, and checks that they
-// are true. before is what was seen of the store's clock before the command.
+// noticed records the notices that a command of c has returned, and checks that they are true. before is the last
+// known time of the store's clock before the command.
 func (e *env) noticed(c driver.Claim, before time.Time, notices []driver.Notice) {
 	e.Helper()
 	e.notices, e.before = notices, before
@@ -89,9 +89,9 @@ func (e *env) noticed(c driver.Claim, before time.Time, notices []driver.Notice)
 	}
 }
 
-// wantNotices checks which notices the last command has returned; noticed has already
-// checked their tokens and terms. It tolerates a change notice although nothing has changed, and
-// a repeated grant notice by a command in the same millisecond as the one that granted.
+// wantNotices checks which notices the last command has returned; noticed has already checked their tokens and
+// terms. It tolerates a change notice although nothing has changed, and a repeated grant notice from a command in
+// the same millisecond as the granting one.
 func (e *env) wantNotices(want ...driver.Notice) {
 	e.Helper()
 	var got []driver.Notice
@@ -133,7 +133,7 @@ func testNoticeRelease(e *env) {
 	e.release(second)
 	e.wantNotices()
 
-	// Nobody was waiting when it was granted, but somebody is now.
+	// Nobody waited when it was granted, but somebody does now.
 	for range 3 {
 		holder, waiter := e.claim(key, other), e.claim(key, l.session)
 		e.hold(holder)
@@ -144,7 +144,7 @@ func testNoticeRelease(e *env) {
 	}
 }
 
-// testNoticeWhoevers grants to a waiter by each kind of command that can.
+// testNoticeWhoevers grants a waiter its claim with each kind of command that can.
 func testNoticeWhoevers(e *env) {
 	other := e.session()
 	l := e.hears()
@@ -166,7 +166,7 @@ func testNoticeWhoevers(e *env) {
 			e.try(e.weighted(heavy.Key, other, 1, 3), heavy.Session)
 			e.wantNotices(granted(waiter, false))
 		},
-		func(_, heavy, waiter driver.Claim) { // by one who joins
+		func(_, heavy, waiter driver.Claim) { // by a claim that joins
 			e.expire(heavy.Session)
 			e.acquire(e.weighted(heavy.Key, other, 1, 3), heavy.Session)
 			e.wantNotices(granted(waiter, true))
@@ -236,8 +236,8 @@ func testNoticeOwn(e *env) {
 	e.wantNotices()
 }
 
-// threeWaiters has three claims of a session that listens wait for the key of a holder of
-// another session. The listener is nil if the store pushes nothing.
+// threeWaiters makes three claims of a listening session wait for a key that another session holds. The listener is
+// nil if the store can't notify.
 func (e *env) threeWaiters() (l *listener, holder driver.Claim, waiters [3]driver.Claim) {
 	e.Helper()
 	key, other := newID(), e.session()
@@ -253,7 +253,7 @@ func (e *env) threeWaiters() (l *listener, holder driver.Claim, waiters [3]drive
 	return l, holder, waiters
 }
 
-// testNoticeOnce sends commands that change nothing, a while after a grant.
+// testNoticeOnce sends commands that change nothing, some time after a grant.
 func testNoticeOnce(e *env) {
 	l, holder, waiters := e.threeWaiters()
 	if l == nil {
@@ -314,7 +314,7 @@ func testNoticeUnsupported(e *env) {
 	} {
 		step.do()
 		if len(e.notices) > 0 {
-			e.Errorf("%s returns notices %+v, and nobody can listen", step.what, e.notices)
+			e.Errorf("%s returns notices %+v, but nobody can listen", step.what, e.notices)
 		}
 	}
 	if err := e.store.Notify(e.ctx, nil); err != nil && !errors.Is(err, errors.ErrUnsupported) {
@@ -322,7 +322,7 @@ func testNoticeUnsupported(e *env) {
 	}
 }
 
-// wakeCases test the notices that tell waiters to acquire again.
+// wakeCases test the notices that make waiters acquire again.
 func wakeCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Notice/SealWakesTheQueue", test: testSealNotice},
@@ -330,8 +330,8 @@ func wakeCases() []conformanceCase {
 	}
 }
 
-// testSealRace seals while others acquire: each of them either was in the queue and no
-// longer is, or sees the result.
+// testSealRace seals while others acquire: each of them either was in the queue and no longer is, or sees the
+// result.
 func testSealRace(e *env) {
 	for range 3 {
 		key, session := newID(), e.session()
@@ -362,7 +362,7 @@ func testSealRace(e *env) {
 	}
 }
 
-// testSealNotice has as many waiters as a server accepts in a moment.
+// testSealNotice has as many waiters as a server accepts in a short time.
 func testSealNotice(e *env) {
 	key := newID()
 	a, b := e.hears(), e.hears()

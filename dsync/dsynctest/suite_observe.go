@@ -52,13 +52,12 @@ func (e *env) observersPage(key, after string, n int) []string {
 		ids = append(ids, m.ID)
 	}
 	if !slices.IsSorted(ids) || len(ids) > min(n, 1000) {
-		e.Fatalf("Observers(%q, %q, %d) = %q; want as many at the most, in the order of their bytes", key, after, n, ids)
+		e.Fatalf("Observers(%q, %q, %d) = %q; want at most as many, in byte order", key, after, n, ids)
 	}
 	return ids
 }
 
-// wantObservers reads until the sessions are those that observe key: the reading may
-// be stale.
+// wantObservers reads until the sessions are those that observe key, because the reading may be stale.
 func (e *env) wantObservers(key string, want ...string) {
 	e.Helper()
 	slices.Sort(want)
@@ -81,7 +80,7 @@ func testObserveFound(e *env) {
 	e.observe(a, 1, keys...)
 	keys[0] = "changed by the caller afterwards"
 	e.observe(b, 1, second)
-	e.hold(e.claim(first, c)) // holds it, and does not observe it
+	e.hold(e.claim(first, c)) // holds the key, but does not observe it
 	e.wantObservers(first, a)
 	e.wantObservers(second, a, b)
 	e.observe(a, 1, first, second) // again
@@ -124,14 +123,14 @@ func testObserveStays(e *env) {
 	e.revoke(a, r)
 	e.observe(a, 2, key, newID())
 	if p, err := e.store.Heartbeat(e.ctx, a, nil); err != nil || !slices.Equal(p.Revoked, []driver.Revocation{r}) {
-		e.Errorf("Heartbeat after Observe = %v, %v; want the revocation that stands", p.Revoked, err)
+		e.Errorf("Heartbeat after Observe = %v, %v; want the pending revocation", p.Revoked, err)
 	}
 	e.wantObservers(key, a)
 	if p, err := e.store.Heartbeat(e.ctx, a, []driver.Revocation{r}); err != nil || len(p.Revoked) > 0 {
-		e.Errorf("Heartbeat that takes it off = %v, %v; want none", p.Revoked, err)
+		e.Errorf("Heartbeat that removes it = %v, %v; want none", p.Revoked, err)
 	}
 	e.wantObservers(key, a)
-	if _, err := e.store.Expire(e.ctx, a, false); err != nil { // it lives
+	if _, err := e.store.Expire(e.ctx, a, false); err != nil { // it is alive
 		e.Fatalf("Expire: %v", err)
 	}
 	e.expire(other)
@@ -159,7 +158,7 @@ func testObserveDead(e *env) {
 	}
 	e.wantObservers(key)
 	if m, _, err := storecmd.Members(e.ctx, e.store, unknown); err != nil || len(m) > 0 {
-		e.Errorf("Observe made a session of an unknown one: %+v, %v", m, err)
+		e.Errorf("Observe created an unknown session: %+v, %v", m, err)
 	}
 }
 
@@ -198,7 +197,7 @@ func testObserversLive(e *env) {
 	}
 	p, err := storecmd.Observers(e.ctx, e.store, key, "", 1000)
 	if now := e.now(); err != nil || len(p) != 2 && now.Before(from.Add(2*short)) {
-		e.Errorf("Observers with one that lapsed and lives again: %+v, %v; want both", p, err)
+		e.Errorf("Observers with a lapsed session that is alive again: %+v, %v; want both", p, err)
 	}
 }
 
@@ -248,7 +247,7 @@ func testObserversPages(e *env) {
 		}
 	}
 	if got := e.observersPage(key, "\U0010ffff", 9); len(got) > 0 {
-		e.Errorf("Observers behind all ids = %q", got)
+		e.Errorf("Observers after all ids = %q", got)
 	}
 }
 
@@ -263,7 +262,7 @@ func testQueueAll(e *env) {
 			e.Fatalf("Queue = %+v, %v;\nwant %+v", got, err, want)
 		}
 	}
-	check() // of a key without a record
+	check() // a key without a record
 	e.hold(holder)
 	check()
 	for i := range 12 {
@@ -284,7 +283,7 @@ func testQueueAll(e *env) {
 	check()
 }
 
-// changeCases test the notices for the observers of a key.
+// changeCases test the notices for observers of a key.
 func changeCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Notice/EveryChangeOfAnObservedKey", test: testChangeEvery},
@@ -295,7 +294,7 @@ func changeCases() []conformanceCase {
 	}
 }
 
-// wantChange checks that the last command has returned a change of the key.
+// wantChange checks that the last command has returned a change notice for the key.
 func (e *env) wantChange(key, what string) {
 	e.Helper()
 	if !contains(e.notices, change(key)) {
@@ -303,10 +302,10 @@ func (e *env) wantChange(key, what string) {
 	}
 }
 
-// testChangeEvery observes a key that has no record, and then changes it in every way.
+// testChangeEvery observes a key without a record, and then changes it in every possible way.
 func testChangeEvery(e *env) {
 	key, other := newID(), e.session()
-	l := e.hears(newID(), key) // nothing of it is the doing of its own session
+	l := e.hears(newID(), key) // its own session changes nothing
 	if l == nil {
 		return
 	}
@@ -334,7 +333,7 @@ func testChangeEvery(e *env) {
 		{"granted", func() { e.hold(lapsing) }},
 		{"taken from a lapsed lease", func() {
 			e.until(e.load(key).Holders[0].Until)
-			e.try(e.claim(key, other)) // which is granted
+			e.try(e.claim(key, other)) // this claim is granted
 		}},
 		{"resized", func() { e.resize(key, 1, 2) }},
 		{"granted once more", func() { e.hold(last) }},
@@ -356,7 +355,7 @@ func testChangeOnly(e *env) {
 	if l == nil {
 		return
 	}
-	e.observe(session, 1, key+"1") // which is another thing
+	e.observe(session, 1, key+"1") // Observe alone must not cause notices
 	for _, other := range []string{key + "1", key[1:], strings.ToLower(key), "k/" + key, session, "s/" + session, l.session, newID()} {
 		c, waiter := e.claim(other, session), e.claim(other, session)
 		e.hold(c)
@@ -371,7 +370,7 @@ func testChangeOnly(e *env) {
 	}
 }
 
-// testChangeLate has keys observed that are used already.
+// testChangeLate starts to observe keys that are already in use.
 func testChangeLate(e *env) {
 	session := e.session()
 	for _, step := range []struct {
@@ -403,7 +402,7 @@ func testChangeLate(e *env) {
 	}
 }
 
-// testChangeSeveral has the listeners end one after the other.
+// testChangeSeveral ends its listeners one after the other.
 func testChangeSeveral(e *env) {
 	key, session := newID(), e.session()
 	var listeners []*listener
@@ -422,7 +421,7 @@ func testChangeSeveral(e *env) {
 			before := l.changes(key)
 			e.send()
 			if !l.wait(func([]driver.Notice) bool { return l.changes(key) > before }) {
-				e.Fatalf("a change of key %q that was sent was not heard; heard %+v", key, l.heard())
+				e.Fatalf("a change of key %q was sent but not received; received %+v", key, l.heard())
 			}
 		}
 		e.release(c)
@@ -433,7 +432,7 @@ func testChangeSeveral(e *env) {
 	}
 }
 
-// changes is how many changes of a key were heard so far.
+// changes returns how many changes of a key were received so far.
 func (l *listener) changes(key string) (n int) {
 	for _, heard := range l.heard() {
 		if heard.Type == driver.NoticeChange && heard.Key == key {
@@ -443,8 +442,7 @@ func (l *listener) changes(key string) (n int) {
 	return n
 }
 
-// testChangeNothing reads keys that are observed: what a store may have written for that is
-// not to be seen.
+// testChangeNothing reads observed keys: whatever a store writes for observers must not be visible.
 func testChangeNothing(e *env) {
 	unused, session := newID(), e.session()
 	c, waiter := e.candidate(newID(), session), e.candidate(newID(), session)
@@ -462,17 +460,16 @@ func testChangeNothing(e *env) {
 	e.wantQueue(after, waiter)
 	e.wantValue(after, []byte("value"))
 	if after.Token != before.Token || after.Term != 1 || after.Kind != c.Kind || after.Limit != 1 {
-		e.Errorf("a key that is observed reads %+v, before that %+v", after, before)
+		e.Errorf("an observed key reads %+v, before that %+v", after, before)
 	}
 	e.wantFree(unused)
 	if none.Kind != "" || none.Limit != 0 || none.Token != 0 || none.Term != 0 || none.Value != nil || none.Sealed != 0 {
-		e.Errorf("a key without a record that is observed reads %+v", none)
+		e.Errorf("an observed key without a record reads %+v", none)
 	}
 	e.wantTerm(e.acquire(e.candidate(unused, session)), 1)
 }
 
-// testSweepObserved is one of sweepCases. It sweeps keys that are observed and were idle
-// for long.
+// testSweepObserved is one of sweepCases. It sweeps observed keys that have been idle for long.
 func testSweepObserved(e *env) {
 	session := e.session()
 	key, _ := e.used(session)

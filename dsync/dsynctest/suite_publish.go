@@ -29,7 +29,7 @@ func publishCases() []conformanceCase {
 	}
 }
 
-// publish is a Publish without an error, of one value more.
+// publish is a Publish of c's next value, without an error.
 func (e *env) publish(c driver.Claim, value []byte) {
 	e.Helper()
 	e.published[c.ID]++
@@ -47,7 +47,7 @@ func (e *env) publishAs(c driver.Claim, seq int64, value []byte) {
 	e.noticed(c, before, notices)
 }
 
-// wantValue checks the published value; nil means none, not an empty one.
+// wantValue checks the published value; nil means no value, not an empty one.
 func (e *env) wantValue(s driver.State, want []byte) {
 	e.Helper()
 	if !bytes.Equal(s.Value, want) || (s.Value == nil) != (want == nil) {
@@ -56,7 +56,7 @@ func (e *env) wantValue(s driver.State, want []byte) {
 	}
 }
 
-// values are published one after the other.
+// values returns the values to publish, one after the other.
 func values() [][]byte {
 	return [][]byte{
 		[]byte("10.0.0.1:8080"), []byte("$$NOW"), []byte("$h"), {0, 1, 0xff, 0}, {}, []byte("again"),
@@ -76,7 +76,7 @@ func testPublishRead(e *env) {
 			e.publish(c, sent)
 			e.publishAs(c, e.published[c.ID], sent)
 			for i := range sent {
-				sent[i]++ // the caller's own
+				sent[i]++ // the caller may change its slice
 			}
 			read := e.load(c.Key)
 			e.wantValue(read, v)
@@ -123,8 +123,8 @@ func testPublishStays(e *env) {
 
 func testPublishGoes(e *env) {
 	key, session, value := newID(), e.session(), []byte("value")
-	// wantGone checks it while next holds, and that what comes late from those
-	// who held before is not next's.
+	// wantGone checks that there is no value while next holds, and that late values of earlier holders do not
+	// become next's.
 	wantGone := func(next driver.Claim, before ...driver.Claim) {
 		e.Helper()
 		e.wantHolders(e.load(key), next)
@@ -152,12 +152,12 @@ func testPublishGoes(e *env) {
 	e.hold(third)
 	wantGone(third, first, second)
 	e.publish(third, value)
-	e.expire(third.Session)                   // the expired session's
-	fourth := e.leased(key, session, 5*short) // it must last for what is done under it
+	e.expire(third.Session)                   // taken from an expired session
+	fourth := e.leased(key, session, 5*short) // it must last for the commands below
 	h := e.hold(fourth, third.Session)
 	wantGone(fourth, third)
 	e.publish(fourth, value)
-	e.until(h.Until) // the lapsed one's
+	e.until(h.Until) // taken from a lapsed lease
 	fifth := e.claim(key, session)
 	e.hold(fifth)
 	wantGone(fifth, fourth)
@@ -195,7 +195,7 @@ func testPublishNotHeld(e *env) {
 func testPublishAfterEnd(e *env) {
 	c := e.leased(newID(), e.session(), short)
 	e.until(e.hold(c).Until)
-	// Nobody else has taken it, nobody has dropped it.
+	// Nobody else has taken it, and nobody has dropped it.
 	if _, err := storecmd.Publish(e.ctx, e.store, c, 100, []byte("value")); !errors.Is(err, driver.ErrNotHeld) {
 		e.Errorf("Publish of a lease whose end has come: %v, want ErrNotHeld", err)
 	}
@@ -209,7 +209,7 @@ func testPublishLate(e *env) {
 		seq         int64
 		value, want string
 	}{{1, "a", "a"}, {2, "b", "b"}, {1, "a", "b"}, {2, "b", "b"}, {12, "c", "c"}, {2, "b", "c"}, {9, "d", "c"}, {13, "", ""}, {12, "c", ""}} {
-		e.publishAs(c, step.seq, []byte(step.value)) // it is no error
+		e.publishAs(c, step.seq, []byte(step.value)) // it is not an error
 		e.wantValue(e.load(c.Key), []byte(step.want))
 	}
 }
@@ -246,8 +246,8 @@ func valued(c driver.Claim, value string) driver.Claim {
 	return c
 }
 
-// testPublishByGrant grants claims that have a value, by releases of all sorts: it is there from the grant
-// on, as long as the claim holds, until the claim publishes another.
+// testPublishByGrant grants claims that have a value, with all kinds of releases. The value is there from the grant
+// on, while the claim holds, until the claim publishes another one.
 func testPublishByGrant(e *env) {
 	full := strings.Repeat("\xfe", driver.MaxClaimValue)
 	for _, new := range []func(key, session string) driver.Claim{e.candidate, e.claim} {
@@ -296,7 +296,7 @@ func testPublishByGrant(e *env) {
 	}
 }
 
-// testPublishByGrantSorts has waiters of all sorts, which other commands grant.
+// testPublishByGrantSorts grants waiters of all kinds with other commands.
 func testPublishByGrantSorts(e *env) {
 	for _, sort := range []func(key, session string) driver.Claim{
 		e.candidate, e.claim, func(key, session string) driver.Claim { return e.leased(key, session, long) },
@@ -320,7 +320,7 @@ func testPublishByGrantSorts(e *env) {
 		e.wantValue(s, []byte("next"))
 	}
 
-	// Several hold a part each: the last value counts that is still held.
+	// Several claims hold a part each: the last value counts whose claim still holds.
 	key, session := newID(), e.session()
 	whole, a, b, c := e.weighted(key, session, 3, 3), e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 3)
 	e.hold(whole)
@@ -350,12 +350,12 @@ func testClaimValueTooLarge(e *env) {
 		}
 	}
 	if s := e.load(key); s.Kind != "" {
-		e.Errorf("it left %+v", s)
+		e.Errorf("after that, the key is %+v", s)
 	}
 }
 
-// testPublishRace publishes while the hold goes over to another: whatever
-// arrives first, it is not the other's.
+// testPublishRace publishes while another claim gets the key: whatever arrives first, the value must not become the
+// other's.
 func testPublishRace(e *env) {
 	key, session := newID(), e.session()
 	holder := e.claim(key, session)
@@ -447,7 +447,7 @@ func testSealResult(e *env) {
 		sent := bytes.Clone(result)
 		e.seal(c, sent, true)
 		for i := range sent {
-			sent[i]++ // the caller's own
+			sent[i]++ // the caller may change its slice
 		}
 		other := e.claim(c.Key, e.session())
 		other.Kind = c.Kind
@@ -513,13 +513,13 @@ func testSealNotHeld(e *env) {
 	e.queue(waiter)
 	e.queue(behind)
 	e.seal(never, []byte("result"), false)
-	e.seal(waiter, []byte("result"), true) // it was in the queue
+	e.seal(waiter, []byte("result"), true) // the claim was in the queue
 	s := e.load(key)
 	e.wantHolders(s, holder)
 	e.wantQueue(s, behind)
 	e.wantNotSealed(key)
 	e.release(holder)
-	e.seal(holder, []byte("result"), false) // it holds no more
+	e.seal(holder, []byte("result"), false) // the claim no longer holds
 	e.wantNotSealed(key)
 	e.wantHolders(e.load(key), behind)
 }
@@ -528,14 +528,14 @@ func testSealAfterEnd(e *env) {
 	key, session := newID(), e.session()
 	c := e.leased(key, session, short)
 	e.until(e.hold(c).Until)
-	// Nobody else has taken it, nobody has dropped it.
+	// Nobody else has taken it, and nobody has dropped it.
 	if _, _, err := storecmd.Release(e.ctx, e.store, c, driver.Release{Seal: 1, Result: []byte("late")}); err != nil {
 		e.Fatalf("Release with Seal after its end: %v", err)
 	}
 	e.wantNotSealed(key)
 	e.wantFree(key)
 	e.wantValue(e.load(key), nil)
-	kept, next := e.claim(key, session), e.claim(key, session) // an end that Keep has set
+	kept, next := e.claim(key, session), e.claim(key, session) // its end will be set by Keep
 	e.hold(kept)
 	e.until(e.keep(kept, time.Millisecond).Until)
 	storecmd.Release(e.ctx, e.store, kept, driver.Release{Seal: 1, Result: []byte("late")})

@@ -114,8 +114,7 @@ func testQueueGrantsAllThatFit(e *env) {
 	}
 }
 
-// testQueueWeights runs a fixed program of joins and releases and compares each
-// state with a model of the queue.
+// testQueueWeights runs a fixed sequence of joins and releases and compares each state with a model of the queue.
 func testQueueWeights(e *env) {
 	const limit = 5
 	key, session := newID(), e.session()
@@ -217,8 +216,7 @@ func testMismatchFreeKey(e *env) {
 	}
 }
 
-// yieldCases test claims that yield: the notices for their sessions, and the room
-// that is behind their tokens.
+// yieldCases test claims that yield: the notices for their sessions, and the room after their tokens.
 func yieldCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Yield/IsShown", test: testYieldShown},
@@ -269,7 +267,7 @@ func testYieldFirst(e *env) {
 	head.First = true
 	e.hold(holder)
 	e.wantNotices()
-	e.try(e.claim(key, other)) // is in the queue no more
+	e.try(e.claim(key, other)) // is no longer in the queue
 	e.wantNotices()
 	e.queue(a)
 	for range 3 { // with each of its requests
@@ -295,12 +293,12 @@ func testYieldFirst(e *env) {
 	e.wantNotices()
 	e.acquire(b)
 	e.wantNotices(yields(holder))
-	e.acquire(holder) // it holds
+	e.acquire(holder) // it holds the key
 	e.wantNotices()
 }
 
-// testYieldEach has a key with several holders: all that yield are notified, those of the
-// requester's own session too.
+// testYieldEach has a key with several holders: all that yield are notified, including those of the requester's own
+// session.
 func testYieldEach(e *env) {
 	key := newID()
 	a, b := e.hears(), e.hears()
@@ -318,8 +316,7 @@ func testYieldEach(e *env) {
 	e.wantNotices()
 }
 
-// testYieldGrant has claims that yield granted while others wait, which the notice of the
-// grant says.
+// testYieldGrant grants claims that yield while others wait; the notice of the grant says so.
 func testYieldGrant(e *env) {
 	key, other := newID(), e.session()
 	l := e.hears()
@@ -329,7 +326,7 @@ func testYieldGrant(e *env) {
 	holder, next, last := e.claim(key, other), e.yielding(key, l.session, 1, 1), e.claim(key, other)
 	e.hold(holder)
 	e.queue(next)
-	e.wantNotices() // holder does not
+	e.wantNotices() // holder does not yield
 	e.queue(last)
 	e.release(holder)
 	e.wantNotices(granted(next, true))
@@ -352,7 +349,7 @@ func testYieldGrant(e *env) {
 	e.wantNotices(granted(next, true), yields(next))
 }
 
-// testYieldRoom lets a hold that yields go in every way there is.
+// testYieldRoom ends a hold that yields in every possible way.
 func testYieldRoom(e *env) {
 	key, living := newID(), e.session()
 	var last int64
@@ -410,7 +407,7 @@ func testYieldPart(e *env) {
 	}
 }
 
-// testSweepRoom is one of sweepCases: it sweeps right behind each grant.
+// testSweepRoom is one of sweepCases: it sweeps directly after each grant.
 func testSweepRoom(e *env) {
 	key, session := newID(), e.session()
 	var last int64
@@ -422,7 +419,7 @@ func testSweepRoom(e *env) {
 		}
 		last = h.Token
 		e.release(c)
-		e.until(e.now().Add(time.Duration(i) * 10 * time.Millisecond)) // 64 ms are the room
+		e.until(e.now().Add(time.Duration(i) * 10 * time.Millisecond)) // the room for tokens is 64 ms of the clock
 		e.sweep(0)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// raceCases test that commands which run concurrently are atomic.
+// raceCases test that concurrent commands are atomic.
 func raceCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Race/FiftyOnAFreshKey_B01", test: testRaceFreshKey},
@@ -26,7 +26,7 @@ func raceCases() []conformanceCase {
 	}
 }
 
-// together calls f n times at the same time and waits for all of it.
+// together calls f n times at the same time and waits for all calls.
 func together(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
@@ -56,7 +56,7 @@ func (e *env) race(key string, n int, wait bool) (claims []driver.Claim, states 
 		states[i], _, errs[i] = storecmd.Acquire(e.ctx, e.store, claims[i], wait, nil, e.far)
 	})
 	if err := errors.Join(errs...); err != nil {
-		e.Fatalf("%d that Acquire at the same time: %v", n, err)
+		e.Fatalf("%d concurrent Acquires: %v", n, err)
 	}
 	return claims, states
 }
@@ -82,7 +82,7 @@ func testRaceFreshKey(e *env) {
 		if round > 0 {
 			continue
 		}
-		for i, c := range inOrder { // each once, each alone
+		for i, c := range inOrder { // each holds once, and alone
 			s := e.load(key)
 			e.wantHolders(s, c)
 			if s.Waiting != n-1-i {
@@ -105,7 +105,7 @@ func testRaceTries(e *env) {
 			}
 		}
 		if len(held) != 1 {
-			e.Fatalf("%d of 50 tries hold the key", len(held))
+			e.Fatalf("%d of 50 tries got the key", len(held))
 		}
 		s := e.load(key)
 		e.wantHolders(s, held...)
@@ -205,7 +205,7 @@ func testRaceLimit(e *env) {
 	}
 }
 
-// testRaceWaiters has workers wait by polling, each on its own.
+// testRaceWaiters has workers that wait by polling, each on its own.
 func testRaceWaiters(e *env) {
 	const workers, rounds = 6, 3
 	key := newID()
@@ -244,8 +244,8 @@ func testRaceWaiters(e *env) {
 	e.wantFree(key)
 }
 
-// testRaceNotices has workers wait for notices only; the worker whose command grants sends
-// them. The queue is often empty, so joins race with releases.
+// testRaceNotices has workers that wait only for notices; the worker whose command grants sends them. The queue is
+// often empty, so joins race with releases.
 func testRaceNotices(e *env) {
 	const workers, rounds, limit = 4, 10, 2
 	key := newID()
@@ -287,11 +287,11 @@ func testRaceNotices(e *env) {
 // A learnt is what a session knows about its grant.
 type learnt struct {
 	token int64
-	alone bool // it was in the first reply, and nobody was in the queue
+	alone bool // the first reply had the grant, and nobody was in the queue
 }
 
-// await acquires c, and waits for the notice of its grant if it was not granted at once.
-// It repeats the request only if the listener is ready again.
+// await acquires c, and waits for the notice of its grant if it was not granted at once. It repeats the request
+// only if the listener becomes ready again.
 func (e *env) await(l *listener, c driver.Claim) (learnt, bool) {
 	for ready := 0; ; {
 		heard := l.heard()
@@ -317,7 +317,7 @@ func (e *env) await(l *listener, c driver.Claim) (learnt, bool) {
 			}
 			return i >= 0 || count(heard, driver.NoticeReady) > ready
 		}) {
-			e.Errorf("no notice for %s on key %q; heard %+v", c.ID, c.Key, l.heard())
+			e.Errorf("no notice for %s on key %q; received %+v", c.ID, c.Key, l.heard())
 			return learnt{}, false
 		}
 		if grant.Claim != "" {
@@ -326,7 +326,7 @@ func (e *env) await(l *listener, c driver.Claim) (learnt, bool) {
 	}
 }
 
-// count is how many notices of a type there are.
+// count returns how many notices of a type there are.
 func count(notices []driver.Notice, t driver.NoticeType) (n int) {
 	for _, o := range notices {
 		if o.Type == t {
@@ -336,8 +336,7 @@ func count(notices []driver.Notice, t driver.NoticeType) (n int) {
 	return n
 }
 
-// testRaceRegister registers sessions that have one id, as those of two processes on
-// cloned machines could.
+// testRaceRegister registers several sessions with one id, as two processes on cloned machines could.
 func testRaceRegister(e *env) {
 	id := newID()
 	errs := make([]error, 16)
@@ -361,8 +360,8 @@ func testRaceRegister(e *env) {
 	}
 }
 
-// testRaceExpire expires a lapsed session while its owner's heartbeat arrives:
-// either it stays expired, or it is alive for all of them.
+// testRaceExpire expires a lapsed session while its owner's heartbeat arrives: either it stays expired, or it is
+// alive for everybody.
 func testRaceExpire(e *env) {
 	for round := range 6 {
 		const ttl = 60 * time.Millisecond
@@ -371,7 +370,7 @@ func testRaceExpire(e *env) {
 		var expired, beat atomic.Bool
 		errs := make([]error, 16)
 		together(len(errs), func(i int) {
-			if i%2 == round%2 { // the last one often starts first
+			if i%2 == round%2 { // the goroutine started last often runs first
 				left, err := e.store.Expire(e.ctx, id, false)
 				if err == nil && left == 0 {
 					expired.Store(true)

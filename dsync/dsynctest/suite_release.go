@@ -29,14 +29,13 @@ func keepCases() []conformanceCase {
 	}
 }
 
-// testReleaseOnlyThatID releases claims with ids and sessions that are nearly
-// those of the holder and the one in the queue.
+// testReleaseOnlyThatID releases claims whose ids and sessions are nearly those of the holder and of the waiter.
 func testReleaseOnlyThatID(e *env) {
 	key, a, b := newID(), e.session(), e.session()
 	other := e.claim(key, a) // a.1
 	var holder driver.Claim
 	for range 10 {
-		holder = e.claim(key, a) // a.11 at last
+		holder = e.claim(key, a) // finally a.11
 	}
 	waiter := e.claim(key, b)
 	e.hold(holder)
@@ -86,13 +85,13 @@ func testReleaseFixedLease(e *env) {
 	e.wantHolders(e.load(key), next)
 }
 
-// keep releases a held claim with Keep and returns the hold as it is then.
+// keep releases a held claim with Keep and returns the hold afterwards.
 func (e *env) keep(c driver.Claim, d time.Duration) driver.Holder {
 	e.Helper()
 	e.releaseKeep(c, d, true)
 	h, ok := e.load(c.Key).Holder(c.ID)
 	if !ok {
-		e.Fatalf("Release of %s with Keep %v: it holds no more", c.ID, d)
+		e.Fatalf("Release of %s with Keep %v: it no longer holds", c.ID, d)
 	}
 	return h
 }
@@ -123,7 +122,7 @@ func testKeepRepeated(e *env) {
 			e.Errorf("Keep %v repeated with %v: ends at %v, want still %v", long, d, again.Until, first.Until)
 		}
 	}
-	// Nor does a repeated Acquire bring its session's hold back.
+	// Nor does a repeated Acquire bring the session's hold back.
 	s := e.acquire(c)
 	if h, ok := s.Holder(c.ID); !ok || !h.Until.Equal(first.Until) {
 		e.Errorf("Acquire repeated after Keep: %+v, want it kept until %v", s.Holders, first.Until)
@@ -202,8 +201,8 @@ func testLeaseEnd(e *env) {
 	}
 }
 
-// However a claim with a lease is granted, it lives with its session until it is extended. Otherwise
-// a grant that nobody learned of would close the key for the whole lease.
+// However a claim with a lease is granted, it lives with its session until it is extended. Otherwise an unnoticed
+// grant would close the key for the whole lease.
 func testLeaseUndated(e *env) {
 	for _, grant := range []func(c driver.Claim){
 		func(c driver.Claim) { e.acquire(c) },
@@ -245,7 +244,7 @@ func testLeaseShown(e *env) {
 	h := e.hold(c)
 	e.until(h.Until)
 	e.wantHolders(e.load(c.Key), c)
-	// Its own Acquire, late and void, does not bring it back.
+	// Its own Acquire, late and without effect, does not bring it back.
 	s := e.acquireAs(c, true, h.Since.Add(-time.Second))
 	e.wantHolders(s)
 	e.wantQueue(s)
@@ -258,7 +257,7 @@ func testLeaseTiny(e *env) {
 	}
 }
 
-// testLongestDurations gives the store the longest duration in each place: a lease, and what is kept.
+// testLongestDurations uses the longest duration for a lease and for Keep.
 func testLongestDurations(e *env) {
 	session := e.session()
 	c := e.leased(newID(), session, driver.MaxDuration)
@@ -303,8 +302,8 @@ func testExtend(e *env) {
 	}
 }
 
-// A claim whose end has come may be granted again by a copy of its request. An Extend that was sent
-// for the first grant, and arrives now, must not extend the second one: nobody knows of it.
+// A copy of its request may grant a claim again whose end has come. An Extend that was sent for the first grant and
+// arrives now must not extend the second one, because nobody knows of it.
 func testExtendOfASecondGrant(e *env) {
 	c := e.leased(newID(), e.session(), 20*time.Millisecond)
 	first := e.hold(c)
@@ -342,7 +341,7 @@ func testExtendNeverShortens(e *env) {
 	}
 }
 
-// wantNotHeld checks that Extend says so.
+// wantNotHeld checks that Extend returns ErrNotHeld.
 func (e *env) wantNotHeld(c driver.Claim, what string) {
 	e.Helper()
 	if got, err := e.extendAs(c); !errors.Is(err, driver.ErrNotHeld) {
@@ -385,7 +384,7 @@ func testExtendNotHeld(e *env) {
 func testExtendAfterEnd(e *env) {
 	c := e.leased(newID(), e.session(), short)
 	e.until(e.hold(c).Until)
-	// Nobody else has taken it, nobody has dropped it.
+	// Nobody else has taken it, and nobody has dropped it.
 	for range 2 {
 		e.wantNotHeld(c, "a lease whose end has come")
 	}

@@ -19,8 +19,7 @@ func resizeCases() []conformanceCase {
 	}
 }
 
-// resize is a Resize without an error, from the kind of claims that the env
-// makes.
+// resize is a Resize without an error, for the kind of claims that the env makes.
 func (e *env) resize(key string, from, limit int64) {
 	e.Helper()
 	before := e.seen
@@ -47,7 +46,7 @@ func testResizeKind(e *env) {
 	holder, waiter := e.weighted(key, session, 2, 2), e.weighted(key, session, 2, 2)
 	e.hold(holder)
 	e.queue(waiter)
-	for range 2 { // held and waited for, then only held
+	for range 2 { // first held and waited for, then only held
 		var mismatch *driver.MismatchError
 		_, err := storecmd.Resize(e.ctx, e.store, key, "other", 2, 3)
 		want := driver.MismatchError{Key: key, Kind: holder.Kind, WantKind: "other", Limit: 2, WantLimit: 3}
@@ -68,7 +67,7 @@ func testResizeKind(e *env) {
 	e.wantSize(key, "other", 3)
 }
 
-// testResizeKept locks a key, which is a mutex's by now, and sees that what it had before is still known: its
+// testResizeKept locks a key that has become a mutex's, and checks that what it had before is still known: its
 // former limit, and the terms of an election.
 func testResizeKept(e *env) {
 	sized, elected, session := newID(), newID(), e.session()
@@ -100,7 +99,7 @@ func testResizeNotice(e *env) {
 	e.queue(second)
 	e.queue(third)
 	e.resize(key, 1, 3)
-	e.wantNotices(granted(first, true), granted(second, true), change(key)) // which asks the second to yield as well
+	e.wantNotices(granted(first, true), granted(second, true), change(key)) // crowded: the second must yield as well
 	e.resize(key, 3, 3)
 	e.wantNotices()
 	e.resize(key, 3, 4)
@@ -109,7 +108,7 @@ func testResizeNotice(e *env) {
 	e.wantNotices(change(key))
 }
 
-// testResizeRace resizes to and fro while claims come with both limits.
+// testResizeRace resizes back and forth while claims with both limits arrive.
 func testResizeRace(e *env) {
 	const workers, rounds = 6, 8
 	key, session := newID(), e.session()
@@ -154,7 +153,7 @@ func testResizeRace(e *env) {
 	e.wantFree(key)
 }
 
-// resizeLimitCases test the limits that a key had.
+// resizeLimitCases test the former limits of a key.
 func resizeLimitCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Resize/FormerLimitCountsAsThePresent", test: testResizeFormerCounts},
@@ -169,8 +168,7 @@ func resizeLimitCases() []conformanceCase {
 	}
 }
 
-// wantUnknown checks that a claim with this limit joins nothing, as the key has
-// another.
+// wantUnknown checks that a claim with this limit does not join, because the key has another.
 func (e *env) wantUnknown(key, session string, limit, present int64) {
 	e.Helper()
 	c := e.weighted(key, session, 1, limit)
@@ -203,7 +201,7 @@ func testResizeFormerFree(e *env) {
 	for range 2 {
 		a, b, c := e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 3)
 		e.hold(a)
-		e.wantSize(key, a.Kind, 3) // it takes nothing over
+		e.wantSize(key, a.Kind, 3) // the key takes over neither kind nor limit
 		e.hold(b)
 		e.hold(c)
 		e.wantHolders(e.try(e.weighted(key, session, 1, 2)), a, b, c)
@@ -216,7 +214,7 @@ func testResizeFormerFree(e *env) {
 
 func testResizeFormerFrom(e *env) {
 	key, session := newID(), e.session()
-	e.resize(key, 1, 3) // that was never used
+	e.resize(key, 1, 3) // a key that was never used
 	e.wantSize(key, driver.KindMutex, 3)
 	a, b, c := e.weighted(key, session, 1, 1), e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 1)
 	e.hold(a)
@@ -273,7 +271,7 @@ func testResizeFormerKind(e *env) {
 	third.Kind = "other"
 	e.wantMismatch(third, driver.MismatchError{Key: key, Kind: "other", WantKind: "other", Limit: 2, WantLimit: 3})
 	e.release(other)
-	e.hold(e.weighted(key, session, 1, 2)) // nor are they remembered of the first
+	e.hold(e.weighted(key, session, 1, 2)) // nor are the limits of the first kind remembered
 	e.wantSize(key, first.Kind, 2)
 	e.wantUnknown(key, session, 3, 2)
 }

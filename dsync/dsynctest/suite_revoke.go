@@ -41,8 +41,7 @@ func (e *env) revoke(session string, r driver.Revocation) {
 	}
 }
 
-// wantRevoked checks what stands for a session after what was given up, in any
-// order.
+// wantRevoked checks which revocations remain for a session after given was answered, in any order.
 func (e *env) wantRevoked(session string, given []driver.Revocation, want ...driver.Revocation) {
 	e.Helper()
 	p, err := e.store.Heartbeat(e.ctx, session, given)
@@ -68,7 +67,7 @@ func testRevokeStands(e *env) {
 	}
 	e.wantRevoked(session, []driver.Revocation{r})
 	e.wantRevoked(session, nil)
-	e.wantRevoked(session, []driver.Revocation{r}) // it stands no more
+	e.wantRevoked(session, []driver.Revocation{r}) // it is gone
 }
 
 func testRevokeAll(e *env) {
@@ -153,7 +152,7 @@ func testRevokeDead(e *env) {
 	}
 	e.wantExpired(killed)
 	e.wantExpired(expired)
-	// It is unknown, not expired, and nothing stands for it.
+	// The session is unknown, not expired, and has no revocations.
 	if _, err := e.store.Register(e.ctx, driver.Member{ID: unknown, TTL: long}); err != nil {
 		e.Errorf("Register after Revoke of the unknown session: %v", err)
 	}
@@ -184,7 +183,7 @@ func testRevokeLate(e *env) {
 	e.wantRevoked(session, []driver.Revocation{first})
 	e.revoke(session, second)
 	e.wantRevoked(session, []driver.Revocation{first}, second) // the heartbeat again
-	e.revoke(session, first)                                   // the revocation again: it stands, and can be taken off
+	e.revoke(session, first)                                   // the revocation again: it is there, and can be removed
 	e.wantRevoked(session, nil, first, second)
 	e.wantRevoked(session, []driver.Revocation{first}, second)
 	e.wantRevoked(session, []driver.Revocation{second, second, first})
@@ -203,16 +202,15 @@ func testRevokeNotice(e *env) {
 		all = append(all, r)
 	}
 	e.wantRevoked(l.session, all[:2], all[2])
-	e.revoke(l.session, all[2]) // stands already: as if its answer had been lost
+	e.revoke(l.session, all[2]) // is there already, as if its answer had been lost
 	if len(e.notices) > 0 {
 		e.wantNotices(revocation(l.session, all[2]))
 	}
-	e.revoke(l.session, all[0]) // was taken off
+	e.revoke(l.session, all[0]) // was removed
 	e.wantNotices(revocation(l.session, all[0]))
 }
 
-// testRevokeRace revokes while heartbeats take off: what was not given up
-// stands in the end.
+// testRevokeRace revokes while heartbeats remove revocations: what was not given up remains in the end.
 func testRevokeRace(e *env) {
 	const n = 8
 	session := e.session()

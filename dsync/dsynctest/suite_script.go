@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// scripts test what edits make of the holders and the queue of a key. A script is a state, then edits,
+// scripts test the effect of edits on the holders and the queue of a key. A script is a state, followed by edits,
 // each with the state after it:
 //
 //	a2 b | c d3           a and b hold and c and d wait, in this order; a has the weight 2, and d 3
@@ -24,9 +24,8 @@ import (
 //	e for a late          the same, after the NotAfter of the Acquire
 //	resize 5; publish a   a Resize to 5, and a Publish by a
 //
-// Two slashes begin another script, on a key of its own. What the reply has to say follows from the
-// states: whether the claim of a Release was there, errors, who is notified, the position of a claim that
-// joins.
+// Two slashes begin another script, on a key of its own. What the reply must say follows from the states: whether
+// the claim of a Release was there, errors, the sessions to notify, the position of a claim that joins.
 func scripts() []scriptRow {
 	return []scriptRow{
 		{name: "Acquire/HolderMayRepeat", text: "a |; join a; a |; join a; a |; join a; a |"},
@@ -113,22 +112,22 @@ func scriptCases() []conformanceCase {
 	return cases
 }
 
-// lag is how far apart the times of two commands on a key may be of which one came first: MongoDB's routers
-// have clocks of their own, and a short Acquire takes a time that the clock has reached.
+// lag is how far apart the times of two commands on a key may be when one came first: MongoDB's routers have clocks
+// of their own, and a short Acquire uses a time that the clock has already passed.
 const lag = 2 * time.Second
 
-// A stage is where the claims of a script are.
+// A stage is the key on which a script runs.
 type stage struct {
 	*env
 	key       string
 	kind      driver.Kind
 	limit     int64
-	by        string // the session of all claims; it listens, if the store can notify
+	by        string // session of all claims; it listens if the store can notify
 	names     map[string]driver.Claim
 	holding   []driver.Claim
 	waiting   []driver.Claim
-	state     driver.State // as it was last read
-	publisher string       // the claim of the last Publish
+	state     driver.State // as last read
+	publisher string       // claim of the last Publish
 }
 
 // script runs a script on a key of its own.
@@ -169,7 +168,7 @@ func (s *stage) parse(text string) (holders, queue []driver.Claim) {
 	return holders, queue
 }
 
-// named returns the claim with this name, which may have its weight behind it.
+// named returns the claim with this name, which may be followed by its weight.
 func (s *stage) named(word string) driver.Claim {
 	c, ok := s.names[word[:1]]
 	if !ok {
@@ -188,7 +187,7 @@ func among(claims []driver.Claim, c driver.Claim) bool {
 	return slices.ContainsFunc(claims, func(o driver.Claim) bool { return o.ID == c.ID })
 }
 
-// leaving returns c as its session knows it when it leaves.
+// leaving returns c as its session knows it when releasing it.
 func (s *stage) leaving(c driver.Claim) driver.Claim {
 	if h, ok := s.state.Holder(c.ID); ok {
 		c.Token, c.NoneWaiting = h.Token, s.alone[c.ID]
@@ -196,8 +195,7 @@ func (s *stage) leaving(c driver.Claim) driver.Claim {
 	return c
 }
 
-// edit makes an edit and checks what its reply says, but for the state: it returns the state of an Acquire,
-// and its claim.
+// edit makes an edit and checks its reply, except for the state: it returns the state of an Acquire, and its claim.
 func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 	s.Helper()
 	option := strings.Join(words[2:], " ")

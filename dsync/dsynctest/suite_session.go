@@ -68,8 +68,8 @@ func testRegisterIgnoresAtAndDead(e *env) {
 	e.wantLeft(id, at, long)
 }
 
-// testRegisterKnown registers the ids of sessions that are alive, lapsed and expired: each
-// Register is refused, and the record of the session stays as it was.
+// testRegisterKnown registers the ids of sessions that are alive, lapsed and expired: each Register is refused, and
+// the record of the session does not change.
 func testRegisterKnown(e *env) {
 	lives, first := e.sessionTTL(long)
 	lapses, at := e.sessionTTL(short)
@@ -85,12 +85,12 @@ func testRegisterKnown(e *env) {
 		}
 		m := e.member(id, "is there", func(driver.Member) bool { return true })
 		if m.Name != "" || m.TTL == 2*long {
-			e.Errorf("after a Register that was refused: %+v; want it as it was", m)
+			e.Errorf("after a refused Register: %+v; want it unchanged", m)
 		}
 	}
 	e.wantLeft(lives, first, long)
 	if left, err := e.store.Expire(e.ctx, lapses, false); left != 0 || err != nil {
-		e.Errorf("Expire of a lapsed session after a Register that was refused = %v, %v; want 0, no error", left, err)
+		e.Errorf("Expire of a lapsed session after a refused Register = %v, %v; want 0, no error", left, err)
 	}
 }
 
@@ -119,7 +119,7 @@ func testRegisterFields(e *env) {
 	}
 }
 
-// isMember reports whether got is what was registered as want, alive, with that last heartbeat.
+// isMember reports whether got is the session registered as want, alive, with the given last heartbeat.
 func isMember(got, want driver.Member, at time.Time) bool {
 	return got.ID == want.ID && got.Name == want.Name && got.TTL == want.TTL && got.Host == want.Host && got.PID == want.PID && got.App == want.App &&
 		got.Settings == want.Settings && got.HostFile == want.HostFile && maps.Equal(got.Meta, want.Meta) && got.LastHeartbeat.Equal(at) && !got.Expired
@@ -162,7 +162,7 @@ func testHeartbeatUnknown(e *env) {
 			e.Fatalf("Heartbeat of an unknown session: error %v, want ErrSessionExpired", err)
 		}
 	}
-	// It is unknown, not expired: its registration may be on the way.
+	// It is unknown, not expired: its registration may be on its way.
 	if _, err := e.store.Register(e.ctx, driver.Member{ID: id, TTL: long}); err != nil {
 		e.Errorf("Register after Heartbeat of the unknown session: %v", err)
 	}
@@ -206,8 +206,7 @@ func testMembersExact(e *env) {
 	}
 }
 
-// all reads all sessions that live until ok says that the reading, which may be
-// stale, is what is wanted.
+// all reads all live sessions until ok accepts the reading, because a reading may be stale.
 func (e *env) all(want string, ok func(map[string]driver.Member) bool) {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -218,7 +217,7 @@ func (e *env) all(want string, ok func(map[string]driver.Member) bool) {
 		got := make(map[string]driver.Member)
 		for _, m := range m {
 			if m.Expired || !now.Before(m.LastHeartbeat.Add(m.TTL)) {
-				e.Fatalf("Members of no ids at %v has %+v, which does not live", now, m)
+				e.Fatalf("Members of no ids at %v has %+v, which is not alive", now, m)
 			}
 			got[m.ID] = m
 		}
@@ -245,7 +244,7 @@ func testMembersAll(e *env) {
 	}
 	other, expired, unknown := e.session(), e.session(), newID()
 	lapsing, from := e.sessionTTL(short)
-	e.all("all that live", func(m map[string]driver.Member) bool {
+	e.all("all live sessions", func(m map[string]driver.Member) bool {
 		_, ok := m[expired]
 		return ok && m[living.ID].ID != "" && m[other].ID != ""
 	})
@@ -254,7 +253,7 @@ func testMembersAll(e *env) {
 		e.Fatalf("Expire: %v", err)
 	}
 	e.until(from.Add(short))
-	e.all("those alone that live", func(m map[string]driver.Member) bool {
+	e.all("only the live sessions", func(m map[string]driver.Member) bool {
 		for _, id := range []string{expired, unknown, lapsing} {
 			if _, ok := m[id]; ok {
 				return false
@@ -268,11 +267,10 @@ func testMembersAll(e *env) {
 	})
 }
 
-// A reader reads sessions whole, or their liveness.
+// A reader reads whole sessions, or their liveness.
 type reader func(context.Context, driver.Store, ...string) ([]driver.Member, time.Time, error)
 
-// reads reads sessions until ok says that the reading, which may be stale, is what is
-// wanted.
+// reads reads sessions until ok accepts the reading, because a reading may be stale.
 func (e *env) reads(name string, read reader, ids []string, want string, ok func([]driver.Member) bool) {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -334,13 +332,13 @@ func testLivesSlim(e *env) {
 	if _, err := e.store.Register(e.ctx, full); err != nil {
 		e.Fatalf("Register: %v", err)
 	}
-	e.reads("Liveness", storecmd.Liveness, []string{full.ID}, "it without what people read", func(m []driver.Member) bool {
+	e.reads("Liveness", storecmd.Liveness, []string{full.ID}, "it without the fields for display", func(m []driver.Member) bool {
 		return len(m) == 1 && m[0].ID == full.ID && m[0].Name == "" && m[0].Host == "" && m[0].PID == 0 && m[0].App == "" && m[0].Meta == nil && m[0].Settings == driver.Settings{} && m[0].HostFile == ""
 	})
 }
 
-// testMembersMost is one of sweepCases, which run alone: Members would return sessions of
-// other cases and leave out its own.
+// testMembersMost is one of sweepCases, which run alone: otherwise Members would return sessions of other cases and
+// leave out its own.
 func testMembersMost(e *env) {
 	const n, workers = 1010, 16
 	ids := make([]string, n)
@@ -375,14 +373,14 @@ func testMembersMost(e *env) {
 	for _, most := range []int{1000, n, 1_000_000} {
 		first := e.observersPage(key, "", most)
 		if rest := e.observersPage(key, ids[999], most); !slices.Equal(first, ids[:1000]) || !slices.Equal(rest, ids[1000:]) {
-			e.Fatalf("Observers(%d) of %d: %d, and %d behind these; want 1,000 and the rest", most, n, len(first), len(rest))
+			e.Fatalf("Observers(%d) of %d: %d, and %d after these; want 1,000 and the rest", most, n, len(first), len(rest))
 		}
 	}
 	each(func(id string) error { return storecmd.Unregister(e.ctx, e.store, id) })
 	e.all("fewer again", func(m map[string]driver.Member) bool { return len(m) < 1000 })
 }
 
-// pages reads all sessions, which are more than a page, until the sorted ids are among them: the
+// pages reads all sessions, which are more than a page, until all of the sorted ids are among them, because the
 // reading may be stale.
 func (e *env) pages(ids []string) {
 	e.Helper()
@@ -421,7 +419,7 @@ func expireCases() []conformanceCase {
 func testExpireLiving(e *env) {
 	id, at := e.sessionTTL(long)
 	for range 3 {
-		e.wantLeft(id, at, long) // of the first heartbeat each time: it changes nothing
+		e.wantLeft(id, at, long) // counted from the first heartbeat each time: Expire changes nothing
 	}
 	m := e.member(id, "is there", func(driver.Member) bool { return true })
 	if m.Expired || !m.LastHeartbeat.Equal(at) || m.TTL != long {
@@ -432,8 +430,8 @@ func testExpireLiving(e *env) {
 	}
 }
 
-// testExpireNotBefore calls Expire again and again until the session has expired. That must
-// not happen before the TTL has run out.
+// testExpireNotBefore calls Expire repeatedly until the session has expired. That must not happen before the end of
+// the TTL.
 func testExpireNotBefore(e *env) {
 	id, at := e.sessionTTL(short)
 	end := at.Add(short)
@@ -497,8 +495,7 @@ func testUnregisterOnly(e *env) {
 	}
 }
 
-// expiredCases test what happens to the claims of expired sessions that an Acquire
-// names.
+// expiredCases test what happens to claims of expired sessions that an Acquire names.
 func expiredCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Expired/HolderIsDropped", test: testExpiredHolder},
@@ -520,7 +517,7 @@ func testExpiredHolder(e *env) {
 	s := e.acquire(next, a)
 	e.wantHolders(s, next)
 	e.wantQueue(s)
-	// Requests of the expired session no longer change anything.
+	// Requests of the expired session no longer have an effect.
 	e.releaseKeep(holder, 0, false)
 	e.wantHolders(e.load(key), next)
 }
@@ -611,8 +608,8 @@ func testExpiredOnlyNamed(e *env) {
 	}
 }
 
-// wantLapse acquires c, naming the expired sessions, until it is granted, and checks that
-// this is not before the end of the hold h, nor later.
+// wantLapse acquires c, naming the expired sessions, until it is granted. It checks that this happens neither
+// before nor after the end of the hold h.
 func (e *env) wantLapse(c driver.Claim, h driver.Holder, expired ...string) {
 	e.Helper()
 	for {

@@ -30,7 +30,7 @@ func sweepCases() []conformanceCase {
 	}
 }
 
-// sweepState reads how far sweeping has come, by a Sweep of a turn that never was.
+// sweepState reads how far sweeping has progressed, with a Sweep of a turn that never was.
 func (e *env) sweepState() driver.SweepState {
 	e.Helper()
 	st, err := e.store.Sweep(e.ctx, "nobody", driver.SweepState{Turn: -1}, 0)
@@ -40,7 +40,7 @@ func (e *env) sweepState() driver.SweepState {
 	return st
 }
 
-// sweepSlice sweeps the slice that is next.
+// sweepSlice sweeps the next slice.
 func (e *env) sweepSlice(last driver.SweepState, retention time.Duration) driver.SweepState {
 	e.Helper()
 	by := newID()
@@ -54,8 +54,7 @@ func (e *env) sweepSlice(last driver.SweepState, retention time.Duration) driver
 	return st
 }
 
-// sweepRest sweeps the rest of the round that is under way, the whole of one that
-// has not begun.
+// sweepRest sweeps the rest of the current round, or a whole round if none has begun.
 func (e *env) sweepRest(retention time.Duration) driver.SweepState {
 	e.Helper()
 	st := e.sweepState()
@@ -66,12 +65,12 @@ func (e *env) sweepRest(retention time.Duration) driver.SweepState {
 			return st
 		}
 		if st.After == after || n > 100_000 {
-			e.Fatalf("slice %d of a round goes on from %q to %q: it does not get on", n, after, st.After)
+			e.Fatalf("slice %d of a round goes from %q to %q: sweeping makes no progress", n, after, st.After)
 		}
 	}
 }
 
-// sweep goes once through the whole store.
+// sweep goes through the whole store once.
 func (e *env) sweep(retention time.Duration) {
 	e.Helper()
 	if e.sweepState().After != "" {
@@ -80,7 +79,7 @@ func (e *env) sweep(retention time.Duration) {
 	e.sweepRest(retention)
 }
 
-// used returns a key that was held, with others behind, and is free.
+// used returns a key that was held, with others waiting, and is free again.
 func (e *env) used(session string) (key string, token int64) {
 	e.Helper()
 	key = newID()
@@ -136,7 +135,7 @@ func testSweepTerms(e *env) {
 		e.sweep(short / 8)
 		e.wantTerm(e.load(key), term)
 	}
-	c := e.claim(key, session) // used as something else it does not forget either
+	c := e.claim(key, session) // the key does not forget its terms when used as something else
 	e.hold(c)
 	e.release(c)
 	e.until(e.now().Add(short / 2))
@@ -164,8 +163,7 @@ func testSweepForgotten(e *env) {
 	}
 }
 
-// testSweepSessions finds the records by Members, to which a session that Sweep has deleted
-// is unknown.
+// testSweepSessions looks for the records with Members, which does not know a session that Sweep has deleted.
 func testSweepSessions(e *env) {
 	living := e.session()
 	expired, unregistered, tombstone := newID(), e.session(), newID()
@@ -226,13 +224,13 @@ func testSweepTokens(e *env) {
 		e.release(a)
 		e.release(b)
 		if i%3 == 2 {
-			e.until(e.now().Add(10 * time.Millisecond)) // else the tokens are ahead of the clock
+			e.until(e.now().Add(10 * time.Millisecond)) // otherwise the tokens would be ahead of the clock
 		}
 		e.sweep(0)
 	}
 }
 
-// many makes idle keys until there are more than two slices have.
+// many makes idle keys until there are more than fit into two slices.
 func (e *env) many(session string) (claims []driver.Claim) {
 	e.Helper()
 	for len(claims) < 2400 {
@@ -255,11 +253,11 @@ func (e *env) many(session string) (claims []driver.Claim) {
 			return claims
 		}
 	}
-	e.Fatalf("two slices of Sweep have more than the %d keys that were made; each may have 1,000 records", len(claims))
+	e.Fatalf("two slices of Sweep have more records than the %d keys; a slice may have at most 1,000", len(claims))
 	return nil
 }
 
-// each does something with many claims, some at a time.
+// each calls do for many claims, some at a time.
 func (e *env) each(claims []driver.Claim, do func(driver.Claim) error) {
 	e.Helper()
 	const workers = 12
@@ -276,13 +274,13 @@ func (e *env) each(claims []driver.Claim, do func(driver.Claim) error) {
 
 func testSweepCursor(e *env) {
 	claims := e.many(e.session())
-	e.sweep(time.Hour) // which has to get on by itself: nothing is deleted
+	e.sweep(time.Hour) // must make progress although nothing is deleted
 	e.until(e.now().Add(short))
 	e.sweep(short / 4)
 	e.each(claims, func(c driver.Claim) error {
 		s, err := e.store.Load(e.ctx, c.Key, 1000)
 		if err == nil && s.Token != 0 {
-			err = fmt.Errorf("Sweep passed by an idle key: %+v", s)
+			err = fmt.Errorf("Sweep left out an idle key: %+v", s)
 		}
 		return err
 	})
@@ -313,10 +311,10 @@ func testSweepTells(e *env) {
 				e.Errorf("within a round: %d seen in it and %d in the last, want %d and still %d", st.Round, st.LastRound, seen, last.LastRound)
 			}
 			if st.After == "" && (st.Round != 0 || st.LastRound != seen) {
-				e.Errorf("after a round: %d seen in the next and %d in it, want 0 and %d", st.Round, st.LastRound, seen)
+				e.Errorf("after a round: %d seen in the next round and %d in this one, want 0 and %d", st.Round, st.LastRound, seen)
 			}
 			if st.Seen > 1000 || st.Deleted > st.Seen {
-				e.Errorf("%d deleted of %d seen in one slice; want at most those, and 1,000", st.Deleted, st.Seen)
+				e.Errorf("%d deleted of %d seen in one slice; want no more than were seen, and at most 1,000", st.Deleted, st.Seen)
 			}
 			last = st
 		}
@@ -330,8 +328,7 @@ func testSweepTells(e *env) {
 	}
 }
 
-// testSweepStale sweeps with an outdated state, as a process does that was frozen, or
-// whose request comes late.
+// testSweepStale sweeps with an outdated state, as a process does that was frozen, or whose request arrives late.
 func testSweepStale(e *env) {
 	stale := e.sweepState()
 	e.sweepRest(time.Hour)
@@ -346,16 +343,16 @@ func testSweepStale(e *env) {
 			e.Fatalf("Sweep of turn %d: %v", turn, err)
 		}
 		if st.Turn != now.Turn || st.By != now.By || st.After != now.After || !st.At.Equal(now.At) || st.Seen != now.Seen || st.LastRound != now.LastRound {
-			e.Errorf("Sweep of turn %d returned %+v, want what there is: %+v", turn, st, now)
+			e.Errorf("Sweep of turn %d returned %+v, want the current state: %+v", turn, st, now)
 		}
 	}
 	if s := e.load(key); s.Token != token {
-		e.Errorf("a Sweep whose turn it was not deleted a key: %+v", s)
+		e.Errorf("a Sweep of the wrong turn deleted a key: %+v", s)
 	}
 	e.sweepSlice(now, time.Hour)
 }
 
-// testSweepTogether sweeps many times at once with the same state.
+// testSweepTogether sweeps many times concurrently with the same state.
 func testSweepTogether(e *env) {
 	const n = 20
 	for range 5 {
@@ -365,11 +362,11 @@ func testSweepTogether(e *env) {
 			states[i], errs[i] = e.store.Sweep(e.ctx, fmt.Sprint("sweeper ", i), last, time.Hour)
 		})
 		if err := errors.Join(errs...); err != nil {
-			e.Fatalf("%d that Sweep at the same time: %v", n, err)
+			e.Fatalf("%d concurrent Sweeps: %v", n, err)
 		}
 		now := e.sweepState()
 		if now.Turn != last.Turn+1 {
-			e.Errorf("after %d Sweeps of turn %d it is turn %d, want the next", n, last.Turn, now.Turn)
+			e.Errorf("after %d Sweeps of turn %d the turn is %d, want the next", n, last.Turn, now.Turn)
 		}
 		for i, st := range states {
 			if st.Turn != now.Turn || st.By != now.By || st.After != now.After {

@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// tickCases test claims with a Tick, of which sealCases have none.
+// tickCases test claims with a Tick; those of sealCases have none.
 func tickCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Tick/OverForItselfAndEarlierOnes", test: testTickOver},
@@ -30,7 +30,7 @@ func (e *env) tick(key, session string, tick int64) driver.Claim {
 	return c
 }
 
-// sealUpTo is a Release that seals, of a claim that holds.
+// sealUpTo is a Release of a holding claim that seals.
 func (e *env) sealUpTo(c driver.Claim, tick int64, result string) {
 	e.Helper()
 	e.releaseAs(c, driver.Release{Seal: tick, Result: []byte(result)}, true)
@@ -69,7 +69,7 @@ func testTickLater(e *env) {
 		e.wantTick(e.load(key), tick, h.Token, []byte("result"))
 		e.wantFree(key)
 	}
-	// While the next is held, the result is that of the last.
+	// While the next claim holds the key, the result is still the last one's.
 	c := e.tick(key, session, 1<<50+1)
 	e.wantTick(e.acquire(c), 1<<50, e.load(key).Token, []byte("result"))
 	e.wantHolders(e.load(key), c)
@@ -80,7 +80,7 @@ func testTickOrder(e *env) {
 	holder := e.tick(key, session, 5)
 	e.hold(holder)
 	waiters := make([]driver.Claim, 7)
-	for i, at := range [][2]int64{{5, 1}, {7, 2}, {4, 1}, {6, 3}, {5, 3}, {1 << 50, 6}, {7, 6}} { // its tick, and its position then
+	for i, at := range [][2]int64{{5, 1}, {7, 2}, {4, 1}, {6, 3}, {5, 3}, {1 << 50, 6}, {7, 6}} { // the tick, and the position that it should get
 		waiters[i] = e.tick(key, session, at[0])
 		if s := e.acquire(waiters[i]); s.Position != int(at[1]) || s.Waiting != i+1 {
 			e.Errorf("the claim for tick %d is at position %d of %d, want %d of %d", at[0], s.Position, s.Waiting, at[1], i+1)
@@ -151,7 +151,7 @@ func testTickFails(e *env) {
 	e.hold(first)
 	again, late := e.tick(key, session, 5), e.tick(key, session, 4)
 	e.queue(again)
-	if s := e.acquire(late); s.Position != 0 || s.Waiting != 1 { // though the key is held
+	if s := e.acquire(late); s.Position != 0 || s.Waiting != 1 { // although the key is held
 		e.Fatalf("a claim whose tick is over is in the queue: %+v", s)
 	}
 	e.release(first)
@@ -186,7 +186,7 @@ func testTickForgotten(e *env) {
 	e.sealUpTo(c, 5, "five")
 	token := e.hold(failed).Token
 	e.release(failed)
-	e.forget(key, sealer, false) // something has happened since
+	e.forget(key, sealer, false) // the key has been used since
 	e.wantTick(e.load(key), 5, token, []byte("five"))
 	e.forget(key, token, true)
 	e.wantNotSealed(key)

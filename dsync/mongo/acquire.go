@@ -13,13 +13,13 @@ import (
 // editAcquire makes an Acquire.
 func (s *store) editAcquire(ctx context.Context, j driver.Acquire) (driver.Edited, error) {
 	c := j.Claim
-	if j.Wait && plain(c) { // a try takes one command, even if it fails
+	if j.Wait && plain(c) { // a try must take only one command, even if it fails
 		st, granted, err := s.acquireFree(ctx, j)
 		if err != nil {
 			return driver.Edited{}, failure("acquire", err)
 		}
 		if granted {
-			st.Final = true                      // by now the key has this token, so a copy grants nothing
+			st.Final = true                      // the key now has this token, so a copy grants nothing
 			return driver.Edited{State: st}, nil // no notices: nobody waits, and nobody observes the key
 		}
 	}
@@ -51,8 +51,8 @@ func (s *store) editAcquire(ctx context.Context, j driver.Acquire) (driver.Edite
 	return driver.Edited{State: st, Notices: s.sendable(r.acquired(c))}, nil
 }
 
-// editReplace makes a Release and an Acquire: with a short hand-over to which the claim of the Acquire is
-// added, if that is possible, and otherwise with the commands of both.
+// editReplace makes a Release and an Acquire: if possible with a short hand-over that also adds the claim of the
+// Acquire, and otherwise with the commands of both.
 func (s *store) editReplace(ctx context.Context, l driver.Release, j driver.Acquire) (driver.Edited, error) {
 	old, c := l.Claim, j.Claim
 	if j.Wait && plain(c) && simple(old) && old.Kind == c.Kind && old.Token > 0 && !c.First && len(j.Expired) == 0 {
@@ -68,7 +68,7 @@ func (s *store) editReplace(ctx context.Context, l driver.Release, j driver.Acqu
 				s.contended.add(c.Key, h.left)
 			}
 			st := h.state(c)
-			st.Final = true // of a copy: old is gone, so its condition is not met
+			st.Final = true // a copy changes nothing: old is gone, so the condition is not met
 			return driver.Edited{State: st, Found: true, Notices: s.sendable(append(h.grant(c), h.Before.change(c.Key)...))}, nil
 		}
 	}
@@ -78,7 +78,7 @@ func (s *store) editReplace(ctx context.Context, l driver.Release, j driver.Acqu
 	}
 	joined, err := s.editAcquire(ctx, j)
 	if err != nil {
-		return driver.Edited{Notices: left.Notices}, err // a repeated Release would not have these notices
+		return driver.Edited{Notices: left.Notices}, err // a repeated Release would not return these notices
 	}
 	for i := range left.Notices {
 		n := &left.Notices[i]
@@ -87,8 +87,8 @@ func (s *store) editReplace(ctx context.Context, l driver.Release, j driver.Acqu
 	return driver.Edited{State: joined.State, Found: left.Found, Notices: append(left.Notices, joined.Notices...)}, nil
 }
 
-// mismatch reports whether c, which neither holds the key nor waits for it, was refused because
-// of its kind or limit. If the key is free and c's limit is new to it, c was only too late.
+// mismatch reports whether c, which neither holds the key nor waits for it, was refused because of its kind or
+// limit. If the key is free and has never had c's limit, c was only too late.
 func mismatch(c driver.Claim, st driver.State, former []int64) bool {
 	known := st.Kind == c.Kind && (st.Limit == c.Limit || slices.Contains(former, c.Limit))
 	switch {
@@ -100,7 +100,7 @@ func mismatch(c driver.Claim, st driver.State, former []int64) bool {
 	return len(st.Holders)+st.Waiting > 0 || st.Sealed > 0
 }
 
-// claimRecord returns what is recorded of every claim.
+// claimRecord returns the fields that every claim has in the record.
 func (s *store) claimRecord(c driver.Claim) bson.D {
 	r := bson.D{e("a", c.ID), e("s", c.Session), e("w", c.Weight)}
 	if c.Value != "" {
@@ -112,8 +112,8 @@ func (s *store) claimRecord(c driver.Claim) bson.D {
 	return s.withAddress(r, c.Session)
 }
 
-// acquire sends the pipeline and returns the key's record from the reply. For a claim that probably
-// waits, it tries a poll before that.
+// acquire sends the pipeline and returns the key's record from the reply. For a claim that is probably waiting
+// already, it tries a poll first.
 func (s *store) acquire(ctx context.Context, id string, j driver.Acquire) (r keyRecord, err error) {
 	c := j.Claim
 	claim := s.claimRecord(c)
@@ -128,7 +128,7 @@ func (s *store) acquire(ctx context.Context, id string, j driver.Acquire) (r key
 		dead = bson.D{e("dead", j.Expired)}
 	}
 	var early []driver.Notice
-	// A claim that was requested before mostly waits, but its tick is mostly over by then.
+	// A claim that was requested before usually waits; but if it has a tick, that is usually over by then.
 	if j.Wait && j.Repeated && c.Tick == 0 {
 		r, found, err := s.poll(ctx, id, c, dead)
 		if err != nil || found {
@@ -152,9 +152,9 @@ func (s *store) acquire(ctx context.Context, id string, j driver.Acquire) (r key
 	return r, err
 }
 
-// poll sends the pipeline for a claim that waits already, which cannot let it join. It reports
-// whether the claim holds the key or waits for it. The filter is the _id alone, though the claim may
-// not be there: any other filter costs the server more than the pipeline saves.
+// poll sends the pipeline for a claim that is already waiting, which cannot let it join. It reports whether the
+// claim holds the key or waits for it. The filter is only the _id, although the record may not have the claim,
+// because any other filter costs the server more than the pipeline saves.
 func (s *store) poll(ctx context.Context, id string, c driver.Claim, dead bson.D) (r keyRecord, found bool, err error) {
 	shape := s.shapes.acquire[acquiring{expired: len(dead) > 0, poll: true}]
 	found, err = s.modify(ctx, modify{query: bson.D{e("_id", id)}, update: pipeline(shape, dead), fields: seenBy(c.ID)}, &r)
@@ -166,8 +166,8 @@ func (s *store) poll(ctx context.Context, id string, c driver.Claim, dead bson.D
 	return r, holds || r.Position > 0, nil
 }
 
-// update sends one update statement and reports whether it matched or made a record, and
-// whether it changed or made it.
+// update sends one update statement. It reports whether that matched or created a record, and whether it changed or
+// created it.
 func (s *store) update(ctx context.Context, statement bson.D) (matched, changed bool, err error) {
 	raw, err := s.write(ctx, updating(s.collection, statement))
 	if err != nil {
@@ -191,8 +191,7 @@ func updated(raw bson.Raw) (matched, changed bool, err error) {
 	return n > 0, modified > 0 || made, nil
 }
 
-// millis returns d in milliseconds, rounded up: the store must not end a lease before its
-// holder does.
+// millis returns d in milliseconds, rounded up, so that the store does not end a lease before its holder does.
 func millis(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }

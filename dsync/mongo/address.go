@@ -14,10 +14,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The address of a session is the number of the capped collection that it listens in: an insert
-// there wakes the sessions that tail the collection, and nobody else. Address 0 is for all who
-// observe keys, the others are for sessions. A session's record and its claims name its
-// address, so processes may use different numbers of collections.
+// The address of a session is the number of the capped collection in which it listens: an insert there wakes the
+// sessions that tail the collection, and no others. Address 0 is for observers of keys, the others are for
+// sessions. A session's record and its claims have its address, so processes may use different numbers of
+// collections.
 const (
 	observersAddress = 0
 
@@ -25,14 +25,13 @@ const (
 	defaultNoticeCollections = 64
 	maxNoticeCollections     = 1_000
 
-	// noticeCollectionSize is in bytes. There is room for about nine hundred notices. A cursor
-	// that is opened reads all of them.
+	// noticeCollectionSize, in bytes, has room for about nine hundred notices. A new cursor reads all of them.
 	noticeCollectionSize = 128 << 10
 
 	noticeSuffix = ".notices."
 )
 
-// longestSuffix is the length of the suffix of the last possible collection.
+// longestSuffix is the length of the longest suffix that a collection of notices can have.
 var longestSuffix = len(noticeCollection("", maxNoticeCollections))
 
 // noticeCollection returns the name of the collection of notices with that address.
@@ -90,10 +89,9 @@ func (m *createdCollections) set(address int, err error) {
 	m.made[address] = err
 }
 
-// createNoticeCollection creates the collection, unless it exists. It is called once before the
-// first insert, because an insert would create a collection that is not capped, which nobody
-// can tail. It waits for a majority for the same reason: if a fail-over undid the collection,
-// nobody would know.
+// createNoticeCollection creates the collection, unless it exists. It is called once before the first insert,
+// because an insert would create a collection that is not capped, which cannot be tailed. It waits for a majority
+// for the same reason: a fail-over could otherwise undo the collection without anybody noticing.
 func (s *store) createNoticeCollection(ctx context.Context, address int) error {
 	_, err := s.run(ctx, bson.D{
 		e("create", noticeCollection(s.collection, address)), e("capped", true), e("size", noticeCollectionSize),
@@ -108,21 +106,21 @@ func (s *store) createNoticeCollection(ctx context.Context, address int) error {
 	return s.noteRefusal(address, err)
 }
 
-// findNoticeCollections finds those that other processes have created, before the first hand-offs need them: the
-// first notice to each then needs no create. own is this session's address. The create of a collection
-// that exists waits, too, until a majority has what the server knows: no fail-over undoes what was found.
+// findNoticeCollections finds collections that other processes have created, so that the first notice to each needs
+// no create. own is this session's address. Creating a collection that exists also waits until a majority has what
+// the server knows, so no fail-over can undo what was found.
 func (s *store) findNoticeCollections(ctx context.Context, own int) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second) // the session waits to hear
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // the session is waiting to listen
 	defer cancel()
 	prefix := s.collection + noticeSuffix
 	raw, err := s.run(ctx, bson.D{
-		e("listCollections", 1), e("filter", bson.D{e("name", bson.D{e("$gt", prefix), e("$lt", prefix+":")})}), // the character after 9
-		e("nameOnly", true), e("authorizedCollections", true), // for which no further right is needed
+		e("listCollections", 1), e("filter", bson.D{e("name", bson.D{e("$gt", prefix), e("$lt", prefix+":")})}), // ':' is the character after '9'
+		e("nameOnly", true), e("authorizedCollections", true), // needs no further privilege
 		e("cursor", bson.D{e("batchSize", maxNoticeCollections+1)}),
 	})
 	var found []struct{ Name string }
 	if err != nil || batch(raw, &found) != nil || s.createNoticeCollection(ctx, own) != nil {
-		return // so they are created as before
+		return // the collections are created when needed
 	}
 	for _, c := range found {
 		if address, err := strconv.Atoi(strings.TrimPrefix(c.Name, prefix)); err == nil {
@@ -133,8 +131,7 @@ func (s *store) findNoticeCollections(ctx context.Context, own int) {
 	}
 }
 
-// noteRefusal returns err. If trying again cannot fix it, noteRefusal first logs and records
-// it.
+// noteRefusal returns err. If trying again cannot fix it, noteRefusal first logs and records it.
 func (s *store) noteRefusal(address int, err error) error {
 	if refused(err) {
 		s.warn(troubleOf(err), err)
@@ -159,7 +156,7 @@ func (s *store) insertNotices(ctx context.Context, address int, docs bson.A) err
 	return s.noteRefusal(address, err)
 }
 
-// A trouble is a reason why notices do not work, with advice for the log.
+// A trouble is a reason why notices do not work, with advice, for the log.
 type trouble string
 
 const polling = ": waiters poll, and holders learn of Break and ForceHold with their next heartbeat; "
@@ -168,7 +165,7 @@ const (
 	noRight    trouble = "no right to send notices, or to listen for them" + polling + "grant find, insert, createCollection and convertToCapped on the collections, or set PollOnly"
 	notCapped  trouble = "a collection of notices is not capped" + polling + "drop it and restart the processes"
 	strictAPI  trouble = "the Stable API, strict, has no capped collections" + polling + "use a client that is not strict, or set PollOnly"
-	impossible trouble = "the server refuses what notices need" + polling + "set PollOnly"
+	impossible trouble = "the server refuses a command that notices need" + polling + "set PollOnly"
 	dropped    trouble = "a collection of notices was dropped while sessions listened; it is created again"
 )
 

@@ -14,9 +14,8 @@ import (
 // confirmLimit is how long a write waits for its majority if ctx has no deadline.
 const confirmLimit = 10 * time.Second
 
-// answerLimit is how long a command waits for its reply if ctx has no deadline; on a connection
-// that died silently the driver would wait forever. It is the driver's default for finding a
-// server.
+// answerLimit is how long a command waits for its reply if ctx has no deadline. On a connection that died silently
+// the driver would wait forever. It is the driver's default for finding a server.
 const answerLimit = 30 * time.Second
 
 // limited returns ctx with a deadline.
@@ -27,14 +26,12 @@ func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, answerLimit)
 }
 
-// run sends one command and returns its reply. It always sends the plain command.
-// FindOneAndUpdate and the like would add a transaction number for the driver's retries, which
-// costs the server a second write, and a retry is answered from a stored image that lacks what
-// "fields" computes.
+// run sends one command and returns its reply. It sends the plain command, because FindOneAndUpdate and the like
+// would add a transaction number for the driver's retries. That costs the server a second write, and a retry is
+// answered from a stored image that lacks what "fields" computes.
 //
-// The command is encoded here, with the driver's defaults, because the caller's client may have
-// a registry and options of its own; one of them turns 64-bit integers into 32-bit ones. The
-// driver sets maxTimeMS from ctx's deadline.
+// The command is encoded here, with the driver's defaults, because the caller's client may have its own registry
+// and options; one of them turns 64-bit integers into 32-bit ones. The driver sets maxTimeMS from ctx's deadline.
 func (s *store) run(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 	raw, err := marshal(cmd)
 	if err != nil {
@@ -49,28 +46,27 @@ func (s *store) send(ctx context.Context, cmd bson.Raw) (bson.Raw, error) {
 	return s.db.RunCommand(ctx, cmd).Raw()
 }
 
-// write is run with majority acknowledgement. The write concern of the database does not apply
-// to plain commands, and the server's default may be w:1.
+// write is run with majority acknowledgement. The database's write concern does not apply to plain commands, and
+// the server's default may be w:1.
 //
-// On a standalone, w: "majority" does not wait for the journal. There, j: true does: without it
-// whoever kills the process undoes the last tenth of a second, grants included. A replica set
-// journals majority writes by default.
+// On a standalone, w: "majority" does not wait for the journal, but j: true does. Without it, killing the process
+// would undo the last tenth of a second, including grants. A replica set journals majority writes by default.
 func (s *store) write(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 	concern := majority(confirmWithin(ctx))
 	if s.server.portable || s.server.topology != standalone || s.unjournaled.Load() {
 		return s.writeWith(ctx, cmd, concern)
 	}
 	raw, err := s.writeWith(ctx, cmd, append(concern, e("j", true)))
-	if hasCode(err, codeBadValue) && strings.Contains(err.Error(), "journal") { // it has none
+	if hasCode(err, codeBadValue) && strings.Contains(err.Error(), "journal") { // the server has no journal
 		if !s.unjournaled.Swap(true) {
-			s.log.Warn("leasehold: the server keeps no journal: when its process ends, so does what it was told last, and two may hold a lock; use a replica set")
+			s.log.Warn("leasehold: the server keeps no journal: if its process ends, its last writes are lost, and two processes may hold the same lock; use a replica set")
 		}
 		return s.writeWith(ctx, cmd, concern)
 	}
 	return raw, err
 }
 
-// writeWith is run with that write concern.
+// writeWith is run with the given write concern.
 func (s *store) writeWith(ctx context.Context, cmd, concern bson.D) (bson.Raw, error) {
 	if err := s.mayWrite(cmd[0].Key); err != nil {
 		return nil, err
@@ -78,7 +74,7 @@ func (s *store) writeWith(ctx context.Context, cmd, concern bson.D) (bson.Raw, e
 	cmd = append(cmd, e("writeConcern", concern))
 	raw, err := s.run(ctx, cmd)
 	if s.server.portable && hasCode(err, codeFailedToParse) {
-		// FerretDB 2.7 says that of every command with $$NOW if the collection has been dropped.
+		// FerretDB 2.7 returns this for every command with $$NOW if the collection has been dropped.
 		if _, bad := s.run(ctx, bson.D{e("create", s.collection)}); bad == nil || hasCode(bad, codeNamespaceExists) {
 			return s.run(ctx, cmd)
 		}
@@ -97,9 +93,9 @@ func (s *store) mayWrite(command string) error {
 // majority returns the write concern, with a limit in milliseconds.
 func majority(within any) bson.D { return bson.D{e("w", "majority"), e("wtimeout", within)} }
 
-// confirmWithin returns how many milliseconds a write may wait for its majority: somewhat less than ctx
-// has left, so that the server itself says that no majority has confirmed it. The driver would close the
-// connection, and say that the server is silent.
+// confirmWithin returns how many milliseconds a write may wait for its majority. It is somewhat less than ctx has
+// left, so that the server itself reports that no majority has confirmed the write. Otherwise the driver would
+// close the connection, and report that the server is silent.
 func confirmWithin(ctx context.Context) int64 {
 	limit := confirmLimit
 	if end, ok := ctx.Deadline(); ok {
@@ -110,24 +106,23 @@ func confirmWithin(ctx context.Context) int64 {
 
 // A modify is one findAndModify of one record, which may not exist yet.
 type modify struct {
-	query  bson.D // {_id: …}; if an upsert has nothing else, the server resolves most races itself
+	query  bson.D // {_id: …}; for an upsert with no other condition, the server resolves most races itself
 	update bson.A
 	fields any // the projection, a document; nil: the whole record
 	upsert bool
-	before bool // reply with the record as it was before
+	before bool // reply with the record as it was before the command
 }
 
-// modify sends m and decodes into v the record as it is afterwards, or with m.before as it was
-// before. found is false if there is no record and m does not upsert.
+// modify sends m and decodes into v the record as it is afterwards, or with m.before as it was before. found is
+// false if there is no record and m does not upsert.
 //
-// If many upserts of a new _id race, one or two may get "duplicate key" from a server that did
-// not resolve the race itself (seen on 4.4). They are sent once more, at once. Servers other
-// than MongoDB may answer such a race with any error (FerretDB 2.7: FailedToParse). There a
-// missing record is created first and the command sent again, which makes three commands, once
-// per record.
+// If many upserts of a new _id race, one or two may get "duplicate key" from a server that did not resolve the race
+// itself (seen on 4.4). They are repeated once, immediately. Servers other than MongoDB may answer such a race with
+// any error (FerretDB 2.7: FailedToParse). On them, a missing record is created first and the command repeated,
+// which makes three commands, once per record.
 //
-// An upsert with further conditions is not sent again. Its "duplicate key", or errNoMatch on
-// other servers, means that a record exists that does not meet the conditions.
+// An upsert with further conditions is not repeated. Its "duplicate key", or errNoMatch on other servers, means
+// that a record exists that does not meet the conditions.
 func (s *store) modify(ctx context.Context, m modify, v any) (found bool, err error) {
 	cmd := bson.D{
 		e("findAndModify", s.collection), e("query", m.query), e("update", m.update),
@@ -155,7 +150,7 @@ func (s *store) modify(ctx context.Context, m modify, v any) (found bool, err er
 		return false, err
 	}
 	if found, err = value(raw, v); err == nil && !found {
-		err = fmt.Errorf("%w: %v", errNoMatch, m.query[0].Value) // or it was swept just now
+		err = fmt.Errorf("%w: %v", errNoMatch, m.query[0].Value) // or the record has just been swept
 	}
 	return found, err
 }
@@ -163,9 +158,9 @@ func (s *store) modify(ctx context.Context, m modify, v any) (found bool, err er
 // errNoMatch means that the record of an upsert exists but does not meet its conditions.
 var errNoMatch = errors.New("the record does not match")
 
-// create creates a record that is empty except for the time, or leaves an existing one,
-// whatever further conditions the query has. If the process dies before its next command, the
-// time tells Sweep how old the record is.
+// create creates a record that is empty except for the time. It leaves an existing record alone, whatever further
+// conditions the query has. If the process dies before its next command, the time tells Sweep how old the record
+// is.
 func (s *store) create(ctx context.Context, query bson.D) error {
 	record := bson.D{query[0], e("at", s.server.clock())}
 	_, err := s.write(ctx, bson.D{e("insert", s.collection), e("documents", bson.A{record})})
@@ -221,10 +216,9 @@ func batch(reply bson.Raw, v any) error {
 	return nil
 }
 
-// noValues is a context without the values of the context that it wraps; it keeps its deadline and
-// cancellation. With the values, a driver session in the caller's context would pull a lock's
-// command into the caller's transaction (mongo-driver v2.9.3, Database.RunCommand:
-// sessionFromContext), and an abort would undo it.
+// noValues is a context without the values of the context that it wraps; it keeps its deadline and cancellation.
+// With the values, a driver session in the caller's context would pull a lock's command into the caller's
+// transaction (mongo-driver v2.9.3, Database.RunCommand: sessionFromContext), and an abort would undo it.
 type noValues struct{ context.Context }
 
 func (noValues) Value(any) any { return nil }

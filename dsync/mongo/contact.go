@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	// contactLimit is how long the first contact is tried if ctx has no deadline, and how long
-	// one try may take: longer than a slow election.
+	// contactLimit is how long the first contact is tried if ctx has no deadline, and the time limit of one try. It
+	// is longer than a slow election.
 	contactLimit = 30 * time.Second
 
 	// firstPause and maxPause are the pauses between tries, before jitter.
 	firstPause = 50 * time.Millisecond
 	maxPause   = time.Second
 
-	// warnAgain is how often the log has a warning while tries fail. A program that waits for hours must not do so
-	// silently, and a try each second is no news.
+	// warnAgain is the interval between warnings in the log while tries fail. A program that waits for hours must
+	// not do so silently, but a warning for each try would be noise.
 	warnAgain = time.Minute
 )
 
-// contact repeats the probe through states that pass, so that a program that starts while a primary
-// steps down, or while writes are blocked, waits and does not crash again and again. It returns when the
-// probe succeeds, when ctx ends, or on an error that is not temporary. Each try uses new records, because
-// it is unknown what an interrupted try has done.
+// contact repeats the probe through temporary states, so that a program that starts while a primary steps down, or
+// while writes are blocked, waits instead of crashing again and again. It returns when the probe succeeds, when ctx
+// ends, or on an error that is not temporary. Each try uses new records, because an interrupted try may have
+// changed its own.
 func (s *store) contact(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -64,11 +64,11 @@ func (s *store) contact(ctx context.Context) error {
 	}
 }
 
-// checkWatch returns an error if the watch cannot see the primary. By then the driver has found
-// the server, and has called the client's monitor.
+// checkWatch returns an error if the watch cannot see the primary. When it is called, the driver has found the
+// server, and has called the client's monitor.
 func (s *store) checkWatch() error {
 	if s.primary != nil && !s.primary.attached() {
-		return errors.New("mongo: PrimaryWatch is not a monitor of the client; make the client with SetServerMonitor(watch.ServerMonitor(nil))")
+		return errors.New("mongo: PrimaryWatch is not the client's server monitor; make the client with SetServerMonitor(watch.ServerMonitor(nil))")
 	}
 	return nil
 }
@@ -79,10 +79,10 @@ func (s *store) probeWithin(ctx context.Context, limit time.Duration) error {
 	return s.probe(ctx)
 }
 
-// passingCodes are the error codes of states that end by themselves, or by an operator's hand, with nothing
-// changed in the program: of a server that steps down, shuts down or was just elected, is overloaded or full, of an
-// operation that the server interrupted, and of routers whose shards are out of reach or are moving data. The
-// numbers and names are those of the server's src/mongo/base/error_codes.yml.
+// passingCodes are the error codes of temporary states, which end by themselves or when an operator acts, without a
+// change to the program: the server steps down, shuts down or was just elected; it is overloaded or full; it
+// interrupted the operation; or a router's shards are unreachable or moving data. The numbers and names are those
+// of the server's src/mongo/base/error_codes.yml.
 var passingCodes = []int{
 	// A fail-over, a shutdown, or a replica set that has just been initiated.
 	10107, // NotWritablePrimary
@@ -98,7 +98,7 @@ var passingCodes = []int{
 	211,   // KeyNotFound: the cluster's first keys for its clock are not there yet
 	64,    // WriteConcernTimeout: not confirmed in time
 
-	// Interrupted: by killOp, by a limit of time, or for a change in the server.
+	// Interrupted by killOp, a time limit, or a change in the server.
 	11601,    // Interrupted
 	24,       // LockTimeout
 	50,       // MaxTimeMSExpired
@@ -111,26 +111,26 @@ var passingCodes = []int{
 
 	// Writes are blocked, or the server or its disk is full.
 	371,       // UserWritesBlocked: setUserWriteBlockMode, as Atlas does when a disk fills up
-	codeAtlas, // "you are over your space quota"; all else is refused, see notAllowed
+	codeAtlas, // "you are over your space quota"; for the other meanings see notAllowed
 	14031,     // OutOfDiskSpace
 	264,       // TooManyFilesOpen
 	365,       // TemporarilyUnavailable: the cache is full
 	402,       // ResourceExhausted
 
-	// Load is shed. 462 and 463 come with labels, too.
+	// The server sheds load. 462 and 463 also come with labels.
 	433, // AdmissionQueueOverflow
 	449, // RateLimitExceeded
 	450, // PooledConnectionAcquisitionRejected
 	462, // IngressRequestRateLimitExceeded
 	463,
 
-	// Conflicts with what others are doing.
+	// Conflicts with other operations.
 	112, // WriteConflict
 	46,  // LockBusy
 	117, // ConflictingOperationInProgress
 	215, // DatabaseDropPending
 
-	// Of a mongos: a shard or the config servers are out of reach, or data is being moved.
+	// From a mongos: a shard or the config servers are unreachable, or data is being moved.
 	6, 7, 89, 9001, // HostUnreachable, HostNotFound, NetworkTimeout, SocketException
 	202,      // NetworkInterfaceExceededTimeLimit
 	407,      // PooledConnectionAcquisitionExceededTimeLimit
@@ -145,12 +145,12 @@ var passingCodes = []int{
 	338, 342, // ReshardCollectionInProgress, ReshardingCriticalSectionTimeout
 }
 
-// passingLabels are the labels of errors that pass, whatever their code: the driver cleared its pool because the
-// server became silent or went away, or the server sheds load or says itself that the command may be repeated.
+// passingLabels are the labels of temporary errors, whatever their code: the driver cleared its pool because the
+// server became silent or unreachable, or the server sheds load or says that the command may be repeated.
 var passingLabels = []string{"TransientTransactionError", "SystemOverloadedError", "RetryableError", "RetryableWriteError"}
 
-// passing reports whether an error is temporary, so that the same command may succeed later: the network, no server
-// in time, or one of the states above.
+// passing reports whether an error is temporary, so that the same command may succeed later: a network error, no
+// server found in time, or one of the states above.
 func passing(err error) bool {
 	if errors.Is(err, driver.ErrRefused) || refused(err) {
 		return false

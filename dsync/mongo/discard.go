@@ -11,10 +11,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// Discard implements [driver.Store] with one update, which changes nothing and counts the records
-// that have one of the claims. Mostly none has. An update is used rather than a read, because it
-// waits for a majority: a primary that was deposed cannot say that the claims are gone. If there are
-// any, they are then found by a read and released.
+// Discard implements [driver.Store]. It sends one update, which changes nothing and counts the records that have
+// one of the claims. Usually none has. It is an update rather than a read because an update waits for a majority: a
+// deposed primary cannot say that the claims are gone. If there are any, a read finds them, and then they are
+// released.
 func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
 	byKey := make(map[string][]string)
 	for _, c := range claims {
@@ -27,7 +27,7 @@ func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.No
 		keys = append(keys, id)
 		statements = append(statements, bson.D{e("q", append(bson.D{e("_id", id)}, among(ids)...)), e("u", bson.A{set(e("f", "$f"))})})
 	}
-	var refused error // of some keys, which must not keep the others from it
+	var refused error // the first refusal; it must not keep the other claims from being discarded
 	raw, err := s.write(ctx, bson.D{e("update", s.collection), e("updates", statements), e("ordered", false)})
 	switch there, _, none := updated(raw); {
 	case statementsFailed(err):
@@ -52,7 +52,7 @@ func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.No
 			continue
 		}
 		if ctx.Err() != nil {
-			return notices, cmp.Or(refused, failure("discard", ctx.Err())) // the others are still there
+			return notices, cmp.Or(refused, failure("discard", ctx.Err())) // the remaining claims are still there
 		}
 		done, err := s.editRelease(ctx, driver.Release{Claim: driver.Claim{Key: c.Key, ID: c.ID, Session: c.Session}})
 		notices = append(notices, done.Notices...)
@@ -68,7 +68,7 @@ type discardRecord struct {
 	Queue   []waiterRecord `bson:"q"`
 }
 
-// has reports what among finds: whether the claim holds without an end, or waits.
+// has reports whether the claim holds without an end, or waits, as in among.
 func (r discardRecord) has(claim string) bool {
 	return slices.ContainsFunc(r.Holders, func(h holderRecord) bool { return h.Claim == claim && h.Until.IsZero() }) ||
 		slices.ContainsFunc(r.Queue, func(w waiterRecord) bool { return w.Claim == claim })
@@ -81,7 +81,7 @@ func among(ids []string) bson.D {
 	return bson.D{e("$or", bson.A{bson.D{e("h", held)}, bson.D{e("q.a", in)}})}
 }
 
-// statementsFailed reports whether err is only that of some statements of an update that has several.
+// statementsFailed reports whether err means only that some statements of an update failed.
 func statementsFailed(err error) bool {
 	var w mongo.WriteException
 	return errors.As(err, &w) && len(w.WriteErrors) > 0 && w.WriteConcernError == nil

@@ -11,11 +11,10 @@
 //
 // The package works with MongoDB 4.4 and later, as a replica set, a sharded cluster or a
 // standalone, and with servers that speak its protocol and compute the same results: FerretDB
-// 2 on the open-source DocumentDB, but not Amazon DocumentDB. A new store asks the server who it
-// is, runs its own commands on records of its own, which it removes again, and compares the
-// results. If the server computes anything else, the error says what. If the server is MongoDB,
-// the collection records that it has passed, and later stores only check that they may write. A
-// new version of the server is probed again, as is any by a version of this package with a
+// 2 on the open-source DocumentDB, but not Amazon DocumentDB. A new store asks the server what it is, tries its own
+// commands on temporary records, and compares the results. If the server computes anything else, the error says
+// what. If the server is MongoDB, the collection records that it has passed, and later stores only check that they
+// may write. A new version of the server is probed again, and so is any version by a release of this package with a
 // different probe. Other servers are probed each time.
 //
 // A waiter is notified by the process whose command granted its claim. That process inserts a

@@ -8,14 +8,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A release with driver.Release.Early is sent with w: 1 to a replica set. Its reply says where in the log it is
-// (opTime), and hello says how far a majority has the log (lastWrite.majorityOpTime). A router passes on neither,
-// and elsewhere there is no fail-over, so there a release is like every other write.
+// A release with driver.Release.Early is sent with w: 1 to a replica set. Its reply says at which position of the
+// log it is (opTime), and hello says up to where a majority has the log (lastWrite.majorityOpTime). A router passes
+// on neither, and other topologies have no fail-over; so there a release is an ordinary write.
 
-// unknownOpTime is where a release is whose reply does not say. It is never committed.
+// unknownOpTime stands for the position of a release whose reply does not say it. It is never committed.
 var unknownOpTime = driver.OpTime{Term: -1}
 
-// opTime returns the OpTime at that place of a reply, as MongoDB writes it, and whether there is one.
+// opTime returns the OpTime at the given path of a reply, and whether there is one.
 func opTime(reply bson.Raw, path ...string) (driver.OpTime, bool) {
 	doc, _ := reply.Lookup(path...).DocumentOK()
 	t, i, ok := doc.Lookup("ts").TimestampOK()
@@ -26,8 +26,8 @@ func opTime(reply bson.Raw, path ...string) (driver.OpTime, bool) {
 	return driver.OpTime{Term: term, Time: uint64(t)<<32 | uint64(i)}, true
 }
 
-// updateEarly is update with the acknowledgement of the primary alone, if early, where that makes a difference.
-// If it has changed something, applied says where.
+// updateEarly is update. With early, on a replica set, only the primary acknowledges it. If the update changed
+// something, applied is its position in the log.
 func (s *store) updateEarly(ctx context.Context, early bool, statement bson.D) (matched, changed bool, applied driver.OpTime, err error) {
 	if !early || s.server.portable || s.server.topology != replicaSet {
 		matched, changed, err = s.update(ctx, statement)
@@ -49,8 +49,8 @@ func (s *store) updateEarly(ctx context.Context, early bool, statement bson.D) (
 	return matched, changed, applied, nil
 }
 
-// committed returns how far a majority has the log, or further back; zero if nothing is known. It asks the server
-// if something was released early since it asked last.
+// committed returns a position up to which a majority has the log, or zero if none is known. It asks the server
+// only if there was an early release after the last time it asked.
 func (s *store) committed(ctx context.Context) driver.OpTime {
 	known, ok := s.early.committed()
 	if ok {
@@ -63,11 +63,11 @@ func (s *store) committed(ctx context.Context) driver.OpTime {
 	return s.early.learn(v.committed)
 }
 
-// earlyReleases is what is known of the log's end.
+// earlyReleases tracks early releases and how far the log is committed.
 type earlyReleases struct {
 	mu      sync.Mutex
 	applied driver.OpTime // the latest early release
-	known   driver.OpTime // a majority has the log up to there
+	known   driver.OpTime // a majority has the log up to this position
 }
 
 func (r *earlyReleases) note(at driver.OpTime) {
@@ -78,7 +78,7 @@ func (r *earlyReleases) note(at driver.OpTime) {
 	}
 }
 
-// committed returns how far a majority has the log, and whether that has the latest early release.
+// committed returns up to where a majority has the log, and whether that includes the latest early release.
 func (r *earlyReleases) committed() (driver.OpTime, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,7 +94,7 @@ func (r *earlyReleases) learn(at driver.OpTime) driver.OpTime {
 	return r.known
 }
 
-// later reports whether a is later in the log than b.
+// later reports whether a comes later in the log than b.
 func later(a, b driver.OpTime) bool {
 	return a.Term > b.Term || a.Term == b.Term && a.Time > b.Time
 }

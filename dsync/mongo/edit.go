@@ -9,13 +9,13 @@ import (
 
 // Edit implements [driver.Store].
 //
-// Of an Acquire, one command grants at most 1,000 claims; if more fit, the next command on the key grants
-// the rest. On servers other than MongoDB the first Acquire or Resize of a key takes three commands. If
-// the key is probably free, the Acquire of a claim that may wait begins with a short command; if that
-// grants nothing, it writes nothing, and a second command follows.
+// One Acquire grants at most 1,000 claims; if more fit, the next command on the key grants the rest. On servers
+// other than MongoDB the first Acquire or Resize of a key takes three commands. If the key is probably free, the
+// Acquire of a claim that may wait begins with a short command. If that grants nothing, it writes nothing, and a
+// second command follows.
 //
-// For a Release, these commands are tried in order, the next one only if the one before was not
-// applicable, in which case it has written nothing:
+// A Release tries these commands in order, the next one only if the previous one was not applicable and so has
+// written nothing:
 //
 //   - with Claim.NoneWaiting, an update that frees the key if nobody waits and nobody observes
 //     it;
@@ -23,18 +23,17 @@ import (
 //     waiter, if that wants the key in the same way as the claim, or frees it;
 //   - the pipeline, which handles everything.
 //
-// So a Release takes one command if nobody waited and nobody does now, and two if somebody has
-// come since. It takes one more for a Mutex or an election if the next claim is of another
-// sort, a fixed lease or one with Yield.
+// So a Release takes one command if nobody waited and nobody does now, and two if somebody has begun to wait since.
+// It takes one more for a Mutex or an election if the next claim is of another sort, such as a fixed lease or one
+// with Yield.
 //
-// With Keep, Seal or a Successor, only the pipeline is sent, each in a version of its own. With Seal,
-// if the hold's end has come so that the claim cannot seal, claims that the command grants get no
-// notice.
+// With Keep, Seal or a Successor, only the pipeline is sent, each in a version of its own. With Seal, if the hold's
+// end has come so that the claim cannot seal, claims that the command grants get no notice.
 //
-// Release and Acquire are one short hand-over to which the claim is added, if that is possible, and
-// otherwise the commands of both.
+// Release and Acquire are one short hand-over that also adds the claim, if that is possible, and otherwise the
+// commands of both.
 //
-// Of a Resize, the last 16 former limits of a key are known.
+// After Resizes, the last 16 former limits of a key are known.
 func (s *store) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
 	if err := e.Check(); err != nil {
 		return driver.Edited{}, fmt.Errorf("mongo: edit: %w", err)

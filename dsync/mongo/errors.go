@@ -15,7 +15,7 @@ const (
 	codeAtlas           = 8000 // see notAllowed
 	codeAPIStrict       = 323
 	codeFailedToParse   = 9
-	codeConversion      = 241 // raised by our own pipelines, see guard
+	codeConversion      = 241 // raised by this package's pipelines, see guard
 	codeDuplicateKey    = 11000
 	codeNamespaceExists = 48
 	codeMaxTimeExpired  = 50
@@ -30,7 +30,7 @@ const (
 	codeCursorNotFound     = 43
 )
 
-// refusals are the codes of commands that changed nothing and that repeating cannot help.
+// refusals are the codes of commands that changed nothing and that repeating cannot fix.
 var refusals = []int{
 	codeUnauthorized,
 	18, // AuthenticationFailed
@@ -48,23 +48,24 @@ var refusals = []int{
 	codeConversion,
 }
 
-// refused reports whether the server refused a command for good: it changed nothing, and repeating it cannot help.
+// refused reports whether the server refused a command for good: it changed nothing, and repeating it cannot fix
+// that.
 func refused(err error) bool { return hasCode(err, refusals...) || notAllowed(err) }
 
-// notAllowed reports whether the user lacks a right. Atlas's proxy answers with one code, 8000, to whatever it
-// refuses: a wrong password, a command that the user may not send, and also a write while the cluster is over its space
-// quota, which passes. Only the text distinguishes them.
+// notAllowed reports whether the user lacks a privilege. Atlas's proxy uses one code, 8000, for everything that it
+// refuses: a wrong password, a command that the user may not send, but also a write while the cluster is over its
+// space quota, which is temporary. Only the text distinguishes them.
 func notAllowed(err error) bool {
 	return hasCode(err, codeUnauthorized) || hasCode(err, codeAtlas) && !strings.Contains(err.Error(), "space quota")
 }
 
-// failure turns an error of the driver into one of the store. It matches ErrRefused if the
-// server refused the command for good. Otherwise it matches none of the errors that are
-// answers, which means that it is unknown whether the command was applied.
+// failure turns an error of the driver into one of the store. It matches ErrRefused if the server refused the
+// command for good. Otherwise it matches none of the errors that are answers, which means that the command may or
+// may not have been applied.
 func failure(op string, err error) error {
 	switch {
 	case hasCode(err, codeConversion):
-		return fmt.Errorf("mongo: %s: %w: the key's record has a format that this version does not know; use the newer version of this library that wrote it: %w",
+		return fmt.Errorf("mongo: %s: %w: the key's record has a format that this version does not know; upgrade this library to the version that wrote it: %w",
 			op, driver.ErrRefused, err)
 	case refused(err):
 		return fmt.Errorf("mongo: %s: %w: %w", op, driver.ErrRefused, err)
@@ -74,9 +75,8 @@ func failure(op string, err error) error {
 	return fmt.Errorf("mongo: %s: %w", op, err)
 }
 
-// hasCode reports whether the server refused a command or a write with one of the codes. The
-// code of a writeConcernError does not count: such a write was applied, and may or may not be
-// undone.
+// hasCode reports whether the server refused a command or a write with one of the codes. The code of a
+// writeConcernError does not count: such a write was applied, and may or may not be undone.
 func hasCode(err error, codes ...int) bool {
 	var w mongo.WriteException
 	if errors.As(err, &w) {

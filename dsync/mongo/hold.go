@@ -8,9 +8,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Extend and Publish change only the caller's own hold. That makes no room for waiters, so these
-// pipelines do not settle the key. Their filter is the _id alone, since any other filter costs the
-// server more; so the record may be one that does not have the claim, or has no claims yet.
+// Extend and Publish change only the caller's own hold. That makes no room for waiters, so these pipelines do not
+// settle the key. Their filter is only the _id, since any other filter costs the server more; so the record may not
+// have the claim, or may have no claims yet.
 
 // editExtend makes an Extend.
 func (s *store) editExtend(ctx context.Context, c driver.Claim) (driver.Edited, error) {
@@ -33,8 +33,8 @@ func (s *store) editExtend(ctx context.Context, c driver.Claim) (driver.Edited, 
 	return driver.Edited{Holder: h}, nil
 }
 
-// extending moves the end of the claim to now + lease, unless it is later, if the claim holds the
-// key with that token and no end of it has come.
+// extending moves the end of the claim to now + lease, unless it is already later, if the claim holds the key with
+// that token and has not reached an earlier end.
 func extending() []bson.D {
 	end := op("$max", "$$this.e", op("$add", now, "$_.lease"))
 	granted := op("$eq", "$$this.t", "$_.t")
@@ -77,8 +77,8 @@ func (s *store) publish(ctx context.Context, id string, p driver.Publish) (r key
 	return r, held && !h.Ended(r.Now), nil
 }
 
-// publishing stores the value with the claim, if it holds the key, its end has not come, and it has
-// not published a later value. A value that came with the claim has no number.
+// publishing stores the value with the claim, if the claim holds the key, its end has not come, and it has not
+// published a later value. A value that came with the claim has no number.
 func publishing() []bson.D {
 	overtaken := op("$gt", "$$this.v", "$_.seq")
 	return changing(bson.D{e("v", "$_.seq"), e("b", "$_.value")}, mine(), holds(), op("$not", overtaken))

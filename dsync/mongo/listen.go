@@ -15,29 +15,26 @@ import (
 // all changes of observed keys and filters them itself.
 const maxListed = 1_000
 
-// Listen implements [driver.Store] with a tailable cursor on the capped collection of the
-// session's address, and, if there are keys, another on that of the observers. Only inserts into
-// those collections wake a cursor, and only Notify makes them, so the cost of listening does
-// not depend on what else is written. Listen needs find, insert, createCollection and
-// convertToCapped on those collections; the server requires the last to create a capped
-// collection (4.4: db/auth/authorization_session_impl.cpp, checkAuthForCreate). The first Listen of
-// a store also asks which of the collections exist, by name, for which no further right is needed. Listen marks
-// the keys as observed in their records, with one command for a thousand keys, and renews the
-// marks every few minutes.
+// Listen implements [driver.Store] with a tailable cursor on the capped collection of the session's address and, if
+// there are keys, another on that of the observers. Only inserts into those collections wake a cursor, and only
+// Notify makes them, so the cost of listening does not depend on other writes. Listen needs find, insert,
+// createCollection and convertToCapped on those collections; the server requires the last to create a capped
+// collection (4.4: db/auth/authorization_session_impl.cpp, checkAuthForCreate). The first Listen of a store also
+// lists which of the collections exist, which needs no further privilege. Listen marks the keys as observed in
+// their records, with one command for a thousand keys, and renews the marks every few minutes.
 //
-// A cursor is used for five minutes, one for keys for a minute, and any cursor on a sharded
-// cluster for twenty seconds; the next one continues where it ended. That is because a cursor
-// on a member that was deposed, or cut off from the others, stays there without an error. On a
-// replica set, Listen also follows the primary. With a [PrimaryWatch], which [Connect] has, it
-// opens a cursor on a new primary as soon as the driver knows it, but one a second at most.
-// Without one, it asks who the primary is after each Heartbeat of the store, and at least every
-// 10 s; all that listen on the store share the question. Once the new cursor is open it calls f with
+// A cursor is used for five minutes, one for keys for a minute, and any cursor on a sharded cluster for twenty
+// seconds; the next one continues where it ended. The reason is that a cursor on a member that was deposed, or cut
+// off from the others, stays open without an error. On a replica set, Listen also follows the primary. With a
+// [PrimaryWatch], which [Connect] has, it opens a cursor on a new primary as soon as the driver knows it, but at
+// most one a second. Without one, it asks who the primary is after each Heartbeat of the store, and at least every
+// 10 s; all listeners of the store share the answer. When the new cursor is open, it calls f with
 // driver.NoticeReady, because notices may have been missed.
 //
-// The error is errors.ErrUnsupported with [Options].PollOnly or [Options].ReadOnly, and on
-// servers other than MongoDB. It is also ErrUnsupported, with one warning in the log that says
-// what to do, if a right is missing, if a collection exists but is not capped, and with the
-// strict Stable API. After that, the session's claims no longer say that it listens.
+// The error is errors.ErrUnsupported with [Options].PollOnly or [Options].ReadOnly, and on servers other than
+// MongoDB. It is also ErrUnsupported if a privilege is missing, if a collection exists but is not capped, and with
+// the strict Stable API; then one warning in the log says what to do, and the session's claims no longer say that
+// it listens.
 func (s *store) Listen(ctx context.Context, session string, keys []string, f func(driver.Notice)) error {
 	if !s.notifies() {
 		return fmt.Errorf("mongo: listen: %w", errors.ErrUnsupported)

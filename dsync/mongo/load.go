@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// facet returns stages whose result has the server's time even if nothing is found. A find
-// could add the time only to documents that it finds.
+// facet returns stages whose result has the server's time even if nothing is found. A find could add the time only
+// to documents that it finds.
 func facet(project bson.D, find ...bson.D) []bson.D {
 	return append(find,
 		bson.D{e("$facet", bson.D{e("found", bson.A{bson.D{e("$project", project)}})})},
@@ -26,8 +26,8 @@ type reading[T any] struct {
 	Found []T       `bson:"found"`
 }
 
-// readFacet runs the stages of a facet. As long as the database does not exist, a mongos
-// returns no result at all; then the time comes from hello.
+// readFacet runs the stages of a facet. While the database does not exist, a mongos returns no result at all; then
+// the time comes from hello.
 func readFacet[T any](ctx context.Context, s *store, majority bool, stages []bson.D) (reading[T], error) {
 	var r []reading[T]
 	if err := s.aggregate(ctx, &r, majority, stages...); err != nil {
@@ -58,11 +58,11 @@ func (s *store) load(ctx context.Context, id, key string, shown int) (driver.Sta
 	return r.Found[0].known(key)
 }
 
-// known returns the state of a record that was read, or an error if a later version of this
-// library wrote the record. Pipelines that write check that themselves.
+// known returns the state of a record that was read, or an error if a later version of this library wrote the
+// record. Pipelines that write make this check themselves.
 func (r *keyRecord) known(key string) (driver.State, error) {
 	if r.Format > formatVersion {
-		return driver.State{}, fmt.Errorf("%w: the record of the key %q has format %d, and this version knows %d; use the newer version of this library that wrote it",
+		return driver.State{}, fmt.Errorf("%w: the record of the key %q has format %d, and this version knows %d; upgrade this library to the version that wrote it",
 			driver.ErrRefused, key, r.Format, formatVersion)
 	}
 	return r.state(key), nil
@@ -86,7 +86,7 @@ func (s *store) keys(ctx context.Context, q driver.KeyQuery) (states []driver.St
 	var within bson.D
 	switch {
 	case len(q.Keys) > maxKeys:
-		return nil, fmt.Errorf("%w: Keys of %d keys; it may have at most %d", driver.ErrRefused, len(q.Keys), maxKeys)
+		return nil, fmt.Errorf("%w: Keys has %d keys; it may have at most %d", driver.ErrRefused, len(q.Keys), maxKeys)
 	case len(q.Keys) > 0:
 		n = len(q.Keys)
 		ids := make(bson.A, 0, n)
@@ -97,7 +97,7 @@ func (s *store) keys(ctx context.Context, q driver.KeyQuery) (states []driver.St
 	case n < 1:
 		return nil, nil
 	case !utf8.ValidString(q.Prefix) || !utf8.ValidString(q.After):
-		return nil, fmt.Errorf("%w: %q or %q is not UTF-8, as all keys are", driver.ErrRefused, q.Prefix, q.After)
+		return nil, fmt.Errorf("%w: %q or %q is not valid UTF-8; keys are", driver.ErrRefused, q.Prefix, q.After)
 	default:
 		within = bson.D{e("$gte", keyID(q.Prefix)), e("$lt", successor(keyID(q.Prefix))), e("$gt", keyID(q.After))}
 	}
@@ -127,7 +127,7 @@ func (s *store) keys(ctx context.Context, q driver.KeyQuery) (states []driver.St
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = cursor.Close(ctx) // only after an error is there anything to close
+		_ = cursor.Close(ctx) // there is something to close only after an error
 	}()
 	for cursor.Next(ctx) {
 		var r struct {

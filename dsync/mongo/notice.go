@@ -11,12 +11,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The functions below find out from a reply which sessions to notify. They are only used on
-// replies to commands that a majority has confirmed.
+// The functions below find out from a reply which sessions to notify. They are only used on replies to commands
+// that a majority has confirmed.
 
-// grants returns the notices for other claims than mine that the command granted: those held
-// since exactly the time of the command. If two commands run within a millisecond, the second
-// may repeat a notice of the first.
+// grants returns the notices for claims, other than mine, that the command granted: those held since exactly the
+// time of the command. If two commands run within a millisecond, the second may repeat a notice of the first.
 func (r *keyRecord) grants(key, mine string) (notices []driver.Notice) {
 	for _, h := range r.Holders {
 		if h.Since.Equal(r.Now) && h.Claim != mine && h.Address > 0 {
@@ -49,7 +48,7 @@ func wakes(key string, waiters []waiterRecord) (notices []driver.Notice) {
 	return notices
 }
 
-// change returns the notice for those who observe the key, if anybody does.
+// change returns the notice for the observers of the key, if there are any.
 func (r *keyRecord) change(key string) []driver.Notice {
 	if !r.Observed.After(r.Now) {
 		return nil
@@ -57,7 +56,7 @@ func (r *keyRecord) change(key string) []driver.Notice {
 	return []driver.Notice{{Type: driver.NoticeChange, Key: key, Address: observersAddress}}
 }
 
-// changed is change if the command changed the record, in which case it set the record's time.
+// changed returns change's notice if the command changed the record, in which case it set the record's time.
 func (r *keyRecord) changed(key string) []driver.Notice {
 	if !r.At.Equal(r.Now) {
 		return nil
@@ -96,9 +95,9 @@ func (r *keyRecord) kept(l driver.Release) []driver.Notice {
 	return nil
 }
 
-// sealed returns the notices for the claims whose ticks were over when l sealed the key, and for the
-// first of the others, or nil if l did not seal it. r is the record as it was before: the reply can't
-// have the record afterwards as well, and so not the token of a grant.
+// sealed returns the notices for the claims whose ticks were over when l sealed the key, and for the first of the
+// others. It returns nil if l did not seal the key. r is the record as it was before: the reply can't also have the
+// record as it is afterwards, so the token of a grant is unknown.
 func (r *keyRecord) sealed(l driver.Release) []driver.Notice {
 	seals := slices.ContainsFunc(r.Holders, func(h holderRecord) bool {
 		return h.Claim == l.Claim.ID && !h.holder().Ended(r.Now)
@@ -116,7 +115,7 @@ func (r *keyRecord) sealed(l driver.Release) []driver.Notice {
 	return wakes(l.Claim.Key, woken)
 }
 
-// sendable returns the notices if the store sends notices, else nil.
+// sendable returns the notices if the store sends notices, otherwise nil.
 func (s *store) sendable(notices []driver.Notice) []driver.Notice {
 	if !s.notifies() {
 		return nil
@@ -127,7 +126,7 @@ func (s *store) sendable(notices []driver.Notice) []driver.Notice {
 // A noticeRecord is a notice as it is stored. One for the observers of a key has only the key.
 type noticeRecord struct {
 	ID      bson.ObjectID `bson:"_id,omitempty"` // made by the server
-	To      string        `bson:"to,omitempty"`  // a session
+	To      string        `bson:"to,omitempty"`  // id of a session
 	Type    string        `bson:"type,omitempty"`
 	Key     string        `bson:"k"`
 	Claim   string        `bson:"a,omitempty"`
@@ -156,8 +155,8 @@ func recordOf(n driver.Notice) (r noticeRecord, ok bool) {
 	return r, ok && n.Address > observersAddress && n.Address <= maxNoticeCollections
 }
 
-// notice returns the notice in the record. ok is false for a type that this version does not
-// know, which a later version of this library may send.
+// notice returns the notice in the record. ok is false if this version does not know its type, which a later
+// version of this library may send.
 func (r *noticeRecord) notice(address int) (n driver.Notice, ok bool) {
 	if address == observersAddress {
 		return driver.Notice{Type: driver.NoticeChange, Key: r.Key, Address: address}, true

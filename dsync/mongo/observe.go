@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Observe implements [driver.Store]. The session's record has the keys, for Sessions, and the
-// number of the list. It is Listen that makes commands notify the session of changes.
+// Observe implements [driver.Store]. The session's record stores the keys, for Sessions, and the number of the
+// list. It does not make commands notify the session of changes; Listen does.
 func (s *store) Observe(ctx context.Context, session string, seq int64, keys []string) error {
 	newer := op("$gt", seq, op("$ifNull", "$list", int64(0)))
 	var list any = "$$REMOVE"
@@ -34,9 +34,9 @@ func (s *store) Observe(ctx context.Context, session string, seq int64, keys []s
 }
 
 const (
-	// observedFor is how long a mark says that a key is observed. It is renewed when less than
-	// half of that is left. The listener sends a new mark when its last one is older than
-	// markAgain; markAgain and the age of a cursor are together less than half of observedFor.
+	// observedFor is how long a mark says that a key is observed. A mark is renewed when less than half of that is
+	// left. The listener sends a new mark when its last one is older than markAgain; markAgain plus the age of a
+	// cursor is less than half of observedFor.
 	observedFor = 10 * time.Minute
 	markAgain   = 3 * time.Minute
 
@@ -44,11 +44,10 @@ const (
 	maxMarks = 1_000
 )
 
-// mark marks the tail's keys as observed, unless it has done so recently. The mark, "o", is a
-// time: until then, commands that change the record return a notice of the change. Short
-// commands whose reply is not read do not apply to a record with a mark. The first command that
-// settles after that time removes the mark. If many observe a key, one mark serves
-// all of them as long as half of its time is left.
+// mark marks the tail's keys as observed, unless it has done so recently. The mark, "o", is a time: until then,
+// commands that change the record return a notice of the change. Short commands whose reply is not read do not
+// apply to a record with a mark. The first command that settles after that time removes the mark. If many sessions
+// observe a key, one mark serves all of them until half of its time has passed.
 //
 // A missing record is created; its time decides when it is swept.
 func (t *tail) mark(ctx context.Context) error {

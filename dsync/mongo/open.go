@@ -19,10 +19,9 @@ import (
 )
 
 const (
-	// ownPool is the number of connections that a session can use at a time: 32 for its
-	// commands, one for heartbeats, so that they never wait for another command, two to listen (for
-	// the session and for keys), and one to register or unregister. The driver opens them when
-	// they are needed.
+	// ownPool is the number of connections that a session can use at a time: 32 for its commands, one for
+	// heartbeats, so that they never wait for another command, two to listen (for the session and for keys), and
+	// one to register or unregister. The driver opens them when they are needed.
 	ownPool = 36
 
 	// disconnectLimit bounds the wait for a server that may not answer.
@@ -31,8 +30,8 @@ const (
 	// defaultTTL is the default of dsync.Options.
 	defaultTTL = 30 * time.Second
 
-	// minConnect allows for TCP, TLS and authentication with a distant server. minMonitor is
-	// the least that the driver accepts. The others are the driver's defaults.
+	// minConnect allows for TCP, TLS and authentication with a distant server. minMonitor is the least that the
+	// driver accepts. The other bounds are the driver's defaults.
 	minConnect    = time.Second
 	minMonitor    = 500 * time.Millisecond
 	driverConnect = 30 * time.Second
@@ -110,13 +109,13 @@ func Connect(ctx context.Context, clientOptions *options.ClientOptions, database
 	s.primary = watch
 	session, err := open(ctx, own, s, opt)
 	if err != nil && mongo.IsTimeout(err) {
-		// The driver says only that some deadline was exceeded.
+		// The driver's error says only that a deadline was exceeded.
 		err = fmt.Errorf("%w; if TCP, TLS and authentication may take longer than %v, raise SetConnectTimeout", err, *merged.ConnectTimeout)
 	}
 	return session, err
 }
 
-// nameDatabase makes the name of a database that of the connection string, if it is empty, and checks it.
+// nameDatabase sets *name, if it is empty, to the database in the connection string, and checks it.
 func nameDatabase(name *string, uri string) error {
 	own, err := mongouri.Database(uri)
 	if err != nil {
@@ -130,19 +129,18 @@ func nameDatabase(name *string, uri string) error {
 	return checkDatabase(*name)
 }
 
-// ownClient returns the client options that a lease needs. The driver's defaults suit
-// applications that can wait: a silent primary is noticed after 40 s, a connection attempt
-// takes up to 30 s, and idle connections that died silently are kept, and tried one after the
-// other for the length of an attempt (TTL/6) each. With these defaults a lease of 30 s did not
-// survive a network that swallows everything for 5 s.
+// ownClient returns client options that suit a lease. The driver's defaults suit applications that can wait: a
+// silent primary is noticed after 40 s, a connection attempt takes up to 30 s, and idle connections that died
+// silently are kept, and tried one after the other for the length of an attempt (TTL/6) each. With these defaults a
+// lease of 30 s did not survive a network that swallows everything for 5 s.
 //
-// So they are cut to fractions of the TTL. A silent primary is noticed after TTL/4, and
-// connections that were idle for longer than a heartbeat's may be are not used again. The time
-// to find a server need not be cut, because each attempt has a deadline. Nor does it help to
-// make more connections at a time (MaxConnecting), once none of them takes 30 s.
+// So these times are reduced to fractions of the TTL. A silent primary is noticed after TTL/4, and connections that
+// were idle for longer than those for heartbeats ever are get discarded. The time to find a server need not be
+// reduced, because each attempt has a deadline. Nor does it help to open more connections at a time
+// (MaxConnecting), once none of them takes 30 s.
 //
-// Servers are polled, not streamed from, for the sake of large fleets: a connection to measure
-// round trips, which streaming needs beside its own, is a quarter of a waiting process's.
+// Servers are polled instead of streaming to the client, for the sake of large fleets: streaming needs an
+// additional connection to measure round trips, which would be a quarter of a waiting process's connections.
 func ownClient(opt *Options) *options.ClientOptions {
 	ttl, interval := defaultTTL, time.Duration(0)
 	if opt != nil {
@@ -179,8 +177,7 @@ func open(ctx context.Context, face driver.Store, s *store, opt *Options) (*dsyn
 	return session, nil
 }
 
-// checkClock checks this host's clock, and warns if the servers' clocks are farther apart than
-// the margin.
+// checkClock checks this host's clock, and warns if the servers' clocks differ by more than the margin.
 func (s *store) checkClock(ctx context.Context, opt *clockcheck.Options, margin time.Duration) error {
 	r, err := clockcheck.Check(noValues{ctx}, s.db.Client(), opt)
 	if err != nil {
@@ -188,7 +185,7 @@ func (s *store) checkClock(ctx context.Context, opt *clockcheck.Options, margin 
 	}
 	s.log.Info("leasehold: checked the clock", slog.Any("clock", r))
 	if r.Spread > margin {
-		s.log.Warn("leasehold: the servers' clocks are farther apart than the margin: a fail-over can shorten a lease; set their clocks, or raise Margin",
+		s.log.Warn("leasehold: the servers' clocks are farther apart than the margin: a fail-over can shorten a lease; synchronize the clocks, or raise Margin",
 			slog.Duration("spread", r.Spread), slog.Duration("margin", margin))
 	}
 	return nil
@@ -209,5 +206,5 @@ func (s *ownedStore) Close(ctx context.Context) error {
 	if err := s.client.Disconnect(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("mongo: disconnect: %w", err)
 	}
-	return nil // on a timeout the driver has closed everything on this side
+	return nil // after a timeout, the driver has closed everything on this side
 }

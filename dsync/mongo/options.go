@@ -68,8 +68,8 @@ type Options struct {
 	Session dsync.Options
 }
 
-// withDefaults returns o with the defaults of its own fields filled in. dsync.New fills in, and
-// checks, the session's.
+// withDefaults returns o with the defaults of its own fields filled in. dsync.New fills in and checks the session's
+// options.
 func (o *Options) withDefaults() Options {
 	var r Options
 	if o != nil {
@@ -85,8 +85,8 @@ func (o *Options) withDefaults() Options {
 	return r
 }
 
-// checkNames says what is wrong with the name of the database or the collection, more clearly
-// than the server would, and for names that the server accepts.
+// checkNames returns an error if the name of the database or the collection is invalid. It says so more clearly
+// than the server would, and also rejects names that the server accepts.
 func checkNames(db *mongo.Database, collection string) error {
 	if db == nil {
 		return errors.New("mongo: the database is nil; pass one, as client.Database(\"app\")")

@@ -25,8 +25,8 @@ type PrimaryWatch struct {
 	changed signal
 
 	mu      sync.Mutex
-	seen    bool   // an event
-	primary string // the last known; kept while the driver knows none
+	seen    bool   // the driver has reported an event
+	primary string // the last known primary; kept while the driver knows none
 }
 
 // ServerMonitor returns a monitor for the options of the client. It also calls the functions of
@@ -46,9 +46,9 @@ func (w *PrimaryWatch) ServerMonitor(next *event.ServerMonitor) *event.ServerMon
 	return &m
 }
 
-// see compares the primary with the last one known. That one counts while there is none, and
-// when the driver finds the same one again after a broken connection, so most events change
-// nothing. The driver holds a lock meanwhile, so see must not wait.
+// see compares the primary with the last one known. That one stays while there is none, or when the driver finds
+// the same one again after a broken connection, so most events change nothing. The driver holds a lock meanwhile,
+// so see must not block.
 func (w *PrimaryWatch) see(d event.TopologyDescription) {
 	primary := primaryOf(d)
 	w.mu.Lock()
@@ -63,8 +63,8 @@ func (w *PrimaryWatch) see(d event.TopologyDescription) {
 	}
 }
 
-// primaryOf identifies the primary of a replica set as the primary it is now: see server.member.
-// It is "" if there is none.
+// primaryOf identifies the primary of a replica set together with its term as primary: see server.member. It
+// returns "" if there is none.
 func primaryOf(d event.TopologyDescription) string {
 	for _, s := range d.Servers {
 		if s.Kind == "RSPrimary" {
@@ -81,7 +81,7 @@ func (w *PrimaryWatch) attached() bool {
 	return w.seen
 }
 
-// A signal can be awaited by any number of goroutines.
+// A signal can wake any number of waiting goroutines.
 type signal struct {
 	mu sync.Mutex
 	c  chan struct{} // nil: nobody waits

@@ -14,9 +14,9 @@ import (
 // probePrefix begins the _id of records that a probe creates and removes.
 const probePrefix = "p/"
 
-// probe asks the server what it is. Then it tries the store's own commands on it, unless the
-// server is known to have passed. A server that emulates MongoDB may change while its version
-// stays the same, so a portable one is tried each time. For a read-only store it only asks.
+// probe asks the server what it is. Then it tries the store's own commands on it, unless the server is known to
+// have passed. A server that emulates MongoDB may change while its version stays the same, so a portable one is
+// tried each time. For a read-only store, probe only asks.
 func (s *store) probe(ctx context.Context) error {
 	ctx = noValues{ctx}
 	v, err := s.hello(ctx)
@@ -38,8 +38,8 @@ func (s *store) probe(ctx context.Context) error {
 	return nil
 }
 
-// tryCommandsOnce is tryCommands for a server whose results can be remembered: if it has passed
-// before, only one command is sent.
+// tryCommandsOnce is tryCommands for a server whose result can be remembered: if it has passed before, only one
+// command is sent.
 func (s *store) tryCommandsOnce(ctx context.Context) error {
 	passed, err := s.probed(ctx)
 	if err != nil || passed {
@@ -54,13 +54,13 @@ func (s *store) tryCommandsOnce(ctx context.Context) error {
 	return s.rememberProbe(ctx)
 }
 
-// refuseCapped returns an error if the collection is capped. From MongoDB 6.0 on every command would
-// work there, until the server deletes the oldest records. Only a capped collection can be tailed.
+// refuseCapped returns an error if the collection is capped. From MongoDB 6.0 on, all commands would work on it,
+// until the server deletes the oldest records. Only a capped collection can be tailed.
 func (s *store) refuseCapped(ctx context.Context) error {
 	cursor, err := s.tail(ctx, s.collection, bson.D{e("_id", s.probeID())})
 	if err == nil {
 		closeCursor(ctx, cursor)
-		return fmt.Errorf("mongo: probe: %w: the collection %s is capped: the server would delete its oldest records, and with them locks; drop it, or name another collection",
+		return fmt.Errorf("mongo: probe: %w: the collection %s is capped: the server would delete its oldest records, and so locks; drop it, or name another collection",
 			driver.ErrRefused, s.collection)
 	}
 	if passing(err) {
@@ -69,11 +69,10 @@ func (s *store) refuseCapped(ctx context.Context) error {
 	return nil
 }
 
-// tryCommands tries the store's own commands on records that it creates and removes. One pass
-// covers a little of everything: a holder that has expired, one whose
-// end has come, an expired waiter, a fixed lease, weights, a queue that may be overtaken only
-// at its head, a named successor, terms, a value, a new limit, a tick that is over, a revocation, and the cases
-// of the short commands.
+// tryCommands tries the store's own commands on records that it creates and removes. One pass covers a little of
+// everything: a holder that has expired, a holder whose end has come, an expired waiter, a fixed lease, weights, a
+// queue that may be overtaken only at its head, a named successor, terms, a value, a new limit, a tick that is
+// over, a revocation, and the cases of the short commands.
 func (s *store) tryCommands(ctx context.Context) error {
 	p := prober{store: s, prefix: probePrefix + xid.New().String() + "/"}
 	err := p.run(ctx)
@@ -90,8 +89,8 @@ type prober struct {
 	prefix string
 }
 
-// twins returns pairs of names that a collation may take for the same: case, composed and
-// decomposed accents, digits, punctuation.
+// twins returns pairs of names that a collation may consider equal: case, composed and decomposed accents, digits,
+// punctuation.
 func (p *prober) twins() []string {
 	return []string{"A", "a", "\u00e9", "e\u0301", "1", "01", "a b", "ab"}
 }
@@ -171,7 +170,7 @@ func (p *prober) sessions(ctx context.Context) error {
 	reply, err = p.heartbeat(ctx, query("unknown"), nil)
 	switch {
 	case err == nil:
-		return wrong("heartbeat", errors.New("want none for an expired session"), reply)
+		return wrong("heartbeat", errors.New("want no heartbeat for an expired session"), reply)
 	case !errors.Is(err, driver.ErrSessionExpired):
 		return fmt.Errorf("probe: %w", err)
 	}

@@ -27,8 +27,8 @@ const (
 // probeRevoked is in the session's record from the start.
 var probeRevoked = driver.Revocation{Key: "$a", Claim: "$a.1"}
 
-// insert creates the records that the other commands start from. Each has a time, by which a
-// sweep finds it if the process dies before it removes it: see leftProbes.
+// insert creates the records that the other commands start from. Each has a time, so that a sweep finds it if the
+// process dies before removing it: see leftProbes.
 func (p *prober) insert(ctx context.Context) error {
 	past := time.UnixMilli(1)
 	made := e("at", p.server.now)
@@ -58,7 +58,7 @@ func (p *prober) insert(ctx context.Context) error {
 	}
 	_, err := p.write(ctx, bson.D{e("insert", p.collection), e("documents", docs)})
 	if hasCode(err, codeDuplicateKey) {
-		return fmt.Errorf("mongo: probe: %w: the collection %s has a collation that takes different keys for the same; make it without one: %w",
+		return fmt.Errorf("mongo: probe: %w: the collection %s has a collation that considers different keys equal; create it without a collation: %w",
 			driver.ErrRefused, p.collection, err)
 	}
 	if err != nil {
@@ -111,8 +111,8 @@ func (p *prober) key(ctx context.Context) error {
 	return p.seal(ctx, id, both, mine)
 }
 
-// keepAndRelease makes one.1 keep the key for a while and then release it. The release for holders with
-// nobody behind them must not do that, since others wait.
+// keepAndRelease makes one.1 keep the key for a while and then release it. The release for holders without waiters
+// must not do that, since others wait.
 func (p *prober) keepAndRelease(ctx context.Context, id string) (found bool, next keyRecord, err error) {
 	c := driver.Claim{Key: "probe", ID: "one.1"}
 	l := driver.Release{Claim: c, Keep: probeLease / 2}
@@ -137,8 +137,8 @@ func (p *prober) keepAndRelease(ctx context.Context, id string) (found bool, nex
 	return found, next, nil
 }
 
-// seal makes two.1 seal the key, a claim like late join, whose tick is over, and which drops later.1, and then
-// three.1 release the key.
+// seal makes two.1 seal the key. Then a claim like late joins, whose tick is over; this drops later.1. Then three.1
+// releases the key.
 func (p *prober) seal(ctx context.Context, id string, before driver.State, late driver.Claim) error {
 	was, found, err := p.release(ctx, id, driver.Release{Claim: driver.Claim{ID: "two.1"}, Seal: probeTick, Result: []byte(probeResult)})
 	if err != nil {
@@ -150,7 +150,7 @@ func (p *prober) seal(ctx context.Context, id string, before driver.State, late 
 		return failure("probe: acquire", err)
 	}
 	if after.Position != 0 || after.Done == nil {
-		return wrong("acquire", errors.New("want a claim refused whose tick is over"), after)
+		return wrong("acquire", errors.New("want a refusal of a claim whose tick is over"), after)
 	}
 	done, err := p.load(ctx, id, "probe", maxShown)
 	if err != nil {
@@ -184,8 +184,7 @@ func notified(notices []driver.Notice, holders []driver.Holder, claims ...string
 	return nil
 }
 
-// dated checks that the record has the time of this command, and that nobody observes it any
-// more.
+// dated checks that the record has the time of this command, and that nobody observes it any more.
 func dated(r *keyRecord) error {
 	if !r.At.Equal(r.Now) || !r.Observed.IsZero() {
 		return errors.New("want the time of the change in the record")
@@ -193,11 +192,11 @@ func dated(r *keyRecord) error {
 	return nil
 }
 
-// near reports whether the times of two commands are plausible. On a sharded cluster they may
-// come from two routers, and the clock of the second may be behind.
+// near reports whether the times of two commands are plausible. On a sharded cluster they may come from two
+// routers, and the clock of the second may be behind that of the first.
 func near(a, b time.Time) bool { return b.Sub(a).Abs() <= probeLease }
 
-// acquired checks the state that the reply to the Acquire of "$mine.1" has.
+// acquired checks the state in the reply to the Acquire of "$mine.1".
 func acquired(st driver.State) error {
 	if len(st.Holders) != 1 {
 		return errors.New("want one holder")
@@ -250,7 +249,7 @@ func sealed(before, st driver.State, found bool) error {
 	case st.Sealed != probeTick || string(st.Value) != probeResult:
 		return fmt.Errorf("want the key sealed up to %d with %q", probeTick, probeResult)
 	case len(st.Holders) != 2 || st.Holders[0].Claim != "three.1" || st.Holders[1].Claim != "$mine.1" || st.Waiting != 0:
-		return errors.New("want the other holder to stay, the waiter with a later tick to be granted, and no other to wait")
+		return errors.New("want the other holder to stay, the waiter with a later tick granted, and no other waiter")
 	case st.Holders[1].Token < before.Token+driver.TokenStep || st.Token != st.Holders[1].Token:
 		return errors.New("want a greater token")
 	}

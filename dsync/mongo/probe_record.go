@@ -8,25 +8,23 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// probeVersion is the version of the probe. Raise it whenever the probe sends or checks
-// something else, so that servers that passed an earlier one are probed again.
-// TestProbeVersion fails if you forget.
+// probeVersion is the version of the probe. Raise it whenever the probe sends or checks something else, so that
+// servers that passed an earlier version are probed again. TestProbeVersion fails if you forget.
 const probeVersion = 7
 
-// probeID returns the _id of the record that says that the server's version passed this
-// version of the probe. Each pair of versions has a record of its own, so that processes of two
-// releases, or behind two routers, do not make each other probe again and again. There are few
-// such pairs, so the records are never deleted; Sweep stops before them.
+// probeID returns the _id of the record that says that this version of the server passed this version of the probe.
+// Each pair of versions has its own record, so that processes of two releases, or behind two routers, do not make
+// each other probe again and again. There are few such pairs, so the records are never deleted; Sweep stops before
+// them.
 func (s *store) probeID() string {
 	return fmt.Sprintf("%sprobe/%d/%d", sweepEnd, probeVersion, s.server.wireVersion)
 }
 
-// probed reports whether the server has passed the probe before. It is a write, and an upsert,
-// so that Open still fails where the rights to find, insert and update are missing, or where no
-// majority confirms writes.
+// probed reports whether the server has passed the probe before. It is a write, and an upsert, so that Open still
+// fails if the privileges to find, insert or update are missing, or if no majority confirms writes.
 //
-// The record is in the collection, so it is gone if the collection is dropped: a new one may
-// have a collation, which only the probe notices.
+// If the collection is dropped, the record is gone too: a new collection may have a collation, which only the probe
+// notices.
 func (s *store) probed(ctx context.Context) (bool, error) {
 	var r struct {
 		Passed bool      `bson:"passed"`

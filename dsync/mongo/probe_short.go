@@ -9,27 +9,26 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// short tries the short commands on a record that meets their conditions, and each on
-// one that does not, where it must change nothing; and on MongoDB also the short Acquire of a key
-// without a record. The time of their grants is recent: it becomes the record's, and a sweep
-// goes by that.
+// short tries the short commands: each on a record that meets its conditions, and on one that does not, where it
+// must change nothing; and on MongoDB also the short Acquire of a key without a record. The time of their grants is
+// recent, because it becomes the record's time, which decides when a sweep deletes the record.
 func (p *prober) short(ctx context.Context) error {
 	past := time.UnixMilli(1)
 	steps := []shortStep{
 		{acquires, "$short.0", probeToken, past, false},
 		{acquires, "$short.1", probeToken - 1, never, false},
 		{acquires, "$short.2", probeToken, never, true},
-		{acquires, "$short.3", 2 * probeToken, never, false}, // it is held
+		{acquires, "$short.3", 2 * probeToken, never, false}, // the key is held
 
-		{releases, "$short.3", probeToken, past, false},     // it does not hold
+		{releases, "$short.3", probeToken, past, false},     // the claim does not hold the key
 		{releases, "$short.2", probeToken - 1, past, false}, // there is a later token
 		{releases, "$short.2", probeToken, past, true},
-		{acquires, "$short.4", 2 * probeToken, never, true}, // it is free again
+		{acquires, "$short.4", 2 * probeToken, never, true}, // the key is free again
 
 		{joins, "$short.5", 2 * probeToken, never, true},
 		{releases, "$short.4", 2 * probeToken, past, false}, // another waits
 
-		{handsOver, "$short.5", 2 * probeToken, past, false}, // it does not hold
+		{handsOver, "$short.5", 2 * probeToken, past, false}, // the claim does not hold the key
 		{handsOver, "$short.4", 2*probeToken - 1, past, false},
 		{replaces, "$short.4", 2 * probeToken, past, false},
 		{replaces, "$short.4", 2 * probeToken, never, true},
@@ -40,7 +39,7 @@ func (p *prober) short(ctx context.Context) error {
 		return err
 	}
 	return p.shortSteps(ctx, p.id("new"), []shortStep{
-		{acquires, "$short.3", 2 * probeToken, past, false}, // must not make the record
+		{acquires, "$short.3", 2 * probeToken, past, false}, // must not create the record
 		{acquires, "$short.4", 2 * probeToken, never, true},
 		{joins, "$short.5", 2 * probeToken, never, true},
 	})
@@ -149,7 +148,7 @@ func acquiredShort(c driver.Claim, since time.Time, st driver.State) error {
 	return nil
 }
 
-// releasedShort checks the state after c was granted the key by a hand-over.
+// releasedShort checks the state after a hand-over granted c the key.
 func releasedShort(c driver.Claim, st driver.State) error {
 	h, ok := st.Holder(c.ID)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A keyRecord is what replies have of a key's record.
+// A keyRecord has those fields of a key's record that replies contain.
 type keyRecord struct {
 	Now    time.Time `bson:"now"`
 	Format int       `bson:"f"` // in some replies only; pipelines check it themselves
@@ -25,13 +25,13 @@ type keyRecord struct {
 
 	Position int            `bson:"position"`
 	Waiting  int            `bson:"waiting"`
-	Ahead    []waiterRecord `bson:"ahead"` // in the queue
+	Ahead    []waiterRecord `bson:"ahead"` // claims nearest ahead in the queue
 
-	early  []driver.Notice // of the poll before an Acquire
-	polled bool            // the reply is that of a poll, which lets nobody join
+	early  []driver.Notice // notices of the poll before an Acquire
+	polled bool            // the reply is from a poll, which lets nobody join
 }
 
-// A resultRecord is the tick that the key is sealed up to, and the result of that.
+// A resultRecord is the tick up to which the key is sealed, and its result.
 type resultRecord struct {
 	Tick   int64  `bson:"k"`
 	Result []byte `bson:"b"`
@@ -46,7 +46,7 @@ type holderRecord struct {
 	Until   time.Time `bson:"e"`
 	Yield   bool      `bson:"l"`
 	Term    int64     `bson:"n"`
-	Address int       `bson:"p"` // of its session, 0 if it does not listen
+	Address int       `bson:"p"` // address of its session, 0 if that does not listen
 	Value   *[]byte   `bson:"b"` // what it has published
 }
 
@@ -79,7 +79,7 @@ func (r *keyRecord) state(key string) driver.State {
 	for _, h := range r.Holders {
 		st.Holders = append(st.Holders, h.holder())
 		if h.Value != nil {
-			st.Value = append([]byte{}, *h.Value...) // not nil, even if it is empty
+			st.Value = append([]byte{}, *h.Value...) // not nil, even if empty
 		}
 	}
 	if r.Done != nil {
@@ -91,9 +91,9 @@ func (r *keyRecord) state(key string) driver.State {
 	return st
 }
 
-// The fields of a key's record in replies. "$$NOW" is the same in them as in the update.
+// The fields of a key's record in replies. "$$NOW" has the same value in them as in the update.
 
-// seen are the fields of a key's state. waiting is the length of its queue.
+// seen returns the fields of a key's state. waiting is the length of its queue.
 func seen(waiting any) bson.D {
 	return bson.D{
 		e("_id", 0), e("h", 1), e("t", 1), e("y", 1), e("c", 1), e("n", 1), e("p", 1), e("done", 1),
@@ -101,9 +101,8 @@ func seen(waiting any) bson.D {
 	}
 }
 
-// seenBy are the fields of the state as a claim sees it after a command that writes the queue, and of
-// the key's observers. Ahead are the claims nearest ahead of it, or if it does not wait, the head of
-// the queue.
+// seenBy returns the fields of the state as seen by a claim, and the key's observers, after a command that writes
+// the queue. "ahead" has the claims nearest ahead of it or, if it does not wait, the head of the queue.
 func seenBy(claim string) bson.D {
 	position := op("$indexOfArray", "$q.a", literal(claim)) // from 0, or -1
 	return append(seen(op("$size", "$q")),
@@ -113,11 +112,11 @@ func seenBy(claim string) bson.D {
 			op("$slice", "$q", op("$cond", op("$lt", "$$n", 0), maxAhead, "$$n")), -maxAhead))))
 }
 
-// waiting is the length of the queue of a record that may have none.
+// waiting returns the length of the queue; the record may have none.
 func waiting() bson.D { return op("$size", list("$q")) }
 
-// whom returns the fields that say whether the key is observed, and which holders meet the
-// condition, after a command that settled.
+// whom returns the fields that say whether the key is observed, and which holders meet the condition, after a
+// command that settled.
 func whom(holder bson.D) bson.D {
 	return bson.D{
 		e("_id", 0), e("at", 1), e("o", 1), e("now", now), e("waiting", op("$size", "$q")),
@@ -138,10 +137,10 @@ func whomKept(claim string) bson.D {
 	return append(whom(grantedOr(claim)), e("ahead", queueHead(1)))
 }
 
-// whomSealed has the holders and the queue, for a record as it was before a seal.
+// whomSealed returns the holders and the queue, of a record as it was before a seal.
 func whomSealed() bson.D {
 	return bson.D{e("_id", 0), e("o", 1), e("now", now), e("h", 1), e("done.k", 1), e("ahead", queueHead(maxGrants))}
 }
 
-// queueHead returns the first n waiters. A "$slice" by itself would be that of find.
+// queueHead returns the first n waiters. At the top of a projection, "$slice" would be find's operator.
 func queueHead(n int) bson.D { return op("$concatArrays", op("$slice", "$q", n)) }

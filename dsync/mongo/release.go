@@ -57,9 +57,8 @@ func (s *store) releaseQuick(ctx context.Context, c driver.Claim, early bool) (d
 	return done, err
 }
 
-// releaseAlone releases c with the pipeline if c holds the key, nobody waits and nobody
-// observes the key. Nobody needs a notice then, so an update is enough, which costs the server
-// less than a findAndModify.
+// releaseAlone releases c with the pipeline if c holds the key, nobody waits and nobody observes the key. Then
+// nobody needs a notice, so an update is enough, which costs the server less than a findAndModify.
 func (s *store) releaseAlone(ctx context.Context, id string, c driver.Claim, early bool) (found bool, applied driver.OpTime, err error) {
 	missing := bson.D{e("$exists", false)}
 	found, _, applied, err = s.updateEarly(ctx, early, bson.D{
@@ -69,8 +68,8 @@ func (s *store) releaseAlone(ctx context.Context, id string, c driver.Claim, ear
 	return found, applied, err
 }
 
-// release sends the pipeline. If both Seal and Keep are set, it seals: a claim whose tick is
-// over cannot hold.
+// release sends the pipeline. If both Seal and Keep are set, it seals, because a claim whose tick is over cannot
+// hold.
 func (s *store) release(ctx context.Context, id string, l driver.Release) (r keyRecord, found bool, err error) {
 	c := l.Claim
 	m := modify{
@@ -82,7 +81,7 @@ func (s *store) release(ctx context.Context, id string, l driver.Release) (r key
 	case l.Seal > 0:
 		done := bson.D{e("k", l.Seal), e("b", bson.Binary{Data: l.Result})}
 		shape, scratch = s.shapes.seal, append(scratch, e("done", done))
-		m.fields, m.before = s.shapes.sealed, true // afterwards those whose tick is over are not in the queue
+		m.fields, m.before = s.shapes.sealed, true // afterwards the queue lacks the claims whose tick is over
 	case l.Keep > 0:
 		shape, scratch = s.shapes.keep, append(scratch, e("keep", millis(l.Keep)))
 		m.fields = whomKept(c.ID)

@@ -19,7 +19,7 @@ func (s *store) editResize(ctx context.Context, z driver.Resize) (driver.Edited,
 			Key: z.Key, Kind: driver.Kind(r.Kind), WantKind: z.Kind, Limit: r.Limit, WantLimit: z.Limit,
 		})
 	case r.Limit != z.Limit:
-		return driver.Edited{}, fmt.Errorf("mongo: resize: %w: a waiting claim has a greater weight than %d", driver.ErrRefused, z.Limit)
+		return driver.Edited{}, fmt.Errorf("mongo: resize: %w: a waiting claim has a weight greater than the limit %d", driver.ErrRefused, z.Limit)
 	}
 	return driver.Edited{Notices: s.sendable(append(r.grants(z.Key, ""), r.changed(z.Key)...))}, nil
 }
@@ -38,13 +38,12 @@ func (s *store) resize(ctx context.Context, id string, z driver.Resize) (r keyRe
 	return r, err
 }
 
-// resizing sets the key's limit, and keeps the limit before it, and "from", as former limits,
-// the latest last. It changes nothing if the key is in use as another kind or a waiter needs
-// more.
+// resizing sets the key's limit, and keeps the previous limit and "from" as former limits, the latest last. It
+// changes nothing if the key is in use as another kind or a waiter needs more.
 func resizing() []bson.D {
 	had := op("$cond", op("$and", "$_.same", op("$ne", "$c", "$_.c")), bson.A{"$c"}, bson.A{})
 	former := op("$cond", op("$setIsSubset", "$_.more", "$_.p"),
-		"$_.p", // known limits stay where they are, or a repeated command would write
+		"$_.p", // known limits stay where they are; otherwise a repeated command would write
 		op("$slice", op("$concatArrays",
 			filter("$_.p", op("$not", op("$in", "$$this", op("$concatArrays", "$_.more", bson.A{"$_.c"})))),
 			"$_.more"), -maxFormer))

@@ -17,7 +17,7 @@ const (
 	standalone = "standalone"
 )
 
-// A server is what is known of the server.
+// A server is what is known about the server.
 type server struct {
 	topology string // one of those above
 
@@ -25,27 +25,25 @@ type server struct {
 	// they are changed, not by the same command.
 	portable bool
 
-	// wireVersion is the newest version of the wire protocol that the server speaks. Each
-	// release of MongoDB raises it. On a sharded cluster it is that of the mongos, which is
-	// upgraded last.
+	// wireVersion is the newest version of the wire protocol that the server speaks. Each release of MongoDB raises
+	// it. On a sharded cluster it is that of the mongos, which is upgraded last.
 	wireVersion int
 
 	// majorityReads means that reads can be restricted to what no fail-over can undo.
 	majorityReads bool
 
-	// member identifies the member that answered, as the primary it is now: it differs for any
-	// other member, and for the same one after a restart, or after another member was the
-	// primary.
+	// member identifies the member that answered, in its present role as primary: the value is different for any
+	// other member, and for the same one after a restart, or after another member was the primary in between.
 	member string
 
-	// committed is how far a majority has the log of the replica set; zero if it does not say.
+	// committed is up to where a majority has the log of the replica set; zero if the server does not say.
 	committed driver.OpTime
 
-	now time.Time // its clock, in the reply to hello
+	now time.Time // the server's clock in the reply to hello
 	at  time.Time // when that reply arrived, by this host's clock
 }
 
-// clock returns roughly what the server's clock shows: good enough to judge ages.
+// clock returns the approximate time of the server's clock, good enough to judge ages.
 func (v server) clock() time.Time { return v.now.Add(time.Since(v.at)) }
 
 // hello asks the server what it is. It needs no privilege, and unlike buildInfo it is part of
@@ -69,8 +67,8 @@ func (s *store) hello(ctx context.Context) (server, error) {
 	if err := bson.Unmarshal(raw, &r); err != nil {
 		return server{}, fmt.Errorf("decode the reply: %w", err)
 	}
-	// MongoDB 4.4 and later return a topologyVersion. A MongoDB that does not, perhaps an old
-	// mongos, is only treated with more care than it needs.
+	// MongoDB 4.4 and later return a topologyVersion. A MongoDB that does not, perhaps an old mongos, is only
+	// treated with more care than it needs.
 	v := server{topology: standalone, portable: len(r.TopologyVersion) == 0, wireVersion: r.MaxWireVersion, now: r.LocalTime, at: time.Now()}
 	v.committed, _ = opTime(raw, "lastWrite", "majorityOpTime")
 	switch {
@@ -101,13 +99,12 @@ func (s *store) report() {
 		slog.String("database", s.db.Name()), slog.String("collection", s.collection))
 }
 
-// A clock is what is known of the server's clock from the server's own replies. A session keeps
-// such a record as well, of all replies. That one would not do here: the time of a short
-// Acquire's reply is taken from this clock, so a clock made of all replies would fall behind by
-// a round trip each time.
+// A clock tracks the server's clock by the server's own replies. A session keeps such a record as well, but from
+// all replies. That would not do here: the time of a short Acquire's reply is taken from this clock, so a clock fed
+// by all replies would fall behind by a round trip each time.
 type clock struct {
 	mu      sync.Mutex
-	now, at time.Time // the last time that the server reported, and when that arrived
+	now, at time.Time // the last time that the server reported, and when its reply arrived
 }
 
 // set records the server's time from a reply that has just arrived.
@@ -117,8 +114,8 @@ func (c *clock) set(now time.Time) {
 	c.now, c.at = now, time.Now()
 }
 
-// reached returns a time that the server's clock has certainly reached, or the zero time if
-// none was reported yet. Heartbeats keep it from falling far behind.
+// reached returns a time that the server's clock has certainly reached, or the zero time if the server has not
+// reported any. Heartbeats keep it from falling far behind.
 func (c *clock) reached() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

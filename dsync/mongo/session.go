@@ -81,8 +81,8 @@ func (s *store) register(ctx context.Context, query bson.D, m driver.Member) (ti
 	}
 	o := m.Settings
 	settings := settingsRecord{valid(o.Version), o.Heartbeat.Milliseconds(), o.Poll.Milliseconds(), o.Margin.Milliseconds(), o.Grace.Milliseconds()}
-	// A known session, expired or not, does not match. The upsert then inserts a second
-	// record with its _id, which the server refuses. A record from create has no ttl yet.
+	// A known session, expired or not, does not match. The upsert then tries to insert a second record with its
+	// _id, which the server refuses. A record from create has no ttl yet.
 	query = append(query, e("ttl", bson.D{e("$exists", false)}), e("dead", bson.D{e("$ne", true)}))
 	fields := bson.D{
 		e("at", now),
@@ -114,12 +114,11 @@ func (s *store) register(ctx context.Context, query bson.D, m driver.Member) (ti
 	return r.At, nil
 }
 
-// valid makes text that is only for display encodable, so that the server does not refuse the
-// session for it.
+// valid makes a text that is only for display encodable, so that the server does not refuse the session because of
+// it.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// Expire implements [driver.Store]. It writes nothing if the session is alive and the caller is not
-// its owner.
+// Expire implements [driver.Store]. It writes nothing if the session is alive and the caller is not its owner.
 func (s *store) Expire(ctx context.Context, session string, owner bool) (left time.Duration, err error) {
 	if owner {
 		return 0, s.unregister(ctx, session)
@@ -134,7 +133,7 @@ func (s *store) expire(ctx context.Context, query bson.D) (left time.Duration, e
 		query: query,
 		update: bson.A{set(
 			e("dead", op("$cond", op("$or", op("$eq", "$dead", true), op("$lte", end, now)), true, "$$REMOVE")),
-			e("at", op("$ifNull", "$at", now)), // decides when an unknown session's record is swept
+			e("at", op("$ifNull", "$at", now)), // an unknown session's record is swept by this time
 		)},
 		fields: bson.D{e("at", 1), e("ttl", 1), e("dead", 1), e("now", now)},
 		upsert: true,
@@ -168,9 +167,9 @@ func (s *store) unregister(ctx context.Context, session string) error {
 	return nil
 }
 
-// Sessions implements [driver.Store]. Without IDs it scans the records of the sessions after q.After,
-// including those that expired in the last days, until it has as many as it may return: an index of
-// what they observe would be written with every heartbeat.
+// Sessions implements [driver.Store]. Without IDs it scans the records of the sessions after q.After, including
+// those that expired in the last days, until it has as many as it may return. There is no index of the observed
+// keys, because every heartbeat would have to write it.
 func (s *store) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
 	find := []bson.D{named(q.IDs)}
 	if len(q.IDs) == 0 {
@@ -191,8 +190,8 @@ func (s *store) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.M
 	return m, r.Now, nil
 }
 
-// aliveSessions returns the stages that find the sessions that are alive and that q asks for. Their names and
-// metadata are a few KiB at most, so all of them fit into one reply.
+// aliveSessions returns the stages that find the live sessions selected by q. Their names and metadata are a few
+// KiB at most, so all of them fit into one reply.
 func aliveSessions(q driver.SessionQuery) []bson.D {
 	limit := q.Limit
 	if limit <= 0 || limit > maxShown {
@@ -209,15 +208,15 @@ func aliveSessions(q driver.SessionQuery) []bson.D {
 	}
 }
 
-// shown are the fields that people read, and other processes of the same machine.
+// shown returns the fields for display and for other processes of the same machine.
 func shown() bson.D {
 	return bson.D{e("name", 1), e("host", 1), e("pid", 1), e("app", 1), e("meta", 1), e("opt", 1), e("file", 1)}
 }
 
-// life are the fields that say whether a session is alive.
+// life returns the fields that say whether a session is alive.
 func life() bson.D { return bson.D{e("at", 1), e("ttl", 1), e("dead", 1)} }
 
-// named returns the stage that finds the sessions with those ids.
+// named returns the stage that finds the sessions with the given ids.
 func named(ids []string) bson.D {
 	in := make([]string, 0, len(ids))
 	for _, id := range ids {

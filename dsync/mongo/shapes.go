@@ -12,8 +12,8 @@ const (
 	// formatVersion is the version of key records that this code writes and knows.
 	formatVersion = 2
 
-	// maxAhead is how many of the nearest claims ahead a reply has. With whole queues in
-	// replies, n joins would cost n². maxShown is how many sessions one Sessions reads.
+	// maxAhead is how many of the nearest claims ahead a reply has. With whole queues in replies, n joins would
+	// cost n².
 	maxAhead = 8
 	maxShown = 1_000
 
@@ -23,27 +23,26 @@ const (
 	// rest.
 	maxGrants = 1_000
 
-	// maxFormer is how many former limits of a key are known.
+	// maxFormer is how many former limits of a key are remembered.
 	maxFormer = 16
 )
 
-// shapes are the update pipelines for key records, encoded once. They are static: the arguments
-// of a call come as one literal document. The first stage puts it into the field "_", which all
-// stages use as scratch space and the last one removes. (The "let" of commands exists only from
-// MongoDB 5.0 on.)
+// shapes are the update pipelines for key records, encoded once. They are static: the arguments of a call are
+// passed as one literal document. The first stage puts that into the field "_", which all stages use as scratch
+// space and the last one removes. (The "let" option of commands exists only since MongoDB 5.0.)
 //
-// Every pipeline that can let claims in edits the record, then settles it:
+// Every pipeline that may grant claims edits the record, then settles it:
 //
 //	clean   drop the claims of expired sessions, and holders whose end has come
 //	edit    queue or remove the command's own claim, move its end, seal, resize, forget
 //	settle  while the first claim in the queue fits, grant it
 //
-// To parse a pipeline and dispose of it takes the server longer than to run it, so what counts is
-// the number of expressions. Three things save many:
+// The server takes longer to parse and free a pipeline than to run it, so what counts is the number of expressions.
+// Three things save many:
 //
-//   - Options that the client knows choose the pipeline, and are no conditions in it.
-//   - Every write that queues or grants a claim writes both h and q. So only where the record may
-//     be a new one is a missing list replaced by an empty one.
+//   - Options that the client knows select the pipeline instead of being conditions in it.
+//   - Every write that queues or grants a claim writes both h and q. So a missing list is replaced by an empty one
+//     only where the record may be new.
 //   - A missing value is less than any other, is false as a condition, and is ignored by $min and
 //     $max.
 type shapes struct {
@@ -57,13 +56,13 @@ type shapes struct {
 	released, sealed, resized bson.Raw
 }
 
-// acquiring is what tells the pipelines of Acquires apart.
+// An acquiring selects among the pipelines for Acquires.
 type acquiring struct {
-	expired bool // it names expired sessions
+	expired bool // the Acquire names expired sessions
 	first   bool // the claim joins at the head of the queue
-	try     bool // a claim that is not granted leaves the queue again, and so changes nothing
+	try     bool // a claim that is not granted is removed from the queue again, so nothing changes
 	tick    bool // the claim has a tick
-	poll    bool // the claim mostly is there, and does not join if it is not
+	poll    bool // the claim is usually there, and does not join if it is not
 }
 
 func newShapes() (*shapes, error) {
@@ -131,37 +130,36 @@ func waits() bson.D { return op("$not", op("$in", "$$this.s", "$_.dead")) }
 // holds is true of a holder until its end, if it has one.
 func holds() bson.D { return op("$gt", op("$ifNull", "$$this.e", never), now) }
 
-// never is later than any time of the server's clock. A claim without an end of its own ends then.
+// never is later than any time of the server's clock. It stands for the end of a claim without an end of its own.
 var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// alive is true of a holder with an end of its own until that end, whatever happens to its
-// session, since ReleaseAfter must outlive its process.
+// alive is true of a holder with an end of its own until that end, whatever happens to its session, because what
+// ReleaseAfter keeps must outlive its process.
 func alive() bson.D { return op("$cond", "$$this.e", op("$gt", "$$this.e", now), waits()) }
 
-// claims are the fields that a command changes if it changes anything. limits are those of a
-// command that changes the limit too.
+// claims returns the fields that a command changes if it changes anything. limits returns those of a command that
+// may also change the limit.
 func claims() bson.A { return bson.A{"$h", "$q"} }
 func limits() bson.A { return append(claims(), "$y", "$c", "$p") }
 
-// clean is the first stage of a pipeline that settles. It leaves these holders and these waiters,
-// and gives a new record its format.
+// clean is the first stage of a pipeline that settles. It keeps only the given holders and waiters, and gives a new
+// record its format.
 func clean(h, q any, scratch ...bson.E) bson.D {
 	return set(append([]bson.E{e("f", guard(formatVersion)), e("h", h), e("q", q)}, scratch...)...)
 }
 
-// was keeps what the record was, for settle.
+// was saves the original fields of the record for settle.
 func was(fields bson.A) bson.E { return e("_.was", fields) }
 
-// guard returns v, or an error that undoes the whole command if a later version of this library
-// wrote the record: no _id is a number, so the conversion fails (see failure). A filter cannot do
-// that: if it does not match, an upsert tries to insert a second record, and fails with a duplicate
-// key, which means something else.
+// guard returns v, or an error that undoes the whole command if a later version of this library wrote the record:
+// no _id is a number, so the conversion fails (see failure). A filter cannot do that: if it does not match, an
+// upsert tries to insert a second record, and fails with a duplicate key, which has another meaning.
 func guard(v any) bson.D {
 	return op("$cond", op("$gt", "$f", formatVersion), op("$toInt", "$_id"), v)
 }
 
-// now is the server's clock, read once per command. On a sharded cluster mongos supplies it,
-// while $currentDate is the shard's; so nothing else is used for a time.
+// now is the server's clock, read once per command. On a sharded cluster mongos supplies it, while $currentDate
+// would be the shard's clock; so times come only from $$NOW.
 const now = "$$NOW"
 
 // e returns one element of a document.
@@ -179,7 +177,7 @@ func op(name string, args ...any) bson.D {
 // stage.
 func set(fields ...bson.E) bson.D { return bson.D{e("$set", bson.D(fields))} }
 
-// literal keeps values from callers from being read as expressions: a key may be "$$NOW".
+// literal keeps callers' values from being evaluated as expressions: a key may be "$$NOW".
 func literal(v any) bson.D { return op("$literal", v) }
 
 // list returns the array at path, or an empty one if it is missing.
@@ -191,7 +189,7 @@ func each(input, in any) bson.D {
 }
 
 func filter(input, cond any) bson.D {
-	return op("$filter", bson.D{e("input", input), e("cond", cond)}) // of "$$this"
+	return op("$filter", bson.D{e("input", input), e("cond", cond)}) // cond is about "$$this"
 }
 
 func let(name string, value, in any) bson.D {

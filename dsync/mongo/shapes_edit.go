@@ -5,13 +5,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Edits: what a command does to a key's record before it settles it, and clean, which is the first
-// stage of each.
+// Edits: what a command does to a key's record before it settles it. clean is the first stage of each.
 
-// joining puts the claim at the end of the queue, ahead of those with later ticks, or at its head, if it may
-// join and is not there. It has no effect after "until", so that a request that arrives after its claim was
-// given up leaves nothing behind. While anybody holds or waits, or the key is sealed, the record's
-// kind and limit apply; a former limit is as good as the present one.
+// joining puts the claim at the end of the queue, ahead of those with later ticks, or at its head, if it may join
+// and is not in the queue. It has no effect after "until", so that a request that arrives after its claim was given
+// up leaves nothing behind. While anybody holds or waits, or the key is sealed, the record's kind and limit apply;
+// a former limit counts as the present one.
 func joining(a acquiring) []bson.D {
 	h, q := list("$h"), list("$q")
 	if a.expired {
@@ -35,7 +34,7 @@ func joining(a acquiring) []bson.D {
 	var over, free any = "$done", op("$eq", claims(), bson.A{bson.A{}, bson.A{}})
 	if a.tick {
 		over = op("$gte", "$done.k", "$_.claim.k")
-		free = op("$eq", append(claims(), "$done.k"), bson.A{bson.A{}, bson.A{}, nil}) // nil: it is missing
+		free = op("$eq", append(claims(), "$done.k"), bson.A{bson.A{}, bson.A{}, nil}) // nil: missing
 	}
 	return []bson.D{
 		clean(h, q, was(claims()), e("_.known", known)),
@@ -49,7 +48,7 @@ func joining(a acquiring) []bson.D {
 		))),
 		set(
 			e("q", op("$cond", "$_.join", joined, "$q")),
-			e("y", op("$cond", "$_.join", "$_.y", "$y")), // if it is known, it is the same
+			e("y", op("$cond", "$_.join", "$_.y", "$y")), // if the record has a kind, it is the same
 			e("c", op("$cond", op("$and", "$_.join", op("$not", "$_.known")), "$_.c", "$c")),
 			e("p", op("$cond", op("$and", "$_.join", op("$not", "$_.known")), "$$REMOVE", "$p")),
 		),
@@ -61,8 +60,8 @@ func releasing() []bson.D {
 	return []bson.D{clean(filter("$h", op("$and", other(), holds())), filter("$q", other()))}
 }
 
-// keeping sets the end of the claim to now + keep, unless its end is earlier. From the queue it
-// removes the claim.
+// keeping sets the end of the claim to now + keep, unless its end is earlier. If the claim waits, keeping removes
+// it from the queue.
 func keeping() []bson.D {
 	end := op("$min", "$$this.e", op("$add", now, "$_.keep"))
 	return []bson.D{clean(
@@ -72,8 +71,8 @@ func keeping() []bson.D {
 	)}
 }
 
-// succeeding removes the claim and moves its successor to the head of the queue, if the successor
-// waits for the key. That the claim holds it is in the command's filter.
+// succeeding removes the claim and moves its successor to the head of the queue, if the successor waits for the
+// key. The command's filter ensures that the claim holds the key.
 func succeeding() []bson.D {
 	stays := op("$not", op("$in", "$_.next", "$q.a"))
 	return []bson.D{clean(
@@ -85,8 +84,8 @@ func succeeding() []bson.D {
 	)}
 }
 
-// sealing removes the claim. If it held the key until now, and the key is not sealed up to that tick
-// yet, sealing also seals it and removes the claims from the queue whose ticks are over.
+// sealing removes the claim. If it held the key until now, and the key is not yet sealed up to that tick, sealing
+// also seals it and removes the claims from the queue whose ticks are over.
 func sealing() []bson.D {
 	return []bson.D{
 		clean(filter("$h", op("$and", other(), holds())), filter("$q", other()),

@@ -5,17 +5,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// settle grants from the head of the queue whatever fits, each claim with a new token and, for
-// an election, the next term. It also removes a mark that has passed, sets the time of the change,
-// and removes the scratch. A command that changes nothing must leave the record bit by bit as it
-// is: then nothing is written.
+// settle grants from the head of the queue whatever fits, each claim with a new token and, for an election, the
+// next term. It also removes a mark whose time has passed, sets the time of the change, and removes the scratch
+// field. A command that changes nothing must leave the record bit by bit as it is, so that nothing is written.
 //
-// fields are what was kept of the record as it was, or nil if the command surely changes it. rest,
-// if not nil, is a condition on claims that are not granted: those that do not meet it leave the
-// queue.
+// fields are the original fields that was has saved, or nil if the command certainly changes the record. rest, if
+// not nil, is a condition on claims that are not granted: those that do not meet it are removed from the queue.
 func settle(fields bson.A, rest any) []bson.D {
-	// "$$this" is the first claim of the rest of the queue. It gets the token after the last one,
-	// which is also greater than any token from before the record was swept and created again.
+	// "$$this" is the first claim of the rest of the queue. It gets the token after the last one, which is also
+	// greater than any token from before the record was swept and created again.
 	grant := op("$mergeObjects", "$$this", bson.D{
 		e("t", op("$max",
 			op("$add", "$$value.t", int64(driver.TokenStep)),
@@ -24,18 +22,18 @@ func settle(fields bson.A, rest any) []bson.D {
 		e("n", op("$cond", op("$eq", "$y", string(driver.KindElection)),
 			op("$sum", "$$value.n", int64(1)), "$$REMOVE")), // $sum ignores missing values
 	})
-	// A claim that takes all of the key is the last, and the only one, to be granted.
+	// A claim that takes the whole key is the only one that the command grants.
 	room := op("$cond", op("$and", "$$this.l", op("$gte", "$$this.w", "$c")),
 		int64(driver.TokenRoom-driver.TokenStep), int64(0))
 	granted := let("x", grant, bson.D{
 		e("h", op("$concatArrays", "$$value.h", bson.A{"$$x"})),
 		e("t", op("$add", "$$x.t", room)),
-		e("n", "$$x.n"), // if there is none, the record's stays
+		e("n", "$$x.n"), // if missing, the record's n stays
 		e("k", op("$add", "$$value.k", 1)),
 		e("free", op("$subtract", "$$value.free", "$$this.w")),
 	})
-	// Claims fit in order. The first that does not fit leaves no room for those after it. Each takes
-	// a unit at least, so no more of them than there are free units can fit.
+	// Claims fit in order. The first that does not fit leaves no room for those after it. Each takes at least one
+	// unit, so at most as many fit as there are free units.
 	grants := let("free", op("$subtract", "$c", op("$sum", "$h.w")), op("$reduce", bson.D{
 		e("input", op("$slice", "$q", op("$max", 1, op("$min", maxGrants, "$$free")))),
 		e("initialValue", bson.D{e("h", "$h"), e("t", "$t"), e("n", "$n"), e("k", 0), e("free", "$$free")}),

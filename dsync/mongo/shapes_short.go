@@ -8,14 +8,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The pipelines of the short commands. Their conditions are one comparison of lists, since
-// that is quick; a missing value counts as null. The conditions are not in the command's
-// filter, because a filter by _id alone is quicker than any other, and a sharded cluster can
-// route it.
+// The pipelines of the short commands. Their conditions are one comparison of lists, which is fast; a missing value
+// counts as null. The conditions are not in the command's filter, because a filter by _id alone is faster than any
+// other, and a sharded cluster can route it.
 
-// merged returns the stages that set these fields as the expression changes has them, unless it
-// is null. On MongoDB one stage does it, which takes the server less than a condition for each
-// field. FerretDB 2.7 gives a record a second _id in that stage, and counts each record as modified.
+// merged returns the stages that set the given fields to their values in the expression changes, unless that is
+// null. On MongoDB one stage does it, which takes the server less time than a condition for each field. In FerretDB
+// 2.7, that stage gives a record a second _id, and counts each record as modified.
 func (s *store) merged(changes any, fields ...string) bson.A {
 	if !s.server.portable {
 		return bson.A{bson.D{e("$replaceWith", op("$mergeObjects", "$$ROOT", changes))}}
@@ -27,17 +26,16 @@ func (s *store) merged(changes any, fields ...string) bson.A {
 	return bson.A{set(e("_", changes)), set(last...)}
 }
 
-// acquiringShort does what joining and settle do on a record without claims, for a token that
-// is at least a step greater than its last. claim is c as it waits. The key was last used as c's
-// kind and limit, or its record is missing, which here is an _id, perhaps with the time that
-// create writes.
+// acquiringShort does what joining and settle do on a record without claims, for a token that is at least a step
+// greater than its last. claim is c as it waits. Either the key was last used with c's kind and limit, or its
+// record is missing; here, a missing record is just an _id, perhaps with the time that create writes.
 //
-// On MongoDB it replaces the record by a literal one, which takes the server less than any change to
-// the record that is there. So what the literal does not have, the record must not have either: an
-// election's terms, and former limits.
+// On MongoDB it replaces the record by a literal one, which takes the server less time than any change to the
+// existing record. So the record must not have anything that the literal lacks: an election's terms, and former
+// limits.
 //
-// The reply to an update that made a record does not show what it made. So a record must not be
-// made if it is not granted: then the update fails with codeConversion, as no _id is a number.
+// The reply to an update that created a record does not show the record. So no record must be created unless it
+// grants the claim: otherwise the update fails with codeConversion, since no _id is a number.
 func (s *store) acquiringShort(id string, c driver.Claim, claim bson.D, token int64, since, until time.Time) bson.A {
 	is := bson.A{"$h", "$q", "$f", "$y", "$c", "$done", "$o", "$n", "$p"}
 	free := bson.A{bson.A{}, bson.A{}, formatVersion, string(c.Kind), c.Limit, nil, nil, nil, nil}
@@ -56,17 +54,17 @@ func (s *store) acquiringShort(id string, c driver.Claim, claim bson.D, token in
 		met, literal(granted), op("$cond", "$f", "$$ROOT", op("$toInt", "$_id"))))}}
 }
 
-// releasingShort does what settle does when c, the one holder, which has the key's last token, is
-// removed and nobody waits.
+// releasingShort does what settle does when c, which is the only holder and has the key's last token, is removed
+// and nobody waits.
 func releasingShort(c driver.Claim) bson.A {
 	is := bson.A{"$h.a", "$t", "$f", "$c", "$q", "$o"}
 	want := bson.A{bson.A{c.ID}, c.Token, formatVersion, c.Limit, bson.A{}, nil}
 	return bson.A{set(e("h", op("$cond", op("$eq", is, literal(want)), bson.A{}, "$h")))}
 }
 
-// handingOver does what settle does when c, the one holder, which has the key's last token, is
-// removed: it grants the key with that token to the first waiter. If j is not nil, it does before
-// that what joining does; then there is a waiter.
+// handingOver does what settle does when c, which is the only holder and has the key's last token, is removed: it
+// grants the key with the given token to the first waiter. If j is not nil, it first does what joining does; so
+// there is a waiter.
 func (s *store) handingOver(c driver.Claim, token int64, j *joiner) bson.A {
 	is := bson.A{"$h.a", "$t", "$f", "$c", "$$first.d", "$$first.l"}
 	want := bson.A{bson.A{c.ID}, c.Token, formatVersion, c.Limit, nil, nil}
@@ -80,7 +78,7 @@ func (s *store) handingOver(c driver.Claim, token int64, j *joiner) bson.A {
 		queue = "$$queue"
 		met = op("$and", met, op("$lte", now, j.notAfter), op("$lt", op("$size", "$q"), driver.MaxQueue))
 	}
-	next := slices.Concat(grant, bson.D{ // the record has the same fields of the last grant
+	next := slices.Concat(grant, bson.D{ // the record has the same fields for the last grant
 		e("h", bson.A{op("$mergeObjects", "$$first", grant)}),
 		e("q", op("$slice", queue, 1, driver.MaxQueue)),
 	})
@@ -95,16 +93,15 @@ func (s *store) handingOver(c driver.Claim, token int64, j *joiner) bson.A {
 	return s.merged(becomes, "h", "q", "t", "at", "n")
 }
 
-// handedOver are the fields that the conditions of handingOver need, and the waiter that was
-// granted the key, of the record as it was before. If j is not nil, they are also those nearest
-// ahead of it.
+// handedOver returns the fields that the conditions of handingOver need, and the waiter that was granted the key,
+// of the record as it was before. If j is not nil, it also returns the claims nearest ahead of it.
 func handedOver(c driver.Claim, j *joiner) bson.D {
 	fields := bson.D{
 		e("_id", 0), e("h.a", 1), e("t", 1), e("f", 1), e("c", 1), e("o", 1), e("n", 1),
 		e("first", op("$arrayElemAt", "$q", 0)), e("waiting", waiting()), e("now", now),
 	}
 	if j != nil {
-		// At the top of a projection, $slice would be another operator.
+		// At the top of a projection, $slice would be a different operator.
 		fields = append(fields, e("ahead", op("$ifNull", op("$slice", "$q", -maxAhead), bson.A{})))
 	}
 	return fields

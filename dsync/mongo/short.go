@@ -10,45 +10,42 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Short commands do what the pipelines do, in the most common states of a record, for a
-// fraction of the server's time: they grant one simple claim, and clean up nothing. Their
-// conditions are part of the commands. If the conditions are not met, they change nothing, and
-// the pipeline must follow. So they are as safe as the pipeline, whenever they arrive.
+// Short commands do what the pipelines do, in the most common states of a record, for a fraction of the server's
+// time: they grant one simple claim, and clean up nothing. Their conditions are part of the commands. If the
+// conditions are not met, they change nothing, and the pipeline must follow. So they are as safe as the pipeline,
+// no matter when they arrive.
 //
-// The token of a grant is not computed from the record but chosen here, on the condition that
-// it is greater than the last token by at least a step. The time that acquireShort writes is
-// the latest that the server's clock has certainly reached. So the reply need not have them,
-// and if nobody needs a notice, an update is enough, which costs the server less than a
-// findAndModify.
+// The token of a grant is not computed from the record but chosen here, on the condition that it is greater than
+// the last token by at least a step. The time that acquireShort writes is the latest that the server's clock has
+// certainly reached. So the reply need not contain them, and if nobody needs a notice, an update is enough, which
+// costs the server less than a findAndModify.
 
-// simple reports whether c takes all of the key, without an end, and without more room for
-// hand-offs than every claim has.
+// simple reports whether c takes the whole key, without an end of its own, and without extra room for hand-offs.
 func simple(c driver.Claim) bool {
 	return c.Weight == 1 && c.Limit == 1 && c.Lease == 0 && !c.Yield
 }
 
-// after returns a token for the next grant after last, as great as the pipeline would give at a
-// time that the server has certainly reached.
+// after returns a token for the next grant after last. It is as great as the pipeline would make it at a time that
+// the server has certainly reached.
 func after(last int64, reached time.Time) int64 {
 	return max(last+driver.TokenStep, reached.UnixMilli()*driver.TokenStep)
 }
 
-// plain reports whether c is simple and its grant needs nothing but a token. An election's
-// needs a term as well, and one with a tick, that the tick is not over.
+// plain reports whether c is simple and its grant needs nothing but a token. An election's claim also needs a term,
+// and a claim with a tick needs a check that the tick is not over.
 func plain(c driver.Claim) bool { return simple(c) && c.Kind != driver.KindElection && c.Tick == 0 }
 
-// maxLag is how far the server's clock may be past the time that a short Acquire's token was
-// chosen by; after that the command has no effect. If there is no record, there is no last token
-// to compare with, and a sweep may have deleted one. But the tokens of what a sweep deletes are
-// behind the clock by the retention, which is at least two TTLs, so at least two seconds. So a
-// token that is behind by at most maxLag is greater.
+// maxLag is how far the server's clock may be past the time by which a short Acquire's token was chosen; later, the
+// command has no effect. Without a record, there is no last token to compare with, and a sweep may have deleted
+// one. But the tokens in records that a sweep deletes are behind the clock by the retention, which is at least two
+// TTLs, so at least two seconds. So a token that is behind by at most maxLag is greater.
 const maxLag = time.Second
 
-// acquireFree sends the short Acquire, unless that would probably fail. If this process was
-// the last to use the key, it knows the last token. If not, the key may have no record, or may
-// have been used by another process and be free. The short Acquire is then sent too, except
+// acquireFree sends the short Acquire, unless that would probably fail. If this process was the last to use the
+// key, it knows the last token. If not, the key may have no record, or another process may have used it and
+// released it. The short Acquire is then sent too, except
 //
-//   - for a key that was contended, and for a repeated request, which mostly is a waiter's;
+//   - for a key that was contended, and for a repeated request, which usually comes from a waiter;
 //   - on servers other than MongoDB, where it can't make a record.
 func (s *store) acquireFree(ctx context.Context, j driver.Acquire) (st driver.State, granted bool, err error) {
 	c := j.Claim
@@ -76,13 +73,13 @@ func (s *store) acquireFree(ctx context.Context, j driver.Acquire) (st driver.St
 	return st, true, nil
 }
 
-// acquireShort grants c, which must be plain, with the given token and time. Its conditions: the
-// key has no record; or it was last used as c's kind and limit, its tokens leave room before the
-// new one, and nobody holds it, waits for it or observes it. And now is not after until.
+// acquireShort grants c, which must be plain, with the given token and time. Its conditions: the key has no record,
+// or it was last used with c's kind and limit, its tokens leave room before the new one, and nobody holds it, waits
+// for it or observes it; and now is not after until.
 //
-// On MongoDB the command makes a missing record. If it is late, it fails with codeConversion
-// instead (see acquiringShort). If another upsert makes the record at the same time, it may fail
-// with codeDuplicateKey. In both cases nothing was written.
+// On MongoDB the command creates a missing record. If it is late, it fails with codeConversion instead (see
+// acquiringShort). If another upsert creates the record at the same time, it may fail with codeDuplicateKey. In
+// both cases nothing was written.
 func (s *store) acquireShort(ctx context.Context, id string, c driver.Claim, token int64, since, until time.Time) (granted bool, err error) {
 	statement := bson.D{e("q", bson.D{e("_id", id)}), e("u", s.acquiringShort(id, c, s.claimRecord(c), token, since, until))}
 	if !s.server.portable {
@@ -95,40 +92,39 @@ func (s *store) acquireShort(ctx context.Context, id string, c driver.Claim, tok
 	return granted, err
 }
 
-// releaseAloneShort releases c. Its conditions: c is the only holder, no token of the key is
-// greater than c's, and nobody waits for the key or observes it.
+// releaseAloneShort releases c. Its conditions: c is the only holder, no token of the key is greater than c's, and
+// nobody waits for the key or observes it.
 func (s *store) releaseAloneShort(ctx context.Context, id string, c driver.Claim, early bool) (found bool, applied driver.OpTime, err error) {
 	_, found, applied, err = s.updateEarly(ctx, early, bson.D{e("q", bson.D{e("_id", id)}), e("u", releasingShort(c))})
 	return found, applied, err
 }
 
-// A handOver is what the reply to a short hand-over has of the key's record as it was before.
+// A handOver is the part of the key's record, as it was before, that the reply to a short hand-over contains.
 type handOver struct {
 	Before keyRecord     `bson:",inline"`
-	First  *waiterRecord `bson:"first"` // in the queue, nil if it was empty
-	Queue  bson.RawValue `bson:"q"`     // in place of First, if the reply is the whole record
+	First  *waiterRecord `bson:"first"` // first in the queue, nil if the queue was empty
+	Queue  bson.RawValue `bson:"q"`     // instead of First, if the reply is the whole record
 
-	token int64 // First's, or that of the joiner, if it was granted
+	token int64 // token of First, or of the joiner if that was granted
 	left  int   // claims that still wait afterwards
 }
 
-// A joiner is a claim that joins the queue in a short hand-over, unless that is later than
-// notAfter.
+// A joiner is a claim that joins the queue in a short hand-over, unless that comes after notAfter.
 type joiner struct {
 	claim    driver.Claim
-	record   bson.D // of the claim as it waits
+	record   bson.D // record of the claim as it waits
 	notAfter time.Time
 }
 
-// handOver releases c and grants the key to the first waiter, if there is one. Its conditions:
-// c is the only holder, no token of the key is greater than c's, and the first waiter is simple as
-// well. If j is not nil, it joins the queue before that, on two more conditions: there is room in the
-// queue, and it is not too late. done says whether the conditions were met. That is judged by the
-// record as it was before: the record afterwards would not show who released c.
+// handOver releases c and grants the key to the first waiter, if there is one. Its conditions: c is the only
+// holder, no token of the key is greater than c's, and the first waiter is simple, too. If j is not nil, it joins
+// the queue first, on two more conditions: there is room in the queue, and it is not too late. done says whether
+// the conditions were met, judging by the record as it was before: the record afterwards would not show who
+// released c.
 //
-// If few wait, as far as this process knows, the reply is the whole record. A projection takes the server
-// longer than a copy of that, and it is made after the commit. On a member alone the command is then often too
-// late to learn at once that its entry of the log is visible, and waits up to a millisecond more.
+// If, as far as this process knows, few claims wait, the reply is the whole record. A projection takes the server
+// longer than copying that, and it is made after the commit. With a single member, the command is then often too
+// late to learn at once that its log entry is visible, and waits up to a millisecond longer.
 func (s *store) handOver(ctx context.Context, id string, c driver.Claim, j *joiner) (h handOver, done bool, err error) {
 	h.token = after(c.Token, s.clock.reached())
 	m := modify{query: bson.D{e("_id", id)}, update: s.handingOver(c, h.token, j), before: true}
@@ -152,11 +148,11 @@ func (s *store) handOver(ctx context.Context, id string, c driver.Claim, j *join
 	return h, h.met(c, j), nil
 }
 
-// readQueue reads First and how many wait from the whole record.
+// readQueue sets First and left from the whole record.
 func (h *handOver) readQueue() error {
 	queue, ok := h.Queue.ArrayOK()
 	if !ok {
-		return nil // the record is of another version: see met
+		return nil // the record has another format: see met
 	}
 	waiters, err := queue.Values()
 	if err != nil || len(waiters) == 0 {
@@ -220,8 +216,8 @@ func (h *handOver) grant(c driver.Claim) []driver.Notice {
 	return []driver.Notice{n}
 }
 
-// maxRemembered is the maximum number of keys that contendedKeys and lastUsedKeys remember; beyond
-// that, arbitrary ones are forgotten.
+// maxRemembered is the greatest number of keys that contendedKeys and lastUsedKeys remember; beyond that, they
+// forget arbitrary ones.
 const maxRemembered = 4096
 
 // bound forgets arbitrary keys beyond maxRemembered.
@@ -234,18 +230,17 @@ func bound[V any](keys map[string]V) {
 	}
 }
 
-// contendedKeys are the keys that were not free for a plain claim when this process last requested
-// or released them, or about which it got no answer. Each is probably not free the next time
-// either, and the short Acquire would be a second command for nothing. So it is left out until
-// the pipeline finds the key free.
+// contendedKeys are the keys that were not free for a plain claim when this process last requested or released
+// them, or about which it got no answer. Such a key is probably not free the next time either, and the short
+// Acquire would be a wasted command. So it is left out until the pipeline finds the key free.
 type contendedKeys struct {
 	mu      sync.Mutex
-	waiting map[string]int // how many waited for the key, or unknown
+	waiting map[string]int // how many claims waited for the key, or unknown
 }
 
 const (
 	unknown = math.MaxInt
-	few     = 100 // waiters; their records have some 10 KiB, with large values 40
+	few     = 100 // waiters; their records take about 10 KiB, with large values 40
 )
 
 func (k *contendedKeys) add(key string, waiting int) {
@@ -258,7 +253,7 @@ func (k *contendedKeys) add(key string, waiting int) {
 	bound(k.waiting)
 }
 
-// byFew reports whether few waited for the key.
+// byFew reports whether only few claims waited for the key.
 func (k *contendedKeys) byFew(key string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -279,19 +274,19 @@ func (k *contendedKeys) has(key string) bool {
 	return ok
 }
 
-// lastUsedKeys are the keys that this process was the last to use: it holds them, or held them
-// last, and nobody else waited when it was granted them. It knows their last tokens.
+// lastUsedKeys are the keys that this process was the last to use: it holds them, or was the last to hold them, and
+// nobody else waited when it was granted them. It knows their last tokens.
 type lastUsedKeys struct {
 	mu   sync.Mutex
 	keys map[string]lastUsedKey
 }
 
 type lastUsedKey struct {
-	claim string // the claim that holds it, "" if none does
+	claim string // the claim that holds the key, "" if none does
 	token int64  // the key's last token
 }
 
-// note records that claim holds the key, or with "" that nobody does, and the key's last token.
+// note records the key's last token, and that claim holds the key; "" means that nobody does.
 func (l *lastUsedKeys) note(key, claim string, token int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -29,11 +29,11 @@ type store struct {
 	early             earlyReleases
 	made              createdCollections
 	primary           *PrimaryWatch      // nil: none
-	heartbeats        signal             // with each Heartbeat that has ended
-	asked             singleflight.Group // who the primary is
+	heartbeats        signal             // sent when a Heartbeat has ended
+	asked             singleflight.Group // shares the question who the primary is
 	listenRefused     atomic.Bool        // the last Listen of a session was refused
 	unjournaled       atomic.Bool        // the server is a standalone without a journal
-	warned            sync.Map           // the troubles that were logged
+	warned            sync.Map           // troubles that were logged
 }
 
 var (
@@ -88,8 +88,7 @@ func newStore(db *mongo.Database, opt *Options) (*store, error) {
 	}, nil
 }
 
-// The _id of a record begins with its kind, so that the records of each kind are a range of the
-// index.
+// The _id of a record begins with its kind, so that the records of each kind are a range of the index.
 
 func keyID(key string) string { return "k/" + key }
 

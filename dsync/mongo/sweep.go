@@ -12,13 +12,13 @@ const (
 	// sweepSlice is how many records one Sweep scans.
 	sweepSlice = 512
 
-	// sweepEnd comes after every record that is swept. sweepID is the _id of the record that
-	// says how far sweeping has progressed.
+	// sweepEnd comes after every record that is swept. sweepID is the _id of the record that says how far sweeping
+	// has progressed.
 	sweepEnd = "x/"
 	sweepID  = sweepEnd + "sweep"
 
-	// making is the minimum age at which a record may be swept that was created for a command
-	// that has not come yet (see create): longer than any command takes.
+	// making is the age after which a record created for a command that never came (see create) may be swept. It is
+	// longer than any command takes.
 	making = time.Hour
 )
 
@@ -36,7 +36,7 @@ type sweepRecord struct {
 }
 
 func (r sweepRecord) state() driver.SweepState {
-	if r.Turn == 0 { // it was only created, or is missing
+	if r.Turn == 0 { // the record was only created, or is missing
 		return driver.SweepState{Now: r.Now}
 	}
 	return driver.SweepState{
@@ -45,16 +45,15 @@ func (r sweepRecord) state() driver.SweepState {
 	}
 }
 
-// Sweep implements [driver.Store]. It sends three commands, or only the first if somebody else
-// has swept since. The first reads how far sweeping has progressed, the end of the slice, from
-// the index alone, and the server's clock. The second deletes what was idle at that time, which
-// it needs as an argument, since delete has no $$NOW on 4.4. All conditions are in its filter,
-// so a record that is used again in between is left alone. The third advances the state. It
-// comes last, so a process that dies before it only causes the slice to be swept again.
+// Sweep implements [driver.Store]. It sends three commands, or only the first if somebody else has swept since. The
+// first reads how far sweeping has progressed, the end of the slice, using only the index, and the server's clock.
+// The second deletes what was idle at that time, which is passed as an argument, since delete has no $$NOW on 4.4.
+// All conditions are in its filter, so a record that is used again in between is left alone. The third advances the
+// state. It comes last, so if the process dies before it, the slice is merely swept again.
 //
-// Whether a key is idle is judged by its last token as well as by its last change: the tokens
-// of a busy semaphore run ahead of the clock, and would be granted twice. A record that was
-// created for a command that never came is deleted an hour later than others.
+// A key is idle only if both its last token and its last change are old: the tokens of a busy semaphore run ahead
+// of the clock, and could otherwise be granted twice. A record that was created for a command that never came is
+// deleted an hour later than others.
 func (s *store) Sweep(ctx context.Context, session string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
 	st, end, size, err := s.sweepSlice(ctx, last.After)
 	if err != nil {
@@ -80,8 +79,7 @@ func (s *store) Sweep(ctx context.Context, session string, last driver.SweepStat
 	return st, nil
 }
 
-// sweepSlice reads how far sweeping has progressed, and the end and size of the slice after
-// that.
+// sweepSlice reads how far sweeping has progressed, and the end and size of the slice after that.
 func (s *store) sweepSlice(ctx context.Context, after string) (st driver.SweepState, end string, size int64, err error) {
 	var rows []struct {
 		Record sweepRecord `bson:",inline"`
@@ -109,9 +107,9 @@ func (s *store) sweepSlice(ctx context.Context, after string) (st driver.SweepSt
 	return r.state(), end, size, err
 }
 
-// deleteIdle deletes the records in the slice that were idle then. Each kind of record has a
-// statement of its own, with both ends of its part of the slice: with an $or of the kinds in
-// one statement, the server may scan each kind as a whole.
+// deleteIdle deletes the records in the slice that were idle at the time then. Each kind of record has its own
+// statement, with both ends of its part of the slice: with one statement and an $or of the kinds, the server might
+// scan each kind as a whole.
 func (s *store) deleteIdle(ctx context.Context, after, end string, then time.Time) (deleted int64, err error) {
 	var deletes bson.A
 	for _, kind := range []struct {
@@ -135,8 +133,8 @@ func (s *store) deleteIdle(ctx context.Context, after, end string, then time.Tim
 	return deleted, nil
 }
 
-// sweepAdvance makes next the state in session's name, unless it was advanced already
-// since the one before, and returns what it is then.
+// sweepAdvance makes next the state in session's name, unless somebody has advanced the state in the meantime. It
+// returns the state afterwards.
 func (s *store) sweepAdvance(ctx context.Context, session string, next driver.SweepState) (driver.SweepState, error) {
 	mine := op("$eq", op("$ifNull", "$turn", int64(0)), next.Turn-1)
 	becomes := func(field string, v any) bson.E { return e(field, op("$cond", mine, v, "$"+field)) }
@@ -157,11 +155,11 @@ func (s *store) sweepAdvance(ctx context.Context, session string, next driver.Sw
 	return r.state(), err
 }
 
-// behind returns the first string after all those that begin with p.
+// behind returns the first string after all strings that begin with p.
 func behind(p string) string { return p[:len(p)-1] + "0" } // '0' follows '/'
 
-// within returns the condition that the _id begins with p, comes after after, and not after
-// end. ok is false if there is no such _id.
+// within returns the condition that the _id begins with p, and comes after after and not after end. ok is false if
+// there is no such _id.
 func within(p, after, end string) (part bson.E, ok bool) {
 	from, to := e("$gte", p), e("$lt", behind(p))
 	if after >= p {
@@ -173,9 +171,8 @@ func within(p, after, end string) (part bson.E, ok bool) {
 	return e("_id", bson.D{from, to}), p <= end && after < behind(p)
 }
 
-// idleKeys matches records of keys, in a known format, that nobody has held or waited for since
-// then. A holder whose end has come does not hold any more. A record without h waits for the
-// command that it was created for.
+// idleKeys matches records of keys, in a known format, that nobody has held or waited for since then. A holder
+// whose end has come no longer counts. A record without h was created for a command that may still come.
 func idleKeys(since time.Time) bson.D {
 	holding := filter(list("$h"), op("$cond", op("$ifNull", "$$this.e", false), op("$gt", "$$this.e", since), true))
 	return bson.D{
@@ -190,16 +187,16 @@ func idleKeys(since time.Time) bson.D {
 	}
 }
 
-// idleSessions matches the records of sessions that have expired, or have lapsed without being
-// expired. Once deleted they are unknown, which has the same effect as expired. A record
-// without a TTL waits for the command that it was created for.
+// idleSessions matches the records of sessions that have expired, or have lapsed without being expired. Once
+// deleted they are unknown, which has the same effect as expired. A record without a TTL was created for a command
+// that may still come.
 func idleSessions(since time.Time) bson.D {
 	ttl := op("$cond", op("$eq", "$dead", true), 0, op("$ifNull", "$ttl", making.Milliseconds()))
 	end := op("$add", op("$ifNull", "$at", op("$toDate", int64(0))), ttl)
 	return bson.D{e("$expr", op("$lte", end, since))}
 }
 
-// leftProbes matches the records of processes that died during a probe.
+// leftProbes matches records left by processes that died during a probe.
 func leftProbes(since time.Time) bson.D {
 	return bson.D{e("at", bson.D{e("$lte", since)})}
 }

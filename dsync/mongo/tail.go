@@ -21,17 +21,17 @@ const (
 	// silenceLimit is how much longer an answer may take before the connection counts as dead.
 	silenceLimit = 10 * time.Second
 
-	// tailAge is how long one cursor is used. tailAgeKeys is for observers, whose marks are
-	// renewed with each cursor. tailAgeSharded is for cursors through a mongos, which does not
-	// report what happened to the member that has the cursor.
+	// tailAge is how long one cursor is used. tailAgeKeys is for observers, whose marks are renewed with each
+	// cursor. tailAgeSharded is for cursors through a mongos, which does not report what happened to the member
+	// that has the cursor.
 	tailAge        = 5 * time.Minute
 	tailAgeKeys    = time.Minute
 	tailAgeSharded = 20 * time.Second
 
-	// tailPause is the minimum time between two cursors that the server ended, for the next one
-	// to be opened at once. If it is less, the tail breaks, and its caller waits before it
-	// listens again. It is also how long a cursor is used at least before a new primary ends it,
-	// since with each new cursor on another primary every waiter requests again.
+	// tailPause is the least time between two cursors ended by the server, if the next one is to be opened at once.
+	// If it was less, the tail breaks, and its caller waits before it listens again. A cursor is also used at least
+	// that long before a new primary ends it, because each new cursor on another primary makes every waiter request
+	// again.
 	tailPause = time.Second
 
 	// wholeCollection is more notices than a collection can have.
@@ -45,7 +45,7 @@ var (
 
 	errNotCapped = errors.New("the collection is not capped")
 
-	// errDeposed is the cause of a context that ended because there is a new primary.
+	// errDeposed is the cause of a context that ended because of a new primary.
 	errDeposed = errors.New("there is a new primary")
 )
 
@@ -55,20 +55,20 @@ type tail struct {
 	s       *store
 	address int
 	filter  bson.D   // nil: all notices
-	keys    []string // to be marked as observed, sorted; notices for other keys are ignored
+	keys    []string // keys to mark as observed, sorted; notices for other keys are ignored
 
 	cursor *mongo.Cursor
 	opened time.Time
-	member string          // on which the cursor was opened
-	moved  <-chan struct{} // closed if the driver has found another primary since; nil: no watch
-	last   bson.ObjectID   // the last notice that was seen; zero: none
+	member string          // the member on which the cursor was opened
+	moved  <-chan struct{} // closed when the driver has found another primary; nil: no watch
+	last   bson.ObjectID   // the last notice seen; zero: none
 	fresh  []driver.Notice
 	marked time.Time // when the keys were last marked; zero: never
 
-	closing sync.WaitGroup // of former cursors
+	closing sync.WaitGroup // closing of former cursors
 }
 
-// open opens the first cursor, and skips the notices that are there already.
+// open opens the first cursor, and skips existing notices.
 func (t *tail) open(ctx context.Context) error {
 	if _, err := t.reopen(ctx); err != nil {
 		return err
@@ -77,8 +77,8 @@ func (t *tail) open(ctx context.Context) error {
 	return nil
 }
 
-// follow calls f for all new notices, until ctx ends or the tail breaks. When notices may have
-// been missed it calls f with NoticeReady.
+// follow calls f for all new notices, until ctx ends or the tail breaks. When notices may have been missed, it
+// calls f with NoticeReady.
 func (t *tail) follow(ctx context.Context, f func(driver.Notice)) error {
 	var lost time.Time // when the server last ended a cursor early
 	for {
@@ -97,14 +97,14 @@ func (t *tail) follow(ctx context.Context, f func(driver.Notice)) error {
 		former := t.cursor
 		gap, err := t.reopen(ctx)
 		if t.cursor != former {
-			// Beside the new one, since the member may not answer any more.
+			// Close it in the background, since its member may no longer answer.
 			t.closing.Go(func() { closeCursor(ctx, former) })
 		}
 		if err != nil {
 			return err
 		}
 		if missed || gap || t.member != member { // a fail-over loses notices
-			f(driver.Notice{Type: driver.NoticeReady}) // waiters request again, so they need no fresh notices
+			f(driver.Notice{Type: driver.NoticeReady}) // this makes waiters request again, so they don't need the new notices
 		} else {
 			for _, n := range t.fresh {
 				f(n)
@@ -149,10 +149,9 @@ func (t *tail) read(ctx context.Context, f func(driver.Notice)) error {
 	return nil
 }
 
-// awaitPrimary returns nil when the primary is no longer the member on which the cursor was
-// opened, as far as the driver knows. Until the driver knows a new one, the cursor is kept: it
-// could not be replaced. With a watch the driver says so, else awaitPrimary asks. Otherwise it
-// returns the error of ctx.
+// awaitPrimary returns nil when, as far as the driver knows, the primary is no longer the member on which the
+// cursor was opened. Until the driver knows a new primary, the cursor is kept, since it could not be replaced. With
+// a watch the driver reports the change, otherwise awaitPrimary asks. If ctx ends first, it returns ctx's error.
 func (t *tail) awaitPrimary(ctx context.Context) error {
 	if t.s.server.topology != replicaSet {
 		<-ctx.Done()
@@ -188,8 +187,8 @@ func (t *tail) awaitPrimary(ctx context.Context) error {
 	}
 }
 
-// next waits for one answer, with or without a notice. It has a deadline of its own, to notice
-// a connection that died silently; the driver's Next would wait on it forever.
+// next waits for one answer, with or without a notice. It has a deadline of its own, to notice a connection that
+// died silently, on which the driver's Next would wait forever.
 func (t *tail) next(parent context.Context) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(parent, awaitLimit+silenceLimit)
 	defer cancel()
@@ -219,10 +218,9 @@ func (t *tail) seen() (n driver.Notice, ok bool) {
 	return n, ok
 }
 
-// deposed reports whether the primary is no longer the member on which the cursor was opened,
-// as far as the driver knows. While the driver knows no primary it returns false. Tails that ask at the
-// same time, as all of a store do after a heartbeat, share one question; if the tail that sent it
-// ends, the others ask again later.
+// deposed reports whether, as far as the driver knows, the primary is no longer the member on which the cursor was
+// opened. While the driver knows no primary it returns false. Tails that ask at the same time, as all tails of a
+// store do after a heartbeat, share one question. If the tail that sent it ends, the others ask again later.
 func (t *tail) deposed(ctx context.Context) bool {
 	asked := t.s.asked.DoChan("primary", func() (any, error) { return t.primary(ctx) })
 	select {
@@ -244,13 +242,13 @@ func (t *tail) primary(ctx context.Context) (string, error) {
 	return v.member, err
 }
 
-// reopen opens a cursor, and reads the notices that came after the last one that was seen. gap
-// means that that one is no longer there, so that later ones may be missing too.
+// reopen opens a cursor, and reads the notices that came after the last one seen. gap means that this one is no
+// longer there, so later ones may be missing too.
 func (t *tail) reopen(ctx context.Context) (gap bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, silenceLimit)
 	defer cancel()
 	last := t.last
-	// Before find: if the primary changes in between, the cursor is only replaced once more.
+	// Before find: if the primary changes in between, the cursor is merely replaced once more.
 	if t.s.primary != nil {
 		t.moved = t.s.primary.changed.next()
 	}
@@ -275,7 +273,7 @@ func (t *tail) reopen(ctx context.Context) (gap bool, err error) {
 	return gap || !found, err
 }
 
-// find opens a cursor whose first batch has all notices that are there.
+// find opens a cursor whose first batch has all existing notices.
 func (t *tail) find(ctx context.Context) error {
 	cursor, err := t.s.tail(ctx, noticeCollection(t.s.collection, t.address), t.filter)
 	if err != nil {
@@ -307,8 +305,8 @@ func (s *store) tail(ctx context.Context, collection string, filter bson.D) (*mo
 	return cursor, nil
 }
 
-// begin creates the collection if it is missing, and inserts a notice for nobody,
-// because an empty collection cannot be tailed.
+// begin creates the collection if it is missing, and inserts a notice for nobody, because an empty collection
+// cannot be tailed.
 func (t *tail) begin(ctx context.Context) error {
 	if err := t.s.createNoticeCollection(ctx, t.address); err != nil {
 		return err
@@ -316,11 +314,11 @@ func (t *tail) begin(ctx context.Context) error {
 	return t.s.insertNotices(ctx, t.address, bson.A{bson.D{e("to", "")}})
 }
 
-// first reads the first batch, in the order in which the notices came, and keeps the notices
-// after the last one that was seen. found is false if that one is not among them.
+// first reads the first batch, in the order in which the notices came, and keeps the notices after the last one
+// seen. found is false if that one is not among them.
 func (t *tail) first(ctx context.Context, last bson.ObjectID) (found bool, err error) {
 	t.fresh, t.last, found = nil, bson.ObjectID{}, last.IsZero()
-	// The first batch is here, so next does not wait, even if it is empty.
+	// The first batch has arrived, so next does not wait, even if the batch is empty.
 	for begun := false; !begun || t.cursor.RemainingBatchLength() > 0; begun = true {
 		more, err := t.next(ctx)
 		if err != nil {

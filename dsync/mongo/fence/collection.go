@@ -16,9 +16,9 @@ import (
 
 const defaultField = "fence"
 
-// A Collection writes the documents of a collection under fencing tokens. A write is applied only if its
-// document has not seen a greater token, and leaves its own token in the document, both in one
-// atomic step of the server. A write that comes too late changes nothing and returns [ErrStale].
+// A Collection writes the documents of a collection under fencing tokens. A write is applied only if its document
+// has not seen a greater token, and leaves its own token in the document, both in one atomic step of the server. A
+// write that comes too late changes nothing and returns [ErrStale].
 //
 //	orders := fence.New(db.Collection("orders"), nil)
 //	…
@@ -81,8 +81,8 @@ func New(documents *mongo.Collection, opt *Options) *Collection {
 	}
 	return &Collection{
 		documents: documents.Clone(options.Collection().SetWriteConcern(writeconcern.Majority()).
-			// The read must see at least what the refused write saw, on the node that
-			// refused it, whether or not it is committed.
+			// The read must see at least what the refused write saw, on the node that refused it, whether or not it
+			// is committed.
 			SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Local())),
 		field: field,
 	}
@@ -139,10 +139,10 @@ func (c *Collection) DeleteOne(ctx context.Context, token int64, filter any) (*m
 	return res, c.stale(ctx, token, filter)
 }
 
-// InsertOne inserts a document with the token in it. A token greater than 0 cannot be too old
-// for that: a deleted document's token is forgotten. If a document with the same _id exists,
-// the error is the driver's, a duplicate key. The document is a [bson.D], a [bson.Raw] or a
-// map; for other types see [bson.Marshal].
+// InsertOne inserts a document with the token in it. The only token that is too old for an insert is 0, because the
+// token of a deleted document is forgotten. If a document with the same _id exists,
+// the error is the driver's, a duplicate key. The document is a [bson.D], a [bson.Raw] or a map; for other types
+// see [bson.Marshal].
 func (c *Collection) InsertOne(ctx context.Context, token int64, document any) (*mongo.InsertOneResult, error) {
 	stamped, err := c.stampDocument(document, token)
 	if err != nil {
@@ -154,8 +154,7 @@ func (c *Collection) InsertOne(ctx context.Context, token int64, document any) (
 	return c.documents.InsertOne(ctx, stamped)
 }
 
-// upsertTries is how often Upsert tries again when it finds no document and cannot insert one
-// either.
+// upsertTries is how often Upsert tries when it finds no document and cannot insert one either.
 const upsertTries = 3
 
 // Upsert is [Collection.UpdateOne] for the document with the given _id, which is inserted if there
@@ -170,8 +169,8 @@ func (c *Collection) Upsert(ctx context.Context, token int64, id, update any) (*
 	if err := c.check(token, filter); err != nil {
 		return nil, err
 	}
-	// A document that has seen a greater token does not match, and its _id makes the insert fail. So does a document
-	// that somebody else has just inserted, but that one matches the next time.
+	// A document that has seen a greater token does not match, and its _id makes the insert fail. So does a
+	// document that somebody else has just inserted, but that matches the next time.
 	for try := 1; ; try++ {
 		res, err := c.documents.UpdateOne(ctx, c.unseenBy(token, filter), stamped, options.UpdateOne().SetUpsert(true))
 		if err == nil || !mongo.IsDuplicateKeyError(err) {
@@ -201,16 +200,16 @@ func (c *Collection) update(ctx context.Context, token int64, filter, update any
 func (c *Collection) check(token int64, filter any) error {
 	switch {
 	case isNil(filter):
-		return errors.New("fence: the filter is nil; for any document pass bson.D{}")
+		return errors.New("fence: the filter is nil; to match any document, pass bson.D{}")
 	case token <= 0:
 		return &StaleError{Collection: c.documents.Name(), Token: token}
 	}
 	return nil
 }
 
-// unseen returns the conditions under which a document has not seen a greater token: either is
-// enough. Arrays are excluded, because the server compares each of their elements, and one that
-// is null or small would be enough.
+// unseen returns the conditions, of which one is enough, for a document that has not seen a greater token. Arrays
+// are excluded, because the server compares each of their elements, and one element that is null or small would
+// satisfy the condition.
 func (c *Collection) unseen(token int64) bson.A {
 	noArray := e("$not", bson.D{e("$type", "array")})
 	return bson.A{
@@ -223,7 +222,7 @@ func (c *Collection) unseenBy(token int64, filter any) bson.D {
 	return bson.D{e("$and", bson.A{inside(filter), bson.D{e("$or", c.unseen(token))}})}
 }
 
-// stale returns an error if a document matches filter but has seen a greater token, or nil if none does.
+// stale returns an error if a document that matches filter has seen a greater token, and nil if there is none.
 func (c *Collection) stale(ctx context.Context, token int64, filter any) error {
 	raw, err := c.documents.FindOne(ctx,
 		bson.D{e("$and", bson.A{inside(filter), bson.D{e("$nor", c.unseen(token))}})},
@@ -233,7 +232,7 @@ func (c *Collection) stale(ctx context.Context, token int64, filter any) error {
 	case errors.Is(err, mongo.ErrNoDocuments):
 		return nil
 	case err != nil:
-		return fmt.Errorf("fence: nothing was written; reading which token the document has seen failed: %w", err)
+		return fmt.Errorf("fence: nothing was written; reading the document's token failed: %w", err)
 	}
 	seen, _ := raw.Lookup(c.field).AsInt64OK()
 	return &StaleError{Collection: c.documents.Name(), Token: token, Seen: seen, ID: raw.Lookup("_id")}

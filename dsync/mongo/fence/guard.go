@@ -130,9 +130,9 @@ func (g *Guard) Transact(ctx context.Context, key string, token int64, f func(ct
 	return g.transact(ctx, guarded)
 }
 
-// transact calls f in a transaction. Its commit is acknowledged by a majority: a fail-over could undo any other,
-// and its token with it, after the caller was told that it is done. All that it reads is of one moment, on
-// all shards.
+// transact calls f in a transaction. A majority acknowledges its commit: otherwise a fail-over could undo it
+// together with its token, after the caller was told that it succeeded. Everything that the transaction reads is
+// from one moment, on all shards.
 func (g *Guard) transact(ctx context.Context, f func(context.Context) error) error {
 	session, err := g.tokens.Database().Client().StartSession()
 	if err != nil {
@@ -150,8 +150,8 @@ func (g *Guard) raise(ctx context.Context, key string, token int64) error {
 	raw, err := g.tokens.FindOneAndUpdate(ctx, bson.D{e("_id", key)},
 		bson.D{
 			e("$max", bson.D{e("token", token)}),
-			// The server does not write what it need not change. Without n, the second transaction of a
-			// holder within a millisecond would not conflict with one of the next.
+			// The server does not write what would not change. Without n, a holder's second transaction within a
+			// millisecond would not conflict with one of the next holder.
 			e("$inc", bson.D{e("n", int64(1))}),
 			e("$currentDate", bson.D{e("at", true)}),
 		},
@@ -166,10 +166,10 @@ func (g *Guard) raise(ctx context.Context, key string, token int64) error {
 	return nil
 }
 
-// prepare creates the collection: within a transaction, that would conflict with all others, and on a
-// sharded cluster it may be refused. Then it tries a transaction that writes nothing. A server without any,
-// such as FerretDB 2.7, takes the commands for ordinary ones, which stay, until the last, which it does not
-// know.
+// prepare creates the collection. Within a transaction, that would conflict with all others, and on a sharded
+// cluster it may be refused. Then it tries a transaction that writes nothing. A server without transactions, such
+// as FerretDB 2.7, executes the commands as ordinary ones, which remain, until it fails on the last one, which it
+// does not know.
 func (g *Guard) prepare(ctx context.Context) error {
 	if g.ready.Load() {
 		return nil
@@ -189,7 +189,7 @@ func (g *Guard) prepare(ctx context.Context) error {
 		g.ready.Store(true)
 		return nil
 	case hasCode(err, codeIllegalOperation, codeCommandNotFound, codeNotImplemented):
-		return fmt.Errorf("fence: transact: %w: the server has no transactions; use a replica set, of one member if need be: %w", errors.ErrUnsupported, err)
+		return fmt.Errorf("fence: transact: %w: the server has no transactions; use a replica set, with one member if need be: %w", errors.ErrUnsupported, err)
 	}
 	return fmt.Errorf("fence: transact: trying an empty transaction: %w", err)
 }

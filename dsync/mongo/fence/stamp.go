@@ -11,13 +11,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Documents of callers are taken apart no further than needed: the driver encodes them with the
-// registry and the options of the caller's client, which cannot be read from the client.
+// Callers' documents are decoded no further than needed: the driver encodes them with the registry and the options
+// of the caller's client, which cannot be read from the client.
 
 func e(key string, value any) bson.E { return bson.E{Key: key, Value: value} }
 
-// inside returns doc as it must be when it is part of another document, where a []byte would be
-// binary data.
+// inside returns doc in the form that it needs as part of another document, where a []byte would be binary data.
 func inside(doc any) any {
 	if raw, ok := doc.([]byte); ok {
 		return bson.Raw(raw)
@@ -25,8 +24,8 @@ func inside(doc any) any {
 	return doc
 }
 
-// stamp returns the stage that ends an update by a pipeline. It sets the field, whatever the
-// earlier stages made of it. The filter has checked that its value before was not greater.
+// stamp returns the last stage of an update by a pipeline. It sets the field, whatever the earlier stages made of
+// it. The filter has checked that the previous token was not greater.
 func (c *Collection) stamp(token int64) bson.D { return bson.D{e("$set", bson.D{e(c.field, token)})} }
 
 // stampUpdate returns the update with the token added.
@@ -80,9 +79,9 @@ func (c *Collection) stampOperators(operators bson.D, token int64) (any, error) 
 	return stamped, nil
 }
 
-// checkUntouched returns an error if an operator or a stage names the fence's field. It checks
-// only where that can happen by mistake: the server reports two operators on the same field as
-// a conflict, and the last stage of a pipeline is the fence's own.
+// checkUntouched returns an error if an operator or a stage names the fence's field. It checks only what may happen
+// by mistake: the server reports two operators on the same field as a conflict, and the last stage of a pipeline is
+// the fence's own.
 func (c *Collection) checkUntouched(operator bson.E) error {
 	touches := func(path string) bool { return path == c.field || strings.HasPrefix(path, c.field+".") }
 	names := func(v any) (list []string) {
@@ -133,8 +132,8 @@ func (c *Collection) stampDocument(document any, token int64) (bson.D, error) {
 	return append(slices.Clone(fields), e(c.field, token)), nil
 }
 
-// checkReplacement returns an error if the replacement is an update: the server would store it
-// as it is.
+// checkReplacement returns an error if the replacement is an update, because the server would store the update as
+// it is.
 func checkReplacement(replacement any) error {
 	if isNil(replacement) {
 		return errors.New("fence: the replacement is nil")
@@ -153,8 +152,8 @@ func checkReplacement(replacement any) error {
 	return nil
 }
 
-// shallow returns the fields of a document, with their values as they are. ok is false if its
-// type needs a codec to be taken apart.
+// shallow returns the fields of a document, with their values as they are. ok is false if decoding its type needs a
+// codec.
 func shallow(doc any) (fields bson.D, ok bool) {
 	switch doc := doc.(type) {
 	case bson.D:
@@ -197,7 +196,7 @@ func shallowRaw(raw bson.Raw) (fields bson.D, ok bool) {
 	return fields, true
 }
 
-// texts returns the field names in a $unset stage: one, or a list.
+// texts returns the field names in a $unset stage, which has one name or a list.
 func texts(v any) (list []string) {
 	if s, isText := str(v); isText {
 		return []string{s}
