@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/calls"
 )
 
-// Calls come in order, whatever those before them do.
+// Functions are called in order, whatever the previous ones do.
 func TestQueueGoesOn(t *testing.T) {
 	for name, f := range map[string]func(){
 		"returns": func() {},
@@ -37,8 +37,8 @@ func TestQueueGoesOn(t *testing.T) {
 	}
 }
 
-// Of the calls of AddLatest with one key that wait one behind the other only the last is made.
-// None of Add's is left out.
+// Of adjacent waiting calls of AddLatest with the same key, only the last one is made. Calls of Add are never left
+// out.
 func TestQueueKeepsTheLatestOfEachKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q calls.Queue

@@ -19,9 +19,9 @@ type rig struct {
 	c        *core.Core
 	now      core.Instant
 	calls    map[uint64]*core.Call
-	sent     map[string]core.Send // the last command of each op
-	listener uint64               // the last that was opened
-	claim    uint64               // that a row is about
+	sent     map[string]core.Send // last command of each op
+	listener uint64               // number of the last listener
+	claim    uint64               // number of the claim that a row is about
 	said     []string             // the effects of the last event
 }
 
@@ -37,7 +37,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// step has the Core take an event.
+// step passes an event to the Core, and records its effects.
 func (r *rig) step(e core.Event) {
 	r.said = nil
 	say := func(format string, args ...any) { r.said = append(r.said, fmt.Sprintf(format, args...)) }
@@ -74,7 +74,7 @@ func (r *rig) step(e core.Event) {
 	}
 }
 
-// notDone says what Close has not done.
+// notDone describes what Close has not done.
 func notDone(err error) (s string) {
 	if e := (*core.NotReleasedError)(nil); errors.As(err, &e) {
 		s += fmt.Sprintf(": not released: %q", e.Keys[0])
@@ -85,7 +85,7 @@ func notDone(err error) (s string) {
 	return s
 }
 
-// how says what is special about an edit.
+// how describes what is special about an edit.
 func how(e driver.Edit) (s string) {
 	if j := e.Acquire; j != nil {
 		if e.Release != nil {
@@ -132,7 +132,7 @@ func (r *rig) answer(op string, reply core.Reply) {
 	r.step(&reply)
 }
 
-// answerAhead answers the next heartbeat by a clock of the store that has jumped ahead.
+// answerAhead answers the next heartbeat with a store's clock that has jumped ahead.
 func (r *rig) answerAhead(jump time.Duration) {
 	delete(r.sent, "Heartbeat")
 	for r.sent["Heartbeat"].ID == 0 {
@@ -168,12 +168,12 @@ func (r *rig) beat() {
 	r.answer("Heartbeat", core.Reply{})
 }
 
-// notice brings a notice about claim 1.
+// notice delivers a notice about claim 1.
 func (r *rig) notice(n driver.NoticeType) {
 	r.step(core.Noticed{Listener: r.listener, Notice: driver.Notice{Type: n, Session: "s", Key: "k", Claim: "s.1", Token: 7000}})
 }
 
-// listen has the listener ready.
+// listen makes the listener ready.
 func (r *rig) listen() {
 	for i := 0; r.listener == 0; i++ {
 		if r.pass(time.Second); i > 10 {
@@ -183,7 +183,7 @@ func (r *rig) listen() {
 	r.notice(driver.NoticeReady)
 }
 
-// acquire has a caller want the key.
+// acquire makes a caller request the key.
 func (r *rig) acquire(call uint64, change ...func(w *core.Want)) {
 	w := core.Want{Key: "k", Kind: driver.KindMutex, Weight: 1, Limit: 1}
 	for _, change := range change {
@@ -202,13 +202,13 @@ func (r *rig) leave(call uint64, l *driver.Release) {
 func (r *rig) deadline() { r.now = r.c.Deadline(); r.step(core.Tick{}) }
 func (r *rig) revoke()   { r.step(core.Revoked{Claim: "s.1", Key: "k"}) }
 
-// deleted is the cause of a hold's end whose record was deleted.
+// deleted is the cause if a hold ends because its record was deleted.
 const deleted = "dsync: the store has no record of the hold any more; somebody has deleted or changed it"
 
-// seen has somebody in the process read the key, by a request of that time.
+// seen reports a state of the key that the process has read, with a request sent at since.
 func (r *rig) seen(since core.Instant, holders ...driver.Holder) { r.seenAhead(0, since, holders...) }
 
-// seenAhead is seen, and the store's clock has jumped ahead.
+// seenAhead is seen after the store's clock has jumped ahead.
 func (r *rig) seenAhead(jump time.Duration, since core.Instant, holders ...driver.Holder) {
 	r.step(&core.Seen{State: driver.State{Key: "k", Now: r.clock().Add(jump), Kind: driver.KindMutex, Limit: 1, Holders: holders}, Since: since})
 }
@@ -222,7 +222,7 @@ func leases(w *core.Want) { w.Lease = 6 * time.Second }
 func auto(w *core.Want)   { w.Auto = true }
 func first(w *core.Want)  { w.First = true }
 
-// The states that rows begin in.
+// The states in which rows begin.
 
 func (r *rig) begin(change ...func(w *core.Want)) {
 	r.acquire(1, change...)
@@ -236,7 +236,7 @@ func (r *rig) joiningListening() {
 	r.begin()
 }
 
-// inLine is joining, but there was no lane.
+// inLine is joining while no lane is free.
 func (r *rig) inLine() {
 	r.cfg.Lanes, r.cfg.PollLanes, r.claim = 1, 1, 2
 	r.acquire(9, func(w *core.Want) { w.Key = "other" })
@@ -249,7 +249,7 @@ func (r *rig) free() {
 	r.step(&core.Reply{Command: r.sent["Acquire"].ID, Lost: true, Err: errors.New("no answer")})
 }
 
-// behind is the reply to a request behind session o, which holds the key, and other sessions.
+// behind returns the reply to a request behind session o, which holds the key, and other sessions.
 func (r *rig) behind(waiting int, others ...string) core.Reply {
 	st := driver.State{Kind: driver.KindMutex, Limit: 1, Waiting: waiting, Position: waiting}
 	for _, id := range append([]string{"o"}, others...) {
@@ -258,7 +258,7 @@ func (r *rig) behind(waiting int, others ...string) core.Reply {
 	return core.Reply{State: st}
 }
 
-// member is a reading in which o lives.
+// member returns a reading in which o is alive.
 func (r *rig) member() core.Reply { return r.members(10*time.Second, "o") }
 
 func (r *rig) members(ttl time.Duration, ids ...string) (reply core.Reply) {
@@ -279,7 +279,7 @@ func (r *rig) checking() {
 	r.answer("Acquire", r.behind(0))
 }
 
-// mismatched is checking, because the key is in use as another kind.
+// mismatched is checking because the key is in use as another kind.
 func (r *rig) mismatched() {
 	r.joining()
 	r.answer("Acquire", core.Reply{Err: &driver.MismatchError{Key: "k", Kind: driver.KindSemaphore}})
@@ -294,7 +294,7 @@ func (r *rig) dating() {
 	r.answer("Acquire", r.granted(5000))
 }
 
-// datingInLine is dating, but there was no lane for the Extend.
+// datingInLine is dating while no lane is free for the Extend.
 func (r *rig) datingInLine() {
 	r.cfg.Lanes, r.cfg.PollLanes = 1, 1
 	r.begin(leases)
@@ -309,7 +309,7 @@ func (r *rig) held() {
 	r.answer("Acquire", r.granted(5000))
 }
 
-// heldForGood is held, and no copy of its request can join any more.
+// heldForGood is held, after no copy of its request can join any more.
 func (r *rig) heldForGood() {
 	r.joining()
 	granted := r.granted(5000)
@@ -317,7 +317,7 @@ func (r *rig) heldForGood() {
 	r.answer("Acquire", granted)
 }
 
-// ticking holds for a tick, and the next one waits, with claim 2.
+// ticking holds the key for a tick, with claim 2 waiting for the next one.
 func (r *rig) ticking() {
 	tick := func(n int64) func(*core.Want) {
 		return func(w *core.Want) { w.Kind, w.Tick = driver.KindPeriodic, n }
@@ -332,7 +332,7 @@ func (r *rig) leased() {
 	r.answer("Extend", core.Reply{Holder: driver.Holder{Until: r.clock().Add(6 * time.Second)}})
 }
 
-// extending has an Extend sent.
+// extending tells the Core that an Extend is sent.
 func (r *rig) extending() { r.step(core.Extending{Claim: 1}) }
 
 func (r *rig) leasedLong() {
@@ -885,7 +885,7 @@ func (r *rig) says(what, want string) {
 	}
 }
 
-// Time that passed unseen counts first: a process that was frozen past its deadline has lost what it held
+// A deadline that passed unnoticed counts first: a process that was frozen past its deadline has lost its holds
 // before anything else happens to it.
 func TestDeadlineComesFirst(t *testing.T) {
 	r := newRig(t)
@@ -907,7 +907,7 @@ func TestExpiredSessionIsLost(t *testing.T) {
 	}
 }
 
-// Close unregisters when all is released, and then says that it is done.
+// Close unregisters when everything is released, and then reports that it is done.
 func TestClose(t *testing.T) {
 	r := newRig(t)
 	r.held()
@@ -953,8 +953,8 @@ func TestUnregisterIsSentOnceAfterHurry(t *testing.T) {
 	r.says("no answer", "Closed, not unregistered")
 }
 
-// A lease without an end lives with its session: when that is unregistered, the store holds nothing more, whatever had
-// no answer before.
+// A lease without an end lives with its session: once the session is unregistered, the store holds nothing more,
+// even if earlier commands had no answer.
 func TestCloseOfAWaiterForALease(t *testing.T) {
 	r := newRig(t)
 	r.begin(leases)
@@ -968,8 +968,7 @@ func TestCloseOfAWaiterForALease(t *testing.T) {
 	r.says("after Unregister", "Closed")
 }
 
-// A try that fails because the session can't be registered does not keep a caller that waits from being
-// served.
+// If a try fails because the session can't be registered, a waiting caller is still served.
 func TestWaiterAfterATryRegistersAgain(t *testing.T) {
 	r := newRig(t)
 	r.acquire(1, tries)
@@ -980,7 +979,7 @@ func TestWaiterAfterATryRegistersAgain(t *testing.T) {
 	r.says("after a pause", "Register")
 }
 
-// A caller at a time requests the key; readers share a hold, and a caller can have a hold that lingers.
+// One caller at a time requests the key; readers share a hold, and a caller can take over a lingering hold.
 func TestSharing(t *testing.T) {
 	r := newRig(t)
 	reads := func(w *core.Want) { w.Kind, w.Limit, w.Shares = driver.KindRWMutex, 100, true }
@@ -1018,7 +1017,8 @@ func TestReadersDoNotShareADoubtedHold(t *testing.T) {
 	r.says("another reader", "Acquire")
 }
 
-// The slot of a hold with Auto is free when the grace is over and its claim released, whatever its holder does.
+// The slot of a hold with Auto becomes free when the grace is over and its claim is released, whatever its holder
+// does.
 func TestAutoHoldIsFreed(t *testing.T) {
 	r := newRig(t)
 	r.begin(auto)
@@ -1030,7 +1030,7 @@ func TestAutoHoldIsFreed(t *testing.T) {
 	r.says("released after the grace", "Freed 1, Acquire")
 }
 
-// A caller with First asks the holders in the way, once each, and goes ahead.
+// A caller with First asks each holder in the way once to give up the key, and goes ahead of waiters.
 func TestForceAsksTheHolders(t *testing.T) {
 	r := newRig(t)
 	r.acquire(1, first)
@@ -1040,7 +1040,7 @@ func TestForceAsksTheHolders(t *testing.T) {
 	r.says("in the queue", "Revoke, Read")
 }
 
-// A lease that is over is remembered for the grace: what names it means nothing.
+// A lease that is over is remembered for the grace: notices that name it are ignored.
 func TestLostLeaseIsRemembered(t *testing.T) {
 	r := newRig(t)
 	r.cfg.AlwaysListen = true
@@ -1051,7 +1051,7 @@ func TestLostLeaseIsRemembered(t *testing.T) {
 	r.says("named when it is over", "")
 }
 
-// Notices are sent, and sent again if there is no answer, and then no more.
+// A notice is repeated until it is answered, and then no more.
 func TestNoticesAreRepeated(t *testing.T) {
 	r := newRig(t)
 	r.leaving()
@@ -1065,15 +1065,15 @@ func TestNoticesAreRepeated(t *testing.T) {
 	r.says("nothing is left to send", "Unregister")
 }
 
-// Two Cores of one process share nothing that one of them changes: a claim is revoked while its release, which may be
-// early, is under way. Without -race, this shows nothing.
+// Two Cores of one process share nothing that either changes: a claim is revoked while its release, which may be
+// early, is under way. This test can fail only with -race.
 func TestCoresShareNothing(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 2 {
 		r := newRig(t)
 		r.held()
 		r.early(1)
-		wg.Go(func() { r.c.Step(r.now, core.Revoked{Claim: "s.1", Key: "k"}) }) // no fmt: its pool would order the two
+		wg.Go(func() { r.c.Step(r.now, core.Revoked{Claim: "s.1", Key: "k"}) }) // no fmt: its sync.Pool would synchronize the goroutines
 	}
 	wg.Wait()
 }

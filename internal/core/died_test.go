@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// onHost is a reading in which the sessions live for another 5 s, on this machine.
+// onHost returns a reading in which the sessions of this machine live for another 5 s.
 func (r *rig) onHost(margin time.Duration, ids ...string) core.Reply {
 	reply := r.members(5*time.Second, ids...)
 	for i := range reply.Members {
@@ -18,7 +18,7 @@ func (r *rig) onHost(margin time.Duration, ids ...string) core.Reply {
 	return reply
 }
 
-// waitingHere waits behind o, which is of this machine.
+// waitingHere waits behind o, whose process runs on this machine.
 func (r *rig) waitingHere() {
 	r.joining()
 	r.answer("Acquire", r.behind(1))
@@ -28,7 +28,7 @@ func (r *rig) waitingHere() {
 
 const aMoment = time.Millisecond
 
-// expiresAfter checks that o, which has died, is expired when the margin is over, and not sooner.
+// expiresAfter checks that o, which has died, is expired when the margin is over, and not before.
 func (r *rig) expiresAfter(margin time.Duration) {
 	r.t.Helper()
 	r.pass(margin - aMoment)
@@ -37,7 +37,7 @@ func (r *rig) expiresAfter(margin time.Duration) {
 	r.says("the margin is over", "Expire of a dead process")
 }
 
-// A process that died is expired a margin later, though its session has not lapsed; not sooner.
+// A session whose process has died is expired after a margin, and not before, even if it has not lapsed.
 func TestDeathCostsAMargin(t *testing.T) {
 	r := newRig(t)
 	r.waitingHere()
@@ -49,7 +49,7 @@ func TestDeathCostsAMargin(t *testing.T) {
 	r.says("o has expired", "Acquire without the expired")
 }
 
-// The margin is the longer one, of the session that died and of this one.
+// The margin is the longer of the dead session's and this session's.
 func TestDeathCostsTheMarginOfTheDead(t *testing.T) {
 	r := newRig(t)
 	r.joining()
@@ -59,7 +59,7 @@ func TestDeathCostsTheMarginOfTheDead(t *testing.T) {
 	r.expiresAfter(3 * time.Second)
 }
 
-// What is answered after a death, and was sent before, changes nothing: the dead process may have sent a heartbeat at
+// An answer to a command sent before a death changes nothing, because the dead process may have sent a heartbeat at
 // its end.
 func TestDeathDuringAnExpire(t *testing.T) {
 	for name, reply := range map[string]core.Reply{"it had not lapsed": {Left: 9 * time.Second}, "no answer": {Lost: true}} {
@@ -82,7 +82,7 @@ func TestDeathDuringAnExpire(t *testing.T) {
 	}
 }
 
-// So does a reading of several sessions.
+// Nor does an answer to a Read of several sessions.
 func TestDeathDuringARead(t *testing.T) {
 	for name, failed := range map[string]bool{"": false, "no answer": true} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestDeathDuringARead(t *testing.T) {
 	}
 }
 
-// A try does not wait for a death, but a later one gets past it.
+// A try does not wait for a death to take effect, but a later try succeeds.
 func TestTryAfterADeath(t *testing.T) {
 	r := newRig(t)
 	r.checking()
@@ -125,7 +125,7 @@ func TestTryAfterADeath(t *testing.T) {
 	r.says("o has expired", "Acquire without the expired")
 }
 
-// A death is learned of once, of a session that is known.
+// A death counts once, and only for a known session.
 func TestDeathsThatMeanNothing(t *testing.T) {
 	r := newRig(t)
 	r.waitingHere()
@@ -143,7 +143,7 @@ func TestDeathsThatMeanNothing(t *testing.T) {
 	}
 }
 
-// Who may be found dead: sessions with a file that are not known to have expired.
+// HostFiles has the sessions with a file that are not known to have expired.
 func TestHostFiles(t *testing.T) {
 	r := newRig(t)
 	r.joining()

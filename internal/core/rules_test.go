@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A hold that somebody has asked for is not kept, also if Close begins before its holder is done.
+// A revoked hold is not kept, even if Close begins before its holder is done.
 func TestBrokenHoldIsNotKeptByClose(t *testing.T) {
 	for name, end := range map[string]func(r *rig){
 		"revoked, then closed": func(r *rig) { r.revoke(); r.step(core.Close{}) },
@@ -32,8 +32,8 @@ func TestBrokenHoldIsNotKeptByClose(t *testing.T) {
 	r.says("closed", "Release keeping")
 }
 
-// A wake that comes while a request is under way makes the claim request again when that is answered, whether or
-// not a listener is ready.
+// A wake that comes while a request is under way makes the claim request again after the answer, whether or not a
+// listener is ready.
 func TestWakeDuringARequest(t *testing.T) {
 	r := newRig(t)
 	r.joining()
@@ -45,7 +45,7 @@ func TestWakeDuringARequest(t *testing.T) {
 	r.says("the reply to that", "Read")
 }
 
-// A grant that is learned while the claim waits for a lane begins the hold: it need not wait for the lane.
+// A grant that arrives while the claim waits for a lane begins the hold at once.
 func TestGrantWhileInLine(t *testing.T) {
 	r := newRig(t)
 	r.inLine()
@@ -54,8 +54,8 @@ func TestGrantWhileInLine(t *testing.T) {
 	r.says("granted", "Deliver 1: hold 1, token 7000")
 }
 
-// What is learned of a session in the way while the key is loaded counts when the Load is answered: a claim that
-// went on before that would have nobody act on the reply, and would wait forever.
+// An Expire answered during a Load takes effect when the Load is answered. If the claim went on before that, nobody
+// would handle the Load's reply, and the claim would wait forever.
 func TestExpiryDuringALoad(t *testing.T) {
 	r := newRig(t)
 	r.mismatched()
@@ -74,9 +74,9 @@ func TestExpiryDuringALoad(t *testing.T) {
 	r.says("loaded", "Acquire without the expired")
 }
 
-// A forced claim that is revoked before its grant is known asks for the grant, begins its hold and winds it down. If
-// its caller requested another claim, two such callers could take the key from each other forever, and neither
-// would ever hold it.
+// A forced claim that is revoked before its grant is known asks for the grant, begins its hold and winds it down.
+// If its caller requested another claim instead, two such callers could take the key from each other forever, and
+// neither would ever hold it.
 func TestForcedClaimIsRevokedBeforeItsGrantIsKnown(t *testing.T) {
 	r := newRig(t)
 	r.begin(first)
@@ -91,8 +91,8 @@ func TestForcedClaimIsRevokedBeforeItsGrantIsKnown(t *testing.T) {
 	r.says("granted", "Deliver 1: hold 1, token 5000, End 1: dsync: asked to give the key up")
 }
 
-// A Read of sessions that may have lapsed is still the claim's after it has waited for a lane: the claim expires those
-// that it finds lapsed, without another Read.
+// A Read of sessions that may have lapsed still belongs to its claim after it has waited for a lane: the claim
+// expires the sessions that the Read finds lapsed, without another Read.
 func TestReadThatWaitedForALane(t *testing.T) {
 	r := newRig(t)
 	r.joining()

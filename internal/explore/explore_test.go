@@ -21,12 +21,12 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A fingerprint is a hash of a form of the world in which worlds that behave alike are equal.
+// A fingerprint is a hash of the world's form.
 type fingerprint [16]byte
 
 func (w *world) fingerprint() fingerprint { return md5.Sum(w.form()) }
 
-// form is that form.
+// form returns an encoding in which worlds that behave alike are equal.
 func (w *world) form() []byte {
 	name := &namer{names: make([]named, 0, 32)}
 	var b []byte
@@ -176,20 +176,20 @@ func number(name *namer, a *core.Call) uint64 {
 	return name.Number('w', a.Call)
 }
 
-// A visited state is how it was reached first.
+// A visited says how a state was first reached.
 type visited struct {
 	from int32
 	what string
 }
 
-// An explorer goes through all states of a world, in the order of their distance from the beginning.
+// An explorer visits all states of a world, in the order of their distance from the beginning.
 type explorer struct {
 	seen        map[fingerprint]int32
 	path        []visited
-	fair        []int32        // what follows each state if nothing else goes wrong; ended, or unknown
-	takes       []core.Instant // the time until then
+	fair        []int32        // successor of each state if nothing else goes wrong; ended, or unknown
+	takes       []core.Instant // the time until that successor
 	transitions int
-	longest     time.Duration // that it takes from any state until all is well, if nothing else goes wrong
+	longest     time.Duration // longest time from any state until everybody is served, if nothing else goes wrong
 }
 
 const (
@@ -197,8 +197,8 @@ const (
 	unknown = -2 // not visited
 )
 
-// explore visits all states that can be reached from w, at most so many, and checks each. It returns
-// the steps that lead to what is wrong, or nil.
+// explore visits all states that can be reached from w, up to most, and checks each. It returns the steps that lead
+// to an error, or nil.
 func explore(w *world, most int, without func(what string) bool) (e *explorer, wrong []string) {
 	e = &explorer{seen: make(map[fingerprint]int32)}
 	type open struct {
@@ -240,7 +240,7 @@ func explore(w *world, most int, without func(what string) bool) (e *explorer, w
 				return e, append(e.steps(at.n), a.what, err.Error())
 			}
 			n, fresh := visit(next, at.n, a.what)
-			for i := 0; n == at.n && a.what == fair && i < 100; i++ { // a timer without effect, say
+			for i := 0; n == at.n && a.what == fair && i < 100; i++ { // for example a timer without effect
 				if more := next.actions(true); len(more) == 0 || more[0].on(next) != nil {
 					break
 				}
@@ -263,8 +263,8 @@ func explore(w *world, most int, without func(what string) bool) (e *explorer, w
 	return e, wrong
 }
 
-// cycles looks for a state from which nobody is served, or something is left, though nothing goes wrong any
-// more.
+// cycles looks for a state from which somebody is never served, or something is left over, although nothing else
+// goes wrong.
 func (e *explorer) cycles() []string {
 	checked := make([]int32, len(e.fair)) // by which walk
 	for first := range e.fair {
@@ -286,8 +286,8 @@ func (e *explorer) cycles() []string {
 	return nil
 }
 
-// tooLong looks for a state from which it takes longer than most until everybody is served and nothing is left, though
-// nothing goes wrong any more.
+// tooLong looks for a state from which it takes longer than most until everybody is served and nothing is left
+// over, although nothing else goes wrong.
 func (e *explorer) tooLong(most time.Duration) []string {
 	left := make([]core.Instant, len(e.fair)) // 0: not known yet
 	for first := range e.fair {
@@ -318,15 +318,15 @@ func (e *explorer) steps(n int32) (steps []string) {
 	return steps
 }
 
-// most is how long it may take until everybody is served, if nothing goes wrong any more: ten TTLs, and a poll for each
-// that is still to be served. Only a lease can take longer whose process crashes or closes.
+// most returns how long it may take until everybody is served, if nothing else goes wrong: ten TTLs, and a poll for
+// each caller that is not served yet. Only the lease of a process that crashes or closes may take longer.
 func (w *world) most() time.Duration {
 	most := 10 * w.cfg.TTL
 	lease := time.Duration(0)
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		for _, o := range n.callers {
-			most += time.Duration(o.rounds) * w.cfg.Poll // if nobody is notified, each may be served with a poll only
+			most += time.Duration(o.rounds) * w.cfg.Poll // without notices, each may be served only by a poll
 			if n.dead || n.closing {
 				lease = max(lease, o.want.Lease)
 			}
@@ -335,11 +335,11 @@ func (w *world) most() time.Duration {
 	return most + lease
 }
 
-// ends checks that everybody is served in the end if nothing goes wrong any more, and that nothing is left of living
-// sessions then; a lease that nobody has goes as soon as a lock would.
+// ends checks that, if nothing else goes wrong, everybody is served in the end and living sessions leave nothing
+// over. A lease that nobody knows of must end as soon as a lock would.
 func (w *world) ends() error {
 	began, most := w.now, w.most()
-	open := began // when no key was closed by a lease that nobody has
+	open := began // when no key was blocked by a lease that nobody knows of
 	var last []string
 	for w := w.clone(); ; {
 		if w.done() && len(w.mail) == 0 {
@@ -365,7 +365,7 @@ func (w *world) ends() error {
 	}
 }
 
-// left says what a Core has left over when nobody wants anything any more, or "".
+// left describes what a Core has left over when nobody wants anything any more, or returns "".
 func left(c *core.Core) string {
 	v := reflect.ValueOf(c).Elem()
 	for _, field := range []string{"claims", "past", "queues", "messages", "changes", "sent"} {
@@ -390,7 +390,7 @@ func left(c *core.Core) string {
 // tail returns the last steps.
 func tail(steps []string) []string { return steps[max(0, len(steps)-40):] }
 
-// String says what is there.
+// String describes the world's state.
 func (w *world) String() string {
 	var b strings.Builder
 	for i := range w.nodes {
@@ -415,7 +415,7 @@ func (w *world) String() string {
 	return b.String()
 }
 
-// A setting is how a world begins.
+// A setting describes the beginning of a world.
 type setting struct {
 	name      string
 	budget    budget
@@ -423,7 +423,7 @@ type setting struct {
 	change    func(c *core.Config)
 	set       func(w *world)
 	long      bool
-	without   func(what string) bool // actions that are left out, to go deeper with the others
+	without   func(what string) bool // actions to leave out, so that the others can go deeper
 }
 
 // newWorld returns the world of a setting.
@@ -476,7 +476,7 @@ func reader(rounds int) caller {
 	return mutex(rounds).as(driver.KindRWMutex, 1, 1<<20).sharing()
 }
 
-// ticking returns a caller for a tick, which succeeds.
+// ticking returns a caller for a tick whose run succeeds.
 func ticking(tick int64) caller {
 	o := mutex(1).as(driver.KindPeriodic, 1, 1).leaves(driver.Release{Seal: tick})
 	o.want.Tick = tick
@@ -491,7 +491,8 @@ func observed(w *world) { w.store.observed = true }
 // inHaste leaves out that time passes while anything else can happen.
 func inHaste(what string) bool { return strings.HasSuffix(what, " pass") }
 
-// cutOffWith leaves out all but that A holds the key, is cut off for good, and B waits; and this may happen.
+// cutOffWith leaves out everything except that A holds the key and is cut off for good, that B waits, and the
+// action may.
 func cutOffWith(may string) func(what string) bool {
 	return func(what string) bool {
 		switch {
@@ -504,7 +505,7 @@ func cutOffWith(may string) func(what string) bool {
 	}
 }
 
-// crashWith leaves out that others than A crash, and faults but this one.
+// crashWith leaves out crashes of all but A, and all faults but the given one.
 func crashWith(fault string) func(what string) bool {
 	return func(what string) bool {
 		if what == "B crashes" {
@@ -519,7 +520,7 @@ func crashWith(fault string) func(what string) bool {
 	}
 }
 
-// faultsBut leaves out all faults of the network but these, each given as how it begins and how it ends.
+// faultsBut leaves out all faults of the network except these, each given by its beginning and its end.
 func faultsBut(these ...[2]string) func(what string) bool {
 	return func(what string) bool {
 		for _, f := range []string{"is lost", "is late", "is delayed", "twice"} {
@@ -531,8 +532,8 @@ func faultsBut(these ...[2]string) func(what string) bool {
 	}
 }
 
-// closing leaves out that B closes, that time passes while anything else can happen, and what is refused but releases
-// of A.
+// closing leaves out that B closes, that time passes while anything else can happen, and refusals except of A's
+// releases.
 func closing(what string) bool {
 	return what == "B closes" || inHaste(what) || strings.HasSuffix(what, "is refused") && !strings.HasPrefix(what, "A's Release")
 }
@@ -546,8 +547,8 @@ func each(callers ...caller) (all [][]caller) {
 
 func together(callers ...caller) [][]caller { return [][]caller{callers} }
 
-// Small worlds are explored completely: every order of events, and from every state a check that all goes
-// well if nothing else goes wrong. What is found is a list of steps. The worlds with most states are explored only
+// Small worlds are explored completely: every order of events and, from every state, a check that everything ends
+// well if nothing else goes wrong. A failure is a list of steps. The worlds with the most states are explored only
 // with LEASEHOLD_LONG.
 func TestSmallWorlds(t *testing.T) {
 	testkit.Large(t)
@@ -562,7 +563,7 @@ func TestSmallWorlds(t *testing.T) {
 				t.Skip("many states; it is explored with LEASEHOLD_LONG=1")
 			}
 			t.Parallel()
-			const most = 1_500_000 // more than any of them has
+			const most = 1_500_000 // more than any of these worlds has
 			began := time.Now()
 			e, wrong := explore(newWorld(s), most, s.without)
 			if wrong != nil {
@@ -688,14 +689,14 @@ func settings() []setting {
 	}
 }
 
-// Large worlds are explored at random, from seeds. One seed is on file, and is the same in every run: mutants are tried
-// on it, and with LEASEHOLD_LONG a few more. Other seeds are tried only when somebody asks for them:
+// Large worlds are explored at random, from seeds. One seed is on file, and is the same in every run: mutants are
+// tried on it. LEASEHOLD_LONG tries a few more. Other seeds are tried only on request:
 //
 //	LEASEHOLD_SEED=7 go test ./internal/explore -run TestLargeWorlds                         # repeats what seed 7 has found
 //	LEASEHOLD_SEED=7 LEASEHOLD_WORLDS=1000 go test -v ./internal/explore -run TestLargeWorlds # 7 and the 999 that follow
 //
-// Each seed takes the same 20,000 walks every time, or with -short the first 4,000 of them. All seeds are tried, and
-// each that finds something is a test that fails, by its number and with the line that repeats it.
+// Each seed takes the same 20,000 walks every time, or with -short the first 4,000 of them. All seeds are tried.
+// Each seed that finds something is a failed test, which names the seed and the line that repeats it.
 func TestLargeWorlds(t *testing.T) {
 	testkit.Large(t)
 	asked := func(name string, otherwise uint64) uint64 {
@@ -826,7 +827,7 @@ func randomSetting(r *rand.Rand) setting {
 	return s
 }
 
-// walk takes random steps through a large world, and then goes on without faults to its end.
+// walk takes random steps through a large world, and then continues without faults to its end.
 func walk(r *rand.Rand) (passed []string, err error) {
 	w := newWorld(randomSetting(r))
 	for range 200 {
@@ -846,8 +847,8 @@ func walk(r *rand.Rand) (passed []string, err error) {
 	return passed, w.ends()
 }
 
-// rare reports whether the action should be chosen less often at random. Holders that unlock at once and
-// cuts that heal at once would never see a session expire.
+// rare reports whether random walks should choose the action less often. If holders always unlocked at once and
+// cuts always healed at once, no session would ever expire.
 func (a action) rare() bool {
 	for _, what := range []string{
 		"unlocks", "gives up", "closes", "hurries", "freezes", "crashes", "goes on", "cut off", "lost", "late", "delayed", "refused", "twice", "steps", "asks for", "notice", "slow", "breaks",
@@ -859,7 +860,7 @@ func (a action) rare() bool {
 	return false
 }
 
-// The same seed takes the same steps: no effect depends on the order of a map, on a clock or on chance.
+// The same seed takes the same steps: no effect depends on the order of a map, a clock or chance.
 func TestWalksRepeat(t *testing.T) {
 	for n := range uint64(50) {
 		first, err := walk(rand.New(rand.NewPCG(1, n)))

@@ -13,16 +13,16 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A store is what package driver says of one, as a value that can be copied. It has no Publish, Resize
-// and Keys, and Sweep deletes sessions only.
+// A store behaves as package driver says, as a value that can be copied. It has no Publish, Resize and Keys, and
+// its Sweep deletes only sessions.
 type store struct {
 	sessions map[string]registration
 	keys     map[string]record
 	skew     time.Duration
 	observed bool          // somebody observes all keys
 	hostFile string        // of every session; "": the processes are of different machines
-	early    bool          // it answers early releases early
-	log      driver.OpTime // its end, by early releases alone
+	early    bool          // the store answers early releases early
+	log      driver.OpTime // end of the log, counting only early releases
 	undo     []undo        // early releases that are not committed
 }
 
@@ -73,7 +73,7 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 		return r
 	}
 	if cmd.Op != core.Read && cmd.Op != core.Load && cmd.Op != core.Keys {
-		s.undo = nil // this is committed, and so is what came before
+		s.undo = nil // this commits all earlier writes
 	}
 	switch reg, known := s.sessions[cmd.Session]; cmd.Op {
 	case core.Register:
@@ -134,8 +134,8 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 	return r
 }
 
-// releaseEarly makes a release that is answered before it is committed, if it may be and lets nobody in, and nobody
-// observes the key. It reports whether it did.
+// releaseEarly makes a release that is answered before it is committed, if that is allowed, nobody is granted the
+// key and nobody observes it. It reports whether it did.
 func (s *store) releaseEarly(e driver.Edit, now time.Time, r *core.Reply) bool {
 	if !s.early || !e.Release.Early {
 		return false
@@ -191,7 +191,7 @@ func (s *store) edit(e driver.Edit, now time.Time, r *core.Reply) {
 	if e.Acquire != nil {
 		mine = e.Acquire.Claim.ID
 	}
-	var woken []waiting // that must request again
+	var woken []waiting // waiters that must request again
 	kept := false
 	granted, short := k.short(e, now)
 	switch {
@@ -213,7 +213,7 @@ func (s *store) edit(e driver.Edit, now time.Time, r *core.Reply) {
 	if !short {
 		granted = k.settle(now)
 	}
-	if len(woken) > 0 { // by a seal, in place of notices of grants
+	if len(woken) > 0 { // a seal wakes waiters instead of sending notices of grants
 		granted = nil
 	}
 	if e.Acquire != nil && !e.Acquire.Wait {
@@ -249,8 +249,8 @@ func (s *store) edit(e driver.Edit, now time.Time, r *core.Reply) {
 	}
 }
 
-// join drops what an Acquire drops, and the claim that leaves, if leave is not nil. Then it puts the claim into
-// the queue, if it may.
+// join drops what an Acquire drops and, if leave is not nil, the claim that it releases. Then it puts the claim
+// into the queue, if that is allowed.
 func (k *record) join(j *driver.Acquire, leave *driver.Release, now time.Time) error {
 	c := &j.Claim
 	before := *k
@@ -290,7 +290,7 @@ func (k *record) enqueue(c *driver.Claim) {
 	k.queue = slices.Concat(without(k.queue, behind), []waiting{w}, without(k.queue, ahead))
 }
 
-// leave removes a claim, or keeps it.
+// leave releases a claim or, with Keep, keeps it.
 func (k *record) leave(l *driver.Release, now time.Time) (found, kept bool, woken []waiting, err error) {
 	h, holds := k.holder(l.Claim.ID)
 	keeps := l.Keep > 0 && l.Seal == 0
@@ -417,7 +417,7 @@ func (k *record) short(e driver.Edit, now time.Time) (granted []driver.Holder, m
 	return granted, true
 }
 
-// state returns what the store knows of the key, as that claim sees it.
+// state returns what the store knows about the key, as that claim sees it.
 func (k *record) state(key, claim string, now time.Time) driver.State {
 	st := driver.State{
 		Key: key, Now: now, Kind: k.kind, Limit: k.limit, Token: k.token, Holders: k.holders, Waiting: len(k.queue), Sealed: k.sealed, Value: k.result,
@@ -439,8 +439,8 @@ func without[E any](s []E, drop func(E) bool) []E {
 	return slices.DeleteFunc(slices.Clone(s), drop)
 }
 
-// state appends the store's state, as [core.Core.State] does. Sessions that nobody names any more do not
-// count.
+// state appends the store's state, as [core.Core.State] does. It leaves out sessions that nothing refers to any
+// more.
 func (s *store) state(b []byte, at core.Instant, name *namer) []byte {
 	now := s.now(at)
 	put := func(n int64) { b = binary.AppendVarint(b, n) }
@@ -490,7 +490,7 @@ func (s *store) state(b []byte, at core.Instant, name *namer) []byte {
 	return b
 }
 
-// A namer numbers what it is asked about, in the order in which it is asked.
+// A namer numbers what it is asked about, in the order of the questions.
 type namer struct {
 	names []named
 	node  int // whose commands it names

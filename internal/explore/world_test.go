@@ -11,21 +11,21 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A world is some sessions, what they say to each other and to the store, and how many faults may still
-// come. It is a value: a step makes a new one.
+// A world is some sessions, the messages between them and the store, and the faults that may still happen. It is a
+// value: a step makes a new one.
 type world struct {
 	cfg     *core.Config
 	deaf    bool // the store can't notify
 	eager   bool // callers lock before time passes
-	keeps   bool // what is kept stays kept: nobody asks for the key, and the store's clock does not step
+	keeps   bool // kept keys stay kept: nobody revokes them, and the store's clock does not step
 	now     core.Instant
 	store   store
 	nodes   []node
 	mail    []letter // see tidy
 	tokens  map[string]tokens
 	deleted bool // somebody has deleted a record
-	ids     int  // that were given to sessions
-	letters int  // that were sent, and calls
+	ids     int  // ids given to sessions
+	letters int  // letters sent, and calls made
 
 	budget
 }
@@ -39,8 +39,8 @@ type budget struct {
 	crashes  int // processes that may still crash
 	cuts     int // processes that may still be cut off from the store for a while
 	closes   int // sessions that may still close
-	breaks   int // times that somebody may still ask for the key
-	windDown int // holders that may still give notice
+	breaks   int // times that somebody may still revoke the key
+	windDown int // holders that may still wind down
 	progress int // times that holders with a limit may still report progress after the first
 	steps    int // steps of the store's clock within the margin that may still come
 	extends  int // leases that may still be extended
@@ -52,7 +52,7 @@ type budget struct {
 	deletes   int // records of keys that somebody may still delete
 }
 
-// Tokens are the greatest that were delivered for a key.
+// A tokens has the greatest tokens delivered for a key.
 type tokens struct{ exclusive, all int64 }
 
 // A node is one process.
@@ -70,8 +70,8 @@ type node struct {
 	callers  []caller
 	holds    []hold
 	done     *core.Done // the last
-	leases   []string   // claims of leases that it held when it closed or hurried: they may end by themselves only
-	unfreed  bool       // it has said when it closed that it could not release all
+	leases   []string   // claims of leases held when it closed or hurried: these end only by themselves
+	unfreed  bool       // its Close has said that it could not release everything
 }
 
 type listener struct {
@@ -80,41 +80,41 @@ type listener struct {
 	ready, late bool
 }
 
-// A caller locks and unlocks a key some times.
+// A caller locks and unlocks a key a number of times.
 type caller struct {
 	want    core.Want
 	leave   driver.Release // how it unlocks
-	passes  bool           // to the last in the queue
+	passes  bool           // it releases to the last in the queue
 	insists bool           // a try that fails is repeated
 	stays   bool           // it does not unlock until Lost closes
 	never   bool           // nor then
-	limit   time.Duration  // within which it must report progress; 0: it has none
+	limit   time.Duration  // time within which it must report progress; 0: no limit
 	rounds  int            // that are left
 	call    *core.Call
 	hold    *core.Call   // the hold that it has, or shares
 	after   core.Instant // when it may lock again
 }
 
-// A hold is what was delivered, until it is done and freed.
+// A hold is a delivered hold, until it is done and freed.
 type hold struct {
 	call  *core.Call
 	claim uint64
 	id    string
 	token int64
-	users int          // that are not done
+	users int          // users that are not done
 	ended core.Instant // when Lost closed; 0: it has not
-	over  core.Instant // of a lease: when Lost closes by itself; 0: it has none
+	over  core.Instant // of a lease: when Lost closes by itself; 0: not a lease
 	until time.Time    // of a lease, by the store's clock
 	kept  core.Instant // after it is done: until when the store keeps it
 	seals int64        // the tick that it seals, 0 if none
 	freed bool
-	asked bool // its process knows that somebody asks for the key
+	asked bool // its process knows that the key was revoked
 
 	stalls core.Instant // when Lost closes unless its holder reports progress before; 0: it has no limit
 
 	deleted core.Instant // when somebody deleted its record; 0: nobody has
 
-	said core.Instant // when its holder has said that it is to be kept; 0: it has not
+	said core.Instant // when its holder has said to keep it; 0: it has not
 
 	successor string // the claim to which it passes the key
 	passed    bool   // the command that released it granted the key to the successor
@@ -123,7 +123,7 @@ type hold struct {
 // A letter is a command on its way, its reply, or a notice.
 type letter struct {
 	number int
-	node   int // whose command, or to whom
+	node   int // sender of the command, or recipient
 
 	command  *core.Send // nil: a notice
 	notice   driver.Notice
@@ -131,9 +131,9 @@ type letter struct {
 
 	sent     core.Instant
 	answered bool        // its sender has had a reply, or has given up waiting for one
-	executed bool        // and is kept only because its reply, or a copy of it, is still to come
+	executed bool        // it was executed, and only its reply or a copy of it is still to come
 	reply    *core.Reply // on its way back
-	late     bool        // it may take its time: time passes although it has not arrived
+	late     bool        // time may pass although it has not arrived
 	copies   bool        // it comes once more after it was executed
 }
 
@@ -165,8 +165,7 @@ func (w *world) clone() *world {
 	return &n
 }
 
-// tidy brings the mail into an order that does not depend on who was first, and forgets holds of which
-// nothing is left.
+// tidy orders the letters in a way that does not depend on who was first, and forgets finished holds.
 func (w *world) tidy() {
 	slices.SortStableFunc(w.mail, func(a, b letter) int {
 		if a.node != b.node {
@@ -186,7 +185,7 @@ func (w *world) tidy() {
 	}
 }
 
-// step has a node take an event, and does its effects.
+// step passes an event to a node, and carries out its effects.
 func (w *world) step(i int, e core.Event) error {
 	n := &w.nodes[i]
 	deadline, session := core.Instant(1<<62), n.core.Session()
@@ -295,7 +294,7 @@ func (w *world) step(i int, e core.Event) error {
 	return nil
 }
 
-// closeSays checks that what Close says of the session that it ended, and of its holds, is so.
+// closeSays checks that what Close reports about its session and holds is true.
 func (w *world) closeSays(i int, session string, err error) error {
 	r, known := w.store.sessions[session]
 	if !known || r.expired {
@@ -317,7 +316,7 @@ func (w *world) closeSays(i int, session string, err error) error {
 	return nil
 }
 
-// revokedBy returns the claims that an event says are revoked.
+// revokedBy returns the claims that an event revokes.
 func revokedBy(e core.Event) (claims []string) {
 	switch e := e.(type) {
 	case core.Revoked:
@@ -334,10 +333,9 @@ func revokedBy(e core.Event) (claims []string) {
 	return claims
 }
 
-// mayStillSend checks that nothing is sent in the name of a session that was lost, except for leases; that only
-// holds that were not lost seal; that a key that somebody asks for is kept no longer than for the grace; and that
-// only a process that is dead is expired as such, a margin later.
-// The session before the step is named.
+// mayStillSend checks that nothing is sent in the name of a lost session, except for leases; that only holds that
+// were not lost seal; that a revoked key is kept no longer than for the grace; and that only the session of a dead
+// process is expired as such, a margin after the death. session is the session before the step.
 func (w *world) mayStillSend(i int, s *core.Send, session string) error {
 	switch s.Op {
 	case core.Acquire, core.Release, core.Extend, core.Heartbeat, core.Unregister:
@@ -368,7 +366,7 @@ func (n *node) hold(a *core.Call) *hold {
 	return nil
 }
 
-// deliver gives a hold or an error to its caller, and checks that it may have it.
+// deliver gives a hold or an error to its caller, and checks that this is allowed.
 func (w *world) deliver(i int, d *core.Deliver) error {
 	n := &w.nodes[i]
 	c := slices.IndexFunc(n.callers, func(o caller) bool { return o.call == d.To })
@@ -456,8 +454,8 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 	return nil
 }
 
-// protected reports whether nobody else may hold what h holds: Lost is open, or closed for less than the
-// grace. A process that is frozen past its deadline cannot be told; whatever it does next, it sees that.
+// protected reports whether nobody else may hold what h holds: Lost is open, or was closed less than the grace ago.
+// A process that is frozen past its deadline cannot be notified, but sees the loss before anything else.
 func (w *world) protected(i int, h *hold) bool {
 	n := &w.nodes[i]
 	switch {
@@ -475,9 +473,9 @@ func (w *world) protected(i int, h *hold) bool {
 	return true
 }
 
-// mayChange checks what a command has made of a key: a release moves no end of a hold to a later time, and an Extend
-// none to an earlier one; a hold is a claim with the token of its grant; the last tick that has succeeded only grows, and its result stays; and waiters go only with their
-// tick, the earliest first.
+// mayChange checks what a command has made of a key: a release moves no end of a hold to a later time, and an
+// Extend none to an earlier one; a hold is a claim with the token of its grant; the last tick that has succeeded
+// only grows, and its result stays; and a seal removes only waiters whose tick is over.
 func (w *world) mayChange(c *core.Command, before record) error {
 	after := w.store.keys[claimOf(c).Key]
 	if after.sealed < before.sealed || after.sealed == before.sealed && string(before.result) != string(after.result) {
@@ -515,7 +513,7 @@ func (w *world) mayChange(c *core.Command, before record) error {
 	return nil
 }
 
-// stillHeld checks that the store has the claims of all holds that nobody else may have.
+// stillHeld checks that the store has the claims of all protected holds.
 func (w *world) stillHeld() error {
 	for i := range w.nodes {
 		for k := range w.nodes[i].holds {
@@ -532,7 +530,7 @@ func (w *world) stillHeld() error {
 	return nil
 }
 
-// sealedBy reports whether the hold has sealed its key, or may have and a later tick has succeeded since.
+// sealedBy reports whether the hold has sealed its key, or may have, with a later tick sealed since.
 func (s *store) sealedBy(h *hold) bool {
 	k := s.keys[h.call.Key]
 	return k.sealed > h.seals || k.sealed == h.seals && string(k.result) == h.id
@@ -540,7 +538,7 @@ func (s *store) sealedBy(h *hold) bool {
 
 func name(i int) string { return string(rune('A' + i)) }
 
-// An action is one way in which a world can go on.
+// An action is one possible next step of a world.
 type action struct {
 	what string
 	do   func(w *world) error
@@ -555,7 +553,7 @@ func (a action) on(w *world) error {
 
 type add func(what string, do func(w *world) error)
 
-// actions returns all that can happen next. Without faults it is what a fair network and scheduler do.
+// actions returns everything that can happen next; with fair, only what a faultless network and scheduler do.
 func (w *world) actions(fair bool) (all []action) {
 	add := func(what string, do func(w *world) error) { all = append(all, action{what, do}) }
 	for m := range w.mail {
@@ -588,7 +586,7 @@ func (w *world) actions(fair bool) (all []action) {
 	if !fair && w.deletes > 0 {
 		for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
 			if w.store.keys[key].token >= w.store.now(w.now).UnixMilli()*driver.TokenStep {
-				continue // nobody is so quick; the next grant would have the same token
+				continue // not realistic so quickly: the next grant would have the same token
 			}
 			add("somebody deletes the record of "+key, func(w *world) error { w.deletes--; w.delete(key); return nil })
 		}
@@ -700,7 +698,7 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 	}
 }
 
-// breakActions adds that somebody asks for a key: by the store, or in the holder's process.
+// breakActions adds revocations of a key: by the store, or in the holder's process.
 func (w *world) breakActions(add add) {
 	for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
 		k := w.store.keys[key]
@@ -724,7 +722,7 @@ func (w *world) breakActions(add add) {
 	}
 }
 
-// letterActions adds what can become of a letter.
+// letterActions adds what can happen to a letter.
 func (w *world) letterActions(m int, l *letter, fair bool, add add) {
 	frozen := w.nodes[l.node].frozen || w.nodes[l.node].dead
 	if l.command == nil {
@@ -825,8 +823,8 @@ func (w *world) letterActions(m int, l *letter, fair bool, add add) {
 
 var errTimeout = errors.New("no answer")
 
-// cutOff cuts a process off: all that is under way from or to it is lost, and so is what it sends. Its
-// listener misses notices, and is ready again some time later.
+// cutOff cuts a process off: everything under way from or to it is lost, and so is what it sends. Its listener
+// misses notices, and becomes ready again some time later.
 func (w *world) cutOff(i int) {
 	w.nodes[i].cut, w.nodes[i].listener.ready = true, false
 	w.mail = slices.DeleteFunc(w.mail, func(l letter) bool { return l.node == i && (l.command == nil || l.answered && l.reply == nil) })
@@ -837,7 +835,7 @@ func (w *world) cutOff(i int) {
 	}
 }
 
-// delete deletes the record of a key, as no session would.
+// delete deletes the record of a key, which no session does.
 func (w *world) delete(key string) {
 	delete(w.store.keys, key)
 	w.deleted = true
@@ -850,7 +848,7 @@ func (w *world) delete(key string) {
 	}
 }
 
-// crash ends a process. What it has sent may still arrive.
+// crash ends a process. Commands that it has sent may still arrive.
 func (w *world) crash(i int) {
 	n := &w.nodes[i]
 	n.dead, n.died, n.listener, n.holds = true, w.now, listener{}, slices.DeleteFunc(slices.Clone(n.holds), func(h hold) bool { return h.kept <= w.now })
@@ -865,7 +863,7 @@ func (w *world) crash(i int) {
 	}
 }
 
-// claimOf returns the claim that a command is about, if it is about one.
+// claimOf returns the claim that a command is about, if any.
 func claimOf(c *core.Command) driver.Claim {
 	e := c.Edit
 	if c.Ask != nil {
@@ -901,8 +899,8 @@ func (w *world) notify(notices []driver.Notice) {
 	}
 }
 
-// atOnce reports whether the command is answered in the moment in which it is executed, if nothing goes
-// wrong: nothing else can come between that would make a difference.
+// atOnce reports whether the command is answered as soon as it is executed, if nothing goes wrong: nothing that
+// comes between would make a difference.
 func (w *world) atOnce(l *letter) bool {
 	switch l.command.Op {
 	case core.Register, core.Heartbeat, core.Read, core.Notify:
@@ -911,7 +909,7 @@ func (w *world) atOnce(l *letter) bool {
 	return false
 }
 
-// execute has the store execute a command. Its reply is on its way then.
+// execute has the store execute a command. Its reply is then on its way.
 func (w *world) execute(m int, replies bool) error {
 	l := &w.mail[m]
 	var r core.Reply
@@ -974,7 +972,7 @@ func (w *world) execute(m int, replies bool) error {
 	return nil
 }
 
-// arrive has the reply of a letter arrive.
+// arrive delivers the reply of a letter.
 func (w *world) arrive(m int) error {
 	l := w.mail[m]
 	w.drop(m)
@@ -1102,7 +1100,7 @@ func (w *world) callerActions(i int, fair bool, add add) {
 	}
 }
 
-// staying reports whether the caller has a hold and does not unlock unless it is asked to.
+// staying reports whether the caller has a hold and unlocks only if that is revoked.
 func (w *world) staying(i int, o *caller) bool {
 	if !o.stays || o.hold == nil || w.nodes[i].dead {
 		return false
@@ -1114,7 +1112,7 @@ func (w *world) staying(i int, o *caller) bool {
 	return h != nil && h.ended == 0
 }
 
-// maySay reports whether the caller has a hold, and is yet to say that it is to be kept.
+// maySay reports whether the caller has a hold and has not yet said to keep it.
 func (w *world) maySay(i int, o *caller) bool {
 	h := w.nodes[i].hold(o.hold)
 	return o.passes && o.leave.Keep > 0 && h != nil && h.ended == 0 && !h.freed && h.said == 0
@@ -1122,7 +1120,7 @@ func (w *world) maySay(i int, o *caller) bool {
 
 var errNotice = errors.New("notice")
 
-// unlock has a holder say that it is done.
+// unlock tells the Core that a holder is done.
 func (w *world) unlock(i, c int) error {
 	n := &w.nodes[i]
 	o := &n.callers[c]
@@ -1167,8 +1165,8 @@ func (w *world) unlock(i, c int) error {
 	return w.step(i, done)
 }
 
-// nextTime returns the next moment at which something can happen by itself. Time does not pass while a
-// letter that is not late is under way, or a timer is due.
+// nextTime returns the next time at which something happens by itself. Time does not pass while a letter that is
+// not late is under way, or a timer is due.
 func (w *world) nextTime() (next core.Instant, ok bool) {
 	earlier := func(i core.Instant) {
 		if i > w.now && (!ok || i < next) {
@@ -1225,8 +1223,8 @@ func (w *world) nextTime() (next core.Instant, ok bool) {
 	return next, ok
 }
 
-// done reports whether all callers have had what they wanted, and nothing is left of living sessions and
-// in the Cores.
+// done reports whether all callers have had what they wanted, and nothing is left over of living sessions and in
+// the Cores.
 func (w *world) done() bool {
 	for id, reg := range w.store.sessions {
 		if len(reg.revoked) > 0 && w.alive(id) {
@@ -1280,9 +1278,9 @@ func (w *world) done() bool {
 	return true
 }
 
-// abandoned reports whether the store has a lease that nobody has, and that its process can and must release before its
-// end: it lives, and did not say when it closed that it leaves the lease to its end. One that is over within a TTL lasts no
-// longer than a lock would.
+// abandoned reports whether the store has a lease that nobody knows of, and that its process can and must release
+// before its end: the process is alive, and its Close has not said that it leaves the lease to its end. A lease
+// that ends within a TTL lasts no longer than a lock would, and does not count.
 func (w *world) abandoned(o *driver.Holder) bool {
 	n := w.owner(o.Session)
 	if o.Until.Sub(w.store.now(w.now)) <= w.cfg.TTL || n.dead || n.unfreed || slices.Contains(n.leases, o.Claim) {
@@ -1291,7 +1289,7 @@ func (w *world) abandoned(o *driver.Holder) bool {
 	return !slices.ContainsFunc(n.holds, func(h hold) bool { return h.id == o.Claim && h.users > 0 && h.ended == 0 })
 }
 
-// closedByNobody reports whether a key is closed by an abandoned lease.
+// closedByNobody reports whether an abandoned lease blocks a key.
 func (w *world) closedByNobody() bool {
 	for _, k := range w.store.keys {
 		if slices.ContainsFunc(k.holders, func(h driver.Holder) bool { return w.abandoned(&h) }) {
@@ -1301,7 +1299,7 @@ func (w *world) closedByNobody() bool {
 	return false
 }
 
-// owner returns the process whose session had that id.
+// owner returns the process that had the session with the given id.
 func (w *world) owner(session string) *node { return &w.nodes[session[0]-'A'] }
 
 // hangs reports whether somebody holds the key, does not unlock it, and reports no progress.

@@ -21,7 +21,7 @@ func (d *Dir) Mark(path string) string {
 	return d.mark(f)
 }
 
-// Opened returns Dead as of now, of the file that has the session's name when Opened is called.
+// Opened opens the session's file now; dead is Dead for that file, as of its call.
 func (d *Dir) Opened(session, mark string) (dead func() bool) {
 	f, err := os.Open(d.file(session))
 	if err != nil {

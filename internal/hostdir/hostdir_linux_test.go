@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/hostdir"
 )
 
-// The tests' binary is also the process that has the lock: it locks the file of the session "a" in the folder in this
-// variable, does what the second one says, writes the mark, and waits to be killed.
+// The test binary is also the process that has the lock: it locks the file of the session "a" in the folder named
+// by the first variable, does what the second one says, writes the mark, and waits to be killed.
 const folder, then = "LEASEHOLD_HOSTDIR", "LEASEHOLD_HOSTDIR_THEN"
 
 func TestMain(m *testing.M) {
@@ -65,7 +65,7 @@ func own(path, then string) {
 	}
 }
 
-// fork returns 0 in the child, which can make system calls only.
+// fork returns 0 in the child, which can only make system calls.
 //
 //go:norace
 func fork() int {
@@ -144,8 +144,8 @@ func wantDead(t *testing.T, when string, d *hostdir.Dir, mark string, want bool)
 	}
 }
 
-// The lock is free when the owner has ended, and not before: not while it is stopped, nor if it closes descriptors
-// that are not its own.
+// The lock becomes free when its owner ends, and not before: not while the owner is stopped, nor if it closes
+// descriptors that it does not own.
 func TestOnlyADeathFreesTheLock(t *testing.T) {
 	for _, what := range []string{"", "close every descriptor"} {
 		t.Run(what, func(t *testing.T) {
@@ -165,8 +165,8 @@ func TestOnlyADeathFreesTheLock(t *testing.T) {
 	}
 }
 
-// A process that ends a lock, as a session does that is closed, lives: it must not be taken for dead by another one that
-// opened the file before, and tries its lock after.
+// A process that ends a lock, as closing a session does, is alive. Another process that opened the file before and
+// tries its lock afterwards must not take it for dead.
 func TestUnlockIsNoDeath(t *testing.T) {
 	d, path := open(t)
 	mark, unlock, err := d.Lock("a")
@@ -180,7 +180,7 @@ func TestUnlockIsNoDeath(t *testing.T) {
 	}
 	wantDead(t, "when the lock has ended", d, mark, false)
 
-	// Nor when another file has the name by then.
+	// Nor if the name belongs to another file by then.
 	if mark, unlock, err = d.Lock("a"); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestUnlockIsNoDeath(t *testing.T) {
 	}
 }
 
-// A child that was forked, and has not called exec, keeps the lock.
+// A forked child that has not called exec keeps the lock.
 func TestForkKeepsTheLock(t *testing.T) {
 	d, path := open(t)
 	o := startOwner(t, path, "fork")
@@ -224,7 +224,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A file whose lock is free is the session's only in this boot of the machine, and only if it is that file and not a copy.
+// A free lock proves a death only in the same boot of the machine, and only on the same file, not a copy.
 func TestOtherFilesAreNotTheSessions(t *testing.T) {
 	d, path := open(t)
 	o := startOwner(t, path, "")
@@ -244,7 +244,7 @@ func TestOtherFilesAreNotTheSessions(t *testing.T) {
 	}
 }
 
-// The same folder in another place is the same.
+// The same folder mounted in another place is the same folder.
 func TestBindMount(t *testing.T) {
 	d, path := open(t)
 	at := t.TempDir()
@@ -267,7 +267,7 @@ func TestBindMount(t *testing.T) {
 	}
 }
 
-// Where a mapping does not keep the lock, as on an overlay, the folder is refused, and so is the lock.
+// If a mapping does not keep the lock, as on an overlay, Open refuses the folder, and Lock fails.
 func TestOverlayIsRefused(t *testing.T) {
 	_, path := open(t)
 	at := t.TempDir()
@@ -307,7 +307,7 @@ func TestNetworkFileSystemsAreNotLocal(t *testing.T) {
 	}
 }
 
-// A death is heard of, whatever else is closed in the folder.
+// A death is noticed, whatever else is closed in the folder.
 func TestDeathIsHeardOf(t *testing.T) {
 	d, path := open(t)
 	o := startOwner(t, path, "")
@@ -316,7 +316,7 @@ func TestDeathIsHeardOf(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	wantDead(t, "after somebody else has closed the file", d, o.mark, false)
-	for i := range 40 { // sessions that begin and end delay nothing
+	for i := range 40 { // sessions that begin and end cause no delay
 		_, unlock, err := d.Lock(fmt.Sprint("other-", i))
 		if err != nil {
 			t.Fatal(err)
@@ -331,8 +331,8 @@ func TestDeathIsHeardOf(t *testing.T) {
 	wantDead(t, "removed", d, o.mark, false)
 }
 
-// listen hears until the test ends, and has begun when it returns. The channel gets a value when the process of the
-// session "a" is found dead.
+// listen watches the folder until the test ends, and is watching when it returns. The channel gets a value when the
+// process of the session "a" is found dead.
 func listen(t *testing.T, d *hostdir.Dir, mark string) <-chan bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -367,7 +367,7 @@ func wantHeard(t *testing.T, heard <-chan bool) {
 	}
 }
 
-// When the folder is removed, nothing more can be heard of, and nothing can be locked.
+// In a removed folder, no death is noticed any more, and nothing can be locked.
 func TestRemovedFolder(t *testing.T) {
 	d, path := open(t)
 	heard := listen(t, d, "")
@@ -382,7 +382,7 @@ func TestRemovedFolder(t *testing.T) {
 	}
 }
 
-// An id that comes from the store names no file elsewhere.
+// An id from the store can't name a file outside of the folder.
 func TestIDsOfSessions(t *testing.T) {
 	d, path := open(t)
 	outside := filepath.Join(filepath.Dir(path), "x.lock")

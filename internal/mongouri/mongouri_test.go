@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// What the driver quotes is not shown, and the rest is: it says what is wrong.
+// What the driver quotes is removed; the rest of the error, which says what is wrong, stays.
 func TestRedact(t *testing.T) {
 	for _, c := range []struct{ uri, want string }{
 		{"http://u:secret@h", `error parsing uri: scheme must be "mongodb" or "mongodb+srv"`},
@@ -44,7 +44,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// The database is the driver's, or the default; where the driver takes a piece of the password for it, it is refused.
+// The database is the one that the driver finds, or the default. If the driver mistakes a part of the password for
+// it, it is refused.
 func TestDatabase(t *testing.T) {
 	for _, c := range []struct {
 		uri, want string

@@ -18,8 +18,8 @@ import (
 	"testing"
 )
 
-// TestMutantsCompile is quick where a run of all of them takes a quarter of an hour: a mutant
-// that the compiler refuses proves nothing.
+// TestMutantsCompile is quick, whereas running all mutants takes a quarter of an hour. A mutant that does not
+// compile proves nothing.
 func TestMutantsCompile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it type-checks some hundred packages")
@@ -98,8 +98,9 @@ func newCompiler(t *testing.T, root string) *compiler {
 	return c
 }
 
-// check returns why the mutant does not apply, or its package not compile. A change inside of functions can't concern
-// other files, which are then checked without the bodies of their functions. Else a thousand mutants would take long.
+// check returns why the mutant does not apply, or why its package does not compile. A change inside of functions
+// can't affect other files, so those are then checked without the bodies of their functions. Otherwise a thousand
+// mutants would take long.
 func (c *compiler) check(m mutant) error {
 	before, after, err := m.applyTo(c.root)
 	if err != nil {
@@ -133,7 +134,7 @@ func (c *compiler) check(m mutant) error {
 	config := types.Config{Importer: c.imports, Error: func(err error) {
 		var e types.Error
 		if errors.As(err, &e); inside && c.fset.File(e.Pos) != c.fset.File(f.Pos()) {
-			return // a body is missing, or what it imports
+			return // a body or an import is missing
 		}
 		errs = append(errs, fmt.Errorf("%s: mutant %s: %w", m.at, m.Name, err))
 	}}

@@ -7,8 +7,8 @@ import (
 
 const root = "../.."
 
-// Each mutant on file applies to the tree as it is: go run ./internal/mutants, which
-// sees that it is caught, is the long way to learn that a line was edited.
+// Each mutant on file applies to the current tree. go run ./internal/mutants, which checks that each is caught,
+// takes too long to find out that somebody has edited a line.
 func TestMutantsApply(t *testing.T) {
 	all, err := load("testdata")
 	if err != nil {

@@ -61,8 +61,8 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// A seed stands for the same mutants however many are tried at once; one that does not compile
-// does not count; a package's own tests catch it, or those of one that depends on it.
+// A seed stands for the same mutants however many are tried at once; a mutant that does not compile does not count;
+// it may be caught by the package's own tests, or by those of a package that depends on it.
 func TestRandom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds many test programs")

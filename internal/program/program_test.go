@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/program"
 )
 
-// Any bytes are a program, of a bounded size, that can be printed.
+// Any bytes decode to a program of bounded size that can be printed.
 func TestDecodeTakesAnything(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for n := range 300 {
@@ -30,7 +30,7 @@ func TestDecodeTakesAnything(t *testing.T) {
 	}
 }
 
-// What Encode makes is what Decode reads.
+// Decode reads what Encode writes.
 func TestEncode(t *testing.T) {
 	for _, s := range program.Seeds() {
 		p := program.Decode(s.Bytes)
@@ -46,7 +46,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// The seeds have every verb.
+// The seeds use every verb.
 func TestSeedsHaveEveryVerb(t *testing.T) {
 	seen := make(map[program.Verb]bool)
 	for _, s := range program.Seeds() {

@@ -13,7 +13,8 @@ const (
 	grace = 300 * ms
 )
 
-// lock is a hold of all, requested at a time, granted 10 ms and unlocked 500 ms later.
+// lock returns an exclusive hold that was requested at the given time, granted 10 ms later and unlocked after 500
+// ms.
 func lock(at time.Duration, token int64) *rules.Hold { return part(at, token, 1, 1) }
 
 func part(at time.Duration, token, weight, limit int64) *rules.Hold {
@@ -29,7 +30,7 @@ func read(process string, at time.Duration, token int64) *rules.Hold {
 	return h
 }
 
-// lost makes h one that was lost after its last check, and whose holder does not know.
+// lost makes h a hold that was lost after its last check without its holder noticing.
 func lost(h *rules.Hold) *rules.Hold {
 	h.Err, h.Done, h.Released = "lost", 0, 0
 	return h
@@ -106,7 +107,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A key that is kept may be free a little early, where another server's clock judges.
+// A kept key may become free a little early if another server's clock decides.
 func TestSkew(t *testing.T) {
 	kept := &rules.Hold{Key: "k", Process: "a", ID: 1, Weight: 1, Limit: 1, Granted: 1, Live: 2, Done: 2, Released: 3, Keep: time.Second, Token: 1}
 	for _, c := range []struct {

@@ -1,6 +1,6 @@
-// Package table checks the table of tests in integration/README.md, the tests that docs
-// name, that the examples run, and that somebody needs each exported name. It is not in the module integration, of whose tests go test would
-// keep results although those of this module have changed.
+// Package table checks the table of tests in integration/README.md, the tests that the docs name, and that the
+// examples run. It is not in the module integration, because go test would cache its results there even if the
+// tests of this module have changed.
 package table_test
 
 import (
@@ -19,10 +19,10 @@ import (
 	"testing"
 )
 
-// root is the repository's.
+// root is the root of the repository.
 const root = "../.."
 
-// folders are those of the packages that the table and docs name.
+// folders maps the packages that the table and the docs name to their folders.
 var folders = map[string]string{
 	"adapters/robfigcron": "adapters/robfigcron",
 	"clockcheck":          "clockcheck",
@@ -46,10 +46,10 @@ var folders = map[string]string{
 // suite is the test whose cases have names of their own.
 const suite = "dsynctest.TestStore"
 
-// untested are the numbers that have no test, so that no other row may say so.
+// untested are the numbers that have no test; no other row may be without one.
 var untested = map[string]bool{}
 
-// numbers are those that have a row each: promises without a letter.
+// numbers returns the numbers that have a row each: promises without a letter.
 func numbers() []string {
 	var all []string
 	for _, s := range []struct {
@@ -166,7 +166,7 @@ func TestDocsNameTests(t *testing.T) {
 	}
 }
 
-// tests returns the names of all tests of the packages that the table and docs may name.
+// tests returns the names of all tests in the packages that the table and the docs may name.
 func tests(t *testing.T) map[string]bool {
 	t.Helper()
 	known := map[string]bool{}
@@ -228,7 +228,7 @@ func isPointerTo(typ ast.Expr, name string) bool {
 	return ok && sel.Sel.Name == name
 }
 
-// caseName returns the string of name: "…", which only conformance cases have.
+// caseName returns the string in name: "…", which only conformance cases have.
 func caseName(n ast.Node) (string, bool) {
 	kv, ok := n.(*ast.KeyValueExpr)
 	if !ok {
@@ -261,9 +261,9 @@ func files(t *testing.T, folder, pattern string) map[string]*ast.File {
 	return parsed
 }
 
-// B23: go test runs only those examples that say what they print.
+// B23: go test runs only examples with an output comment.
 func TestExamplesAreRun(t *testing.T) {
-	// These need a server, and are compiled.
+	// These need a server, so they are only compiled.
 	notRun := map[string]bool{
 		"dsync/mongo ExampleOpen": true, "dsync/mongo ExampleConnect": true,
 		"dsync/mongo ExamplePrimaryWatch": true, "dsync/mongo ExampleOptions": true,

@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// record returns the trace of a session that does a bit of everything beside another one.
+// record returns the trace of a session that does a bit of everything, beside another session.
 func record(t *testing.T) []byte {
 	var b bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
@@ -90,7 +90,7 @@ func record(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// Values that callers publish, and results, are their own: they are not in a trace, and a replay needs none.
+// Published values and results may be secret: they are not in a trace, and a replay does not need them.
 func TestNoValuesInATrace(t *testing.T) {
 	const secret = "secret"
 	encoded := base64.StdEncoding.EncodeToString([]byte(secret))
@@ -139,7 +139,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// What a process that was killed has left ends in the middle of a line.
+// A killed process leaves a trace that ends in the middle of a line.
 func TestReplayOfHalfALine(t *testing.T) {
 	b := record(t)
 	if _, err := trace.Replay(bytes.NewReader(b[:len(b)-20])); err != nil {
@@ -147,7 +147,7 @@ func TestReplayOfHalfALine(t *testing.T) {
 	}
 }
 
-// If the session did anything else than its events call for, the replay says where.
+// If the session reacted to an event differently than a Core does, the replay says where.
 func TestReplayFindsADifference(t *testing.T) {
 	b := record(t)
 	for name, other := range map[string][]byte{
