@@ -107,7 +107,7 @@ func (m *Mutex) Lost() <-chan struct{} {
 	return closedChan
 }
 
-// Token is [Hold.Token] of the hold that Lock, LockContext or TryLock or Do took, or 0 if m is not locked.
+// Token is [Hold.Token] of the hold that Lock, LockContext, TryLock or Do took, or 0 if m is not locked.
 func (m *Mutex) Token() int64 {
 	if h := m.hold(); h != nil {
 		return h.Token()

@@ -23,7 +23,7 @@ const rwLimit = engine.RWLimit
 //
 // Readers of one process share one hold in the store and its token, so most read locks take no command
 // while the process is reading. New readers may join for [Options].HandOffTime after the grant, or in a
-// process that listens for notices until another process waits for the key.
+// process that listens for notices for some seconds, until another process waits for the key.
 type RWMutex struct {
 	w       Mutex
 	readers heldUnits // one unit for each RLock without its RUnlock

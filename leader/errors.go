@@ -16,7 +16,8 @@ var (
 	//   - dsync.ErrStalled: the work made no progress within the limit that it set with dsync.Hold.Progress.
 	ErrLost = dsync.ErrLost
 
-	// ErrResigned is the cause of a term's end by Resign, Pause or Transfer.
+	// ErrResigned is the cause of a term's end by Resign, ResignAfter, Pause or Transfer, or by the return of
+	// Run's function.
 	ErrResigned = errors.New("leader: resigned")
 
 	// ErrPaused is returned by TryCampaign if the election is paused in this process.
