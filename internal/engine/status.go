@@ -170,8 +170,8 @@ func (s *Session) unreleased() error {
 	return fmt.Errorf("%w: the store refuses to release the %s %q: %w, and %d more", ErrNotReleased, first.Kind, first.Key, err, n-1)
 }
 
-// stillInUse returns an error if lost holds are still in use after their grace. It names up to four, the one that is
-// the latest first. s.mu must be held.
+// stillInUse returns an error if lost holds are still in use after their grace. It names up to four, the longest
+// overdue first. s.mu must be held.
 func (s *Session) stillInUse(now core.Instant) error {
 	var late []*Hold
 	for h, since := range s.overdue {
