@@ -71,7 +71,7 @@ func ExampleSemaphore() {
 	// dsync: acquire 4 of semaphore "service connections": it must be from 1 to its size 3
 }
 
-// A scope of one of them: its context ends if the connection is lost.
+// Do runs a function with one connection: its context ends if the connection is lost.
 func ExampleSemaphore_Do() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
@@ -87,7 +87,7 @@ func ExampleSemaphore_Do() {
 	// <nil>
 }
 
-// A scope of the writer: its context ends if the lock is lost.
+// Do runs a function as the writer: its context ends if the lock is lost.
 func ExampleRWMutex_Do() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())

@@ -192,8 +192,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	})
 }
 
-// The timeline shows each hold in its window, beside others that are at the same time,
-// with hand-overs and losses.
+// The timeline shows each hold in its window, side by side with concurrent ones,
+// with hand-offs and losses.
 func TestTimelineIsDrawn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -299,7 +299,7 @@ func mineOf(c call) string {
 	return ""
 }
 
-// probeRecord is the _id of the record of passed probes that c is for, "" if it is for another.
+// probeRecord returns the _id of the record of a passed probe that c is about, or "" if c is about something else.
 func probeRecord(c call) string {
 	id, isString := c.cmd.Lookup("query", "_id").StringValueOK()
 	if !isString {

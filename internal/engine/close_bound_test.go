@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A shutdown is what a process holds, and how, when the store stops to answer, and what it then does.
+// A shutdown describes what a process holds when the store stops answering, and what the process does then.
 type shutdown struct {
 	name string
 	hold func(t *testing.T, s *dsync.Session, cut func()) (keys []string)
@@ -162,8 +162,9 @@ func TestCloseOnASlowStore_B39(t *testing.T) {
 	})
 }
 
-// Each error of Close alone: what is refused, or ends with the session, is free when the session is unregistered; a
-// lease is not; and a holder that is not done keeps its grace, so that its session must not be unregistered.
+// Each error of Close alone: a refused claim, or one that ends with the session, is free when the session is
+// unregistered; a lease is not; and a holder that is not done keeps its grace, so that its session must not be
+// unregistered.
 func TestWhatCloseSays_B39(t *testing.T) {
 	lose := func(method dsynctest.Method) func(dsynctest.Request) dsynctest.Fault {
 		return func(r dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{LoseRequest: r.Method == method} }
@@ -238,7 +239,7 @@ func TestSecondCloseHurriesTheFirst(t *testing.T) {
 	})
 }
 
-// B39: the release of a lease that the store never answers ends with the lease, and says so, also when its session
+// B39: a release of a lease that the store never answers ends with the lease, and reports that, even if its session
 // was lost long before.
 func TestLeaseReleaseEndsWithTheLease_B39(t *testing.T) {
 	bubble(t, func(t *testing.T) {

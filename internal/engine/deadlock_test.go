@@ -170,7 +170,7 @@ func TestDeadlockIsNamedWithinAPoll(t *testing.T) {
 	}
 }
 
-// Who waits behind a cycle is not in it, also if it holds something that others wait for.
+// A session that waits behind a cycle is not in it, even if it holds something that others wait for.
 func TestDeadlockIsReportedByItsMembers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newStuckFleet(t, dsynctest.NewMemory())
@@ -315,7 +315,7 @@ func TestDeadlockWithADeadProcess(t *testing.T) {
 	})
 }
 
-// Who waits by force does not wait forever, even for a process that is cut off.
+// A forced wait ends at some time, even if the holder's process is cut off.
 func TestForceIsInNoDeadlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -358,8 +358,8 @@ func (s *changingStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.S
 	return states, err
 }
 
-// The states of keys are each of another moment. A cycle that is only in the first reading of them is none, nor is one of
-// which a part was there before and another part came later.
+// The states of keys are from different moments. A cycle that only the first reading shows does not count, nor does
+// one whose parts did not exist at the same time.
 func TestCycleThatNeverWas(t *testing.T) {
 	for name, then := range map[string]func(f *stuckFleet, give func()){
 		"a wait ends":             func(_ *stuckFleet, give func()) { give() },
@@ -381,8 +381,8 @@ func TestCycleThatNeverWas(t *testing.T) {
 	}
 }
 
-// Looking costs nothing while nothing is held, one read while nobody waits for what is held, and all keys only then. It
-// is done when the wait is half a TTL old, and each time that its age has doubled.
+// Searching costs nothing while nothing is held, one read while nobody waits for what is held, and a read of all
+// keys only otherwise. A search runs when the wait is half a TTL old, and each time that its age has doubled.
 func TestLookingForDeadlocksIsCheap(t *testing.T) {
 	for _, c := range []struct {
 		name        string

@@ -103,8 +103,8 @@ func TestCopyOfARequestHoldsNothing(t *testing.T) {
 	}
 }
 
-// Claims are discarded together, one command for all that are due, whatever their keys; and not
-// those that were held for so long that no copy of their request can join any more.
+// Claims are discarded together, with one command for all that are due, whatever their keys. Claims that were held
+// for so long that no copy of their request can join any more are not discarded.
 func TestClaimsAreDiscardedTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -129,8 +129,8 @@ func TestClaimsAreDiscardedTogether(t *testing.T) {
 	})
 }
 
-// A session remembers the claims that have left until it has discarded them. However many there are, it discards
-// as many as have left, so that it remembers no more than those of two attempts' time.
+// A session remembers released claims until it has discarded them. However many there are, it keeps up with
+// discarding, so that it never remembers more than those released within the time of two attempts.
 func TestManyClaimsAreDiscarded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -147,7 +147,7 @@ func TestManyClaimsAreDiscarded(t *testing.T) {
 			t.Errorf("%d Discards for %d claims, want one for every %d", n, claims, inOne)
 		}
 		if after > claims/inOne/5 { // an attempt is a sixth of the TTL
-			t.Errorf("%d Discards afterwards: more claims were remembered than those of two attempts' time", after)
+			t.Errorf("%d Discards afterwards: more claims were remembered than were released within the time of two attempts", after)
 		}
 	})
 }
@@ -283,8 +283,8 @@ func (r refuser) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 	return r.Memory.Edit(ctx, e)
 }
 
-// A fail-over undoes an Unlock, and one command of those that clean up is refused once, as while a right is missing: the
-// key is free all the same, soon. (B40)
+// A fail-over undoes an Unlock, and one of the clean-up commands is refused once, as if a privilege were missing.
+// The key still becomes free soon. (B40)
 func TestCommandRefusedOnce(t *testing.T) {
 	for _, method := range []string{"Acquire", "Release", "Discard", "Heartbeat"} {
 		t.Run(method, func(t *testing.T) {
@@ -363,8 +363,8 @@ func (s *countingDiscard) Discard(ctx context.Context, claims []driver.Claim) ([
 	return s.refuser.Discard(ctx, claims)
 }
 
-// A copy of a request makes its claim join again after it was given up; the session learns of that grant and releases
-// it; and then another copy comes. Nobody is kept waiting by it.
+// A copy of a request makes its claim join again after it was given up. The session learns of that grant and
+// releases it. Then another copy arrives. Nobody has to wait because of it.
 func TestSecondCopyOfAnOrphansRequestHoldsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

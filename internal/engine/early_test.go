@@ -53,8 +53,8 @@ func TestUndoneUnlock(t *testing.T) {
 	}
 }
 
-// Also if a copy of its request may still come, an undone Unlock ends with the heartbeat that reaches the new primary.
-// What such a copy makes join after that is discarded in its turn.
+// Even if a copy of its request may still arrive, an undone Unlock ends with the heartbeat that reaches the new
+// primary. A claim that such a copy makes join afterwards is discarded in its turn.
 func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
 	for _, copies := range []bool{false, true} {
 		t.Run(fmt.Sprint("a copy comes: ", copies), func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestUndoneUnlockAndAWaiter(t *testing.T) {
 	}
 }
 
-// What a fail-over must not undo, it does not: the Release of a Hold, also of a lease, and the end of a Once.
+// A fail-over never undoes the Release of a Hold, not even of a lease, nor the end of a Once.
 func TestCommittedUnlock(t *testing.T) {
 	for name, unlock := range map[string]func(t *testing.T, s *dsync.Session){
 		"Mutex": func(t *testing.T, s *dsync.Session) {

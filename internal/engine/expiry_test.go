@@ -38,7 +38,7 @@ func (s *staleStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]dri
 	return m, now, err
 }
 
-// Promise 3: a session that is missing or expired by a reading that may be stale is only suspected.
+// Promise 3: if a reading shows a session as missing or expired, that is only a suspicion, since the reading may be stale.
 // Only an Expire makes it expired.
 func TestStaleReadingExpiresNobody(t *testing.T) {
 	for _, dead := range []bool{false, true} {

@@ -117,8 +117,8 @@ func TestTryAllOfTheLargestSemaphore(t *testing.T) {
 	})
 }
 
-// Goroutines of one process whose weights add up to more than an int64 has, here to 0 once one is done,
-// each get their answer.
+// If the weights of a process's goroutines add up to more than an int64 can hold, here to 0 once one is done, each
+// of them still gets its answer.
 func TestWeightsThatAddUpToZero(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		faulty := newFaulty(t, dsynctest.NewMemory(), func(dsynctest.Request) dsynctest.Fault {

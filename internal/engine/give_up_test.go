@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A waiter that gives up while a request is under way costs one release if the request is answered.
-// The release is sent after the answer, when nothing of the request can arrive any more.
+// A waiter that gives up while a request is under way costs one release if the request is answered. The release is
+// sent after the answer, when no copy of the request can arrive any more.
 func TestGivingUpDuringARequestCostsOneRelease(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {

@@ -95,7 +95,7 @@ func units(t testing.TB, m *dsync.Semaphore, n int64) *dsync.Hold {
 // errOf returns the error of a call that returns a hold.
 func errOf(_ *dsync.Hold, err error) error { return err }
 
-// into returns acquire as a call that keeps what it gets in h.
+// into returns acquire as a call that stores the hold in h.
 func into(h **dsync.Hold, acquire func(context.Context) (*dsync.Hold, error)) func(context.Context) error {
 	return func(ctx context.Context) (err error) {
 		*h, err = acquire(ctx)

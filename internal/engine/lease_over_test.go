@@ -117,7 +117,7 @@ func TestReleaseOfALeaseAfterALossBacksOff(t *testing.T) {
 	})
 }
 
-// A deafStore can fail each heartbeat and each release at once.
+// A deafStore can make every heartbeat and every release fail immediately.
 type deafStore struct {
 	*dsynctest.Memory
 	down     atomic.Bool

@@ -235,8 +235,8 @@ func TestLockAllIsLostAfterAFreeze(t *testing.T) {
 	})
 }
 
-// If a hold is lost while others are waited for, the wait ends, what is held is released, and all begins again. So nobody
-// is kept waiting for a part, and LockAll returns with all or none.
+// If a hold is lost while other keys are waited for, the wait ends, all holds are released, and everything begins
+// again. So nobody waits for a key of an incomplete set, and LockAll returns with all keys or none.
 func TestLockAllBeginsAgainAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -204,7 +204,7 @@ func TestHeldErrorSaysUntilAsTheStatusDoes(t *testing.T) {
 				t.Errorf("it is off by %v", d)
 			}
 		}
-		// A wait for longer than a TTL, at the end of which the waiter learns from an Expire how long the holder has left.
+		// A wait for longer than a TTL, near whose end an Expire tells the waiter how long the holder has left.
 		ctx, cancel := context.WithTimeout(background, 3*ttl+odd)
 		defer cancel()
 		wantErr(t, "a wait", b.Mutex("k").LockContext(ctx), context.DeadlineExceeded)

@@ -136,8 +136,8 @@ func under(ctx context.Context, acquire func(context.Context) (*dsync.Hold, erro
 	return f(h.Context(ctx))
 }
 
-// In the context of readers or of LockAll there is no hold that can have a limit, also inside of something that has one:
-// Progress would end the hold around it.
+// In the context of readers or of LockAll there is no hold that can have a limit, even inside of a hold that has
+// one: Progress would end the outer hold.
 func TestProgressOfWhatHasNoLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)

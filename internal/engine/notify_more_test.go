@@ -31,7 +31,7 @@ func onNotify(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.Fa
 // seldom returns options with such rare polls that only a notice can be in time.
 func seldom() *dsync.Options { return &dsync.Options{Retention: -1, PollInterval: time.Hour} }
 
-// enqueue registers a session that does nothing by itself, and adds a claim of it to the queue.
+// enqueue registers a session that does nothing by itself, and adds one of its claims to the queue.
 func enqueue(t *testing.T, store driver.Store, session, key string) driver.Claim {
 	t.Helper()
 	c := driver.Claim{Key: key, ID: session + ".1", Session: session, Kind: driver.KindMutex, Weight: 1, Limit: 1}

@@ -59,7 +59,7 @@ func TestMembersOfMoreThanAPage(t *testing.T) {
 	}
 }
 
-// Every session can ask who observes a key, and who is in the queue for it.
+// Every session can find out who observes a key, and who is in its queue.
 func TestObserversAndQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

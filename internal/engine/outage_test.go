@@ -51,7 +51,7 @@ func (l *sharedLog) String() string {
 	return l.all.String()
 }
 
-// Where the TTL leaves a command less time than the link takes, nothing ever succeeds: the error and the log say so.
+// If the TTL leaves a command less time than the link takes, nothing ever succeeds: the error and the log say so.
 func TestTTLTooShortForTheLink(t *testing.T) {
 	for ttl, want := range map[time.Duration]string{
 		time.Second: "no answer within 167ms, a sixth of the TTL; if the store or the link is slower than that, set a longer TTL: context deadline exceeded",
@@ -138,7 +138,7 @@ func TestLogOfAnOutage(t *testing.T) {
 				case n > 10 && (len(lines) < 3 || len(lines) > 8):
 					t.Errorf("%s failed %d times, and the log has %d lines of it:\n%s", op, n, len(lines), strings.Join(lines, ""))
 				case n > 1 && !strings.Contains(lines[len(lines)-1], "again"):
-					t.Errorf("%s failed %d times, and the log does not say that it is over:\n%s", op, n, strings.Join(lines, ""))
+					t.Errorf("%s failed %d times, but the log does not say that this is over:\n%s", op, n, strings.Join(lines, ""))
 				case n == 1 && len(lines) != 1:
 					t.Errorf("%s failed once, and the log has\n%s", op, strings.Join(lines, ""))
 				}

@@ -121,8 +121,8 @@ func TestPollsAreJittered(t *testing.T) {
 	})
 }
 
-// When a holder lapses, the waiter at position n tries to expire it n-1 to 2(n-1) steps of a
-// hundredth of the TTL later, so that those in front have done it by then.
+// When a holder lapses, the waiter at position n tries to expire it n-1 to 2(n-1) steps of a hundredth of the TTL
+// later, so that the waiters ahead have done so before.
 func TestChecksAfterACrashAreJittered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const waiters = 40

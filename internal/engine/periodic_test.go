@@ -145,7 +145,7 @@ func TestPeriodicWaitersTakeOver(t *testing.T) {
 				call(4, 1, false)
 				call(5, 3, false)
 				wg.Wait()
-				// The one with tick 2 came before two with tick 1, of which one runs it.
+				// The caller with tick 2 came before two with tick 1; one of those runs tick 1.
 				want := []string{"0 ran 1: false", "1 ran 1: false", "3 ran 1: true", "2 ran 2: true", "5 ran 3: true"}
 				if fmt.Sprint(order) != fmt.Sprint(want) {
 					t.Errorf("%q, want %q", order, want)
@@ -160,9 +160,9 @@ func TestPeriodicWaitersTakeOver(t *testing.T) {
 	}
 }
 
-// Those who wait are served in the order of their ticks, not in that in which they came, in one process and
-// among processes: one that has fallen behind runs what it has missed before another runs what is due now. A
-// caller that waits for a run of its own process costs no command.
+// Waiters are served in the order of their ticks, not in that of their arrival, in one process and among processes:
+// a process that has fallen behind runs what it has missed before another runs what is due now. A caller that waits
+// for a run of its own process costs no command.
 func TestPeriodicOrder(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {

@@ -87,8 +87,8 @@ func TestStalledHoldEnds(t *testing.T) {
 	}
 }
 
-// No report revives a hold that has stalled, and no ReleaseAfter keeps its key: neither in its grace, nor later. Healthy
-// reports it until it is released.
+// No report revives a hold that has stalled, and no ReleaseAfter keeps its key, neither in its grace nor later.
+// Healthy reports the hold until it is released.
 func TestStalledHoldStaysOver(t *testing.T) {
 	for _, late := range []time.Duration{0, grace / 2, 2 * grace} {
 		t.Run(fmt.Sprint(late), func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestStalledHoldStaysOver(t *testing.T) {
 	}
 }
 
-// A process that was frozen past the limit sees that first: neither a report nor a Release counts.
+// A process that was frozen past the limit notices that first: neither a report nor a Release counts.
 func TestStallIsSeenAfterAFreeze(t *testing.T) {
 	for name, do := range map[string]func(h *dsync.Hold) error{
 		"Progress": func(h *dsync.Hold) error { return h.Progress(time.Hour) },

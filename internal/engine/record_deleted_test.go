@@ -88,8 +88,8 @@ func wantClosed(t *testing.T, over <-chan struct{}) {
 	}
 }
 
-// B38: somebody deletes the record of a key that is held. Its holder is told within a heartbeat, with a cause that
-// says so, and the log has an error that names the record; nobody who has the key by then loses it.
+// B38: somebody deletes the record of a held key. The holder is notified within a heartbeat, with a cause that says
+// so, and the log has an error that names the record. Nobody who has acquired the key by then loses it.
 func TestRecordOfAHeldKeyDeleted(t *testing.T) {
 	for _, u := range heldAsEach() {
 		t.Run(u.name, func(t *testing.T) {
@@ -298,8 +298,8 @@ func (s *forgetfulStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.
 	return s.Memory.Keys(ctx, q)
 }
 
-// A waiter whose place in the queue was deleted joins it again by itself, behind the new holder or, when it
-// requests first, as the holder. The former holder is told all the same.
+// A waiter whose place in the queue was deleted joins it again by itself, behind the new holder or, if it requests
+// first, as the holder. The former holder is still notified.
 func TestWaiterJoinsAgain(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {

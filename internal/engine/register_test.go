@@ -189,8 +189,8 @@ func TestRegisterAfterALoss(t *testing.T) {
 	})
 }
 
-// B42: in a store that answers too late, or not, for ten minutes, processes leave no more than a record each, and
-// all are members soon after.
+// B42: if a store answers too late, or not at all, for ten minutes, processes leave no more than one record each,
+// and all of them are members soon afterwards.
 func TestRegistrationsDoNotPileUp_B42(t *testing.T) {
 	for name, fault := range map[string]dsynctest.Fault{
 		"replies come too late":                    {ReplyDelay: ttl / 5},

@@ -246,7 +246,7 @@ func TestNextCallerGivesUpDuringUnlock(t *testing.T) {
 	}
 }
 
-// A twoStep makes the Release of an edit with an Acquire in a step of its own, and fails after it.
+// A twoStep executes the Release of an edit with an Acquire in a separate step, and fails after it.
 type twoStep struct{ *dsynctest.Memory }
 
 func (s twoStep) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {

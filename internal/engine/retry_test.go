@@ -90,7 +90,7 @@ func TestExpiredSessionIsLostAtOnce(t *testing.T) {
 		}
 		<-h.Lost()
 		if d := time.Since(start); d > ttl/2 {
-			t.Errorf("notified after %v, want with the next heartbeat", d)
+			t.Errorf("notified after %v, want it with the next heartbeat", d)
 		}
 		h.Release(background)
 		lock(t, mu)

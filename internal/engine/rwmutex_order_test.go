@@ -89,8 +89,8 @@ func wantNoStarving(t *testing.T, polling bool, one sync.Locker, d time.Duration
 		start := time.Now()
 		one.Lock()
 		starved.Stop()
-		// At most it waits for those that hold the key or have their turn. Without notices, also
-		// for those that come within a turn, and for the poll interval.
+		// It waits at most for callers that hold the key or have their turn. Without notices, it also waits for
+		// callers that arrive within a turn, and for the poll interval.
 		if w := time.Since(start); !polling && w > 100*time.Millisecond || w > 1500*time.Millisecond {
 			t.Errorf("waited %v for %d that hold it for %v each", w, len(crowd), d)
 		}

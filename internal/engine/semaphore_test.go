@@ -52,7 +52,7 @@ func sum(t testing.TB, store driver.Store, key string) (n int64) {
 	return n
 }
 
-// The holders never have more than the size together, and sometimes all of it.
+// The holders together never have more than the size, and sometimes all of it.
 func TestSemaphoreHoldsAtMostItsSize(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -291,8 +291,8 @@ func TestReleaseInOtherParts(t *testing.T) {
 	})
 }
 
-// Release of several acquisitions waits for the store for a third of the TTL in all. It logs those
-// that were not answered by then, and no others.
+// Release of several acquisitions waits for the store for a third of the TTL in all. It logs only those that were
+// not answered by then.
 func TestReleaseOfSeveralWaitsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer

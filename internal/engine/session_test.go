@@ -481,7 +481,7 @@ func TestClockJumpIsReported(t *testing.T) {
 	})
 }
 
-// A kind mismatch is an error that names both kinds, and does not wait.
+// A kind mismatch returns an error at once, which names both kinds.
 func TestKindMismatchIsReturned(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

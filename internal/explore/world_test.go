@@ -1012,7 +1012,7 @@ func (w *world) callerActions(i int, fair bool, add add) {
 				if h.stalls != 0 {
 					w.progress--
 				}
-				if h.stalls == 0 || w.now < h.stalls { // else it comes too late
+				if h.stalls == 0 || w.now < h.stalls { // otherwise it comes too late
 					h.stalls = w.now.Add(o.limit)
 				}
 				return w.step(i, core.Progress{Claim: h.claim, Hold: h.call, Limit: o.limit})
