@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/proxy"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -101,8 +102,8 @@ func TestHandshakeTooSlow(t *testing.T) {
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		p, trust := proxy.NewTLS(t, s.Primary(t), 1500*time.Millisecond) // Connect gives it a second
-		connect := func(o *options.ClientOptions) error {
-			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		connect := func(o *options.ClientOptions, within time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), within)
 			defer cancel()
 			session, err := openings["Connect"](ctx, r, o.SetTLSConfig(trust), r.short(10*time.Second))
 			if err == nil {
@@ -112,10 +113,10 @@ func TestHandshakeTooSlow(t *testing.T) {
 			return err
 		}
 		const want = "if TCP, TLS and authentication may take longer than 1s, raise SetConnectTimeout"
-		if err := connect(as("", p)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
+		if err := connect(as("", p), 5*time.Second); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
 			t.Errorf("Connect: %v, want %q in it", err, want)
 		}
-		if err := connect(as("", p).SetConnectTimeout(10 * time.Second)); err != nil {
+		if err := connect(as("", p).SetConnectTimeout(10*time.Second), proc.Patience); err != nil {
 			t.Error(err)
 		}
 	})
