@@ -43,7 +43,7 @@ func noticeFaults(draw *rand.Rand, late time.Duration) func(dsynctest.Request) d
 // gets all its turns.
 func TestNoticesUnderFaults(t *testing.T) {
 	t.Parallel()
-	const sessions, ttl = 4, 10 * time.Second
+	const sessions, ttl = 4, time.Minute
 	const turns, most = 20, 400 // most: if the sessions happen to come one after the other, few notices are sent
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -104,7 +104,7 @@ func TestNoticesLost(t *testing.T) {
 				lose := func(r dsynctest.Request) dsynctest.Fault {
 					return dsynctest.Fault{LoseRequest: r.Method == lost && r.Notice != driver.NoticeReady}
 				}
-				opt := dsync.Options{TTL: 10 * time.Second, PollInterval: poll}
+				opt := dsync.Options{TTL: time.Minute, PollInterval: poll}
 				a, b := r.faulty(t, opt, lose).Mutex("key"), r.faulty(t, opt, lose).Mutex("key")
 				store := r.store()
 				for range 5 {

@@ -312,9 +312,7 @@ func TestB22SweptWhileOpening(t *testing.T) {
 				}
 				return proxy.Pass
 			})
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-			session, err := dsyncmongo.Open(ctx, server.Connect(t, p.URI()).Database(r.DB), nil)
-			cancel()
+			session, err := dsyncmongo.Open(r.opening(), server.Connect(t, p.URI()).Database(r.DB), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

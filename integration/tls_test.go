@@ -32,7 +32,7 @@ func as(user string, p *proxy.Proxy) *options.ClientOptions {
 	return options.Client().ApplyURI(strings.Replace(p.URI(), "//", "//"+user, 1))
 }
 
-// With TLS and SCRAM, a handshake takes longer than a command may with a TTL of two seconds. Open and
+// With TLS and SCRAM, a handshake takes longer than a command may with a TTL of four seconds. Open and
 // Connect work, a holder keeps its hold, and a waiter gets the key next. A session whose TTL allows
 // for two handshakes, the monitor's and then a command's, survives reconnects. With a shorter TTL
 // the session loses its holds in time, and continues.
@@ -41,13 +41,13 @@ func TestTLS(t *testing.T) {
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
 		own := withAuth(t, s)
 		for name, open := range openings {
-			for _, ttl := range []time.Duration{2 * time.Second, 8 * time.Second} {
+			for _, ttl := range []time.Duration{4 * time.Second, 8 * time.Second} {
 				t.Run(fmt.Sprintf("%s, TTL %v", name, ttl), func(t *testing.T) {
 					r := newRoom(t, own)
-					p, trust := proxy.NewTLS(t, own.Primary(t), 600*time.Millisecond)
+					p, trust := proxy.NewTLS(t, own.Primary(t), 800*time.Millisecond)
 					enter := func() *stepped {
 						x, o := new(stepped), r.short(ttl)
-						o.HeartbeatInterval = ttl / 4
+						o.HeartbeatInterval = time.Second
 						o.Hooks, o.Logger = x.hooks(), r.logger()
 						var err error
 						if x.Session, err = open(t.Context(), r, as("root:root@", p).SetTLSConfig(trust), o); err != nil {
@@ -80,12 +80,12 @@ func TestTLS(t *testing.T) {
 						}
 						p.Cut()
 						p.Heal()
-						if ttl == 2*time.Second {
+						if ttl == 4*time.Second {
 							break
 						}
 						beats()
 					}
-					if err := h.Release(t.Context()); err != nil && ttl > 2*time.Second {
+					if err := h.Release(t.Context()); err != nil && ttl > 4*time.Second {
 						t.Error(err)
 					}
 					release(t, granted(t, ch).h)
