@@ -121,7 +121,7 @@ func TestB35ReleaseAfter(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(10 * time.Second)
+		opt := r.short(time.Minute)
 		a, b := r.session(opt), r.session(opt)
 		h := lock(t, a.Mutex("job"))
 		const d = 1500 * time.Millisecond
