@@ -169,7 +169,7 @@ func b2i(b bool) int {
 	return 0
 }
 
-// matching lets Keys find others than have the prefix.
+// matching makes Keys find keys by match instead of by the prefix.
 func matching(match func(key, prefix string) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {

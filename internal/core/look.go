@@ -103,8 +103,8 @@ func (c *Core) looked(s *sent, r *Reply) {
 	}
 }
 
-// tokens maps the ids of the claims that hold the key in st to their tokens. A map, because a state can show
-// thousands of holders of a semaphore, and the session can have as many claims to compare.
+// tokens maps the ids of the claims that hold the key in st to their tokens. It makes a map because a state can show
+// thousands of holders of a semaphore, and the session can have as many claims to compare with them.
 func tokens(st *driver.State) map[string]int64 {
 	if st == nil {
 		return nil

@@ -142,9 +142,8 @@ func (c *Core) later(q *queue, a *Call) bool {
 	})
 }
 
-// passed reports whether the store has granted the claim, which has a tick, although a holder of this process is
-// not done with an earlier tick. That holder's hold is then over. The claim's caller waits in this process for that
-// holder.
+// passed reports whether a holder of this process is not done with an earlier tick, although the store has granted the
+// claim for its tick. That holder's hold is then over. The claim's caller waits in this process for that holder.
 func (c *Core) passed(cl *claim) bool {
 	if cl.request.Kind != driver.KindPeriodic {
 		return false

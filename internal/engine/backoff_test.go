@@ -49,8 +49,8 @@ func (f failing) Revoke(ctx context.Context, session string, r driver.Revocation
 	return f.Memory.Revoke(ctx, session, r)
 }
 
-// What a waiter asks about others fails at once for some time. The pauses grow up to TTL/12, and what succeeds at last
-// serves the waiter.
+// A waiter's commands about other sessions fail for some time. The pauses between them grow up to TTL/12, and the first
+// one that succeeds serves the waiter.
 func TestWhatWaitersAskBacksOff(t *testing.T) {
 	for _, method := range []string{"Expire", "Sessions", "Revoke"} {
 		t.Run(method, func(t *testing.T) {

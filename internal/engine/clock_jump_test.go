@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A jump ahead by which another session could expire this one is reported too: with the next registration,
-// since no heartbeat is answered any more.
+// A jump ahead that let another session expire this one is reported too: with the next registration,
+// since the store no longer acknowledges heartbeats.
 func TestClockJumpThatEndsTheSessionIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -34,7 +34,7 @@ func TestClockJumpThatEndsTheSessionIsReported(t *testing.T) {
 	})
 }
 
-// A session that registers again long after its loss does not take a difference in rates for a jump.
+// A session that registers again long after its loss does not mistake a difference in clock rates for a jump.
 func TestSlowClockIsNoJump(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -68,7 +68,7 @@ func TestClockThatGoesBackHidesNoCrash(t *testing.T) {
 		held, waiter := newSession(t, f, nil).Mutex("k"), newSession(t, memory, nil).Mutex("k")
 		h := take(t, held.Hold)
 		memory.Skew(-time.Hour)
-		time.AfterFunc(ttl, f.Cut) // heartbeats are by the new clock then
+		time.AfterFunc(ttl, f.Cut) // by then, heartbeats use the new clock
 		ctx, cancel := context.WithTimeout(background, 2*ttl)
 		defer cancel()
 		if err := waiter.LockContext(ctx); err != nil {

@@ -28,7 +28,7 @@ const longestPoll = ttl + ttl/5
 type stuckFleet struct {
 	t       *testing.T
 	store   driver.Store
-	opt     dsync.Options // of those to come
+	opt     dsync.Options // options of further processes
 	ctx     context.Context
 	process map[string]*dsync.Session
 
@@ -64,7 +64,7 @@ func (f *stuckFleet) of(name string) *dsync.Session {
 				who, _, _ := strings.Cut(m, " (") // the process and the host follow
 				members = append(members, fmt.Sprintf("%s has %s wants %s", who, keys[i], keys[(i+1)%len(keys)]))
 			}
-			i := slices.Index(members, slices.Min(members)) // sessions' ids are random, and so is who comes first
+			i := slices.Index(members, slices.Min(members)) // session ids are random, and so is the order of members
 			members = append(slices.Clone(members[i:]), members[:i]...)
 			f.reported, f.last = append(f.reported, name+": "+strings.Join(members, ", ")), time.Now()
 		}}
@@ -186,7 +186,7 @@ func TestDeadlockIsReportedByItsMembers(t *testing.T) {
 	})
 }
 
-// Every process of these waits for another, perhaps forever, and there is no deadlock that the store can know of.
+// Each of these processes waits for another, perhaps forever, but there is no deadlock that the store can know of.
 func TestNoDeadlockWhereThereIsNone(t *testing.T) {
 	for name, begin := range map[string]func(*stuckFleet){
 		"a chain": func(f *stuckFleet) {
@@ -295,7 +295,7 @@ func TestYoungHoldsAreInNoDeadlock(t *testing.T) {
 	})
 }
 
-// A deadlock whose process has died is none: its keys become free.
+// A deadlock with a dead process does not count: its keys become free.
 func TestDeadlockWithADeadProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -348,7 +348,7 @@ type changingStore struct {
 
 func (s *changingStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
 	states, err := s.Store.Keys(ctx, q)
-	if q.Session != "" { // it looks whether it has what it holds
+	if q.Session != "" { // the session checks that it still has its holds
 		return states, err
 	}
 	if then := s.then; then != nil {

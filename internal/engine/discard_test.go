@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// again returns a store to which the network delivers each Acquire for which it is true of it once
-// more, that long after it was sent.
+// again returns a store to which the network delivers each selected Acquire once
+// more, the given time after it was sent.
 func again(t *testing.T, store driver.Store, after time.Duration, of func(dsynctest.Request) bool) *dsynctest.Faulty {
 	return newFaulty(t, store, func(r dsynctest.Request) (f dsynctest.Fault) {
 		if r.Method == dsynctest.MethodAcquire && of(r) {
@@ -207,7 +207,7 @@ func (s *failingDiscard) Discard(ctx context.Context, claims []driver.Claim) ([]
 }
 
 // A step of the store's clock back, within the margin, does not let a late request in: its claim is
-// discarded only when the request is void whatever the clock did.
+// discarded only when the request can no longer join, whatever the clock did.
 func TestClockGoesBackBesideALateRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -333,8 +333,8 @@ func TestRefusedDiscardKeepsNoOthers(t *testing.T) {
 	})
 }
 
-// For as long as the store refuses to discard a claim whose release was undone, as a role without a right may for days,
-// the session asks for that claim, and not for more with each heartbeat. (B40)
+// While the store refuses to discard a claim whose release was undone, for days perhaps because of a missing privilege,
+// the session's Discards name that claim once, and do not grow with each heartbeat. (B40)
 func TestRefusedDiscardDoesNotGrow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &countingDiscard{refuser: refuser{dsynctest.NewMemory(), "Discard", "", new(atomic.Int64)}}

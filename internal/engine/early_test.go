@@ -59,7 +59,7 @@ func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
 	for _, copies := range []bool{false, true} {
 		t.Run(fmt.Sprint("a copy comes: ", copies), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				memory := dsynctest.NewMemory() // it never says that a request is final
+				memory := dsynctest.NewMemory() // it never sets State.Final
 				store := &firstJoin{Store: memory}
 				beats := make(chan struct{}, 1)
 				opt := &dsync.Options{Retention: -1, Hooks: &dsync.Hooks{Heartbeat: func(_, _ time.Duration, err error) {
@@ -205,7 +205,7 @@ func TestCommittedUnlock(t *testing.T) {
 	}
 }
 
-// A heartbeat of the same term settles early releases: nothing is sent for them that is not sent for others.
+// A heartbeat of the same term confirms early releases: they cost no more commands than others.
 func TestUnlockCostsNoThirdCommand(t *testing.T) {
 	counts := func(turn func(*dsync.Mutex)) (got map[dsynctest.Method]int) {
 		bubble(t, func(t *testing.T) {

@@ -74,7 +74,7 @@ func TestLongestDurations(t *testing.T) {
 }
 
 // A waiter far back in the queue waits up to four times as long as PollInterval for its next
-// request, also if that is as long as can be.
+// request, even if that is the longest possible.
 func TestPollSeldom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

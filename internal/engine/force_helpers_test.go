@@ -39,7 +39,7 @@ func forceMutex(s *dsync.Session) func(context.Context) (*holding, error) {
 	return func(ctx context.Context) (*holding, error) { return holdingOf(s.Mutex("k").ForceHold(ctx)) }
 }
 
-// forceWriter takes the key of an RWMutex by force, which only the engine can.
+// forceWriter takes the key of an RWMutex by force, which only package engine can do.
 func forceWriter(s *dsync.Session) func(context.Context) (*holding, error) {
 	return func(ctx context.Context) (*holding, error) {
 		w := engine.Whole("k", driver.KindRWMutex)

@@ -10,7 +10,7 @@ import (
 )
 
 // Readers that come and go while a hold lasts leave nothing behind, although their Lost and Context are in
-// use: not for a reader, nor for an RWMutex whose readers are gone.
+// use, neither for a reader nor for an RWMutex whose readers have unlocked.
 func TestReadersLeaveNothingBehind(t *testing.T) {
 	for _, test := range []struct {
 		name string

@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// Timing of the sessions in these tests, unless a test says otherwise.
+// Timing of the sessions in these tests, unless a test sets its own.
 const (
 	ttl    = testkit.TTL
 	margin = 500 * time.Millisecond

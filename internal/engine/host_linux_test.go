@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// newHostDir returns a folder that will do as HostDir.
+// newHostDir returns a folder that is suitable as HostDir.
 func newHostDir(t *testing.T) string {
 	t.Helper()
 	path := t.TempDir()
@@ -119,7 +119,7 @@ func TestDeathOnThisMachineCostsAMargin(t *testing.T) {
 			}()
 			if when == "while it waits" {
 				eventually(t, "it waits", func() bool { return queueLength(t, store, "k") == 1 })
-				<-time.After(500 * time.Millisecond) // until it looks only when it hears of something
+				<-time.After(500 * time.Millisecond) // from now on it looks only after an event
 				died = time.Now()
 				kill()
 			}
@@ -163,7 +163,7 @@ func TestTryAfterADeathOnThisMachine(t *testing.T) {
 	mu.Unlock()
 }
 
-// Without HostDir, or with that of another, a death is one that nobody knows of.
+// Without HostDir, or with a different one, nobody learns of a death.
 func TestDeathElsewhere(t *testing.T) {
 	path, store := newHostDir(t), dsynctest.NewMemory()
 	kill := startHolder(t, store, path, "k")
@@ -199,8 +199,8 @@ func filesOf(t *testing.T, path string, store driver.Store, ids []string) (there
 	return there
 }
 
-// The file of a lost session stays locked for a TTL: its holders have their grace, which nobody waits for who takes
-// the process for dead. After Close, only the files of sessions that may have such holders are left.
+// The file of a lost session stays locked for a TTL: its holders have their grace, and others would not wait for that if
+// they took the process for dead. After Close, only the files of sessions that may have such holders are left.
 func TestFileOfALostSession(t *testing.T) {
 	path := newHostDir(t)
 	var ids []string
@@ -237,7 +237,7 @@ func TestFileOfALostSession(t *testing.T) {
 	})
 }
 
-// A Close that can't unregister leaves the file for a TTL, for the sake of holders that are in use, and no longer.
+// A Close that can't unregister leaves the file for a TTL, for the sake of holders that are not done, and no longer.
 func TestFileAfterACloseThatCouldNotUnregister(t *testing.T) {
 	path := newHostDir(t)
 	bubble(t, func(t *testing.T) {
@@ -267,8 +267,8 @@ func TestFileAfterACloseThatCouldNotUnregister(t *testing.T) {
 	})
 }
 
-// A registration without an answer keeps its file, since the next attempt may find it made: with its file free, others
-// would take the process for dead. If it was not made, or the session closes, no file is left.
+// A registration without an answer keeps its file, since the next attempt may find that it succeeded, and without a locked file others
+// would take the process for dead. If it did not succeed, or the session closes, no file is left.
 func TestFileOfAFailedRegistration(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		t.Run(fmt.Sprint("made: ", made), func(t *testing.T) { testFileOfAFailedRegistration(t, made) })
@@ -310,7 +310,7 @@ func testFileOfAFailedRegistration(t *testing.T, made bool) {
 	}
 }
 
-// A folder that will not do is refused by New; one that vanishes later keeps nobody from locking.
+// New refuses an unsuitable folder. A folder that vanishes later keeps nobody from locking.
 func TestFolderThatWillNotDo(t *testing.T) {
 	_, err := dsync.New(dsynctest.NewMemory(), &dsync.Options{HostDir: "/proc"})
 	if err == nil || !strings.Contains(err.Error(), `dsync: HostDir is "/proc"`) {

@@ -30,8 +30,8 @@ func TestRequestThatCameTooLateIsRepeatedAtOnce(t *testing.T) {
 	})
 }
 
-// ReleaseAfter keeps the key for d from the call, though a request for the key was never answered and
-// the claim is discarded when that request can no longer join: not before the end, and not later.
+// ReleaseAfter keeps the key for d from the call, even if a request for the key was never answered and
+// the claim is discarded once that request can no longer join: neither shorter nor longer.
 func TestReleaseAfterCountsFromTheCall(t *testing.T) {
 	for _, d := range []time.Duration{ttl / 10, ttl / 5, time.Minute} {
 		bubble(t, func(t *testing.T) {

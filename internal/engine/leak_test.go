@@ -51,7 +51,7 @@ func TestEndedLeasesAreForgotten(t *testing.T) {
 	})
 }
 
-// What a session knows of other sessions is forgotten when it has not been needed for a while.
+// A session forgets what it knows about other sessions when that has not been needed for a while.
 func TestSessionsOfOthersAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &crowdStore{Memory: dsynctest.NewMemory()}

@@ -142,8 +142,8 @@ func (s *deafStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, err
 }
 
 // The grant of a lease whose session is lost before the lease has an end does not count: Acquire
-// requests again, and returns a lease that the store has. If another process has taken the key before,
-// it is the Extend that tells.
+// requests again, and returns a lease that the store has. If another process has already taken the key,
+// the Extend reports that.
 func TestLeaseOfALostSessionIsRequestedAgain(t *testing.T) {
 	t.Run("nobody else wants it", func(t *testing.T) { testLeaseOfALostSession(t, false) })
 	t.Run("another takes it", func(t *testing.T) { testLeaseOfALostSession(t, true) })

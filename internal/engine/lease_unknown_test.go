@@ -15,7 +15,7 @@ import (
 
 // A fixed lease that nobody learned of ends with its session, not when the lease would end.
 
-// The reply to one of its commands is lost, and the session with it. Its caller waits on, has given up, or only tried.
+// The reply to one of its commands is lost, and so is the session. Its caller still waits, has given up, or only tried.
 // Once the process reaches the store again the key is free, for itself and for others. (B37)
 func TestLeaseOfALostReplyEndsWithItsSession(t *testing.T) {
 	for _, method := range []dsynctest.Method{dsynctest.MethodAcquire, dsynctest.MethodExtend} {
@@ -72,8 +72,8 @@ func testLeaseOfALostReply(t *testing.T, method dsynctest.Method, caller string)
 	mu.Unlock()
 }
 
-// The store makes an Extend, and its holder does not learn of that before its lease is over. It releases the key, or
-// does nothing more: the key is free when the grace is over, and not a whole lease later. (B37)
+// The store makes an Extend, but the holder does not learn of it before the lease is over. Whether the holder releases
+// the key or does nothing more, the key is free when the grace is over, not a whole lease later. (B37)
 func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 	const d = time.Hour
 	for name, fault := range map[string]dsynctest.Fault{

@@ -77,8 +77,8 @@ func lockingAll(ctx context.Context, all ...dsync.Locker) <-chan lockedAll {
 	return done
 }
 
-// Whatever order the locks are given in, they are locked in that of their keys: what comes before a key that is held is
-// held too, and what comes after it is not.
+// Whatever order the locks are given in, they are locked in the order of their keys: while a key is waited for, the keys before it are
+// held, and those after it are not.
 func TestLockAllLocksInOneOrder(t *testing.T) {
 	for _, keys := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c", "b", "a", "c"}} {
 		bubble(t, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestTryLockAllLocksAllOrNone(t *testing.T) {
 			t.Fatalf("the keys are free, and a try fails: %v", err)
 		}
 		if _, _, err := dsync.TryLockAll(background, mutexes(other, "c", "d")...); err == nil || len(holders(t, store, "d")) > 0 {
-			t.Error("of two that have a key in common both are locked, or a part of one")
+			t.Error("of two calls with a key in common, both succeeded, or one locked only a part")
 		}
 		if err := unlock(); err != nil {
 			t.Error(err)

@@ -73,7 +73,7 @@ func ExampleCollection() {
 // can write in between.
 func ExampleCollection_RaiseToken() {
 	ctx := context.Background()
-	db, done := oneOrder() // in a program the database is its own
+	db, done := oneOrder() // a program uses its own database
 	defer done()
 	orders := fence.New(db.Collection("orders"), &fence.Options{Field: "fence"}) // the default
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
@@ -103,7 +103,7 @@ func ExampleCollection_RaiseToken() {
 // Everything that can happen to an order is written with the token of its lock.
 func ExampleCollection_InsertOne() {
 	ctx := context.Background()
-	db, done := anyOrders() // in a program the database is its own
+	db, done := anyOrders() // a program uses its own database
 	defer done()
 	orders := fence.New(db.Collection("orders"), nil)
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
