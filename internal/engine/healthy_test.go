@@ -3,6 +3,8 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"regexp"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -153,6 +155,37 @@ func TestNotHealthyWhileAWaiterCantRegister(t *testing.T) {
 		time.Sleep(late)
 		wantHealthy(t, "after Heal", s, nil)
 		mu.Unlock()
+	})
+}
+
+// Of many lost holds that are still in use, Healthy names the first that was lost, three more, and how many there are.
+func TestStillInUseNamesFourKeys(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, f := cutOff(t)
+		var all []*dsync.Hold
+		for _, key := range keys(6) {
+			all = append(all, take(t, s.Mutex(key).Hold))
+		}
+		if err := all[5].Progress(time.Second); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		f.Cut()
+		time.Sleep(2 * ttl)
+		f.Heal()
+		time.Sleep(ttl)
+		err := s.Healthy()
+		if err == nil {
+			t.Fatal("Healthy returns nil")
+		}
+		got := regexp.MustCompile(`"k\d"|\d+ more`).FindAllString(err.Error(), -1)
+		if want := []string{`"k5"`, `"k0"`, `"k1"`, `"k2"`, "2 more"}; !slices.Equal(got, want) {
+			t.Errorf("%v names %q, want %q", err, got, want)
+		}
+		for _, h := range all {
+			h.Release(background)
+		}
+		wantHealthy(t, "when all are done", s, nil)
 	})
 }
 
