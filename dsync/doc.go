@@ -6,10 +6,11 @@
 //	mu.Lock()
 //	defer mu.Unlock()
 //
-// A [Session] registers one process with a store; make one per process. [Mutex], [RWMutex],
-// [Semaphore], [Once] and [Periodic] are made from it: using a zero one panics, and none may be
+// A [Session] registers one process with a store; make one per process. It makes [Mutex],
+// [RWMutex], [Semaphore], [Once] and [Periodic] values. Using a zero value panics, and none may be
 // copied. A [Hold] is one hold of such a lock, as a value; [Mutex.Lease] takes one of a fixed
-// duration, and [LockAll] several locks at once. All methods of all types may be called concurrently.
+// duration, and [LockAll] several locks at once. All methods of all types may be called
+// concurrently.
 //
 // Package dsync/mongo is the store on MongoDB, dsync/dsynctest has one in memory for tests, and
 // dsync/admin shows who holds what, and breaks locks.

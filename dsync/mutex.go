@@ -206,9 +206,10 @@ func (m *Mutex) wantLease(d time.Duration) (engine.Want, error) {
 //		}
 //	}
 //
-// The unbuffered channel receives the hold, or is closed without a value when Hold would return an
-// error. If nobody receives the hold before ctx ends, it is released; if it is lost before that, the
-// key is acquired again. Each call acquires the key once: call HoldChan before a loop, not in it.
+// The hold is sent on the channel, which is unbuffered. If Hold would return an error, the channel
+// is closed without a value. If nobody receives the hold before ctx ends, it is released; if it is
+// lost before that, the key is acquired again. Each call acquires the key once: call HoldChan
+// before a loop, not in it.
 func (m *Mutex) HoldChan(ctx context.Context) <-chan *Hold {
 	m.session()
 	ch := make(chan *Hold)

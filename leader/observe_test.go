@@ -123,8 +123,8 @@ func TestChangesAreNotified(t *testing.T) {
 	})
 }
 
-// E2, E5: NewLeader is called on every candidate and observer with both leaders, Refreshed on all
-// periodically.
+// E2, E5: on every candidate and observer, NewLeader is called for each change with the leader
+// before and after it, and Refreshed is called periodically.
 func TestHooksOfTheFleet(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -15,7 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E6: Run works in the background, leads, and is done only when the leadership has been released.
+// E6: Run, in a goroutine of its own, leads, and returns only after the leadership has been
+// released.
 func TestRunIsDoneAfterTheRelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -17,8 +17,9 @@ import (
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
 )
 
-// The span of a hold is a child of the span in the context of the call that the hold was
-// granted to, whoever granted it, and is a root if that call has no context.
+// The parent of a hold's span is the span in the context of the call that acquired the hold, even
+// if another process held the lock before. If the call takes no context (Lock), the hold's span is
+// a root.
 func TestSpansHaveTheCallerAsParent(t *testing.T) {
 	succeeds := func(t *testing.T, err error) {
 		if err != nil {
@@ -256,8 +257,8 @@ func wantParent(t *testing.T, s tracetest.SpanStub, caller trace.Span, root bool
 	want := caller.SpanContext()
 	switch {
 	case root && s.Parent.IsValid():
-		t.Errorf("%q has a parent, want a root", s.Name)
+		t.Errorf("span %q has a parent, want a root", s.Name)
 	case !root && (s.Parent.SpanID() != want.SpanID() || s.SpanContext.TraceID() != want.TraceID()):
-		t.Errorf("%q is no child of the caller's span", s.Name)
+		t.Errorf("span %q is not a child of the caller's span", s.Name)
 	}
 }

@@ -216,7 +216,7 @@ func TestLostReply(t *testing.T) {
 	}
 }
 
-// After an Update that failed, even if it was not sent, Update fails until a Get.
+// After a failed Update, even one that was never sent, every Update fails until Get succeeds.
 func TestFailedUpdateNeedsGet(t *testing.T) {
 	l := newPlace(t).lock(t, nil)
 	if err := l.Create(t.Context(), record("a")); err != nil {

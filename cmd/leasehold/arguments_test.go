@@ -61,7 +61,7 @@ func TestHelpAndCompletion(t *testing.T) {
 	}
 }
 
-// A wrong number of arguments: the error says what is right and where to read on.
+// If the number of arguments is wrong, the error says what is right and where to read more.
 func TestWrongArguments(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -168,7 +168,7 @@ func TestCompletion(t *testing.T) {
 	})
 }
 
-// Without a server nothing is completed: neither an error message nor file names.
+// Without a server, completion offers nothing, not even file names, and prints no error message.
 func TestCompletionWithoutServer(t *testing.T) {
 	for _, uri := range []string{"", "mongodb://127.0.0.1:9/"} {
 		got := command(t, nil, "__complete", "--uri", uri, "--connect-timeout", "100ms", "status", "")

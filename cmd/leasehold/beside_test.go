@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tests in this file are B45: as with flock(1), a command behaves under leasehold as it does
-// without it, and so does what it leaves behind.
+// The tests in this file are for B45: as with flock(1), a command, and any process that it leaves
+// behind, behaves under leasehold as it does without it.
 
 // onMemoryCommand returns a command that runs leasehold on a store in its own memory.
 func onMemoryCommand(t *testing.T, args ...string) *exec.Cmd {

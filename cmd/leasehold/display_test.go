@@ -64,8 +64,8 @@ func TestTablesFitTheTerminal(t *testing.T) {
 
 var sgr = regexp.MustCompile("\x1b\\[[0-9]*m")
 
-// Without its escape sequences, coloured output equals plain output, and held keys have another
-// colour than lapsed ones.
+// Without its escape sequences, coloured output equals plain output. Held keys differ in colour
+// from lapsed ones.
 func TestColours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)

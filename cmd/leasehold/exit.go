@@ -77,7 +77,8 @@ func nothing(what string) *failure {
 	return &failure{exitNothing, fmt.Errorf("%s; is it another --db or --collection?", what)}
 }
 
-// failed returns err with the exit status for its kind; nil and failures it returns unchanged.
+// failed returns err as a failure with the exit status for its kind. It returns nil and failures
+// unchanged.
 func failed(err error) error {
 	var f *failure
 	switch {

@@ -135,7 +135,8 @@ func (j *job) run(ctx context.Context, a *app) error {
 	return sig.untilSecond(func() error { return j.turns(ctx, a, sig) })
 }
 
-// turns connects and calls turn: once, or in an election again after each loss of the leadership.
+// turns connects and calls turn once. In an election it calls turn again after each loss of the
+// leadership.
 func (j *job) turns(ctx context.Context, a *app, sig *signals) error {
 	j.silence.say, j.silence.key, j.silence.ttl = a.say, j.key, a.target.ttl
 	heartbeats := make(chan struct{}, 1)
@@ -199,7 +200,8 @@ func (j *job) tell(a *app, line string) {
 	}
 }
 
-// skipped says that the command is not run, because a command has succeeded for the tick done.
+// skipped returns the message that the command is not run because a command has already succeeded
+// for done, a tick.
 func (j *job) skipped(done int64) string {
 	switch {
 	case j.kind == driver.KindOnce:

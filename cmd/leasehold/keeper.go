@@ -80,8 +80,8 @@ func startKeeper(a *app, command, env []string, jobControl bool) (*keeper, error
 	return k, nil
 }
 
-// besideInherited returns ExtraFiles for a child. In the child, the given files are at descriptors
-// that leasehold's caller left free; besideInherited returns those, too. Descriptors that the
+// besideInherited returns the ExtraFiles that give a child these files at descriptors that
+// leasehold's caller left free, and returns the numbers of those descriptors. Descriptors that the
 // caller passed for the command, such as those of make's job server or systemd's sockets, keep
 // their numbers. Call closeFiles after the child was started.
 func besideInherited(files ...*os.File) (extra []*os.File, at []int, closeFiles func(), err error) {

@@ -98,7 +98,7 @@ func TestKeeperStartsNothingTooLate(t *testing.T) {
 	}
 	k.tell(order{Stop: clock(), Kill: clock() + time.Hour})
 	if r := <-k.reports; r.Started != 0 || !r.Stopped {
-		t.Errorf("%+v, want that the command was not started", r)
+		t.Errorf("%+v, want a report that the command was not started", r)
 	}
 	k.wait()
 	if _, err := os.Stat(file); err == nil {

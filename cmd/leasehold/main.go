@@ -1,5 +1,5 @@
-// Leasehold runs commands under distributed locks and elections that are kept in a
-// MongoDB, and shows and breaks such locks.
+// Leasehold runs commands under distributed locks and elections that are kept in MongoDB, and shows
+// and breaks such locks.
 //
 //	leasehold run KEY -- command args…      run a command while holding a lock
 //	leasehold elect NAME -- command args…   run a command while being the leader

@@ -51,7 +51,7 @@ func (a *alarm) set(t time.Duration) {
 func clock() time.Duration { return readClock(unix.CLOCK_BOOTTIME) }
 
 // executable returns the path with which leasehold starts itself: the file that this process runs,
-// even if it was replaced since.
+// even if that file has been replaced since.
 func executable() (string, error) { return "/proc/self/exe", nil }
 
 // dieWithParent makes the kernel kill a process when the thread that started it ends.

@@ -4,5 +4,6 @@ package main
 
 import "github.com/spf13/cobra"
 
-// runners returns nothing: these systems have no process groups, or nobody has tested them.
+// runners returns nothing: these systems have no process groups, or leasehold has not been tested
+// on them.
 func runners(*app) []*cobra.Command { return nil }

@@ -533,7 +533,7 @@ func TestTickOfAnInterval(t *testing.T) {
 	}
 	// A run by hand at 23:39, and one at noon.
 	if got, err := tickOf("1h", midnight.Add(-21*time.Minute)); err != nil || got != midnight.Add(-time.Hour).UnixMilli() {
-		t.Errorf("1h: got %v, %v, want 23:00, as midnight is for the run at midnight", time.UnixMilli(got).UTC(), err)
+		t.Errorf("1h: got %v, %v, want 23:00: midnight is the tick of the run at midnight", time.UnixMilli(got).UTC(), err)
 	}
 	for _, off := range []time.Duration{-time.Second, 0, time.Second} {
 		if got, err := tickOf("24h", midnight.Add(12*time.Hour+off)); err != nil || got != midnight.UnixMilli() {
@@ -578,7 +578,7 @@ func TestRunSaysTheTick(t *testing.T) {
 	}
 }
 
-// A once whose key is broken while the command runs is not done.
+// If the key of a once is broken while its command runs, the next once runs the command again.
 func TestOnceBroken(t *testing.T) {
 	store := dsynctest.NewMemory()
 	out, end := start(t.Context(), store, "once", "--ttl", "6s", "--grace", "1s", "k", "--",

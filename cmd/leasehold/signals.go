@@ -82,8 +82,8 @@ func (s *signals) pass() {
 	}
 }
 
-// note remembers an ending signal. It reports whether this is the second one or a later one, while
-// no command is running that could handle it.
+// note records sig if it asks programs to end. It reports whether such a signal came before and no
+// command is running to handle this one.
 func (s *signals) note(sig os.Signal) (again bool) {
 	c := caught(sig.(syscall.Signal))
 	s.mu.Lock()
@@ -103,7 +103,7 @@ func (s *signals) lastEnding() caught {
 	return s.last
 }
 
-// forward says whether a command is running, which gets all signals.
+// forward records whether a command is running. While it is, it gets all signals.
 func (s *signals) forward(command bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,8 +111,8 @@ func (s *signals) forward(command bool) {
 }
 
 // untilSecond calls f and returns its error. If the store answers, f returns soon after the first
-// ending signal. On the second one untilSecond does not wait for f, unless a command is running: it
-// returns a failure with that signal's exit status.
+// ending signal. On the second ending signal, unless a command is running, untilSecond does not
+// wait for f: it returns a failure with that signal's exit status.
 func (s *signals) untilSecond(f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -124,8 +124,8 @@ func (s *signals) untilSecond(f func() error) error {
 	}
 }
 
-// cancels calls f and cancels its context on SIGHUP or an ending signal. Then the error is the
-// failure with that signal's exit status, even if f succeeded.
+// cancels calls f and cancels its context on SIGHUP or an ending signal. After such a signal it
+// returns a failure with that signal's exit status, even if f succeeded.
 func (s *signals) cancels(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

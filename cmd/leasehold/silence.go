@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// firstSaid is how long the server has not answered when leasehold first reports it. Most
-	// fail-overs and lost packets are over sooner.
+	// firstSaid is how long the server must be silent before leasehold reports it for the first
+	// time. Most fail-overs and lost packets are over sooner.
 	firstSaid = 3 * time.Second
 
-	// saidAgain is the time between two reports.
+	// saidAgain is the time between one report and the next.
 	saidAgain = time.Minute
 )
 

@@ -360,7 +360,7 @@ func (v *view) sessions(ctx context.Context) ([]statusjson.Member, time.Time, er
 	return all, now, err
 }
 
-// What a process does in an election, as members NAME shows it.
+// What a process does in an election, as "members NAME" shows it.
 const (
 	roleLeader    = "leader"
 	roleCandidate = "candidate"

@@ -12,7 +12,7 @@ import (
 // A column is a column of a table.
 type column struct {
 	name string
-	keep int // a narrow display omits the columns with the highest keep first, and never those with 0
+	keep int // a narrow display first omits the column with the highest keep; it never omits one with 0
 	cut  int // cells may be cut to this width; 0: never
 }
 
@@ -124,7 +124,8 @@ func (t *table) leastOf(i int) int {
 	return t.widths[i]
 }
 
-// least returns the smallest width of the shown columns together.
+// least returns the smallest total width that the shown columns need, including the gaps between
+// them.
 func (t *table) least() int {
 	sum := columnGap * (len(t.shown) - 1)
 	for _, i := range t.shown {

@@ -16,7 +16,7 @@ import (
 // none is what a table shows for a missing value.
 const none = "-"
 
-// stamp formats a time for people in the format of JSON: UTC, with milliseconds.
+// stamp formats a time as our JSON output does: in UTC, with milliseconds.
 func stamp(t time.Time) string { return statusjson.Time{Time: t}.String() }
 
 // span formats d for people, with a few significant digits.

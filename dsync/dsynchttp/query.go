@@ -19,7 +19,7 @@ type query struct {
 	sort          order
 	after         string // the list begins after this key
 	mine, members int    // positions at which this process's list and the members' begin
-	n             int    // the length of each list
+	n             int    // the most entries in each list
 	window        time.Duration
 	json          bool
 }

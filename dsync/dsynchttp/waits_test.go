@@ -54,7 +54,7 @@ func TestPageShowsWaitingProcesses(t *testing.T) {
 		hold("a", "1")
 		hold("b", "2")
 		hold("c", "3", "4", "5", "6", "7")
-		waits("a", "2", "1") // the store does not see waiters for their own process
+		waits("a", "2", "1") // a holds 1 itself, so its wait for 1 stays inside the process and the store does not see it
 		waits("d", "3", "4", "5", "6", "7")
 		waits("b", "3")
 		want := []string{"d waits for c: 3 4 5 and 2 more", "a waits for b: 2", "b waits for c: 3"}
