@@ -42,8 +42,8 @@ type SealedError = core.SealedError
 var errOver = errors.New("dsync: the session was lost")
 
 // Acquire waits for w's turn in this process, and then for the store to grant the key. It keeps trying through
-// failures of the store and losses of the session. The error is ctx's, with the store's last error added if there
-// was one, ErrClosed, or one that trying again cannot fix. If there is an error, nothing is held.
+// failures of the store and losses of the session. The error is ErrClosed, one that trying again cannot fix, or
+// ctx's, with the store's last error added if there was one. If Acquire returns an error, the caller holds nothing.
 func (s *Session) Acquire(ctx context.Context, w Want) (*Hold, error) {
 	if ctx.Err() != nil {
 		return nil, waitError(ctx, nil)
@@ -103,8 +103,8 @@ func (s *Session) Acquire(ctx context.Context, w Want) (*Hold, error) {
 }
 
 // TryAcquire acquires w if the key is free, in this process and in the store; otherwise the error is a *HeldError.
-// As long as sessions in the way may have lapsed, it expires them and requests again. Without that, a program that
-// only tries would never get the key after a crash of its holder.
+// If sessions that hold the key or wait for it may have lapsed, it expires them and requests the key again.
+// Otherwise a program that only ever tries would never get the key after its holder had crashed.
 func (s *Session) TryAcquire(ctx context.Context, w Want) (*Hold, error) {
 	w.Try = true
 	h, err := s.Acquire(ctx, w)
@@ -114,7 +114,7 @@ func (s *Session) TryAcquire(ctx context.Context, w Want) (*Hold, error) {
 	return h, err
 }
 
-// describe adds the holder of the key, and until when it holds it, to the error of a try.
+// describe adds to the error of a try who holds the key, and until when.
 func (s *Session) describe(ctx context.Context, e driver.HeldError) error {
 	s.mu.Lock()
 	e.Here = e.Here || s.reg != nil && e.Session == s.reg.id // the session itself may keep the key, for example with ReleaseAfter
@@ -132,8 +132,8 @@ func (s *Session) describe(ctx context.Context, e driver.HeldError) error {
 	return &e
 }
 
-// memberOf returns the session's record, for display, and when the session lapses unless a heartbeat prevents that.
-// If it cannot read the record, it returns zero values rather than an error.
+// memberOf returns the session's record, for display, and when the session will lapse if it sends no further
+// heartbeat. If it cannot read the record, it returns zero values rather than an error.
 func (s *Session) memberOf(ctx context.Context, id string) (m driver.Member, until time.Time) {
 	s.mu.Lock()
 	m, known := s.core.Member(id)

@@ -31,8 +31,7 @@ type breaking struct {
 	asked   map[string]bool // claims whose sessions were asked to give up the key
 }
 
-// holders reads the state of the key. It returns only those holders that are targets and have not given up the key
-// yet.
+// holders returns the state of the key. Its Holders are only those targets that have not given up the key yet.
 func (b *breaking) holders(ctx context.Context, s *Session) (driver.State, error) {
 	st, err := s.Load(ctx, b.key)
 	if err != nil {
@@ -104,8 +103,9 @@ func (reg *registration) breakHolders(ctx context.Context, b *breaking) error {
 	}
 }
 
-// expireLapsed expires those of the sessions that have lapsed. lives says until when a session cannot have lapsed;
-// sessions not in it are read. expireLapsed returns the expired sessions, and the time until another one may lapse.
+// expireLapsed expires those sessions in ids that have lapsed. lives, which expireLapsed updates, has the earliest
+// time at which each session can lapse; a session whose time is missing or past is read. expireLapsed returns the
+// expired sessions, and how long until another one may lapse.
 func (s *Session) expireLapsed(ctx context.Context, ids []string, lives map[string]time.Time) (expired []string, left time.Duration, err error) {
 	var due []string
 	for _, id := range ids {
@@ -145,9 +145,9 @@ func (s *Session) expireLapsed(ctx context.Context, ids []string, lives map[stri
 	return expired, left, nil
 }
 
-// drop drops the claims of expired sessions. It sends a request to join that names them, with a notAfter long past
-// so that the request itself cannot join. Releasing each claim would be wrong: since st was read, a holder may have
-// closed its session and left its claim in the store for the rest of its grace.
+// drop removes the claims of expired sessions. It sends an Acquire that names these sessions in Expired. The Acquire
+// itself cannot join the queue, because its NotAfter is long past. Releasing each claim would be wrong: since st was
+// read, a holder may have closed its session and left its claim in the store for the rest of its grace.
 func (reg *registration) drop(ctx context.Context, st driver.State, expired []string) error {
 	s := reg.s
 	s.mu.Lock()
@@ -191,8 +191,8 @@ func (s *Session) revokeHolders(ctx context.Context, st *driver.State, asked map
 }
 
 // persist calls f until it succeeds. After a failure of the store it waits before the next call. After errOver,
-// which means that the session was lost, it calls f again at once. The error is ctx's, with the store's last error
-// added if there was one, ErrClosed, or one that trying again cannot fix.
+// which means that the session was lost, it calls f again at once. The error is ErrClosed, one that trying again
+// cannot fix, or ctx's, with the store's last error added if there was one.
 func (s *Session) persist(ctx context.Context, f func() error) error {
 	retry := s.backoff()
 	var last error
@@ -235,8 +235,8 @@ func (s *Session) Forget(ctx context.Context, key string) error {
 	return nil
 }
 
-// forget reads the key and has the store forget it in exactly the state that was read. If the key was used in
-// between, it starts over.
+// forget reads the key and asks the store to forget it if its token has not changed since. If the key was used in
+// between, forget starts over.
 func (s *Session) forget(ctx context.Context, key string) (*driver.HeldError, error) {
 	for retry := s.backoff(); ; {
 		st, err := s.Load(ctx, key)
@@ -257,7 +257,8 @@ func (s *Session) forget(ctx context.Context, key string) (*driver.HeldError, er
 	}
 }
 
-// Resize changes the key's limit from from to limit. It makes one attempt.
+// Resize sets the key's limit. From then on, claims made with the old limit from count as if they had the new one:
+// see [driver.Resize]. It makes one attempt.
 func (s *Session) Resize(ctx context.Context, key string, kind driver.Kind, from, limit int64) error {
 	_, err := s.edit(ctx, "Resize", driver.Edit{Resize: &driver.Resize{Key: key, Kind: kind, From: from, Limit: limit}})
 	return err

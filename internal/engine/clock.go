@@ -6,8 +6,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A clock measures the time since it was made, including time that the machine slept: Go's monotonic clock stops in
-// suspend, but leases run on.
+// A clock measures the time since it was made, including time that the machine slept: Go's monotonic clock stops
+// while the machine is suspended, but leases run on.
 type clock struct {
 	base  time.Time
 	mark  sleepMark     // at base

@@ -25,8 +25,8 @@ const (
 	maxPolls    = 8
 )
 
-// Upper bounds, for any TTL, of the time for one command and of the pause before a retry. A request that a network
-// has swallowed silently is repeated after maxAttemptTime.
+// Upper bounds, for any TTL, of the time for one command and of the pause before a retry. A request that the network
+// has silently dropped is repeated after at most maxAttemptTime.
 const (
 	maxAttemptTime = 5 * time.Second
 	maxBackoff     = 2500 * time.Millisecond
@@ -116,8 +116,8 @@ func (s *Session) call(ctx context.Context, cmd *core.Command, r *core.Reply) (e
 	return err
 }
 
-// register registers the session under a new id. If the last attempt had no answer, it first checks whether that
-// registered its id. Otherwise each attempt would leave a record in a store that is slow for long.
+// register registers the session under a new id. If the last attempt got no answer, register first checks whether it
+// succeeded after all. Otherwise, while a store is slow, each attempt would leave another record in it.
 func (s *Session) register(ctx context.Context) (id string, now time.Time, err error) {
 	if s.tried != "" {
 		switch hb, err := s.store.Heartbeat(ctx, s.tried, nil); {
@@ -208,8 +208,8 @@ type answer[T any] struct {
 	err error
 }
 
-// request sends one command on a goroutine of the session, as soon as a lane is free. It returns the store's
-// answer, ctx's error, or ErrClosed. A caller that gives up does not cancel the command.
+// request sends one command on a goroutine of the session, as soon as fewer than maxCommands are under way. It
+// returns the store's answer, ctx's error, or ErrClosed. A caller that gives up does not cancel the command.
 func request[T any](ctx context.Context, s *Session, op string, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
@@ -237,7 +237,7 @@ func request[T any](ctx context.Context, s *Session, op string, f func(context.C
 	}
 }
 
-// edit sends a caller's edit, and then the notices that it returns.
+// edit sends a caller's edit, and then the notices that the store returns for it.
 func (s *Session) edit(ctx context.Context, op string, e driver.Edit) (driver.Edited, error) {
 	return request(ctx, s, op, func(ctx context.Context) (driver.Edited, error) {
 		edited, err := s.store.Edit(ctx, e)
@@ -266,9 +266,9 @@ func (s *Session) tooSlow(err error) error {
 	return fmt.Errorf("no answer within %v: %w", d, err)
 }
 
-// isAnswer reports whether err is an answer of the store, which then has changed nothing, rather than a failure to
-// get an answer. ErrSessionExists does not count as an answer: waiters try again under another id, and an operator
-// should learn of it.
+// isAnswer reports whether err is an answer of the store rather than a failure to get one. A store that answers with
+// an error has changed nothing. ErrSessionExists does not count as an answer: waiters try again under another id,
+// and an operator should learn of it.
 func isAnswer(err error) bool {
 	return errors.Is(err, driver.ErrSessionExpired) || errors.Is(err, driver.ErrMismatch) ||
 		errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrNotWaiting) ||
@@ -317,8 +317,8 @@ func (s *Session) listen(ctx context.Context, f *core.Listen) {
 // maxIdle is how many idle goroutines a session keeps for further work.
 const maxIdle = 4
 
-// workers run a session's background work. Each function has a goroutine to itself, but a few goroutines are kept
-// for further work: a new goroutine would have to grow its stack several times to the size that a driver needs,
+// workers run a session's background work. Each function runs on a goroutine of its own, but a few idle goroutines
+// are kept for reuse: a new goroutine would have to grow its stack several times to the size that a driver needs,
 // which costs more than everything else about it.
 type workers struct {
 	ctx  context.Context // ends the idle goroutines

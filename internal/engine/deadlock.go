@@ -13,11 +13,12 @@ import (
 )
 
 // lookIfDue searches for deadlocks once a wait is half a TTL old (at least 5 s and at most 15 s), and again each
-// time that its age has doubled. Every heartbeat calls it, so a deadlock is reported within a poll. The wait that
-// closes a deadlock began last, so searching ever less often for older waits delays no report. s.mu must be held.
+// time that its age has doubled. Every heartbeat calls it, so a search is late by at most one heartbeat interval.
+// The wait that closes a deadlock began last, so searching ever less often for older waits delays no report. s.mu
+// must be held.
 //
-// A wait that began before a hold cannot be a wait of the goroutine that has the hold. So processes that each hold
-// some Mutexes and wait for others, in different goroutines, are not reported as deadlocked.
+// A wait that began before a hold did cannot be a wait of the goroutine that has the hold. So processes that each
+// hold some Mutexes and wait for others, in different goroutines, are not reported as deadlocked.
 func (s *Session) lookIfDue() {
 	due, long := false, s.longWait()
 	waits := make(map[string]core.Instant) // when they were called
@@ -58,12 +59,13 @@ func (s *Session) lookIfDue() {
 
 const maxLinger = time.Hour
 
-// look returns the deadlocks that the session with the given id is in, by names that are unique to each. It reads
-// all keys only if somebody waits for a key that the session holds. Otherwise the session is in no deadlock,
-// however long it waits.
+// look returns the deadlocks that the session with the given id is in, each under a unique name. It reads all keys
+// only if somebody waits for a key that the session holds. Otherwise the session is in no deadlock, however long it
+// waits.
 //
-// polls means that the store can't notify. Then a key that another process may keep unused counts as not in use: it
-// becomes free when the other's Linger is over, which is hardly ever longer than maxLinger.
+// polls means that the store can't notify. Then another session may keep a key that it no longer uses until its
+// Linger is over, which is hardly ever longer than maxLinger. Until a hold is that old, it does not count if its
+// session may keep the key in this way.
 func (s *Session) look(id string, held []string, polls bool, nested func(held, waits string) bool) (map[string]DeadlockInfo, error) {
 	ctx, found := context.Background(), make(map[string]DeadlockInfo)
 	var failed error
@@ -180,8 +182,8 @@ func (s *Session) reportDeadlock(d DeadlockInfo) {
 
 // waitsForItselfLocked reports whether a call for w waits for a hold that, according to ctx, belongs to the work
 // that makes the call. Such a call ends only with ctx, because the work can't release before the call returns. A
-// reader need not wait if its session's readers share a hold. If it does wait, it waits for a writer that waits for
-// that hold.
+// reader that can share its session's hold need not wait. If it waits all the same, it waits for a writer, which
+// waits for that hold.
 func (s *Session) waitsForItselfLocked(ctx context.Context, w *Want) bool {
 	held, shares := int64(0), false
 	var inner []*Hold

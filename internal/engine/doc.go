@@ -1,7 +1,7 @@
-// Package engine runs a session. It is the shell around a [core.Core], which makes the decisions, and has
-// everything that a Core must not have: goroutines that call the store, the clock, contexts, hooks and logs.
-// Packages dsync and leader document what they promise, package driver what a store promises, and package core how
-// the former is built on the latter.
+// Package engine runs a session. It is the shell around a [core.Core], which makes the decisions, and has everything
+// that a Core must not have: goroutines that call the store, the clock, contexts, hooks and logs. Packages dsync and
+// leader document what they promise, and package driver documents what a store promises. Package core explains how
+// it keeps the former promises by means of the latter.
 //
 // # One mutex
 //
@@ -25,13 +25,13 @@
 //
 // # How to read it
 //
-//	session.go  Session: New, Close; step, which has the Core take an event, and do, which does its effects
+//	session.go  Session: New, Close; step, which passes an event to the Core, and do, which carries out its effects
 //	command.go  one command to the store; the listener; commands that callers send themselves
 //	acquire.go  Acquire, TryAcquire, Hold
 //	hold.go     the hold, its context and its end
 //	observe.go  observers of a key, reading of states
 //	break.go    Break, Forget and Resize
-//	deadlock.go looks for processes that wait for each other
+//	deadlock.go the search for processes that wait for each other
 //	status.go   what a session reports about itself
 //	host.go     HostDir: the session's locked file, and those of other sessions
 //	options.go  Options, Hooks, errors

@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A Hold is one caller's use of a claim, and before that its call:
+// A Hold is one caller's use of a claim. Before the claim is granted, it is the caller's call, which waits for it:
 //
 //	called ──► live ──► windingDown ──► done    lost, or asked to stop: Lost is closed, the grace runs
 //	            ├─────► stopping ─────► done    the same, by its holder: see WindDown
@@ -24,16 +24,16 @@ type Hold struct {
 	s       *Session
 	acquire core.Call
 	since   core.Instant // when the call was made; once served, when the hold began
-	end     core.Done    // the event for when the holder is done; here to save an allocation
+	end     core.Done    // the event to send when the holder is done; a field to save an allocation
 
-	// Until the call is served, its context, for the Granted hook. Then a context that ends with the hold, made
-	// when first needed; its Done channel is Lost.
+	// Until the call is served, ctx is the context of the call, for the Granted hook. After that it is a context
+	// that ends with the hold, made when first needed. Lost returns its Done channel.
 	ctx    context.Context
 	cancel context.CancelCauseFunc // ends ctx; nil: there is no such context yet
 
 	got     *Hold         // the result: this hold, or another reader's; nil: none yet, or err
 	err     error         // the error instead of a hold; later why the release failed
-	waiting chan struct{} // closed when the call is served, and another when the hold is freed; nil: nobody waits
+	waiting chan struct{} // closed when the call is served; later another one, closed when the hold is freed; nil: nobody waits
 
 	// Set when the hold begins:
 	request *driver.Claim
@@ -236,8 +236,8 @@ func (h *Hold) endContext() {
 const checkPause = 10 * time.Millisecond
 
 // checkHoldsLater makes the session check the clock every half grace, as long as it has claims. Timers stand still
-// while the machine sleeps. Without this check, a goroutine that waits for Lost would learn of a loss later by as
-// long as the machine slept. s.mu must be held.
+// while the machine sleeps. Without this check, the time that the machine slept would delay the news of a loss for a
+// goroutine that waits for Lost. s.mu must be held.
 func (s *Session) checkHoldsLater() {
 	if s.checkTimer == nil && !s.finished {
 		s.checkTimer = time.AfterFunc(max(s.opt.Grace/2, checkPause), func() {
@@ -329,9 +329,9 @@ func (h *Hold) WindDown(cause error) {
 	h.s.step(core.WindDown{Claim: h.end.Claim, Hold: &h.acquire, Cause: cause})
 }
 
-// Progress reports that the holder makes progress. Unless it is called again within limit, the hold ends with
-// [ErrStalled], as by WindDown. A limit of 0 removes the limit. Progress returns an error if limit is out of range,
-// and [ErrLost] if the hold is over.
+// Progress reports that the holder makes progress. Unless it is called again within limit, the hold ends as if by
+// WindDown, with [ErrStalled] as its cause. A limit of 0 removes the limit. Progress returns an error if limit is
+// out of range, and [ErrLost] if the hold is over.
 func (h *Hold) Progress(limit time.Duration) error {
 	if limit < 0 || limit > driver.MaxDuration {
 		return fmt.Errorf("dsync: progress of %q within %v: it must be at least 0, which means no limit, and at most %v", h.Key(), limit, driver.MaxDuration)
@@ -352,16 +352,16 @@ func (h *Hold) Progress(limit time.Duration) error {
 	return nil
 }
 
-// Finished returns a channel that is closed when the hold is over, its holder is done or its grace is over, and the
-// release, if one had to be sent, was answered or refused. Only leases have one, and holds made by [Session.Hold]
-// or [Session.TryHold].
+// Finished returns a channel that is closed when the hold is over, the holder is done or has used up its grace, and
+// any Release that had to be sent has been answered or refused. Call it only on leases and on holds made by
+// [Session.Hold] or [Session.TryHold]; on any other hold it panics.
 func (h *Hold) Finished() <-chan struct{} { return h.own.finished }
 
-// ReleaseBy says how the store should release this hold: to the claim that l names as Successor, ahead of all
-// others in the queue, or keeping the key held for l.Keep from now. It does not end the hold. It returns false, and
-// does nothing, if it was called before, or if the hold is over, unless the holder ended it by WindDown and is not
-// done yet. Only a hold made by [Session.Hold] or [Session.TryHold] can be released like this: it is never handed
-// off within this process.
+// ReleaseBy says how the store should release this hold: to the claim that l names as Successor, ahead of all others
+// in the queue, or by keeping the key held for l.Keep from now. It does not end the hold. If it was called before,
+// or the hold is over, it returns false and does nothing. A hold that its holder ended with WindDown counts as over
+// only when the holder is done. ReleaseBy works only for holds made by [Session.Hold] or [Session.TryHold], which
+// are never handed off within this process.
 func (h *Hold) ReleaseBy(l driver.Release) bool {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
@@ -478,7 +478,7 @@ func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 }
 
 // extending tells the Core that an Extend is about to be sent, unless the hold is over: an Extend after the hold's
-// end would keep the key closed.
+// end would keep the key held.
 func (h *Hold) extending() (sent core.Instant, stillLive bool) {
 	s := h.s
 	s.mu.Lock()
@@ -569,7 +569,7 @@ func FinishAll(all []Releasing) {
 	waitAll(context.Background(), all, func(h *Hold, err error) { h.s.Warn("dsync: Unlock", "key", h.Key(), "err", err) })
 }
 
-// WaitAll waits as FinishAll does, but no longer than ctx, and logs nothing.
+// WaitAll waits as FinishAll does, but returns when ctx ends, and logs nothing.
 func WaitAll(ctx context.Context, all []Releasing) { waitAll(ctx, all, func(*Hold, error) {}) }
 
 func waitAll(ctx context.Context, all []Releasing, failed func(*Hold, error)) {
@@ -631,8 +631,8 @@ func (c *scopedContext) Err() error {
 	return c.Context.Err()
 }
 
-// Context returns a context that ends with ctx and with over. over ends with the hold or earlier; nil means with
-// the hold.
+// Context returns a context that ends with ctx and with over. over must end with the hold or earlier; nil means a
+// context that ends with the hold.
 func (h *Hold) Context(ctx, over context.Context) (_ context.Context, cancel context.CancelCauseFunc) {
 	w, live := &scope{holds: []*Hold{h}, over: over}, h.Live
 	if over == nil {
@@ -643,7 +643,7 @@ func (h *Hold) Context(ctx, over context.Context) (_ context.Context, cancel con
 	return scoped(ctx, w, over, live)
 }
 
-// A scope is the set of holds of the work under a context.
+// A scope says which holds the work under a context has.
 type scope struct {
 	holds []*Hold
 	over  context.Context // for a reader: ends with its hold; otherwise nil
@@ -658,7 +658,7 @@ func scopeOf(ctx context.Context) *scope {
 }
 
 // HoldOf returns the hold that ctx's nearest scope belongs to, and the over that was passed to its Context. If ctx
-// has no scope, or that of several holds, HoldOf returns nil.
+// has no scope, or one with several holds, HoldOf returns nil.
 func HoldOf(ctx context.Context) (h *Hold, over context.Context) {
 	if w := scopeOf(ctx); w != nil && len(w.holds) == 1 {
 		return w.holds[0], w.over

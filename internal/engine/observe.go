@@ -53,8 +53,8 @@ func (s *Session) instant() core.Instant {
 const maxShown = 1000
 
 // Members returns the sessions with the given ids, and the store's time of the reading. Unknown ids are left out.
-// Without ids it returns all sessions that are alive, ordered by id. It reads 1,000 sessions at a time; now is not
-// before any heartbeat that was read.
+// Without ids it returns all sessions that are alive, ordered by id. It reads 1,000 sessions at a time. No heartbeat
+// in the result is later than now.
 func (s *Session) Members(ctx context.Context, ids ...string) (members []driver.Member, now time.Time, err error) {
 	for some := 0; some == 0 || some < len(ids); some += core.MaxRead {
 		m, at, err := s.readSessions(ctx, "Members", driver.SessionQuery{IDs: ids[some:min(some+core.MaxRead, len(ids))], Limit: core.MaxRead})
@@ -127,7 +127,7 @@ func (s *Session) Observers(ctx context.Context, key string) ([]driver.Member, e
 	return s.observersAfter(ctx, key, "")
 }
 
-// observersAfter returns the observers of key whose ids come after the id after. If key is "", it returns all
+// observersAfter returns the observers of key whose ids are greater than the given one. If key is "", it returns all
 // sessions that are alive instead.
 func (s *Session) observersAfter(ctx context.Context, key, after string) (all []driver.Member, err error) {
 	for {
@@ -207,8 +207,8 @@ func (reg *registration) follow(ctx context.Context, key string, f func(driver.S
 	}
 }
 
-// watch returns a channel that gets a value when key may have changed. Unless the key is watched already, it has
-// the listener reopened with it.
+// watch returns a channel that gets a value when key may have changed. Unless the key is already being watched, it
+// reopens the listener with this key added.
 func (s *Session) watch(key string) (changed chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,9 +240,9 @@ func (s *Session) pollTime() time.Duration {
 	return core.Jitter(d, 5, rand.Int64N)
 }
 
-// A pace limits how often an observer reads. The first changes are read at once. If changes go on, as when a fleet
-// starts, one reading covers all those of a gap: N processes that join and observe cause N²/2 notices, but not as
-// many readings. (This is the generic cell rate algorithm.)
+// A pace limits how often an observer reads. The first changes are read at once. If changes continue, as when many
+// processes start at once, one reading covers all changes within a gap: N processes that join and observe cause N²/2
+// notices, but far fewer readings. (This is the generic cell rate algorithm.)
 type pace struct {
 	gap time.Duration
 	due time.Time // when the next reading would be due if all were a gap apart
@@ -267,8 +267,8 @@ func (p *pace) next(now time.Time) time.Duration {
 	return p.due.Sub(now) - atOnce*p.gap
 }
 
-// Keys returns the states of up to n keys that begin with prefix and come after the key after, in
-// byte order. The error is ctx's, [ErrClosed] or the store's.
+// Keys returns, in byte order, the states of the first n keys that begin with prefix and are greater than after. The
+// error is ctx's, [ErrClosed] or the store's.
 func (s *Session) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
 	since := s.instant()
 	states, err := request(ctx, s, "Keys", func(ctx context.Context) ([]driver.State, error) {

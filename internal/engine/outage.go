@@ -8,8 +8,9 @@ import (
 // sayAgain is the interval at which the log repeats that commands of one kind still fail.
 const sayAgain = 10 * time.Second
 
-// outages tracks failing commands by kind, for the log. A log record says when failures of one kind begin, how many
-// there were every ten seconds, and when they are over. A record for each attempt would hide everything else.
+// outages tracks failing commands by kind, for the log. The log says when failures of one kind begin, every ten
+// seconds how many there have been, and when they are over. A record for each failed command would hide everything
+// else.
 type outages struct {
 	mu    sync.Mutex
 	kinds map[string]*outage

@@ -39,8 +39,8 @@ func (s *Session) Read(ctx context.Context, key string) (r Reading, err error) {
 	return all[0], nil
 }
 
-// ReadAll returns what the store knows about the keys that begin with prefix and come after the key after, in byte
-// order, with up to 8 waiters each. If ctx ends, the session closes, or the store fails, the error comes last.
+// ReadAll returns, in byte order, what the store knows about the keys that begin with prefix and are greater than
+// after, with up to 8 waiters each. If ctx ends, the session closes, or the store fails, the error comes last.
 func (s *Session) ReadAll(ctx context.Context, prefix, after string) iter.Seq2[Reading, error] {
 	return func(yield func(Reading, error) bool) {
 		for states, err := range s.pages(ctx, prefix, after) {
@@ -61,8 +61,8 @@ func (s *Session) ReadAll(ctx context.Context, prefix, after string) iter.Seq2[R
 	}
 }
 
-// pages returns the states of the keys that begin with prefix and come after the key after, in byte order. It reads
-// a hundred at a time, and later up to a thousand. An error comes last.
+// pages returns, in byte order, the states of the keys that begin with prefix and are greater than after. It reads a
+// hundred at first, and later up to a thousand at a time. An error comes last.
 func (s *Session) pages(ctx context.Context, prefix, after string) iter.Seq2[[]driver.State, error] {
 	const first, most = 100, 1000
 	return func(yield func([]driver.State, error) bool) {

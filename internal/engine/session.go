@@ -403,7 +403,7 @@ func (s *Session) Close(ctx context.Context) error {
 	err := s.closeErr
 	if c, ok := s.store.(interface{ Close(context.Context) error }); ok {
 		ctx := context.WithoutCancel(ctx)
-		if !bound.IsZero() { // commands already sent count against the store's time for the attempt
+		if !bound.IsZero() { // the wait for commands already sent has used part of the store's time
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithDeadline(ctx, bound.Add(s.attemptTime()))
 			defer cancel()
@@ -452,8 +452,8 @@ func (s *Session) storeError(op string, err error) {
 	})
 }
 
-// report queues f for the goroutine that calls hooks, which calls it in order. Log records take the same way,
-// because a logger that blocks must not delay a heartbeat.
+// report queues f for the goroutine that calls hooks, which calls it in order. Log records go through the same
+// queue, because a logger that blocks must not delay a heartbeat.
 func (s *Session) report(f func()) { s.hooks.Add(f) }
 
 func (s *Session) info(msg string, args ...any) { s.record(slog.LevelInfo, msg, args) }

@@ -39,7 +39,7 @@ type Local struct {
 	Closed bool // Close has begun
 
 	Holds []LocalHold // what this process holds, in no order
-	Waits []LocalWait // what it waits for: for each key in order, but keys in no order
+	Waits []LocalWait // what it waits for: the keys in no order, the waits for one key in queue order
 }
 
 // A LocalHold is a key that this process holds.
