@@ -8,7 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// breakKey breaks key, and checks that its holders were notified and had their grace.
+// breakKey breaks key. It checks that, when Break returns, every earlier hold has ended and its grace is over.
 func (g *goroutine) breakKey(o Op, key string) {
 	c := g.begin(key)
 	cancel := c.context(g.tempo.patience(o), o.Variant&1 == 0)

@@ -13,7 +13,8 @@ import (
 func (r *runner) page(key string) *page {
 	p := r.pages[key]
 	if p == nil {
-		// Close has the store keep a key for the rest of a grace, by a clock in milliseconds.
+		// Close asks the store to keep a key for the rest of the grace. The store counts in milliseconds, so up to a
+		// millisecond of the grace may be missing.
 		p = &page{leads: make(map[int64]string), named: make(map[int64]string), rules: rules.Key{Grace: r.grace() - time.Millisecond, Skew: r.w.Skew}, limit: semSize}
 		p.unused, p.held = r.began, r.began
 		r.pages[key] = p
@@ -21,7 +22,7 @@ func (r *runner) page(key string) *page {
 	return p
 }
 
-// whole is the weight of a hold that has all of a key: more than the size of any semaphore.
+// whole is the weight of an exclusive hold: more than the size of any semaphore.
 const whole = 1 << 10
 
 // grant records a new hold, and checks that it is allowed.
@@ -51,7 +52,7 @@ func (r *runner) grant(h *hold) {
 		r.fail("%s: %v", h.who, v)
 	}
 	p.holds = append(p.holds, h)
-	// Without notices a key lingers for its whole time.
+	// A session without notices does not learn of waiters, so its keys linger for the whole Linger time.
 	l := h.life
 	p.late = p.late || h.d > 0 || l.set.Linger > 0 && l.set.Polling
 	r.mu.Unlock()
@@ -60,7 +61,7 @@ func (r *runner) grant(h *hold) {
 	}
 }
 
-// watch waits for the end of h and checks that a loss has a reason.
+// watch waits until h is over. If it was lost, watch checks that there was a reason.
 func (r *runner) watch(h *hold) {
 	select {
 	case <-h.over:
@@ -102,8 +103,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// end records that h's holder is done. It reports whether the hold was certainly lost before, and whether it may
-// have been.
+// end records that h's holder is done. lost reports whether the hold is known to have been lost before that, excused
+// whether there is a reason why it may have been.
 func (r *runner) end(h *hold) (lost, excused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,8 +131,8 @@ func (r *runner) ended(h *hold) {
 // touch records that the key was in use until now.
 func (p *page) touch() { p.held, p.unused = time.Now(), time.Now() }
 
-// idle returns how long nobody has held the key, with no fault since then. With line, it counts from when nobody
-// waited either. r.mu must be held.
+// idle returns how long nobody has held the key, counted from the last fault if that came later. With line, it
+// returns how long nobody has held the key or waited for it. It is 0 while a link is cut. r.mu must be held.
 func (r *runner) idle(key string, line bool) time.Duration {
 	p := r.page(key)
 	if len(p.holds) > 0 || line && p.waits > 0 || r.cuts > 0 {
@@ -158,7 +159,7 @@ func (r *runner) note(who, format string, args ...any) {
 	}
 }
 
-// now is the time in the form that package rules uses: never 0, since 0 means that something did not happen.
+// now returns the time as package rules counts it. It is never 0: to package rules, 0 means "has not happened".
 func (r *runner) now() time.Duration { return r.since(time.Now()) }
 
 func (r *runner) since(t time.Time) time.Duration { return t.Sub(r.began) + 1 }
@@ -180,7 +181,7 @@ type page struct {
 	waits    int       // calls that wait for the key
 	unused   time.Time // since when nobody holds the key or waits for it
 	held     time.Time // when somebody last held the key
-	late     bool      // the key may be held without a holder: by the rest of a lease, by ReleaseAfter, by lingering
+	late     bool      // the store may hold the key with no holder left: a lease's rest, ReleaseAfter, Linger
 	breaking int       // calls of Break and ForceHold that have not returned
 	limit    int64     // the greatest size that the semaphore may have
 	rules    rules.Key
@@ -188,7 +189,7 @@ type page struct {
 	// For a Once:
 	sealed []string // values of runs that certainly succeeded
 	maybe  []string // values of runs that may have succeeded
-	given  []string // values of callers whose function did not run
+	given  []string // values that DoValue returned to callers whose function did not run
 
 	// For an election, by term:
 	leads map[int64]string // the session that leads, or led
@@ -201,7 +202,7 @@ func (r *runner) breakBegins(p *page) {
 	p.rules.Breaks = append(p.rules.Breaks, r.now())
 }
 
-// breakEnds records that the call has returned. If it was given up, its revocations are still in the store. r.mu
+// breakEnds records that the call has returned. If the caller gave up, its revocations are still in the store. r.mu
 // must be held.
 func (r *runner) breakEnds(p *page) {
 	p.breaking--
@@ -229,7 +230,7 @@ type hold struct {
 	over    chan struct{} // closed when the holder is done
 }
 
-// check updates h. Until its loss is recorded it counts as held.
+// check updates h.Live: until its loss is recorded, the hold counts as live.
 func (h *hold) check(now time.Duration) {
 	switch {
 	case h.Done > 0 || h.wasLost:

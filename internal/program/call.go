@@ -23,7 +23,8 @@ type call struct {
 	shaky bool            // the link was cut when the call began, or shortly before
 }
 
-// allowed says which errors a call may return, besides those of its context and of its session's end.
+// allowed says which errors a call may return besides those that any call may return: its context's error, and
+// ErrClosed once its session is closing.
 type allowed int
 
 const (
@@ -45,7 +46,7 @@ func (r *runner) call(who string, l *life, key string) *call {
 	}
 }
 
-// context gives the call a context that ends after d, in one of two ways.
+// context gives the call a context that ends after d, either by a deadline or because it is canceled.
 func (c *call) context(d time.Duration, deadline bool) (cancel func()) {
 	c.ends = c.began.Add(d)
 	if deadline {
@@ -108,8 +109,8 @@ func (r *runner) resized(key string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(key, r.w.Prefix), "sem") && r.p.has(Resize)
 }
 
-// waits records that a call waits for its key, until the returned function is called with the call's error. That
-// function checks that the key was not free during the whole wait.
+// waits records that a call waits for its key, until over is called with the call's error. over checks that the call
+// did not wait for a key that was free.
 func (c *call) waits() (over func(err error)) {
 	r := c.r
 	r.mu.Lock()

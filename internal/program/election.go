@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// newElection returns a new election for each term, so that a call of Campaign does not end the previous term.
+// newElection returns an election for one term: if two terms shared it, Campaign for the second would end the first.
 func newElection(l *life, key string) *leader.Election {
 	e, err := leader.New(l.Session, key, nil)
 	if err != nil {
@@ -90,7 +90,8 @@ func (r *runner) succeeds(p *page, key string, term int64) {
 // nobody is an id that no session has.
 const nobody = "nobody"
 
-// candidate returns one of the candidates or, in one variant, the leader or nobody.
+// candidate chooses one of the candidates other than the leader. In variant 3 it may also choose the leader, or a
+// session that does not exist. ok is false if there is none to choose.
 func (g *goroutine) candidate(o Op, h *hold, e *leader.Election) (to leader.Candidate, ok bool) {
 	c := g.beginRelease(h)
 	cancel := c.context(g.long, true)

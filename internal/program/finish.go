@@ -101,7 +101,7 @@ func (r *runner) turn(who string, l *life, key string) {
 	defer cancel()
 	err := r.lockAny(c.ctx, l, key)
 	for errors.Is(err, driver.ErrMismatch) && c.ctx.Err() == nil {
-		// The store may not have answered yet the release of what this session held as another kind.
+		// This session has held the key as another kind, and the store may not have answered that release yet.
 		time.Sleep(r.ttl / 10)
 		err = r.lockAny(c.ctx, l, key)
 	}
@@ -112,7 +112,7 @@ func (r *runner) turn(who string, l *life, key string) {
 	}
 }
 
-// lockAny locks and unlocks key as whatever kind it was used as.
+// lockAny locks and unlocks key as the kind that it has in the store.
 func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
 	st, err := l.engine().Load(ctx, key)
 	if err != nil || st.Sealed > 0 {
@@ -156,7 +156,7 @@ func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
 	return turn(l.Mutex(key).Hold(ctx))
 }
 
-// audit checks, with a session of its own, what the others have left behind.
+// audit opens one more session and checks with it that the others have left nothing behind.
 func (r *runner) audit(who string) {
 	shaken := false
 	for _, s := range r.slots {

@@ -44,7 +44,7 @@ func (g *goroutine) run(ops []Op) {
 		g.log(o)
 		g.do(o)
 	}
-	// In the order of the grants, as if the program had releases for them.
+	// The releases come in the order of the grants, as releases in the program would.
 	for len(g.holds) > 0 {
 		g.release(g.holds[0], Op{Arg: 15})
 	}
@@ -68,7 +68,7 @@ func (g *goroutine) begin(key string) *call {
 	return g.call(g.name, g.slot.life, key)
 }
 
-// wait returns how long a call may wait for key: only briefly if the goroutine would wait for itself.
+// wait returns how long a call may wait for key: only briefly if the goroutine itself holds key.
 func (g *goroutine) wait(o Op, key string) time.Duration {
 	d := g.tempo.patience(o)
 	for _, h := range g.holds {
@@ -188,7 +188,7 @@ func (g *goroutine) releaseOne(o Op, key string) {
 	}
 }
 
-// releases reports whether v releases what the verb what acquires.
+// releases reports whether v releases a hold that the verb what has acquired.
 func releases(v, what Verb) bool {
 	switch what {
 	case Lock, TryLock, ForceHold:

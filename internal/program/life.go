@@ -19,7 +19,7 @@ type slot struct {
 	healed time.Time
 }
 
-// A life is one session of dsync. The runner's mu guards all its fields except s.
+// A life is one session of dsync. The runner's mu guards first, closing and shaken.
 type life struct {
 	*dsync.Session
 	slot    *slot
@@ -97,8 +97,8 @@ func (r *runner) disturb(s *slot, v Verb) {
 	s.life.shaken = true
 }
 
-// replay delivers once more everything that a slot has sent. If a copy of a request still counts, it joins now, and
-// the session has to give up that claim by itself.
+// replay delivers everything that a slot has sent once more. A copy of a request may join the queue again; the
+// session must then release that claim by itself.
 func (r *runner) replay(s *slot) {
 	_ = r.w.Links[s.number].Replay(context.Background())
 	r.mu.Lock()
@@ -106,7 +106,7 @@ func (r *runner) replay(s *slot) {
 	r.fault = time.Now()
 }
 
-// step sets the store's clock to its own time shifted by d.
+// step sets the store's clock to the true time plus d.
 func (r *runner) step(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +129,7 @@ func (r *runner) close(l *life, patience time.Duration, who string) {
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	// The wait for holders, and one attempt for each kind of command that Close may still send.
+	// Close waits for holders, and then makes one attempt at each kind of command that it may still have to send.
 	c.ctx, c.most = ctx, min(patience, r.grace())+r.ttl
 	err := l.Session.Close(ctx)
 	c.returned(err, store)

@@ -42,10 +42,10 @@ func (g *goroutine) writeLock(o Op, key string) {
 	g.exclusive(c, o, c.life.RWMutex(key))
 }
 
-// requests makes a call that requests a hold, in one of three ways. It reports whether the hold was granted.
+// requests calls wait if the op's verb waits, else try, and checks the result. It reports whether a hold was granted.
 func (g *goroutine) requests(c *call, o Op, wait, try func(context.Context) error) bool {
 	if !o.Verb.waits() {
-		// A try takes no longer than its session's attempts.
+		// A try does not wait for the key, only for the store's answers.
 		cancel := c.context(g.long, o.Variant&1 == 0)
 		defer cancel()
 		err := try(c.ctx)
@@ -69,7 +69,7 @@ func (g *goroutine) requests(c *call, o Op, wait, try func(context.Context) erro
 // A granter is a call that requests a hold.
 type granter = func(context.Context) (*dsync.Hold, error)
 
-// request is requests for calls that return a hold. It returns nil if none was granted.
+// request does the same as requests, for calls that return a hold. It returns nil if none was granted.
 func (g *goroutine) request(c *call, o Op, wait, try granter) (h *dsync.Hold) {
 	by := func(f granter) func(context.Context) error {
 		return func(ctx context.Context) (err error) {

@@ -38,7 +38,8 @@ func (g *goroutine) once(o Op, key string) {
 	d := g.wait(o, key) + g.sleepTime(o)
 	cancel := c.context(d, o.Arg&2 == 0)
 	defer cancel()
-	c.ends = c.ends.Add(g.sleepTime(o) + g.ttl/3) // the run ignores its context, and a release follows it
+	// Do may return later than its context ends: the run ignores the context, and the hold is released after it.
+	c.ends = c.ends.Add(g.sleepTime(o) + g.ttl/3)
 	over := c.waits()
 	value, err, panicked := g.doOnce(c, v, o, r, over)
 	if !r.began {

@@ -50,7 +50,7 @@ const (
 	List
 	Sleep
 
-	// Calm programs don't use those from here on.
+	// Calm programs use none of the verbs from here on.
 	Close
 	Open
 	Cut

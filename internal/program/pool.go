@@ -28,7 +28,7 @@ func (g *goroutine) readLock(o Op, key string) {
 	g.reads(c, o)
 }
 
-// reads reports whether the goroutine now has a hold of its own that reads c's key.
+// reads requests a hold of its own on c's key, for reading. It reports whether the hold was granted.
 func (g *goroutine) reads(c *call, o Op) bool {
 	m := c.life.RWMutex(c.key)
 	dh := g.request(c, o, m.RHold, nil)
@@ -38,8 +38,8 @@ func (g *goroutine) reads(c *call, o Op) bool {
 	return dh != nil
 }
 
-// readers holds key for reading, and meanwhile has many readers of this process share that hold. It checks that
-// they leave nothing behind.
+// readers holds key for reading while many readers of this process share that hold. It checks that they leave no
+// context or goroutine behind.
 func (g *goroutine) readers(o Op, key string) {
 	c := g.begin(key)
 	if !g.reads(c, o) {
@@ -94,7 +94,7 @@ func (g *goroutine) acquire(o Op, key string) {
 	}
 }
 
-// pool returns the pool of holds that the goroutine has of c's key.
+// pool returns the goroutine's pool for c's key.
 func (g *goroutine) pool(c *call, sem bool) *pool {
 	k := poolKey{c.life, c.key, sem}
 	if g.pools[k] == nil {
@@ -135,7 +135,7 @@ func (g *goroutine) releaseSome(p *pool, o Op) {
 	p.n -= n
 	last := p.n == 0
 	g.mu.Lock()
-	if !h.Shared && !last { // until its end it takes up part of a semaphore
+	if !h.Shared && !last { // the last one keeps its weight until it has ended
 		h.Weight -= n
 	}
 	g.mu.Unlock()

@@ -58,7 +58,7 @@ func Decode(b []byte) Program {
 	return p
 }
 
-// delays in a bubble: many of 0, some longer than a turn, a heartbeat interval or a TTL.
+// delays are the delays before ops. Many are 0; some are longer than a turn, a heartbeat interval or a TTL.
 var delays = [16]time.Duration{
 	0, 0, 0, 0, 0, time.Millisecond, 7 * time.Millisecond, 60 * time.Millisecond,
 	250 * time.Millisecond, 700 * time.Millisecond, 1200 * time.Millisecond, 2 * time.Second,
@@ -66,7 +66,7 @@ var delays = [16]time.Duration{
 }
 
 // Encode returns the bytes of a program with the given sessions, each as its byte for [Decode], and ops. It is for
-// seeds written by hand. Delays are rounded down to one of delays.
+// seeds written by hand. It rounds each op's delay down to one that delays contains.
 func Encode(calm bool, settings []byte, ops ...Op) []byte {
 	head := byte(len(settings) - 2)
 	if calm {

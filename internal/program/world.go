@@ -22,8 +22,8 @@ type World struct {
 	// Prefix is put before each key.
 	Prefix string
 
-	// Skew is the greatest difference between the clocks by which the store judges. It is more than 0 on a sharded
-	// cluster whose routers' clocks differ, and where the clock is stepped.
+	// Skew is the greatest difference between the clocks that the store reads. It is more than 0 on a sharded
+	// cluster whose routers' clocks differ, and if the clock is stepped.
 	Skew time.Duration
 
 	// Step steps the store's clock by d. It is nil if that is impossible.
