@@ -1,27 +1,36 @@
 // Package explore runs small worlds of sessions through every order of events. A world has some Cores, a store in
 // memory, and a network that delays, loses and repeats messages. The package has only tests.
 //
-// A world is a value, and an action turns it into the next one. The actions: a command arrives now, late, twice or
-// never, or is refused; its reply or a notice arrives, late or never; a listener becomes ready, late, or breaks;
-// the clock moves to the next due time; a process freezes, is cut off, or crashes, and another learns of the crash;
-// the store's clock steps within the margin; a Sweep removes expired sessions; a caller locks, gives up, resigns,
-// reports progress or hangs, extends a lease, unlocks, or unlocks again; a session closes, and hurries; somebody
-// revokes the key. Time passes only when nothing is under way except late messages, so a network without faults
-// takes no time. Each kind of fault has a budget.
+// A world is a value, and an action turns it into the next one. These are the actions:
 //
-// After each step it checks:
+//   - The store receives a command at once, late, twice or never, or refuses it.
+//   - A reply or a notice arrives at once, late or never.
+//   - A listener becomes ready at once or late, or breaks.
+//   - The clock moves to the next due time, or the store's clock steps within the margin.
+//   - A process freezes, is cut off, or crashes, or learns that another has crashed.
+//   - A Sweep removes expired sessions.
+//   - A caller locks, gives up, resigns, reports progress, hangs, extends a lease, unlocks, or unlocks once more.
+//   - A session closes, or its Close is hurried.
+//   - Somebody revokes the key.
 //
-//   - While Lost of a hold is open, and for the grace after it, the store has its claim. The weights of such claims,
-//     and of kept ones, fit into the key. No end moves the wrong way.
-//   - A key is granted to nobody whose tick is over, and only callers whose tick is over are told so. The last tick that
-//     succeeded only grows, keeps its result, and removes no waiter with a later tick.
-//   - A holder that names a successor learns whether that was granted the key. Tokens grow.
-//   - Within a process, nobody is served before the holder is done, unless they share or there is room. Every caller
-//     gets one answer, and every hold is freed once, after its holder is done.
+// Time passes only when nothing is under way except late messages, so a network without faults takes no time. Each
+// kind of fault has a budget.
 //
-// From every state, without further faults, everybody can be served, revoked claims are given up, and living
-// sessions leave nothing behind, in the store or in the Cores. Even if the store has a lease that nobody knows of,
-// that takes no longer than with locks: three TTLs in a small world.
+// After each step the package checks:
+//
+//   - While a hold's Lost is open, and for the grace after it has closed, the store has the hold's claim. The weights
+//     of these claims, and of kept ones, never add up to more than the key's limit. A release never moves the end of
+//     a hold to a later time, and an Extend never to an earlier one.
+//   - A caller whose tick is over is never granted the key, and only such a caller is told that its tick is over. The
+//     last tick that succeeded only grows, its result does not change, and its seal removes no waiter for a later
+//     tick.
+//   - A holder that names a successor learns whether the successor was granted the key. Tokens grow.
+//   - Within a process, no caller is served before the holder is done, unless they share the hold or the key has
+//     room for both. Every caller gets one answer. Every hold is freed once, after its holder is done.
+//
+// From every state, if no more faults happen, everybody can be served, revoked claims are given up, and living
+// sessions leave nothing behind, in the store or in the Cores. In a small world this takes at most three TTLs, even
+// if the store has an abandoned lease, which no process knows of.
 //
 // The tests explore small worlds completely, and large ones by random walks.
 //

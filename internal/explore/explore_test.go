@@ -263,8 +263,8 @@ func explore(w *world, most int, without func(what string) bool) (e *explorer, w
 	return e, wrong
 }
 
-// cycles looks for a state from which somebody is never served, or something is left over, although nothing else
-// goes wrong.
+// cycles looks for a state from which the world, although nothing else goes wrong, goes round in a circle: somebody
+// is never served, or something is left over forever.
 func (e *explorer) cycles() []string {
 	checked := make([]int32, len(e.fair)) // by which walk
 	for first := range e.fair {
@@ -286,8 +286,8 @@ func (e *explorer) cycles() []string {
 	return nil
 }
 
-// tooLong looks for a state from which it takes longer than most until everybody is served and nothing is left
-// over, although nothing else goes wrong.
+// tooLong looks for a state from which, although nothing else goes wrong, it takes longer than most until everybody
+// is served and nothing is left over.
 func (e *explorer) tooLong(most time.Duration) []string {
 	left := make([]core.Instant, len(e.fair)) // 0: not known yet
 	for first := range e.fair {
@@ -318,8 +318,8 @@ func (e *explorer) steps(n int32) (steps []string) {
 	return steps
 }
 
-// most returns how long it may take until everybody is served, if nothing else goes wrong: ten TTLs, and a poll for
-// each caller that is not served yet. Only the lease of a process that crashes or closes may take longer.
+// most returns how long it may take until everybody is served, if nothing else goes wrong: ten TTLs, plus a poll for
+// each time that a caller still wants the key, plus the longest lease of a process that has crashed or is closing.
 func (w *world) most() time.Duration {
 	most := 10 * w.cfg.TTL
 	lease := time.Duration(0)
@@ -336,10 +336,11 @@ func (w *world) most() time.Duration {
 }
 
 // ends checks that, if nothing else goes wrong, everybody is served in the end and living sessions leave nothing
-// over. A lease that nobody knows of must end as soon as a lock would.
+// over. An abandoned lease, which the store has but no process knows of, must not block its key for more than two
+// TTLs.
 func (w *world) ends() error {
 	began, most := w.now, w.most()
-	open := began // when no key was blocked by a lease that nobody knows of
+	open := began // when an abandoned lease last blocked no key
 	var last []string
 	for w := w.clone(); ; {
 		if w.done() && len(w.mail) == 0 {
@@ -356,7 +357,7 @@ func (w *world) ends() error {
 			open = w.now
 		}
 		if d := w.now.Sub(open); d > 2*w.cfg.TTL {
-			return fmt.Errorf("a lease that nobody has closes its key for %v without faults, at last %q; %s", d, tail(last), w)
+			return fmt.Errorf("an abandoned lease has blocked its key for %v without faults, at last %q; %s", d, tail(last), w)
 		}
 		last = append(last, next[0].what)
 		if err := next[0].on(w); err != nil {
@@ -365,7 +366,7 @@ func (w *world) ends() error {
 	}
 }
 
-// left describes what a Core has left over when nobody wants anything any more, or returns "".
+// left describes what remains in a Core when no caller wants anything any more, or returns "".
 func left(c *core.Core) string {
 	v := reflect.ValueOf(c).Elem()
 	for _, field := range []string{"claims", "past", "queues", "messages", "changes", "sent"} {
@@ -488,11 +489,11 @@ func eager(w *world)    { w.deaf, w.eager = true, true }
 func oneHost(w *world)  { w.deaf, w.eager, w.store.hostFile = true, true, "file" }
 func observed(w *world) { w.store.observed = true }
 
-// inHaste leaves out that time passes while anything else can happen.
+// inHaste leaves out the actions by which time passes while something else can happen.
 func inHaste(what string) bool { return strings.HasSuffix(what, " pass") }
 
-// cutOffWith leaves out everything except that A holds the key and is cut off for good, that B waits, and the
-// action may.
+// cutOffWith leaves out all actions except those by which A takes the key and is cut off for good, those by which B
+// waits for it, and those whose names contain may.
 func cutOffWith(may string) func(what string) bool {
 	return func(what string) bool {
 		switch {
@@ -505,7 +506,7 @@ func cutOffWith(may string) func(what string) bool {
 	}
 }
 
-// crashWith leaves out crashes of all but A, and all faults but the given one.
+// crashWith leaves out B's crash, and all faults of the network except those whose names begin with fault.
 func crashWith(fault string) func(what string) bool {
 	return func(what string) bool {
 		if what == "B crashes" {
@@ -520,7 +521,7 @@ func crashWith(fault string) func(what string) bool {
 	}
 }
 
-// faultsBut leaves out all faults of the network except these, each given by its beginning and its end.
+// faultsBut leaves out all faults of the network except these, each given by the beginning and the end of its name.
 func faultsBut(these ...[2]string) func(what string) bool {
 	return func(what string) bool {
 		for _, f := range []string{"is lost", "is late", "is delayed", "twice"} {
@@ -532,8 +533,8 @@ func faultsBut(these ...[2]string) func(what string) bool {
 	}
 }
 
-// closing leaves out that B closes, that time passes while anything else can happen, and refusals except of A's
-// releases.
+// closing leaves out B's Close, all refusals except those of A's releases, and the actions by which time passes while
+// something else can happen.
 func closing(what string) bool {
 	return what == "B closes" || inHaste(what) || strings.HasSuffix(what, "is refused") && !strings.HasPrefix(what, "A's Release")
 }
@@ -547,9 +548,9 @@ func each(callers ...caller) (all [][]caller) {
 
 func together(callers ...caller) [][]caller { return [][]caller{callers} }
 
-// Small worlds are explored completely: every order of events and, from every state, a check that everything ends
-// well if nothing else goes wrong. A failure is a list of steps. The worlds with the most states are explored only
-// with LEASEHOLD_LONG.
+// Small worlds are explored completely. The test tries every order of events and checks, from every state, that
+// everything ends well if nothing else goes wrong. A failure lists the steps that led to it. The worlds with the most
+// states are explored only with LEASEHOLD_LONG.
 func TestSmallWorlds(t *testing.T) {
 	testkit.Large(t)
 	var states, transitions atomic.Int64
@@ -689,14 +690,14 @@ func settings() []setting {
 	}
 }
 
-// Large worlds are explored at random, from seeds. One seed is on file, and is the same in every run: mutants are
-// tried on it. LEASEHOLD_LONG tries a few more. Other seeds are tried only on request:
+// Large worlds are explored by random walks, from seeds. Every run tries the seed on file, and so do the mutants.
+// LEASEHOLD_LONG tries a few more. Other seeds are tried only on request:
 //
 //	LEASEHOLD_SEED=7 go test ./internal/explore -run TestLargeWorlds                         # repeats what seed 7 has found
 //	LEASEHOLD_SEED=7 LEASEHOLD_WORLDS=1000 go test -v ./internal/explore -run TestLargeWorlds # 7 and the 999 that follow
 //
-// Each seed takes the same 20,000 walks every time, or with -short the first 4,000 of them. All seeds are tried.
-// Each seed that finds something is a failed test, which names the seed and the line that repeats it.
+// A seed makes the same 20,000 walks every time; with -short, only the first 4,000. A seed that finds an error does
+// not keep the others from being tried: it fails a test of its own, which prints the command that repeats it.
 func TestLargeWorlds(t *testing.T) {
 	testkit.Large(t)
 	asked := func(name string, otherwise uint64) uint64 {
@@ -795,7 +796,7 @@ func randomSetting(r *rand.Rand) setting {
 			case 1:
 				o = o.insisting()
 			case 2:
-				if o.want.Tick == 0 { // as nobody can
+				if o.want.Tick == 0 { // no caller of the library can do that
 					o = o.forces()
 				}
 			case 3:
@@ -847,8 +848,8 @@ func walk(r *rand.Rand) (passed []string, err error) {
 	return passed, w.ends()
 }
 
-// rare reports whether random walks should choose the action less often. If holders always unlocked at once and
-// cuts always healed at once, no session would ever expire.
+// rare reports whether random walks should choose the action less often. If every holder unlocked at once and every
+// cut healed at once, no session would ever expire.
 func (a action) rare() bool {
 	for _, what := range []string{
 		"unlocks", "gives up", "closes", "hurries", "freezes", "crashes", "goes on", "cut off", "lost", "late", "delayed", "refused", "twice", "steps", "asks for", "notice", "slow", "breaks",

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A store behaves as package driver says, as a value that can be copied. It has no Publish, Resize and Keys, and
-// its Sweep deletes only sessions.
+// A store behaves as package driver says, and is a value that can be copied. It lacks Publish, Resize and Keys, and its
+// Sweep deletes only sessions.
 type store struct {
 	sessions map[string]registration
 	keys     map[string]record
@@ -180,7 +180,7 @@ func (s *store) revoke(session string, v driver.Revocation) ([]driver.Notice, er
 	return []driver.Notice{{Type: driver.NoticeRevoke, Session: session, Key: v.Key, Claim: v.Claim}}, nil
 }
 
-// edit makes an edit and settles the key.
+// edit makes an edit, and then grants what it can to the waiters: see settle.
 func (s *store) edit(e driver.Edit, now time.Time, r *core.Reply) {
 	if r.Err = e.Check(); r.Err != nil {
 		return
@@ -249,8 +249,8 @@ func (s *store) edit(e driver.Edit, now time.Time, r *core.Reply) {
 	}
 }
 
-// join drops what an Acquire drops and, if leave is not nil, the claim that it releases. Then it puts the claim
-// into the queue, if that is allowed.
+// join drops the claims that an Acquire drops and, if leave is not nil, the claim that leave releases. Then it puts the
+// Acquire's claim into the queue, if that is allowed.
 func (k *record) join(j *driver.Acquire, leave *driver.Release, now time.Time) error {
 	c := &j.Claim
 	before := *k
@@ -417,7 +417,7 @@ func (k *record) short(e driver.Edit, now time.Time) (granted []driver.Holder, m
 	return granted, true
 }
 
-// state returns what the store knows about the key, as that claim sees it.
+// state returns the key's state as the store would report it to the session of the given claim.
 func (k *record) state(key, claim string, now time.Time) driver.State {
 	st := driver.State{
 		Key: key, Now: now, Kind: k.kind, Limit: k.limit, Token: k.token, Holders: k.holders, Waiting: len(k.queue), Sealed: k.sealed, Value: k.result,
@@ -490,7 +490,7 @@ func (s *store) state(b []byte, at core.Instant, name *namer) []byte {
 	return b
 }
 
-// A namer numbers what it is asked about, in the order of the questions.
+// A namer numbers ids in the order in which it is first asked for them.
 type namer struct {
 	names []named
 	node  int // whose commands it names

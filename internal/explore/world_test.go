@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A world is some sessions, the messages between them and the store, and the faults that may still happen. It is a
+// A world has some sessions, a store, the messages between them, and a budget of faults that may still happen. It is a
 // value: a step makes a new one.
 type world struct {
 	cfg     *core.Config
@@ -48,7 +48,7 @@ type budget struct {
 	sweeps   int // times that the store may still be swept
 	unlocks  int // Unlocks that may still come once more, after a later hold has begun
 
-	failOvers int // of the store that may still come
+	failOvers int // times that the store may still fail over
 	deletes   int // records of keys that somebody may still delete
 }
 
@@ -60,7 +60,7 @@ type node struct {
 	core     *core.Core
 	frozen   bool
 	dead     bool
-	died     core.Instant // when
+	died     core.Instant // when it crashed
 	cut      bool
 	closing  bool
 	hurried  bool
@@ -69,7 +69,7 @@ type node struct {
 	listener listener
 	callers  []caller
 	holds    []hold
-	done     *core.Done // the last
+	done     *core.Done // the last one sent to the Core
 	leases   []string   // claims of leases held when it closed or hurried: these end only by themselves
 	unfreed  bool       // its Close has said that it could not release everything
 }
@@ -87,9 +87,9 @@ type caller struct {
 	passes  bool           // it releases to the last in the queue
 	insists bool           // a try that fails is repeated
 	stays   bool           // it does not unlock until Lost closes
-	never   bool           // nor then
+	never   bool           // it does not unlock even then
 	limit   time.Duration  // time within which it must report progress; 0: no limit
-	rounds  int            // that are left
+	rounds  int            // times that it still has to lock and unlock
 	call    *core.Call
 	hold    *core.Call   // the hold that it has, or shares
 	after   core.Instant // when it may lock again
@@ -127,7 +127,7 @@ type letter struct {
 
 	command  *core.Send // nil: a notice
 	notice   driver.Notice
-	listener uint64 // to which
+	listener uint64 // the listener that the notice is for
 
 	sent     core.Instant
 	answered bool        // its sender has had a reply, or has given up waiting for one
@@ -137,7 +137,7 @@ type letter struct {
 	copies   bool        // it comes once more after it was executed
 }
 
-// configWith returns the settings of a world, which change can change.
+// configWith returns the settings of a world, changed by change.
 func configWith(change func(c *core.Config)) *core.Config {
 	c := &core.Config{
 		TTL: 12 * time.Second, Margin: time.Second, Grace: time.Second, LeastMargin: time.Second, LeastGrace: time.Second, Heartbeat: 4 * time.Second,
@@ -165,7 +165,7 @@ func (w *world) clone() *world {
 	return &n
 }
 
-// tidy orders the letters in a way that does not depend on who was first, and forgets finished holds.
+// tidy sorts the letters so that their order does not depend on which was sent first, and forgets finished holds.
 func (w *world) tidy() {
 	slices.SortStableFunc(w.mail, func(a, b letter) int {
 		if a.node != b.node {
@@ -294,7 +294,7 @@ func (w *world) step(i int, e core.Event) error {
 	return nil
 }
 
-// closeSays checks that what Close reports about its session and holds is true.
+// closeSays checks that what Close reports about the session and its holds is true.
 func (w *world) closeSays(i int, session string, err error) error {
 	r, known := w.store.sessions[session]
 	if !known || r.expired {
@@ -333,9 +333,9 @@ func revokedBy(e core.Event) (claims []string) {
 	return claims
 }
 
-// mayStillSend checks that nothing is sent in the name of a lost session, except for leases; that only holds that
-// were not lost seal; that a revoked key is kept no longer than for the grace; and that only the session of a dead
-// process is expired as such, a margin after the death. session is the session before the step.
+// mayStillSend checks a command that a process sends. Nothing may be sent in the name of a lost session, except for
+// leases. A lost hold may not seal. A revoked key may be kept only for the grace. Only a session whose process has
+// died, at least a margin ago, may be expired as one that has died. session is the session before the step.
 func (w *world) mayStillSend(i int, s *core.Send, session string) error {
 	switch s.Op {
 	case core.Acquire, core.Release, core.Extend, core.Heartbeat, core.Unregister:
@@ -454,8 +454,9 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 	return nil
 }
 
-// protected reports whether nobody else may hold what h holds: Lost is open, or was closed less than the grace ago.
-// A process that is frozen past its deadline cannot be notified, but sees the loss before anything else.
+// protected reports whether nobody else may hold what h holds: Lost is open, or was closed less than the grace ago. A
+// process that is frozen past its deadline can't be notified, but when it goes on it learns of the loss before anything
+// else.
 func (w *world) protected(i int, h *hold) bool {
 	n := &w.nodes[i]
 	switch {
@@ -473,9 +474,10 @@ func (w *world) protected(i int, h *hold) bool {
 	return true
 }
 
-// mayChange checks what a command has made of a key: a release moves no end of a hold to a later time, and an
-// Extend none to an earlier one; a hold is a claim with the token of its grant; the last tick that has succeeded
-// only grows, and its result stays; and a seal removes only waiters whose tick is over.
+// mayChange checks how a command has changed a key. A release may not move the end of a hold to a later time, nor an
+// Extend to an earlier one; a claim with another token is another hold. The last tick that has succeeded may only grow,
+// and its result may not change. A seal may remove only waiters whose tick is over, and no waiter may be granted the
+// key while one with an earlier tick waits, unless the release names it as the successor.
 func (w *world) mayChange(c *core.Command, before record) error {
 	after := w.store.keys[claimOf(c).Key]
 	if after.sealed < before.sealed || after.sealed == before.sealed && string(before.result) != string(after.result) {
@@ -530,7 +532,7 @@ func (w *world) stillHeld() error {
 	return nil
 }
 
-// sealedBy reports whether the hold has sealed its key, or may have, with a later tick sealed since.
+// sealedBy reports whether the hold has sealed its key. If a later tick has been sealed since, it may have.
 func (s *store) sealedBy(h *hold) bool {
 	k := s.keys[h.call.Key]
 	return k.sealed > h.seals || k.sealed == h.seals && string(k.result) == h.id
@@ -823,8 +825,8 @@ func (w *world) letterActions(m int, l *letter, fair bool, add add) {
 
 var errTimeout = errors.New("no answer")
 
-// cutOff cuts a process off: everything under way from or to it is lost, and so is what it sends. Its listener
-// misses notices, and becomes ready again some time later.
+// cutOff cuts a process off: every message under way from or to it is lost, and so is every message that it sends. Its
+// listener misses notices, and becomes ready again some time later.
 func (w *world) cutOff(i int) {
 	w.nodes[i].cut, w.nodes[i].listener.ready = true, false
 	w.mail = slices.DeleteFunc(w.mail, func(l letter) bool { return l.node == i && (l.command == nil || l.answered && l.reply == nil) })
@@ -899,8 +901,8 @@ func (w *world) notify(notices []driver.Notice) {
 	}
 }
 
-// atOnce reports whether the command is answered as soon as it is executed, if nothing goes wrong: nothing that
-// comes between would make a difference.
+// atOnce reports whether the command is answered as soon as it is executed, if nothing goes wrong. That leaves nothing
+// out: whatever came in between would make no difference.
 func (w *world) atOnce(l *letter) bool {
 	switch l.command.Op {
 	case core.Register, core.Heartbeat, core.Read, core.Notify:
@@ -1223,8 +1225,8 @@ func (w *world) nextTime() (next core.Instant, ok bool) {
 	return next, ok
 }
 
-// done reports whether all callers have had what they wanted, and nothing is left over of living sessions and in
-// the Cores.
+// done reports whether all callers have had what they wanted, and neither the store nor the Cores have anything left of
+// living sessions.
 func (w *world) done() bool {
 	for id, reg := range w.store.sessions {
 		if len(reg.revoked) > 0 && w.alive(id) {
@@ -1278,9 +1280,9 @@ func (w *world) done() bool {
 	return true
 }
 
-// abandoned reports whether the store has a lease that nobody knows of, and that its process can and must release
-// before its end: the process is alive, and its Close has not said that it leaves the lease to its end. A lease
-// that ends within a TTL lasts no longer than a lock would, and does not count.
+// abandoned reports whether o is a lease that no process knows of, although the process that made it can and must
+// release it: that process is alive, and its Close has not said that the lease remains until its end. A lease that ends
+// within a TTL does not count, because it blocks the key no longer than a lost lock would.
 func (w *world) abandoned(o *driver.Holder) bool {
 	n := w.owner(o.Session)
 	if o.Until.Sub(w.store.now(w.now)) <= w.cfg.TTL || n.dead || n.unfreed || slices.Contains(n.leases, o.Claim) {
