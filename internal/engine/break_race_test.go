@@ -223,7 +223,7 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 			newSession(t, store, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil), newSession(t, cut, nil), b,
 		}
 		for _, s := range sessions {
-			for range 2 { // the first session's two are one hold in the store
+			for range 2 { // the two readers of a session are one holder in the store
 				h := take(t, s.RWMutex("k").RHold)
 				readers = append(readers, h)
 				lost = append(lost, closedAt(h.Lost()))

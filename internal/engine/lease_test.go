@@ -263,8 +263,8 @@ func TestCloseKeepsLeases(t *testing.T) {
 	})
 }
 
-// A lease that has lapsed for its holder is in its grace: Break and ForceHold of its own session
-// and a revocation by another all leave it that grace, and the store frees it at its end.
+// After a lease's Lost has closed, its grace is still running. Break and ForceHold in the same session, and Break
+// from another, all wait for it; the store frees the lease at its end.
 func TestLapsedLeaseHasItsGrace(t *testing.T) {
 	for _, who := range []string{"own ForceHold", "own Break", "another's Break"} {
 		t.Run(who, func(t *testing.T) {

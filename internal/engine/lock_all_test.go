@@ -77,8 +77,8 @@ func lockingAll(ctx context.Context, all ...dsync.Locker) <-chan lockedAll {
 	return done
 }
 
-// Whatever order the locks are given in, they are locked in the order of their keys: while a key is waited for, the keys before it are
-// held, and those after it are not.
+// LockAll locks in the order of the keys, whatever the order of its arguments. While it waits for a key, it holds
+// the keys before it, and none after it.
 func TestLockAllLocksInOneOrder(t *testing.T) {
 	for _, keys := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c", "b", "a", "c"}} {
 		bubble(t, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestLockAllLocksInOneOrder(t *testing.T) {
 	}
 }
 
-// A try locks all or none, and says which key it failed for.
+// TryLockAll locks all or none. Its error names the key that somebody else holds.
 func TestTryLockAllLocksAllOrNone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -125,16 +125,16 @@ func TestTryLockAllLocksAllOrNone(t *testing.T) {
 			}
 			time.Sleep(time.Second) // the releases go on in the background
 			if got := heldKeys(t, store, "a", "b", "c"); !slices.Equal(got, []string{key}) {
-				t.Errorf("with %q held, a try leaves %v held", key, got)
+				t.Errorf("with %q held, a failed TryLockAll leaves %v held", key, got)
 			}
 			mu.Unlock()
 		}
 		_, unlock, err := dsync.TryLockAll(background, all...)
 		if err != nil {
-			t.Fatalf("the keys are free, and a try fails: %v", err)
+			t.Fatalf("TryLockAll of free keys: %v", err)
 		}
 		if _, _, err := dsync.TryLockAll(background, mutexes(other, "c", "d")...); err == nil || len(holders(t, store, "d")) > 0 {
-			t.Error("of two calls with a key in common, both succeeded, or one locked only a part")
+			t.Error("two calls with a key in common both succeeded, or one locked only some of its keys")
 		}
 		if err := unlock(); err != nil {
 			t.Error(err)
@@ -142,7 +142,7 @@ func TestTryLockAllLocksAllOrNone(t *testing.T) {
 	})
 }
 
-// A LockAll that fails leaves nothing locked.
+// If LockAll fails, it leaves nothing locked.
 func TestLockAllLocksAllOrNone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -189,7 +189,7 @@ func TestLockAllIsLostWhenOneIs(t *testing.T) {
 			broken := async(func() error { return admin.New(other).Break(background, key) })
 			synctest.Wait()
 			if held.Err() == nil || !isClosed(held.Done()) {
-				t.Errorf("%q is lost, and the context goes on", key)
+				t.Errorf("%q is lost, but the context has not ended", key)
 			}
 			wantErr(t, "the cause", context.Cause(held), dsync.ErrLost, dsync.ErrRevoked)
 			wantHeld(t, "before unlock", store, "a", "b", "c")
@@ -200,14 +200,14 @@ func TestLockAllIsLostWhenOneIs(t *testing.T) {
 			wantHeld(t, "after unlock", store)
 			held, unlock = lockAll(t, all...)
 			if err := held.Err(); err != nil {
-				t.Errorf("the next holds are lost, too: %v", err)
+				t.Errorf("a loss in the first LockAll has ended the context of the second: %v", err)
 			}
 			if err := unlock(); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	bubble(t, func(t *testing.T) { // with the session
+	bubble(t, func(t *testing.T) { // all are lost with the session
 		memory := dsynctest.NewMemory()
 		store := newFaulty(t, memory, nil)
 		held, unlock := lockAll(t, mutexes(newSession(t, store, nil), "a", "b")...)
@@ -222,21 +222,21 @@ func TestLockAllIsLostWhenOneIs(t *testing.T) {
 	})
 }
 
-// The first check of the context after a freeze says that it has ended, before any timer runs.
+// After a freeze, the context's Err reports the loss at the first call, before any timer has run.
 func TestLockAllIsLostAfterAFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		held, unlock := lockAll(t, mutexes(s, "a", "b")...)
 		engine.Of(s).Freeze(ttl)
 		if held.Err() == nil {
-			t.Error("the first check says that all is held")
+			t.Error("Err is nil after the freeze, although the holds are lost")
 		}
 		wantErr(t, "unlock", unlock(), dsync.ErrLost)
 	})
 }
 
-// If a hold is lost while other keys are waited for, the wait ends, all holds are released, and everything begins
-// again. So nobody waits for a key of an incomplete set, and LockAll returns with all keys or none.
+// If LockAll loses a hold while it waits for another key, it stops waiting, releases all holds and starts over. So
+// it never waits for a later key without holding all earlier ones, and it returns with all keys or none.
 func TestLockAllBeginsAgainAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -248,7 +248,7 @@ func TestLockAllBeginsAgainAfterALoss(t *testing.T) {
 		a := take(t, other.Mutex("a").ForceHold)
 		wantHeld(t, "a is lost", store, "a", "c")
 		if len(locked) > 0 || queueLength(t, store, "c") > 0 {
-			t.Errorf("it waits for c with a part: %d in the queue", queueLength(t, store, "c"))
+			t.Errorf("it still waits for c without holding a: %d in the queue", queueLength(t, store, "c"))
 		}
 		c.Unlock()
 		wantHeld(t, "c is free", store, "a")
@@ -263,8 +263,8 @@ func TestLockAllBeginsAgainAfterALoss(t *testing.T) {
 	})
 }
 
-// 100 processes that each lock 5 of 20 keys, for ten minutes, while some are cut off and others crash: nobody holds a key
-// that another holds, and nobody ever stalls. No deadlock is reported.
+// For ten minutes, 100 processes each lock 5 of 20 keys at a time, while some are cut off and others crash. No key
+// ever has two holders, the processes never stall, and no deadlock is reported.
 func TestLockAllNeverStalls(t *testing.T) {
 	testkit.Large(t)
 	const processes, keys, each = 100, 20, 5
@@ -329,7 +329,7 @@ func TestLockAllNeverStalls(t *testing.T) {
 			before := turns.Load()
 			time.Sleep(10 * time.Second)
 			if turns.Load() == before {
-				t.Errorf("nobody had a turn for ten seconds")
+				t.Errorf("no process held its keys for ten seconds")
 			}
 			some := faulty[draws.IntN(processes)]
 			some.Cut()
@@ -343,7 +343,7 @@ func TestLockAllNeverStalls(t *testing.T) {
 		wg.Wait()
 		t.Logf("%d turns in %d min, the longest wait %v, %d losses", turns.Load(), minutes, longest, losses.Load())
 		if losses.Load() == 0 {
-			t.Error("nobody crashed, so little was shown")
+			t.Error("no process crashed, so the test has shown little")
 		}
 		if deadlocks.Load() > 0 {
 			t.Errorf("%d deadlocks were reported", deadlocks.Load())

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// errors.Is tells why a hold was lost: exactly one of the causes matches, in the context of a hold, of a leader's term and
-// in what Release returns, and never the deadline of a heartbeat.
+// errors.Is tells why a hold was lost. Exactly one of the documented causes matches the cause of a hold's context,
+// that of a leader's context, and the error of Release. A heartbeat's context.DeadlineExceeded never matches.
 func TestCauseOfALoss(t *testing.T) {
 	causes := []error{
 		dsync.ErrNotRenewed, dsync.ErrSessionExpired, dsync.ErrRevoked, dsync.ErrRecordDeleted, dsync.ErrStalled, dsync.ErrLeaseOver, dsync.ErrClosed,

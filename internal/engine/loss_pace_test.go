@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// A waiter whose session is lost continues at once under the next one, and the loss is not reported
-// as an error of the store.
+// If a waiter's session is lost, the waiter continues at once under a new one. Its error does not report the loss as
+// an error of the store.
 func TestWaiterContinuesAtOnceAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -35,32 +35,32 @@ func TestWaiterContinuesAtOnceAfterALoss(t *testing.T) {
 		err := <-waited
 		wantErr(t, "LockContext", err, context.DeadlineExceeded)
 		if strings.Contains(err.Error(), "last error") {
-			t.Errorf("LockContext: %v, and the store has failed in nothing", err)
+			t.Errorf("LockContext: %v, but no command to the store has failed", err)
 		}
 		synctest.Wait() // for the hook that notes when it was lost
 		if all := registered(); len(all) != 2 || !all[1].Equal(lost) {
-			t.Errorf("registered at %v, want again when the session was lost, at %v", all, lost)
+			t.Errorf("registered at %v, want a second time at %v, when the session was lost", all, lost)
 		}
 		held.Unlock()
 	})
 }
 
-// A session whose loss was found by a check of the clock, before any timer of it ran, can be closed
-// at once.
+// If a check of the clock finds the loss of a session before any timer does, the session can still be closed at
+// once.
 func TestCloseAfterALossFoundByACheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		h := take(t, s.Mutex("k").Hold)
-		time.Sleep(time.Second / 2) // between two heartbeats, and before the session listens, which would wake its goroutine
+		time.Sleep(time.Second / 2) // between two heartbeats, and before the session listens, since that would wake its goroutine
 		engine.Of(s).Freeze(ttl)
 		if h.Token() != 0 {
-			t.Fatal("owned after the freeze")
+			t.Fatal("held after the freeze")
 		}
 		h.Release(background)
 		start := time.Now()
 		s.Close(background)
 		if d := time.Since(start); d != 0 {
-			t.Errorf("Close took %v, and there was nothing to wait for", d)
+			t.Errorf("Close took %v, although there was nothing to wait for", d)
 		}
 	})
 }

@@ -23,7 +23,7 @@ var _ interface {
 	TryLock() bool
 } = (*dsync.Mutex)(nil)
 
-// B01: many start at once, and there are never two holders.
+// B01: when many processes start at once, there are never two holders.
 func TestMutexExcludesProcesses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -59,7 +59,7 @@ func TestMutexExcludesProcesses(t *testing.T) {
 	})
 }
 
-// B01 for tries: of 50 at once exactly one succeeds.
+// B01 for tries: of 50 concurrent tries exactly one succeeds.
 func TestTryLockOneOfMany(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -86,8 +86,8 @@ func TestTryLockOneOfMany(t *testing.T) {
 	})
 }
 
-// B26, promise 8: mutexes of one session on one key exclude each other, and only one of them at a
-// time is in the store's queue.
+// B26, promise 8: Mutexes of one session with the same key exclude each other, and only one of them at a time is in
+// the store's queue.
 func TestMutexExcludesGoroutines(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -146,8 +146,7 @@ func TestMutexServesInOrder(t *testing.T) {
 	})
 }
 
-// L2: if this session itself holds the key or waits for it, the error says so, and names it and no
-// other session.
+// L2: if this session itself holds the key or waits for it, the error of a try says so, and names no other session.
 func TestHeldErrorNamesThisProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -166,21 +165,21 @@ func TestHeldErrorNamesThisProcess(t *testing.T) {
 		}
 		lock(t, s.Mutex("mine"))
 		if held := try("mine"); held.Session != s.ID() || held.Since.IsZero() || !strings.Contains(held.Error(), "held by this process") {
-			t.Errorf("of a key that it holds: %+v: %v", held, held)
+			t.Errorf("TryLock of a key that this process holds: %+v: %v", held, held)
 		}
 		lock(t, newSession(t, store, nil).Mutex("theirs"))
 		ctx, cancel := context.WithCancel(background)
 		go s.Mutex("theirs").LockContext(ctx)
 		synctest.Wait()
 		if held := try("theirs"); held.Session != "" || !strings.Contains(held.Error(), "waited for by this process") {
-			t.Errorf("of a key that it waits for: %+v: %v", held, held)
+			t.Errorf("TryLock of a key that this process waits for: %+v: %v", held, held)
 		}
 		cancel()
 	})
 }
 
-// B25: the end that the error of a try names is the one that the status names, to the millisecond, however odd the
-// times are at which this process asks.
+// B25: the Until in the error of a try equals that in the key's status, to the millisecond, at whatever odd moment
+// this process asks.
 func TestHeldErrorSaysUntilAsTheStatusDoes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const odd = 1234567 * time.Nanosecond
@@ -201,10 +200,10 @@ func TestHeldErrorSaysUntilAsTheStatusDoes(t *testing.T) {
 			time.Sleep(odd)
 			lock(t, b.Mutex(fmt.Sprint("tells the time ", time.Now())))
 			if d := off("just read"); d != 0 {
-				t.Errorf("it is off by %v", d)
+				t.Errorf("the error's Until is off by %v", d)
 			}
 		}
-		// A wait for longer than a TTL, near whose end an Expire tells the waiter how long the holder has left.
+		// During this long wait, the reply to an Expire tells the waiter how long the holder has left.
 		ctx, cancel := context.WithTimeout(background, 3*ttl+odd)
 		defer cancel()
 		wantErr(t, "a wait", b.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
@@ -212,7 +211,7 @@ func TestHeldErrorSaysUntilAsTheStatusDoes(t *testing.T) {
 	})
 }
 
-// L1, L2, B25: the record and the error name the holder, and since when it holds the key.
+// L1, L2, B25: the key's record and the error of a try name the holder, and say since when it has held the key.
 func TestHeldErrorNamesHolder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -236,7 +235,7 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 			}
 		}
 		if held.Here {
-			t.Errorf("the error says that the session that tried holds the key itself: %+v", held)
+			t.Errorf("the error says that the key is held here, but another session holds it: %+v", held)
 		}
 		m, now, err := storecmd.Members(background, store, h.Session)
 		if err != nil || len(m) != 1 {
@@ -249,7 +248,7 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 			t.Errorf("held until %v; the last heartbeat was at %v", held.Until, m[0].LastHeartbeat)
 		}
 
-		// Held for a fixed time, by a live session.
+		// A live session holds these keys for a fixed time.
 		if _, err := a.Mutex("leased").Lease(background, time.Minute); err != nil {
 			t.Fatal(err)
 		}
@@ -277,8 +276,8 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 	})
 }
 
-// L3, B27: a wait ends when the holder unlocks, or at its limit with an error of its own. The limit
-// of the wait does not limit the hold.
+// L3, B27: LockContext returns when the holder unlocks, or with ctx's error when ctx ends. The end of ctx does not
+// end the hold.
 func TestLockContextBoundsTheWaitOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -292,7 +291,7 @@ func TestLockContextBoundsTheWaitOnly(t *testing.T) {
 		err := b.LockContext(ctx)
 		wantErr(t, "LockContext at its limit", err, context.DeadlineExceeded)
 		if errors.Is(err, dsync.ErrHeld) {
-			t.Errorf("a wait's limit is ErrHeld: %v", err)
+			t.Errorf("the error of a wait that timed out is ErrHeld: %v", err)
 		}
 		if d := time.Since(start); d > time.Second {
 			t.Errorf("waited %v, want until the limit of 1s", d)
@@ -376,8 +375,7 @@ func TestUnlockedMutex(t *testing.T) {
 	})
 }
 
-// Lost closes just before the release is sent, so that nobody else can hold the key while it is
-// open.
+// Lost closes just before the release is sent, so nobody else can hold the key while Lost is open.
 func TestLostClosesBeforeRelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -441,7 +439,7 @@ func TestDoContextEndsOnLoss(t *testing.T) {
 		type key struct{}
 		err := s.Mutex("k").Do(context.WithValue(background, key{}, 7), func(ctx context.Context) error {
 			if ctx.Value(key{}) != 7 {
-				t.Error("the values of ctx are lost")
+				t.Error("the function's context lacks the values of ctx")
 			}
 			store.Cut()
 			<-ctx.Done()
@@ -464,8 +462,8 @@ func TestDoContextEndsOnLoss(t *testing.T) {
 	})
 }
 
-// B35: a short job runs once on hosts whose clocks differ, even if its process and session end
-// meanwhile.
+// B35: ReleaseAfter lets a short job run only once on hosts whose clocks differ, even if its process and session end
+// before the time is over.
 func TestReleaseAfterKeepsTheKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -488,7 +486,7 @@ func TestReleaseAfterKeepsTheKey(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		if b.Mutex("k").TryLock() || a.Mutex("k").TryLock() {
-			t.Fatal("locked while the key was to be kept")
+			t.Fatal("locked while ReleaseAfter kept the key")
 		}
 		if err := a.Close(background); err != nil {
 			t.Fatal(err)
@@ -502,8 +500,8 @@ func TestReleaseAfterKeepsTheKey(t *testing.T) {
 	})
 }
 
-// B08, B22: tokens grow through releases and the clean-up of idle records. A held key is not
-// cleaned up.
+// B08, B22: tokens keep growing when keys are released and idle records are cleaned up. A held key is not cleaned
+// up.
 func TestTokensGrowThroughCleanUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

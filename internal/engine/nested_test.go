@@ -16,15 +16,15 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// A call that waits for what its own context holds can't end before its context does. The log and Hooks.Deadlock say
-// so, once, after half a TTL; and they say nothing of waits that others end.
+// A call that waits for a hold of its own context can't return before that context ends. The log and Hooks.Deadlock
+// report it once, after half a TTL. They do not report a wait that somebody else can end.
 func TestWaitForOneself(t *testing.T) {
 	type nest func(ctx context.Context, s, other *dsync.Session) error
 	rlock := func(ctx context.Context, s, other *dsync.Session, wait bool) error {
 		return under(ctx, s.RWMutex("k").RHold, func(c context.Context) error {
 			if wait {
 				go other.RWMutex("k").LockContext(ctx)
-				time.Sleep(ttl) // and the readers' hold has used up its time
+				time.Sleep(ttl) // and the readers' hold can no longer be shared
 			}
 			return under(c, s.RWMutex("k").RHold, func(context.Context) error { return nil })
 		})
@@ -71,7 +71,7 @@ func TestWaitForOneself(t *testing.T) {
 			time.AfterFunc(3*ttl, func() { theirs.Release(1) })
 			m := s.Semaphore("k", 3)
 			return m.Do(ctx, 1, func(c context.Context) error {
-				c = dsync.HoldFrom(c).Context(c) // a second one of the same hold
+				c = dsync.HoldFrom(c).Context(c) // a second context of the same hold
 				return s.Semaphore("k", 3).Do(c, 2, func(context.Context) error { return nil })
 			})
 		}},
@@ -126,7 +126,7 @@ func TestWaitForOneself(t *testing.T) {
 	}
 }
 
-// under calls f with the context of a hold that acquire takes.
+// under calls f with the context of a hold that acquire returns.
 func under(ctx context.Context, acquire func(context.Context) (*dsync.Hold, error), f func(context.Context) error) error {
 	h, err := acquire(ctx)
 	if err != nil {
@@ -136,8 +136,8 @@ func under(ctx context.Context, acquire func(context.Context) (*dsync.Hold, erro
 	return f(h.Context(ctx))
 }
 
-// In the context of readers or of LockAll there is no hold that can have a limit, even inside of a hold that has
-// one: Progress would end the outer hold.
+// The contexts of readers and of LockAll have no hold whose progress can be limited. If one of them is derived from
+// the context of a Mutex's hold, it still has none: Progress would end the outer hold.
 func TestProgressOfWhatHasNoLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -156,15 +156,15 @@ func TestProgressOfWhatHasNoLimit(t *testing.T) {
 			outer := s.Mutex("outer")
 			err := outer.Do(background, func(ctx context.Context) error {
 				if err := dsync.HoldFrom(ctx).Progress(time.Hour); err != nil {
-					t.Errorf("%s: Progress of the Mutex outside: %v", name, err)
+					t.Errorf("%s: Progress of the outer Mutex: %v", name, err)
 				}
 				return inner(ctx, func(ctx context.Context) error {
 					if h := dsync.HoldFrom(ctx); h != nil && h.Progress(time.Second) == nil {
-						t.Errorf("%s: no error of Progress of %v", name, h)
+						t.Errorf("%s: Progress of %v returned no error", name, h)
 					}
 					time.Sleep(ttl)
 					if outer.Token() == 0 {
-						t.Errorf("%s: it has ended the hold of the Mutex outside", name)
+						t.Errorf("%s: Progress has ended the hold of the outer Mutex", name)
 					}
 					return s.Mutex("inner").Do(ctx, func(ctx context.Context) error { return dsync.HoldFrom(ctx).Progress(time.Minute) })
 				})
@@ -176,7 +176,7 @@ func TestProgressOfWhatHasNoLimit(t *testing.T) {
 	})
 }
 
-// Nil is no hooks, to AddHooks as in Options.
+// AddHooks accepts nil, as Options does, and registers nothing.
 func TestAddHooksNil(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)

@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// onNotify lets each Notify have a fault.
+// onNotify gives each Notify a fault.
 func onNotify(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.Fault {
 	return func(r dsynctest.Request) dsynctest.Fault {
 		if r.Method == dsynctest.MethodNotify {
@@ -28,10 +28,10 @@ func onNotify(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.Fa
 	}
 }
 
-// seldom returns options with such rare polls that only a notice can be in time.
+// seldom returns options that make polls so rare that only a notice can arrive in time.
 func seldom() *dsync.Options { return &dsync.Options{Retention: -1, PollInterval: time.Hour} }
 
-// enqueue registers a session that does nothing by itself, and adds one of its claims to the queue.
+// enqueue registers a session that does nothing else, and adds one of its claims to the queue.
 func enqueue(t *testing.T, store driver.Store, session, key string) driver.Claim {
 	t.Helper()
 	c := driver.Claim{Key: key, ID: session + ".1", Session: session, Kind: driver.KindMutex, Weight: 1, Limit: 1}
@@ -43,7 +43,7 @@ func enqueue(t *testing.T, store driver.Store, session, key string) driver.Claim
 	return c
 }
 
-// lastNotice listens for the session until the test ends, and returns the pointer to its last notice.
+// lastNotice listens for the session until the test ends. The result points to the session's last notice.
 func lastNotice(t *testing.T, store driver.Store, session string) *atomic.Pointer[driver.Notice] {
 	var last atomic.Pointer[driver.Notice]
 	ctx, cancel := context.WithCancel(background)
@@ -53,8 +53,8 @@ func lastNotice(t *testing.T, store driver.Store, session string) *atomic.Pointe
 	return &last
 }
 
-// The notice of a grant that was learned by a poll costs no command if it arrives after the end of
-// the claim, up to a heartbeat and a half later.
+// If a waiter learns of its grant by a poll, and the notice arrives only after the claim has ended, up to one and a
+// half heartbeat intervals later, the notice costs no command.
 func TestGrantNoticeAfterTheEndCostsNothing(t *testing.T) {
 	const period, poll = 3 * time.Second, 100 * time.Millisecond
 	for _, late := range []time.Duration{period / 4, period * 3 / 4, period * 9 / 10} {
@@ -78,10 +78,9 @@ func TestGrantNoticeAfterTheEndCostsNothing(t *testing.T) {
 	}
 }
 
-// Notify is tried again for 15 s at most if the store is unreachable, and not at all if the store
-// refuses it.
+// Notify is retried for at most 15 s if the store is unreachable, and not at all if the store refuses it.
 func TestNotifyRetriesAreBounded(t *testing.T) {
-	const most = int64(15 * time.Second / (ttl / 24)) // half the longest pause between two
+	const most = int64(15 * time.Second / (ttl / 24)) // half the longest pause between two attempts
 	for err, most := range map[error]int64{errDown: most, dsync.ErrRefused: 1} {
 		t.Run(err.Error(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -95,7 +94,7 @@ func TestNotifyRetriesAreBounded(t *testing.T) {
 					t.Errorf("%d attempts to send one notice, want at most %d", n, most)
 				}
 				if d := time.Duration(store.last.Load()); d > time.Second+15*time.Second+ttl/12 {
-					t.Errorf("the last attempt after %v", d)
+					t.Errorf("the last attempt was made after %v", d)
 				}
 				next.Unlock()
 			})
@@ -118,7 +117,8 @@ func (s *mute) Notify(context.Context, []driver.Notice) error {
 	return s.err
 }
 
-// The same holds if the claim was held for so long that its requests are void.
+// A late grant notice costs no command even if the claim was held for so long that its requests can no longer take
+// effect.
 func TestGrantNoticeAfterTheEndOfALongHoldCostsNothing(t *testing.T) {
 	const period, late = 3 * time.Second, 7 * time.Second
 	bubble(t, func(t *testing.T) {
@@ -134,7 +134,8 @@ func TestGrantNoticeAfterTheEndOfALongHoldCostsNothing(t *testing.T) {
 			time.AfterFunc(time.Second, held.Unlock)
 			h := take(t, s.Mutex("k").Hold)
 			time.Sleep(late - 2*time.Second)
-			// By a majority: a release that a fail-over may undo is remembered anyway.
+			// Release is confirmed by a majority of the store's servers. (A release that a fail-over could undo
+			// would be remembered anyway.)
 			if err := h.Release(background); err != nil {
 				t.Fatal(err)
 			}
@@ -146,8 +147,8 @@ func TestGrantNoticeAfterTheEndOfALongHoldCostsNothing(t *testing.T) {
 	})
 }
 
-// An observer sees at once that a waiter has joined the queue, and which waiter was granted the key
-// when a try expired its holder.
+// An observer sees at once that a waiter has joined the queue. If a try expires the key's holder, the observer sees
+// at once which waiter was granted the key.
 func TestObserveSeesTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -172,11 +173,11 @@ func TestObserveSeesTheQueue(t *testing.T) {
 		f.Cut()
 		time.Sleep(2 * ttl)
 		if newSession(t, memory, nil).Mutex("k").TryLock() {
-			t.Fatal("locked before the waiter in the queue")
+			t.Fatal("the try got the key ahead of the waiter in the queue")
 		}
 		synctest.Wait()
 		if st := last.Load(); len(st.Holders) != 1 || st.Holders[0].Claim != c.ID {
-			t.Errorf("observed %+v, want that %s holds", st.Holders, c.ID)
+			t.Errorf("observed the holders %+v, want %s", st.Holders, c.ID)
 		}
 		cancel()
 		held.Unlock()
@@ -207,8 +208,7 @@ func TestObserveSeesPublishedValues(t *testing.T) {
 	})
 }
 
-// If a store reports a change of an observed key where there was none, polls and failed tries
-// notify nobody of it.
+// Even if a store wrongly reports that an observed key has changed, polls and failed tries send no notice of that.
 func TestNeedlessChangesAreNotSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = 100 * time.Millisecond
@@ -238,7 +238,7 @@ func TestNeedlessChangesAreNotSent(t *testing.T) {
 	})
 }
 
-// A restless store reports with each Acquire that the key has changed and is observed.
+// A restless store reports after each Acquire that the key is observed and has changed.
 type restless struct{ *dsynctest.Memory }
 
 func (s *restless) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
@@ -249,7 +249,7 @@ func (s *restless) Edit(ctx context.Context, e driver.Edit) (driver.Edited, erro
 	return done, err
 }
 
-// Break notifies the new holders that it lets in by dropping the claims of expired sessions.
+// If Break removes the claims of expired sessions, it notifies the waiters that become holders.
 func TestBreakNotifiesNewHolders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -270,7 +270,7 @@ func TestBreakNotifiesNewHolders(t *testing.T) {
 	})
 }
 
-// Close waits for the notices of earlier calls.
+// Close waits until the notices of earlier calls have been sent.
 func TestCloseWaitsForTheNoticesOfAResize(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -285,16 +285,16 @@ func TestCloseWaitsForTheNoticesOfAResize(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-acquired; err != nil || time.Since(began) != time.Second {
-			t.Errorf("acquired after %v, want when the notice comes (%v)", time.Since(began), err)
+			t.Errorf("acquired after %v with the error %v, want when the notice is sent", time.Since(began), err)
 		}
 		next.Release(1)
 		held.Release(1)
 	})
 }
 
-// A key that would linger goes to the next waiter with the Unlock if others were in the queue when
-// it was granted, although they send no further notice: the notice of the grant says that they
-// wait, or, if it is lost, the reply.
+// A key does not linger if others were in the queue when it was granted: Unlock releases it to the next waiter. The
+// holder knows of them from the notice of its grant or, if that is lost, from the reply to its poll. The waiters
+// send it no notice.
 func TestCrowdedGrantDoesNotLinger(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprint("notice lost ", lost), func(t *testing.T) {
@@ -329,8 +329,7 @@ func TestCrowdedGrantDoesNotLinger(t *testing.T) {
 	}
 }
 
-// A holder that missed the notice to yield receives it again with the next poll of the first in the
-// queue.
+// If a holder has missed the notice to yield, it receives another when the first waiter in the queue polls again.
 func TestYieldIsRequestedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = time.Second
@@ -342,15 +341,15 @@ func TestYieldIsRequestedAgain(t *testing.T) {
 		makeLinger(newSession(t, memory, lingering()).Mutex("k"))
 		mu := newSession(t, f, &dsync.Options{PollInterval: poll}).Mutex("k")
 		lock(t, mu)
-		if d := time.Since(began); d < poll/2 || d > poll*3/2 { // a lost notice is sent again later
+		if d := time.Since(began); d < poll/2 || d > poll*3/2 { // the waiter's next poll sends the lost notice again
 			t.Errorf("locked after %v, want with the first poll, after %v", d, poll)
 		}
 		mu.Unlock()
 	})
 }
 
-// A release says that its claim was alone only if the first reply granted it and nobody was in the
-// queue then. Otherwise it could overlook the waiters that it lets in.
+// A Release sets Alone only if the first reply to the request granted the claim, and the queue was empty then.
+// Otherwise the Release could overlook waiters that it must let in.
 func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fault func(asked int) dsynctest.Fault                          // for each Acquire
@@ -372,7 +371,7 @@ func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			enqueue(t, store, "w", "k")
-			time.Sleep(2 * time.Second) // the hold has ended, and nobody has granted the key to w
+			time.Sleep(2 * time.Second) // the hold has ended, but no command has granted the key to w yet
 			return take(t, mu.ForceHold)
 		}},
 	} {
@@ -403,7 +402,7 @@ func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 	}
 }
 
-// An aloneStore records what the last Release says of its claim.
+// An aloneStore records whether the last Release had Alone set.
 type aloneStore struct {
 	*dsynctest.Memory
 	alone atomic.Bool
@@ -416,7 +415,7 @@ func (s *aloneStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, er
 	return s.Memory.Edit(ctx, e)
 }
 
-// Promise 5: a change made before the listener was open is seen when it opens.
+// Promise 5: an observer sees a change that was made before the listener was ready as soon as the listener is ready.
 func TestObserveSeesAChangeBeforeTheListenerIsReady(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -434,13 +433,13 @@ func TestObserveSeesAChangeBeforeTheListenerIsReady(t *testing.T) {
 		lock(t, mu)
 		time.Sleep(time.Second)
 		if n := o.holders.Load(); n != 1 {
-			t.Errorf("%d hold it as observed, want 1", n)
+			t.Errorf("observed %d holders, want 1", n)
 		}
 		mu.Unlock()
 	})
 }
 
-// Keys that are observed one after the other share one listener.
+// Keys that are observed in quick succession share one listener.
 func TestObservedKeysShareOneListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -458,7 +457,7 @@ func TestObservedKeysShareOneListener(t *testing.T) {
 	})
 }
 
-// A long wait has one listener from beginning to end.
+// A long wait uses the same listener from beginning to end.
 func TestListenerLastsAsLongAsTheWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newListenerCount()
@@ -484,7 +483,7 @@ func TestListensAsLongAsASessionHolds(t *testing.T) {
 	})
 }
 
-// A lease that was waited for and has lapsed needs no listener any more.
+// When a lease that was waited for has lapsed, the session stops listening.
 func TestListenerEndsWithTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newListenerCount()
@@ -502,8 +501,8 @@ func TestListenerEndsWithTheLease(t *testing.T) {
 	})
 }
 
-// The ready notice of a listener that was closed before it was ready does not count: the next
-// listener may not be ready yet.
+// If a listener is closed before it is ready, its late ready notice is ignored: the next listener may not be ready
+// yet.
 func TestNoticesOfAClosedListenerAreIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, &lateReady{Memory: dsynctest.NewMemory()}, &dsync.Options{AlwaysListen: true})
@@ -519,7 +518,7 @@ func TestNoticesOfAClosedListenerAreIgnored(t *testing.T) {
 	})
 }
 
-// A lateReady store reports a listener as ready when it has ended.
+// A lateReady store reports that a listener is ready only after the listener has ended.
 type lateReady struct{ *dsynctest.Memory }
 
 func (s *lateReady) Listen(ctx context.Context, _ string, _ []string, f func(driver.Notice)) error {
@@ -529,8 +528,7 @@ func (s *lateReady) Listen(ctx context.Context, _ string, _ []string, f func(dri
 	return ctx.Err()
 }
 
-// ReleaseAfter keeps the key for d from the call, even if its release must wait for the reply to a
-// poll.
+// ReleaseAfter keeps the key until d after the call, even if its Release must wait for the reply to a poll.
 func TestReleaseAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = time.Minute
@@ -538,7 +536,7 @@ func TestReleaseAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 		asked := 0
 		f := newFaulty(t, memory, func(r dsynctest.Request) (f dsynctest.Fault) {
 			if r.Method == dsynctest.MethodAcquire {
-				if asked++; asked == 2 { // the poll when the listener is ready
+				if asked++; asked == 2 { // the poll sent when the listener is ready
 					f.ReplyDelay = time.Second
 				}
 			}
@@ -547,13 +545,13 @@ func TestReleaseAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 		held, mu := newSession(t, memory, nil).Mutex("k"), newSession(t, f, nil).Mutex("k")
 		lock(t, held)
 		time.AfterFunc(time.Second/2, held.Unlock)
-		h := take(t, mu.Hold) // by a notice
+		h := take(t, mu.Hold) // granted by a notice
 		called := time.Now()
 		if err := h.ReleaseAfter(background, d); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(called); took != time.Second/2 {
-			t.Fatalf("released after %v, want when the poll was answered", took)
+			t.Fatalf("ReleaseAfter took %v, want until the poll was answered", took)
 		}
 		if got := holders(t, memory, "k")[0].Until.Sub(called); got < d-time.Millisecond || got > d+time.Millisecond {
 			t.Errorf("kept until %v after ReleaseAfter, want %v", got, d)
@@ -561,8 +559,8 @@ func TestReleaseAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 	})
 }
 
-// B29: a holder has the rest of its grace after Close, even if the store's clock jumps ahead by
-// less than the margin and a waiter's frequent polls learn of that soon.
+// B29: after Close a holder still has the rest of its grace, even if the store's clock jumps ahead by less than the
+// margin, and a waiter polls often enough to notice that soon.
 func TestCloseLeavesTheWholeGraceWithShortPolls_B29(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = 50 * time.Millisecond
@@ -584,7 +582,7 @@ func TestCloseLeavesTheWholeGraceWithShortPolls_B29(t *testing.T) {
 		}
 		memory.Skew(margin - 10*time.Millisecond)
 		if d := (<-granted).Sub(began); d < grace || d > grace+2*poll {
-			t.Errorf("granted to another %v after Close, the grace is %v", d, grace)
+			t.Errorf("another session was granted the key %v after Close, want at least the grace of %v", d, grace)
 		}
 		other.Unlock()
 	})

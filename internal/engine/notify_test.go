@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// onNotices can give each notice a fault, on its way to the store or from it.
+// onNotices gives each notice a fault, on its way to the store or from it.
 func onNotices(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.Fault {
 	return func(r dsynctest.Request) dsynctest.Fault {
 		if r.Method == dsynctest.MethodNotify || r.Method == dsynctest.MethodNotice {
@@ -27,8 +27,7 @@ func onNotices(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.F
 	}
 }
 
-// Promise 5: whatever happens to notices, no promise breaks, and nobody waits longer than for the
-// polls.
+// Promise 5: whatever happens to notices, no promise is broken, and no waiter waits longer than it would by polling.
 func TestNoticesLostLateDoubledAndReordered(t *testing.T) {
 	const poll, hold = ttl, 100 * time.Millisecond
 	draws := testkit.Draw(t)
@@ -58,14 +57,14 @@ func TestNoticesLostLateDoubledAndReordered(t *testing.T) {
 								began := time.Now()
 								mu.Lock()
 								if holding.Add(1) != 1 {
-									t.Error("two hold the key")
+									t.Error("the key has two holders")
 								}
 								if token := mu.Token(); token <= last.Swap(token) {
 									t.Errorf("token %d after a greater one", token)
 								}
-								// The queue has at most three others. Each may learn of its grant
-								// only by its own poll, and a lingering key yields only to a poll
-								// of the first in the queue.
+								// At most three others are in the queue. Each may learn of its grant only by its own
+								// poll, and a lingering key is released only when the first waiter in the queue
+								// polls.
 								if d := time.Since(began); d > 2*processes*poll {
 									t.Errorf("waited %v", d)
 								}
@@ -78,7 +77,7 @@ func TestNoticesLostLateDoubledAndReordered(t *testing.T) {
 					wg.Wait()
 					time.Sleep(10 * ttl)
 					if h := holders(t, memory, "k"); len(h) > 0 {
-						t.Errorf("held in the end by %v", h)
+						t.Errorf("still held in the end by %v", h)
 					}
 				})
 			})
@@ -86,7 +85,7 @@ func TestNoticesLostLateDoubledAndReordered(t *testing.T) {
 	}
 }
 
-// A waiter whose notice is lost has the key with its next poll, and no later.
+// If the notice of a grant is lost, the waiter learns of the grant by its next poll, and no later.
 func TestLostNoticeCostsAPoll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -103,8 +102,8 @@ func TestLostNoticeCostsAPoll(t *testing.T) {
 	})
 }
 
-// Unlock does not wait for the notice. Close does, so that a process that ends in good order leaves
-// nobody waiting for a poll.
+// Unlock does not wait for the notice to be sent. Close does, so no waiter has to wait for its next poll when a
+// process ends in an orderly way.
 func TestCloseWaitsForNoticesButUnlockDoesNot(t *testing.T) {
 	const slow = 200 * time.Millisecond
 	bubble(t, func(t *testing.T) {
@@ -134,7 +133,7 @@ func TestCloseWaitsForNoticesButUnlockDoesNot(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := time.Since(began); d < slow {
-			t.Errorf("Close took %v, and sending the notice takes %v", d, slow)
+			t.Errorf("Close took %v, want at least the %v that sending the notice takes", d, slow)
 		}
 		if d := (<-locked).Sub(began); d != slow {
 			t.Errorf("locked %v after Unlock, want %v", d, slow)
@@ -143,7 +142,7 @@ func TestCloseWaitsForNoticesButUnlockDoesNot(t *testing.T) {
 	})
 }
 
-// A notice that could not be sent is sent again for a short time.
+// If a notice can't be sent, sending it is retried for a short time.
 func TestNotifyIsRetried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -167,12 +166,13 @@ func TestNotifyIsRetried(t *testing.T) {
 	})
 }
 
-// A notice is tried again for as long as an election can take, so a waiter need not poll for a grant
-// that was made just before one. At that time other releases, and Close, do not wait for the notice.
+// Sending a notice is retried for as long as an election of a new primary can take, so a waiter need not wait for
+// its poll to learn of a grant made just before the election. Meanwhile, neither other releases nor Close wait for
+// the notice.
 func TestNotifyOutlastsAnElection(t *testing.T) {
 	cases := map[time.Duration]int{ // the number of notices, by the TTL
 		time.Second: 40,
-		ttl:         40, // more than there are lanes
+		ttl:         40, // more than may be sent at once
 		time.Minute: 30, // fewer, since the first attempts take ten seconds
 	}
 	for ttl, notices := range cases {
@@ -202,7 +202,7 @@ func TestNotifyOutlastsAnElection(t *testing.T) {
 				for i := range held {
 					held[i].Unlock()
 				}
-				time.Sleep(4 * time.Second) // while all those notices are tried again
+				time.Sleep(4 * time.Second) // while all those notices are being retried
 				for range 10 {
 					asked := time.Now()
 					mu := s.Mutex("another")
@@ -218,15 +218,16 @@ func TestNotifyOutlastsAnElection(t *testing.T) {
 	}
 }
 
-// Close tries a notice that failed again, but not for longer than its grace and one attempt. With a ctx that has ended
-// it sends each once more. A notice that is not sent is no error: its waiter has the key, and learns it later.
+// Close retries notices that could not be sent, but for no longer than the grace and one attempt. If its ctx has
+// ended, it sends each once more. A notice that is never sent is not an error: its waiter has the key and learns of
+// it later.
 func TestCloseSendsNoticesThatFailed(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		ended    bool          // Close's ctx
 		election time.Duration // from Close on
 		want     time.Duration // at most, for Close
-		locked   time.Duration // at most, until each waiter has its lock; 0: until it polls
+		locked   time.Duration // at most, until each waiter has its lock; 0: not before it polls
 	}{
 		{"the primary is back in time", false, grace, grace + time.Second, grace + time.Second},
 		{"ctx has ended, and the primary is back within one attempt", true, ttl / 12, ttl / 6, ttl / 6},
@@ -275,8 +276,8 @@ func TestCloseSendsNoticesThatFailed(t *testing.T) {
 	}
 }
 
-// An electing store can't send notices while there is no primary: an attempt fails when its time is
-// over, or succeeds when there is one.
+// An electing store can't send notices while there is no primary. An attempt succeeds as soon as there is one, or
+// fails when its time is over.
 type electing struct {
 	*dsynctest.Memory
 	mu  sync.Mutex
@@ -301,7 +302,7 @@ func (s *electing) Notify(ctx context.Context, notices []driver.Notice) error {
 	}
 }
 
-// Two claims of one session need no notice when the session grants one by releasing the other.
+// If a session grants one of its claims by releasing another, it needs no notice.
 func TestOwnNoticesAreNotSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -325,8 +326,8 @@ func TestOwnNoticesAreNotSent(t *testing.T) {
 	})
 }
 
-// An observed key that changes constantly costs a bounded number of notices, and observers see the
-// last change.
+// If an observed key changes constantly, the number of notices stays bounded, and observers still see the last
+// change.
 func TestChangesAreMerged(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
@@ -355,18 +356,18 @@ func TestChangesAreMerged(t *testing.T) {
 		}
 		mu.Unlock()
 		time.Sleep(5 * time.Millisecond)
-		lock(t, mu) // within the gap after the notice of the Unlock
+		lock(t, mu) // too soon after the notice of the Unlock for another notice
 		time.Sleep(time.Second)
 		cancel()
 		<-ended
 		if len(seen.Holders) != 1 || seen.Holders[0].Token != mu.Token() {
-			t.Errorf("the last that was seen is %v", seen.Holders)
+			t.Errorf("the last holders observed are %v", seen.Holders)
 		}
 		mu.Unlock()
 	})
 }
 
-// A waiter that only polls causes no notices to the observers of the key.
+// A waiter's polls send no notices to the observers of the key.
 func TestPollsAreNotChanges(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -382,7 +383,7 @@ func TestPollsAreNotChanges(t *testing.T) {
 			before := memory.Counts()
 			time.Sleep(10 * time.Second)
 			if s.Mutex("k").TryLock() {
-				t.Error("locked what is held")
+				t.Error("locked a key that is held")
 			}
 			if d := memory.Counts().Since(before).Commands; d[dsynctest.MethodNotify] != 0 || d[dsynctest.MethodAcquire] < 50 {
 				t.Errorf("commands %v, want polls and no notices", d)
@@ -395,8 +396,8 @@ func TestPollsAreNotChanges(t *testing.T) {
 	})
 }
 
-// Promise 5: a waiter to which a notice brings its grant waits for nothing else, however many requests
-// for other keys are under way.
+// Promise 5: when a notice tells a waiter of its grant, the waiter has the key at once, however many requests for
+// other keys are under way.
 func TestGrantedWaiterDoesNotWaitForOtherRequests(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const polls = 100 // many more than may be under way at once
@@ -427,7 +428,7 @@ func TestGrantedWaiterDoesNotWaitForOtherRequests(t *testing.T) {
 		time.Sleep(time.Second)
 		hang.Store(true)
 		for _, h := range others {
-			if err := h.ReleaseAfter(background, time.Hour); err != nil { // wakes its waiter, which requests again
+			if err := h.ReleaseAfter(background, time.Hour); err != nil { // wakes the key's waiter, which requests the key again
 				t.Error(err)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// An observed records the last call of Observe's functions, and their number.
+// An observed records what Observe has last passed to its functions, and counts the calls.
 type observed struct {
 	states, errs, ends atomic.Int64
 	holders            atomic.Int64
@@ -35,8 +35,9 @@ func observe(ctx context.Context, s *dsync.Session, key string) *observed {
 	return o
 }
 
-// An observer reads the first changes at once, and then at most ten times a second, so that the
-// start of a fleet does not make as many readings as notices. It still ends with the latest state.
+// An observer reads the key at once after each of the first changes, and then at most ten times a second. So when
+// many processes start together, it makes far fewer readings than there are notices. It still ends up with the
+// latest state.
 func TestObserveReadsAtAPace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -52,14 +53,14 @@ func TestObserveReadsAtAPace(t *testing.T) {
 				} else {
 					mu.Unlock()
 				}
-				time.Sleep(25 * time.Millisecond) // those within 20 ms are one notice
+				time.Sleep(25 * time.Millisecond) // changes within 20 ms share a notice
 			}
 			time.Sleep(90 * time.Millisecond) // the last reading can be a tenth of a second late
 			if n := o.states.Load() - before; n < at || n > atMost {
 				t.Errorf("%s: read %d times, want %d to %d", what, n, at, atMost)
 			}
 			if n := o.holders.Load(); n != int64(changes%2) {
-				t.Errorf("%s: %d hold the key as observed", what, n)
+				t.Errorf("%s: observed %d holders", what, n)
 			}
 		}
 		readings("six changes", 6, 6, 6)
@@ -70,8 +71,8 @@ func TestObserveReadsAtAPace(t *testing.T) {
 	})
 }
 
-// A change while the state is being read is seen at once, and not with the next poll: the reading
-// may be from before it.
+// If the key changes while an observer reads it, the observer reads again at once, without waiting for the next
+// poll: the first reading may be older than the change.
 func TestObserveSeesAChangeDuringAReading(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -91,13 +92,13 @@ func TestObserveSeesAChangeDuringAReading(t *testing.T) {
 		mu.Unlock() // while the observer reads the state after the Lock
 		time.Sleep(2 * time.Second)
 		if n := o.holders.Load(); n != 0 {
-			t.Errorf("%d hold it as observed 2 s after the Unlock", n)
+			t.Errorf("observed %d holders 2 s after the Unlock", n)
 		}
 	})
 }
 
-// An error of the store is reported with the last known state, once for each attempt, and the
-// observation continues.
+// An observer gets the error of each failed attempt, together with the last known state. After that, the observation
+// continues.
 func TestObserveReportsErrors(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &loadStore{Memory: dsynctest.NewMemory()}
@@ -108,31 +109,31 @@ func TestObserveReportsErrors(t *testing.T) {
 		lock(t, mu)
 		time.Sleep(ttl)
 		if o.holders.Load() != 1 || o.errs.Load() != 0 {
-			t.Fatalf("%d hold it as observed, with %d errors", o.holders.Load(), o.errs.Load())
+			t.Fatalf("observed %d holders and %d errors", o.holders.Load(), o.errs.Load())
 		}
 		store.down.Store(true)
 		time.Sleep(2 * ttl)
-		// The back-off's cap is a twelfth of the TTL: 24 to 48 retries, and a few quick ones at
+		// The back-off is capped at a twelfth of the TTL. That makes 24 to 48 retries, and a few quick ones at
 		// first.
 		if n := o.errs.Load(); n < 10 || n > 80 {
 			t.Errorf("%d errors were reported in 2 TTLs, want a few dozen", n)
 		}
 		if st := o.withError.Load(); st == nil || len(st.Holders) != 1 || st.Holders[0].Token != mu.Token() {
-			t.Errorf("the error came with %+v, want the last state that was known", st)
+			t.Errorf("the error came with %+v, want the last known state", st)
 		}
 		store.down.Store(false)
 		mu.Unlock()
 		time.Sleep(ttl)
 		if n := o.holders.Load(); n != 0 {
-			t.Errorf("%d hold it as observed after the Unlock", n)
+			t.Errorf("observed %d holders after the Unlock", n)
 		}
 		if n := o.ends.Load(); n != 0 {
-			t.Error("it has ended")
+			t.Error("the observation has ended")
 		}
 	})
 }
 
-// A loadStore can fail each Load at once.
+// A loadStore can make each Load fail at once.
 type loadStore struct {
 	*dsynctest.Memory
 	down atomic.Bool
@@ -145,8 +146,8 @@ func (s *loadStore) Load(ctx context.Context, key string, waiters int) (driver.S
 	return s.Memory.Load(ctx, key, waiters)
 }
 
-// The observation's end function is called once, whatever ends the observation, even on a closed
-// session, where the observation never begins.
+// The end function passed to Observe is called once, whatever ends the observation. On a closed session the
+// observation never begins, but end is called as well.
 func TestObserveEnds(t *testing.T) {
 	for _, how := range []string{"ctx", "Close", "after Close"} {
 		t.Run(how, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A session can observe any number of keys. Its record lists as many as fit, and the log says once
-// that there are more.
+// A session can observe any number of keys. Its record lists as many as fit. If some don't fit, the log says so
+// once.
 func TestObserveManyKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -54,7 +54,7 @@ func TestObserveManyKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 			if listed, want := len(all) == 1, i == 0; listed != want {
-				t.Errorf("listed as an observer of key %d of %d: %t, want %t", i+1, n, listed, want)
+				t.Errorf("listed as an observer of key %d of %d is %t, want %t", i+1, n, listed, want)
 			}
 		}
 		stop()

@@ -15,12 +15,12 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A run whose process has crashed or was cut off is followed by the next as soon as its session can
-// be expired, and its late success does not count.
+// If the process of a run crashes or is cut off, the next run begins as soon as the session can be expired. If the
+// lost run succeeds later, that does not count.
 func TestLostRunIsFollowed(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		same bool // the next is of the process whose run was lost
+		same bool // the next run is in the process whose run was lost
 	}{{"by another process", false}, {"by the same process", true}} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestLostRunIsFollowed(t *testing.T) {
 				time.Sleep(ttl)
 				synctest.Wait()
 				if c.same != next.IsZero() {
-					t.Errorf("the next run has begun: %t; want within a process only after the lost one returned", !next.IsZero())
+					t.Errorf("the next run has begun: %t; want true, unless it must wait for the lost run of its own process to return", !next.IsZero())
 				}
 				close(finish)
 				err := <-first
@@ -89,8 +89,8 @@ func TestLostRunIsFollowed(t *testing.T) {
 	}
 }
 
-// A lost run that ends before another has begun does not count either. The error of Do also wraps
-// that of the function.
+// A lost run does not count, even if it returns before another has begun. The error of Do also wraps the function's
+// error.
 func TestLostRunDoesNotCount(t *testing.T) {
 	failed := errors.New("failed")
 	for _, fail := range []error{nil, failed} {
@@ -118,8 +118,8 @@ func TestLostRunDoesNotCount(t *testing.T) {
 	}
 }
 
-// B09: the seal takes effect once, whatever happens to its request and its reply, and no request of
-// the run takes effect later.
+// B09: whatever happens to the request that seals the key and to its reply, the seal takes effect once. No request
+// of the run takes effect later.
 func TestSealWhoseReplyIsLost(t *testing.T) {
 	for _, fault := range []dsynctest.Fault{
 		{LoseReply: true}, {LoseRequest: true}, {LoseReply: true, Again: ttl}, {Delay: ttl / 4}, {LoseRequest: true, Again: ttl / 3},
@@ -140,7 +140,7 @@ func TestSealWhoseReplyIsLost(t *testing.T) {
 				o := s.Once("k")
 				sealed(t, o, "v")
 				if seals < 2 {
-					t.Fatalf("%d releases were sent", seals)
+					t.Fatalf("%d Releases were sent", seals)
 				}
 				wantFree(t, memory, "k")
 				time.Sleep(2 * ttl)
@@ -151,8 +151,8 @@ func TestSealWhoseReplyIsLost(t *testing.T) {
 	}
 }
 
-// While the store can't be reached the seal is not confirmed: when ctx ends, Do says so, and does
-// not claim success.
+// While the store is unreachable, it can't confirm the seal. If ctx ends then, Do's error says that the seal is
+// unconfirmed; Do does not report success.
 func TestSealNotConfirmed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -177,8 +177,8 @@ func TestSealNotConfirmed(t *testing.T) {
 	})
 }
 
-// A seal that is not confirmed before the session is lost may have taken effect: Do says that the
-// hold is lost, and the next call shows what became of it.
+// If the session is lost before the store has confirmed the seal, the seal may have taken effect or not. Do returns
+// an error that says that the hold was lost, and the next call shows whether the key was sealed.
 func TestSealNotConfirmedBeforeTheLoss(t *testing.T) {
 	for _, counts := range []bool{false, true} {
 		t.Run(fmt.Sprint("counts ", counts), func(t *testing.T) {
@@ -210,8 +210,8 @@ func TestSealNotConfirmedBeforeTheLoss(t *testing.T) {
 	}
 }
 
-// A waiter whose ctx ends, here or in the store's queue, leaves no trace. The waiters behind it and
-// the run continue.
+// If a waiter's ctx ends, nothing of it remains, whether it waited in this process or in the store's queue. The run
+// and the waiters behind it continue.
 func TestOnceWaiterGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -268,7 +268,7 @@ func TestOnceCallersContextEnds(t *testing.T) {
 	})
 }
 
-// B10: an error of the store is not success, and starts no run.
+// B10: if the store fails, Do returns an error and does not run the function.
 func TestOnceReturnsStoreError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		broken := errors.New("the store is broken")
@@ -283,7 +283,7 @@ func TestOnceReturnsStoreError(t *testing.T) {
 	})
 }
 
-// Using one key as two kinds is an error that names both, whether or not the Once is sealed.
+// Using a Once's key as another kind is an error that names both kinds, whether or not the Once is sealed.
 func TestOnceKeyOfAnotherKind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -341,7 +341,7 @@ func TestOnceMisuse(t *testing.T) {
 	})
 }
 
-// Promise 9: a run whose hold was revoked does not count, even if it returns within the grace.
+// Promise 9: if the hold of a run is revoked, the run does not count, even if it returns within the grace.
 func TestRevokedRunDoesNotCount(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -359,7 +359,7 @@ func TestRevokedRunDoesNotCount(t *testing.T) {
 	})
 }
 
-// Close ends the context of the run, which does not count any more, and the waits.
+// Close ends the waits and the context of the run. The run no longer counts.
 func TestCloseEndsARunOfOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -26,7 +26,7 @@ func sealed(t testing.TB, o *dsync.Once, value string) {
 	}
 }
 
-// unwanted is a function that must not be called.
+// unwanted returns a function that must not be called.
 func unwanted(t testing.TB) func(context.Context) error {
 	return func(context.Context) error {
 		t.Error("a second run began")
@@ -50,7 +50,7 @@ func wantDone(t testing.TB, o *dsync.Once, value string) {
 	}
 }
 
-// Among many goroutines of many processes one run begins; all wait for it and get its result.
+// If many goroutines in many processes call DoValue, one run begins, and all of them wait for it and get its result.
 func TestOnceRunsOnce(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -101,8 +101,8 @@ func TestOnceRunsOnce(t *testing.T) {
 	}
 }
 
-// Promise 5: waiters return as soon as the Once is done, with no delay where the store notifies,
-// and in each process only one of them sends requests.
+// Promise 5: waiters return as soon as the Once is done, without delay if the store notifies. In each process only
+// one of them sends requests.
 func TestOnceWakesWaiters(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestOnceWakesWaiters(t *testing.T) {
 								t.Errorf("Do: %v", err)
 							}
 							if d := time.Since(sealedAt); !polling && d > 0 || d > 1500*time.Millisecond {
-								t.Errorf("returned %v after it was done", d)
+								t.Errorf("a waiter returned %v after the Once was done", d)
 							}
 						})
 					}
@@ -151,7 +151,7 @@ func TestOnceWakesWaiters(t *testing.T) {
 	}
 }
 
-// Promise 7: a Once that is done costs one command the first time, and none afterwards.
+// Promise 7: Do of a Once that is done costs one command the first time, and none afterwards.
 func TestDoneOnceCost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -163,7 +163,7 @@ func TestDoneOnceCost(t *testing.T) {
 			before := store.Counts()
 			wantDone(t, o, "v")
 			if d := store.Counts().Since(before); d.Total() != want || d.Writes != 0 {
-				t.Errorf("Do of what is done: %v and %d writes, want %d commands", d.Commands, d.Writes, want)
+				t.Errorf("Do of a Once that is done: %v and %d writes, want %d commands", d.Commands, d.Writes, want)
 			}
 		}
 		viaValue := s.Once("k")
@@ -178,8 +178,8 @@ func TestDoneOnceCost(t *testing.T) {
 	})
 }
 
-// A run that fails by an error, a panic or Goexit does not count: the next waiter runs its own
-// function, with a greater token.
+// A run that ends with an error, a panic or Goexit does not count. The next waiter runs its own function, with a
+// greater token.
 func TestFailedRunIsFollowed(t *testing.T) {
 	failed := errors.New("failed")
 	fails := map[string]func() error{
@@ -240,10 +240,10 @@ func TestFailedRunIsFollowed(t *testing.T) {
 							t.Errorf("Do: %v", err)
 						}
 					} else if err == nil {
-						t.Error("the panic or Goexit did not pass")
+						t.Error("the panic or Goexit did not reach the caller")
 					}
 					if err := <-second; err != nil || !ran {
-						t.Errorf("the next: %v, ran %t", err, ran)
+						t.Errorf("the next Do returned %v, ran %t", err, ran)
 					}
 					if err := a.Once("k").Do(background, unwanted(t)); err != nil {
 						t.Errorf("Do: %v", err)
@@ -254,8 +254,8 @@ func TestFailedRunIsFollowed(t *testing.T) {
 	}
 }
 
-// The result is kept: any bytes up to 64 KiB, for later sessions, and through sweeps of the store.
-// Callers cannot change it.
+// The store keeps a result of up to 64 KiB, of any bytes, for later sessions and through sweeps. Callers cannot
+// change it.
 func TestOnceKeepsItsResult(t *testing.T) {
 	testkit.Large(t)
 	for name, value := range map[string][]byte{
@@ -302,7 +302,7 @@ func TestOnceKeepsItsResult(t *testing.T) {
 	}
 }
 
-// A result that is too big is an error that says so, and the run does not count.
+// If the result is too big, the run does not count, and the error says why.
 func TestOnceResultTooBig(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -321,7 +321,7 @@ func TestOnceResultTooBig(t *testing.T) {
 	})
 }
 
-// Value of a key that is not done, or not a Once, returns false.
+// Value returns false if the Once is not done yet, or the key is not a Once's.
 func TestOnceValueBefore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -352,7 +352,7 @@ func TestOnceValueBefore(t *testing.T) {
 	})
 }
 
-// A run has the token and the context of its hold.
+// In a run, HoldFrom returns the run's hold. After the run, the hold has no token, and the run's context has ended.
 func TestHoldFrom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -360,7 +360,7 @@ func TestHoldFrom(t *testing.T) {
 		parent, cancel := context.WithCancel(context.WithValue(background, own{}, "v"))
 		defer cancel()
 		if dsync.HoldFrom(parent) != nil {
-			t.Error("a token without a run")
+			t.Error("HoldFrom returned a hold without a run")
 		}
 		var kept context.Context
 		err := newSession(t, store, nil).Once("k").Do(parent, func(ctx context.Context) error {
@@ -369,7 +369,7 @@ func TestHoldFrom(t *testing.T) {
 				t.Errorf("token %d, holders %v", dsync.HoldFrom(ctx).Token(), h)
 			}
 			if ctx.Value(own{}) != "v" {
-				t.Error("the caller's values are not the run's")
+				t.Error("the run's context lacks the caller's values")
 			}
 			return ctx.Err()
 		})
@@ -379,9 +379,9 @@ func TestHoldFrom(t *testing.T) {
 		if dsync.HoldFrom(kept).Token() != 0 || kept.Err() == nil {
 			t.Error("the token or the context outlived the run")
 		}
-		// A sealed key's token is that of the run that counted.
+		// The token of a sealed key is that of the run that succeeded.
 		if st, _ := store.Load(background, "k", 1000); st.Token == 0 {
-			t.Error("no token of a sealed key")
+			t.Error("a sealed key has no token")
 		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// farStore is a store over a link that takes that long.
+// farStore is a store behind a link that delays each command that long.
 type farStore struct {
 	driver.Store
 	by time.Duration
@@ -33,7 +33,7 @@ func (s farStore) Register(ctx context.Context, m driver.Member) (time.Time, err
 	}
 }
 
-// A sharedLog can be read while others write.
+// A sharedLog can be read while goroutines write to it.
 type sharedLog struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -51,7 +51,7 @@ func (l *sharedLog) String() string {
 	return l.all.String()
 }
 
-// If the TTL leaves a command less time than the link takes, nothing ever succeeds: the error and the log say so.
+// If the TTL leaves a command less time than the link needs, no command ever succeeds. The error and the log say so.
 func TestTTLTooShortForTheLink(t *testing.T) {
 	for ttl, want := range map[time.Duration]string{
 		time.Second: "no answer within 167ms, a sixth of the TTL; if the store or the link is slower than that, set a longer TTL: context deadline exceeded",
@@ -78,9 +78,10 @@ func TestTTLTooShortForTheLink(t *testing.T) {
 	}
 }
 
-// An outage of a minute is a warning for each kind of command when it begins, every ten seconds with how many have
-// failed, and when it is over; not one for each attempt. The hook is called for each. Another outage is
-// another warning, and a single failure is one line. A loss says why the last heartbeat failed.
+// During an outage of a minute, the log has a warning for each kind of command when it begins to fail, every ten
+// seconds with the number of failures, and when it succeeds again. The log does not have one for each attempt, but
+// the hook is called for each. The next outage is logged again, and a single failure takes one line. The cause of a
+// loss says why the last heartbeat failed.
 func TestLogOfAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -92,7 +93,7 @@ func TestLogOfAnOutage(t *testing.T) {
 				StoreError: func(op string, _ error) { failed[op]++ },
 				Lost: func(l dsync.HoldInfo) {
 					if errors.Is(l.Cause, context.DeadlineExceeded) || !strings.Contains(l.Cause.Error(), "; the last: no answer within ") || !strings.HasSuffix(l.Cause.Error(), ": context deadline exceeded") {
-						t.Errorf("lost: %v, want with why the last heartbeat failed, in words only", l.Cause)
+						t.Errorf("lost: %v, want a cause that says in words, without matching DeadlineExceeded, why the last heartbeat failed", l.Cause)
 					}
 				},
 			},
@@ -105,7 +106,7 @@ func TestLogOfAnOutage(t *testing.T) {
 			f.Cut()
 			other := s.Mutex("other")
 			locked := make(chan error, 1)
-			go func() { locked <- other.LockContext(background) }() // it tries all the time
+			go func() { locked <- other.LockContext(background) }() // it keeps trying
 			time.Sleep(d)
 			f.Heal()
 			h.Release(background) // it is lost
@@ -127,7 +128,7 @@ func TestLogOfAnOutage(t *testing.T) {
 		for range 2 {
 			said := outage(time.Minute)
 			if failed["Register"] < 20 {
-				t.Fatalf("failed %v: the test is to have many attempts", failed)
+				t.Fatalf("failures: %v; the test needs many", failed)
 			}
 			if first := said["Register"][0]; !strings.Contains(first, "attempt=") {
 				t.Errorf("%q: the log does not say how long an attempt may take", first)
@@ -138,7 +139,7 @@ func TestLogOfAnOutage(t *testing.T) {
 				case n > 10 && (len(lines) < 3 || len(lines) > 8):
 					t.Errorf("%s failed %d times, and the log has %d lines of it:\n%s", op, n, len(lines), strings.Join(lines, ""))
 				case n > 1 && !strings.Contains(lines[len(lines)-1], "again"):
-					t.Errorf("%s failed %d times, but the log does not say that this is over:\n%s", op, n, strings.Join(lines, ""))
+					t.Errorf("%s failed %d times, but the log does not say that they are over:\n%s", op, n, strings.Join(lines, ""))
 				case n == 1 && len(lines) != 1:
 					t.Errorf("%s failed once, and the log has\n%s", op, strings.Join(lines, ""))
 				}
