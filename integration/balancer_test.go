@@ -13,9 +13,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Behind a load balancer a client knows only one address, from which each connection leads to
-// another router. Open and Connect work, sessions listen, and wait for each other. No lock is lost
-// when a router ends: commands and the listener continue through the other router.
+// Behind a load balancer a client knows a single address, and its connections lead to the routers
+// in turn. Open and Connect work, and sessions listen and wait for each other. When a router exits,
+// no lock is lost: commands and the listener continue through the other router.
 func TestLoadBalancer(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Sharded: true, Binary: true}, func(t *testing.T, s *server.Server) {
@@ -55,7 +55,7 @@ func TestLoadBalancer(t *testing.T) {
 	})
 }
 
-// through makes two sessions wait for each other, after the router answers.
+// through waits until a router answers, and then makes the two sessions wait for each other.
 func (r *room) through(t *testing.T, m *mongod.Member, a, b *dsync.Session) {
 	t.Helper()
 	client := server.Connect(t, "mongodb://"+m.Addr+"/")

@@ -15,8 +15,9 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// L5, promise 9: ForceHold acquires a lock after its holder was notified, and has released it or
-// had its grace. A holder that listens is notified at once, without a heartbeat.
+// L5, promise 9: ForceHold acquires a lock only after its holder was notified and has either
+// released the lock or used up its grace. A holder that listens is notified at once, without a
+// heartbeat.
 func TestL5Break(t *testing.T) {
 	for _, listens := range []bool{true, false} {
 		t.Run(fmt.Sprint("listens ", listens), func(t *testing.T) {
@@ -34,7 +35,7 @@ func TestL5Break(t *testing.T) {
 				holder := lock(t, r.session(opt, mon.client()).Mutex("broken"))
 				if listens {
 					eventually(t, "it listens", func() bool { return len(mon.commands(awaits)) > 0 })
-					time.Sleep(500 * time.Millisecond) // until it has requested the key again after it began to listen
+					time.Sleep(500 * time.Millisecond) // until it listens and has then requested the key again
 				}
 				notified := make(chan time.Time, 1)
 				lost := holder.Lost()

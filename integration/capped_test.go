@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// If somebody has created the collection as a capped one, every Open refuses it and says what to
-// do. After that is done, Open succeeds.
+// If the collection is capped, every Open fails with an error that says what to do. Once somebody
+// has done that, Open succeeds.
 func TestCappedCollection(t *testing.T) {
 	lab.Each(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

@@ -105,7 +105,7 @@ func turns(env *proc.Env) {
 
 // worker obeys these orders, one after the other:
 //
-//	lock, unlock   emits an event of the same name afterwards
+//	lock, unlock   does so, and emits an event of the same name
 //	close          closes the session
 func worker(env *proc.Env) {
 	var a childArgs
@@ -143,9 +143,9 @@ func worker(env *proc.Env) {
 	}
 }
 
-// frozen locks the key, spins until it notices that it was frozen for a while, checks the hold once
-// in the way that a.How names, and unlocks. It does so each time it is ordered to. On one thread
-// nothing but the library's own call runs between the thaw and the check.
+// frozen does the following for each order: it locks the key, spins until it notices that it was
+// frozen for a while, checks the hold once in the way that the order names, and unlocks. It runs on
+// one thread, so only the library's own call runs between the thaw and the check.
 func frozen(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)

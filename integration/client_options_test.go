@@ -133,7 +133,7 @@ func (r *room) takeTurns(t *testing.T, key string, holder, next *dsync.Session) 
 	release(t, h)
 }
 
-// Options that can't work result in one error, within the time for Open.
+// With client options that can't work, Connect fails in time, and the error names the reason.
 func TestClientOptionsThatCannotWork(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
@@ -142,8 +142,8 @@ func TestClientOptionsThatCannotWork(t *testing.T) {
 			opts *options.ClientOptions
 			want []string // one of them
 		}{
-			// The driver can tell a load balancer's servers apart only by their serviceId, which
-			// these don't send.
+			// With loadBalanced=true the driver requires a serviceId from each server. A server
+			// sends one only behind a load balancer.
 			"a load balancer that is none": {options.Client().ApplyURI("mongodb://" + r.Primary(t) + "/?loadBalanced=true"), []string{"load balanc"}},
 		}
 		if s.Has(server.Need{Members: true}) {

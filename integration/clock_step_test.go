@@ -18,7 +18,7 @@ import (
 // and a fourth tries to get it. After a step within the margin, or back by any amount, nobody loses
 // anything and the fourth does not get the key. After a step beyond the margin, each session
 // reports the jump once. After a step ahead by more than the TTL, the fourth gets the key, and the
-// holder learns that with its next heartbeat. Tokens grow, and all sessions continue.
+// holder learns of the loss with its next heartbeat. Tokens grow, and all sessions continue.
 func TestB07ClockSteps(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
@@ -70,7 +70,7 @@ func TestB07ClockSteps(t *testing.T) {
 			p.Hang() // keeps heartbeats away until the try
 			session := all[0].ID()
 			clock.Set(ahead)
-			eventually(t, "the server has noticed", func() bool { // it reads the clock now and then, and a busy one seldom
+			eventually(t, "the server has noticed", func() bool { // a server reads its clock now and then, and less often when it is busy
 				off := time.Until(load(t, store, "key").Now)
 				return step.Abs() <= margin || (off-ahead).Abs() < step.Abs()/2
 			})
@@ -87,7 +87,7 @@ func TestB07ClockSteps(t *testing.T) {
 			}
 			p.Heal()
 			switch {
-			case step > ttl && err == nil: // until their next heartbeats, sessions find each other lapsed
+			case step > ttl && err == nil: // until their next heartbeats, the sessions appear lapsed to each other
 				grows("taken", tried.Token())
 				select {
 				case <-holds.Lost():
@@ -145,7 +145,7 @@ func TestB07ClockSteps(t *testing.T) {
 					t.Errorf("step %v: session %d reported %v", step, i, got.jumps)
 				}
 				for _, d := range got.jumps {
-					if (d > 0) != (step > 0) || d.Abs() > step.Abs()+margin || d.Abs() < margin { // it is by how much the clock has jumped at least
+					if (d > 0) != (step > 0) || d.Abs() > step.Abs()+margin || d.Abs() < margin { // d is the least by which the clock has jumped
 						t.Errorf("step %v: session %d reported %v", step, i, d)
 					}
 				}
@@ -157,7 +157,7 @@ func TestB07ClockSteps(t *testing.T) {
 	})
 }
 
-// A stepped session counts its reports.
+// A stepped is a session whose reports are counted.
 type stepped struct {
 	*dsync.Session
 	log warned

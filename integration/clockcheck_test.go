@@ -39,8 +39,8 @@ func (c *tally) monitor() *event.CommandMonitor {
 	}}
 }
 
-// only returns the number of hello commands, and fails the test if any other command was sent,
-// except the end of the driver's sessions.
+// only returns the number of hello commands, and fails the test if any other command except
+// endSessions was sent.
 func (c *tally) only(t testing.TB) int {
 	t.Helper()
 	c.mu.Lock()
@@ -53,7 +53,7 @@ func (c *tally) only(t testing.TB) int {
 	return c.n["hello"]
 }
 
-// busyLimit is a limit within which a busy machine can measure its own clock.
+// busyLimit is a limit that is large enough for the check to succeed on a busy machine.
 const busyLimit = 10 * time.Second
 
 // agree fails the test unless this host's clock and that of a server on it agree, up to the skew
@@ -88,7 +88,7 @@ func TestL12ClockCheck(t *testing.T) {
 		}
 		lab.Note(t, "%v, in %v", r, took.Round(time.Microsecond))
 
-		// Repeat it, so that a bound that is slightly too small is found.
+		// Measure many times, to find a bound that is slightly too small.
 		for range 50 {
 			r, err := clockcheck.Check(t.Context(), client, &clockcheck.Options{Limit: busyLimit})
 			if err != nil {
@@ -170,7 +170,7 @@ func TestClockCheckMembers(t *testing.T) {
 			timeout time.Duration
 		}{
 			{"frozen", m.Freeze, 3 * time.Second},
-			{"down", func() error { m.Kill(); return nil }, time.Minute}, // which does not pass
+			{"down", func() error { m.Kill(); return nil }, time.Minute}, // the check must not use all of it
 		} {
 			if err := hurt.do(); err != nil {
 				t.Fatal(err)
@@ -187,7 +187,7 @@ func TestClockCheckMembers(t *testing.T) {
 					if s.Err == nil {
 						agree(t, s, 0)
 					} else if hurt.name == "down" && errors.Is(s.Err, context.DeadlineExceeded) {
-						t.Fatalf("it waited for a server that is down: %v", s.Err)
+						t.Fatalf("it used up the time-out for a server that is down: %v", s.Err)
 					}
 				}
 				return unmeasured(r) == m.Addr
@@ -241,7 +241,7 @@ func TestClockCheckNeedsNoRight(t *testing.T) {
 	})
 }
 
-// An address on which nothing listens.
+// If nothing listens on the address, the check fails soon and says that the connection was refused.
 func TestClockCheckUnreachable(t *testing.T) {
 	client := server.Connect(t, "mongodb://127.0.0.1:1/?directConnection=true&serverSelectionTimeoutMS=500")
 	begin := time.Now()
@@ -283,7 +283,7 @@ func TestOpenChecksTheClock(t *testing.T) {
 	})
 }
 
-// A spread between the servers' clocks above the lease's margin is a warning.
+// Open logs a warning if the servers' clocks are farther apart than the margin.
 func TestOpenWarnsOfTheSpread(t *testing.T) {
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

@@ -62,7 +62,7 @@ func (c *copier) put(sent []bson.Raw) {
 	c.sent = sent
 }
 
-// again sends the commands once more, as a network that delivers twice.
+// again sends the commands once more, as a network that delivers messages twice would.
 func (c *copier) again(t *testing.T, commands []bson.Raw) {
 	t.Helper()
 	for _, raw := range commands {
@@ -80,9 +80,9 @@ func (c *copier) again(t *testing.T, commands []bson.Raw) {
 	}
 }
 
-// B31: the network delivers the commands of an Acquire once more, right after the release. If the
-// state said that the request was final, they change nothing. Otherwise Discard removes their
-// effect and grants the key to the next waiter.
+// B31: the network delivers the commands of an Acquire once more, right after the release. If
+// State.Final was set for the request, the copies change nothing. Otherwise they hold the key, and
+// Discard releases it to the next waiter.
 func TestB31CopiesOfRequests(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -202,7 +202,7 @@ func TestB31CopiesOfRequests(t *testing.T) {
 					return
 				}
 				if !joined {
-					t.Error("the copies did not join the queue, though the request is not final: either the test does not work, or the request could be final")
+					t.Error("the copies changed nothing, though the request is not final: either the test does not work, or the request could be final")
 				}
 				if _, err := c.Discard(t.Context(), []driver.Claim{a}); err != nil {
 					t.Fatal(err)

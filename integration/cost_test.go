@@ -21,7 +21,7 @@ func idleOptions() dsync.Options {
 	return dsync.Options{TTL: 36 * time.Second, PollInterval: 10 * time.Minute, Retention: -1}
 }
 
-// warm registers the session and makes it know the key.
+// warm registers the session and makes it remember the key.
 func warm(t *testing.T, s *dsync.Session, key string) *dsync.Mutex {
 	t.Helper()
 	m := s.Mutex(key)
@@ -60,8 +60,8 @@ func TestCostUncontended(t *testing.T) {
 			m.Lock()
 			m.Unlock()
 		}
-		// Nobody is notified. On a slow machine the session may hold the key for long enough to
-		// listen.
+		// There are no notices among the commands. On a slow machine the session may hold the key
+		// for long enough to listen; commands of the listener don't count.
 		if sent := mon.commands(func(c command) bool { return !listening(c) }); len(sent) != 2*n {
 			t.Errorf("%d commands for %d times Lock and Unlock, want %d: %v", len(sent), n, 2*n, sent)
 		}
@@ -74,8 +74,8 @@ func TestCostUncontended(t *testing.T) {
 	})
 }
 
-// Lock and Unlock of keys without a record are two short commands and two writes each. So are those
-// of keys that another process used last.
+// Lock and Unlock of keys without a record are two short commands and two writes each. The same is
+// true of keys that another process used last.
 func TestCostOfUnknownKeys(t *testing.T) {
 	const n = 20
 	lab.Each(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
@@ -255,10 +255,10 @@ func TestCostOfManyLocks(t *testing.T) {
 				if reads > beats+1 {
 					t.Errorf("%d reads of held keys with %d heartbeats, want one with each", reads, beats)
 				}
-				// A listener that starts may have to create its collection, reads which other ones
-				// exist, and waits until a majority has them. Later one getMore is answered every 5
-				// s, and it sometimes reads which member is the primary; a router gets a new cursor
-				// every 20 s.
+				// When a listener starts, it creates its collection if necessary, reads which
+				// others exist, and waits until a majority has them. From then on, one getMore is
+				// answered every 5 s, and the listener sometimes reads which member is the primary.
+				// On a router it opens a new cursor every 20 s.
 				listens := mon.commands(aboutNotices)
 				if begins, most := 6, 4*(int(lasted/(5*time.Second))+1); len(listens) > begins+most {
 					t.Errorf("commands of a listener: %v, want at most %d, and %d when it starts", listens, most, begins)

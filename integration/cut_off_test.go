@@ -80,7 +80,8 @@ func TestB02LostBeforeTaken(t *testing.T) {
 					g := granted(t, ch)
 					since := g.at
 					if !remote() {
-						// Use the stricter time of the grant if the server's clock is this host's.
+						// If the server uses this host's clock, use the grant's time in the store's
+						// record: it is earlier than g.at.
 						since = load(t, store, key).Holders[0].Since
 					}
 					gap := stalls.atLeast(t, f.name+": granted", since.Sub(at), grace)

@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// leasehold elect runs its command on one process; on a second one when the first is killed; and on
-// the third when the second gets SIGTERM.
+// leasehold elect runs its command in one of three processes. When that one is killed, the command
+// runs in a second process, and when the second gets SIGTERM, in the third.
 func TestElectCommand(t *testing.T) {
 	t.Parallel()
 	bin := leasehold.path(t)
@@ -56,7 +56,7 @@ func TestElectCommand(t *testing.T) {
 
 		a.Process.Kill()
 		leads("term 2")
-		a.Wait() // returns when the command is dead, too, which has the same output
+		a.Wait() // returns after its command has exited, too: they share their output
 		b.Process.Signal(syscall.SIGTERM)
 		leads("term 3")
 		b.Wait()

@@ -20,9 +20,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E1–E4, B04, B06: three processes elect a leader. After a resignation another leads at once; after
-// SIGKILL of the leader another leads when its session has lapsed by the server's clock. All
-// processes are notified.
+// E1–E4, B04, B06: three processes elect a leader. After the leader resigns, another one leads at
+// once; after the leader is killed with SIGKILL, another one leads once the killed session has
+// lapsed by the server's clock. All processes are notified.
 func TestElectionOfProcesses(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -171,8 +171,8 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 	})
 }
 
-// After SIGSTOP of the leader for two TTLs and SIGCONT, its first call of the context's Err
-// says that the term is over: 6 times, or 20.
+// After the leader's process was frozen (by SIGSTOP) for two TTLs, its first call of the context's
+// Err reports that the term is over. There are 6 such freezes, or 20 in a long run.
 func TestFrozenLeader(t *testing.T) {
 	t.Parallel()
 	processes, rounds := testkit.Rounds(3, 5), testkit.Rounds(2, 4)
@@ -202,7 +202,7 @@ func TestFrozenLeader(t *testing.T) {
 					}
 					p.Await("resigned")
 					if !e.IsLeader() {
-						t.Errorf("round %d: the late Resign cost the next its leadership", round)
+						t.Errorf("round %d: the late Resign ended the next leader's term", round)
 					}
 					if err := e.Resign(t.Context()); err != nil {
 						t.Fatal(err)
@@ -253,7 +253,7 @@ func TestB15RunAfterAnOutage(t *testing.T) {
 	})
 }
 
-// Leadership outlives a planned step-down of the primary.
+// Leadership survives a planned step-down of the primary.
 func TestElectionStepDown(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
@@ -284,8 +284,8 @@ func TestElectionStepDown(t *testing.T) {
 }
 
 // If the server notifies, the next leader's Campaign returns as soon as the leader has resigned,
-// without waiting for a poll, and observers see the new leader as quickly. B16: the same identity
-// leads again at once after Close, and after a crash when the old session has lapsed.
+// without waiting for a poll, and observers see the new leader as quickly. B16: after Close the
+// same identity leads again at once, and after a crash as soon as the old session has lapsed.
 func TestB16ResignAndRestart(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -398,8 +398,8 @@ func TestHundredElections(t *testing.T) {
 	})
 }
 
-// S3: the functions of a group spread over three sessions, each runs once, and those of a crashed
-// process move to the others.
+// S3: the functions of a group spread out over three sessions, and each runs on one of them at a
+// time. When a process is cut off, its functions move to the other two.
 func TestGroupOfThree(t *testing.T) {
 	t.Parallel()
 	const functions = 30

@@ -121,7 +121,7 @@ func TestExampleManifest(t *testing.T) {
 			t.Errorf("%s probe: GET %q on port %q, the arguments are %q", name, probe.HTTPGet.Path, probe.HTTPGet.Port, c.Args)
 		}
 	}
-	// A single slow answer, as from a process without CPU time, does not end a container.
+	// One slow answer, for example from a process that gets no CPU time, must not end a container.
 	for name, probe := range map[string]probe{"readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
 		if probe.TimeoutSeconds < 5 || probe.FailureThreshold < 2 {
 			t.Errorf("%s probe: time-out %d s, failure threshold %d; want at least 5 s, and 2", name, probe.TimeoutSeconds, probe.FailureThreshold)
@@ -131,8 +131,8 @@ func TestExampleManifest(t *testing.T) {
 		t.Errorf("both probes are GET %s: an unreachable database would restart every pod", c.LivenessProbe.HTTPGet.Path)
 	}
 
-	// A job that keeps running although it may run elsewhere is found soon, and is killed without a
-	// grace period.
+	// A job may keep running after its lease has ended, when another pod may run it, too. The probe
+	// must find it soon, and the pod must be killed without a grace period.
 	if p := c.LivenessProbe; p.PeriodSeconds*p.FailureThreshold > 5 {
 		t.Errorf("the liveness probe takes %d s to find a job that keeps running, want at most 5", p.PeriodSeconds*p.FailureThreshold)
 	}

@@ -77,7 +77,7 @@ type stint struct {
 	begin, end time.Time // end is zero while it runs
 }
 
-// stints returns the stints of each singleton in the order of their beginning. Those of a killed
+// stints returns the stints of each singleton in the order in which they began. Those of a killed
 // pod end when it was killed.
 func stints(pods []*pod, killed map[*pod]time.Time) map[string][]stint {
 	all := map[string][]stint{}
@@ -114,8 +114,9 @@ func running(all map[string][]stint) map[string]string {
 	return at
 }
 
-// Each singleton runs on one pod at a time, and they spread. The singletons of a killed pod move,
-// and those of a pod that gets SIGTERM move at once. The pods serve the manifest's probes.
+// Each singleton runs on one pod at a time, and the singletons spread over the pods. The singletons
+// of a killed pod move, and those of a pod that gets SIGTERM move at once. The pods serve the
+// manifest's probes.
 func exampleSingletons(t *testing.T, r *room, path string) {
 	const singletons = 3
 	d := manifest(t)

@@ -16,7 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The programs in examples/, as processes that share nothing but a server.
+// Each program in examples/ runs in several processes that share nothing but a server.
 func TestExamples(t *testing.T) {
 	folder := buildExamples(t)
 	t.Parallel() // after the sequential tests, so that no test competes with the compiler

@@ -347,7 +347,7 @@ func fenced(env *proc.Env) {
 	}
 }
 
-// The example in Fence's comment, with processes: 2 times, or 6.
+// The example in Fence's comment, with processes: 2 times, or 6 in a long run.
 func TestFenceFrozenHolder(t *testing.T) {
 	t.Parallel()
 	processes, rounds := 2, testkit.Rounds(1, 3)

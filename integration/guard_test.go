@@ -244,8 +244,7 @@ func TestGuardWithoutTransactions(t *testing.T) {
 	})
 }
 
-// A guarded transaction takes one more command and changes one more document, without another oplog
-// entry.
+// The guard costs a transaction one more command and one more changed document, but no oplog entry.
 func TestCostOfGuard(t *testing.T) {
 	const n = 20
 	lab.Each(t, server.Need{Transactions: true}, func(t *testing.T, s *server.Server) {

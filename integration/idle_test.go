@@ -15,7 +15,7 @@ import (
 // sweepRecord is the ID of the record of sweeping's progress, which is never deleted.
 const sweepRecord = "x/sweep"
 
-// sweep sweeps the whole store once. Nobody else may sweep it.
+// sweep sweeps the whole store once. Nobody else may sweep it at the same time.
 func sweep(t *testing.T, s driver.Store, retention time.Duration) (deleted int64) {
 	t.Helper()
 	turn := func(last driver.SweepState) driver.SweepState {
@@ -200,7 +200,7 @@ func TestB22CleanUp(t *testing.T) {
 			"k/idle": false, "k/of one who left": false, "s/" + left: false,
 		} {
 			if got := there(id); got != want {
-				t.Errorf("%s there: %v, want %v", id, got, want)
+				t.Errorf("%s exists: %v, want %v", id, got, want)
 			}
 		}
 		if held.Token() == 0 {

@@ -117,7 +117,7 @@ func TestMutexesOfProcesses(t *testing.T) {
 			switch ev.Name {
 			case "turn":
 				if ev.Lost {
-					t.Error("a hold was lost: the machine is too busy")
+					t.Error("a process lost a hold; is the machine too busy to send heartbeats in time?")
 				}
 				n++
 				turns[ev.p]++

@@ -66,9 +66,9 @@ type nemesisClient struct {
 	finish   chan struct{} // closed when the client must finish
 }
 
-// nemesisWork is the child: several goroutines that acquire, hold and release. It emits "done" when
-// all of them have ended after an order, with the stacks of the goroutines that are still running,
-// if any.
+// nemesisWork is the child: several goroutines that acquire, hold and release. On an order from the
+// parent it stops them, closes the session and emits "done". If goroutines are still running 30
+// seconds later, "done" carries the stacks of all goroutines.
 func nemesisWork(env *proc.Env) {
 	c := &nemesisClient{finish: make(chan struct{})}
 	env.Args(&c.nemesisArgs)

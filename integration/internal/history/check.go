@@ -22,7 +22,7 @@ func (c *checker) fail(rule, key string, at time.Duration, format string, args .
 }
 
 // Check returns the violations in h of the rules in the package's comment, in the order of time.
-// grace is that of all sessions. skew is the difference between the clocks by which the store
+// grace is the grace of every session. skew is the difference between the clocks by which the store
 // judges the ends of holds. The history must be complete.
 func Check(h *History, grace, skew time.Duration) []rules.Violation {
 	c := &checker{grace: grace}
@@ -115,7 +115,7 @@ func (c *checker) order(before, now Event) {
 			token, behindHolds := holds[behind]
 			switch {
 			case behindHolds && named && transfer.elected(behind):
-				// the leader has named the candidate that is now ahead
+				// a Transfer may have named the candidate that was granted the key
 			case aheadWaits && behindHolds:
 				c.fail("fifo", now.Key, now.At, "%s was granted before %s, which was ahead of it and still waits", behind, ahead)
 			case aheadWaits && slices.Contains(now.Waiting, behind) && waits[behind] < position:

@@ -14,13 +14,13 @@ const (
 	Done     Type = "done"     // the releasing call begins: Live, and Keep if it keeps the key
 	Released Type = "released" // … has returned: Err, "lost" if the hold had ended before
 
-	Transfer    Type = "transfer"    // the release is to transfer the term to the process Target and its Session
+	Transfer    Type = "transfer"    // a call begins that transfers the term to Session, a session of the process Target
 	Transferred Type = "transferred" // … has returned: Err
 
 	Write Type = "write" // a write with a fencing token begins
 	Wrote Type = "wrote" // … has returned: Err, "fenced" if it was refused
 
-	Break  Type = "break"  // the key is going to be broken
+	Break  Type = "break"  // a call of Break for the key begins
 	Fault  Type = "fault"  // a fault begins: What, and Target if it is a process
 	Healed Type = "healed" // … ends
 

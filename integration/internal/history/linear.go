@@ -14,7 +14,7 @@ import (
 const (
 	opAcquire = iota
 	opRelease // by its holder
-	opDrop    // the store removes a lost hold, at any later time
+	opDrop    // the store drops a lost hold, at any time from [rules.Hold.Free] on
 	opWrite
 )
 

@@ -36,7 +36,7 @@ func NewRecorder(dir, process string) (*Recorder, error) {
 // Close ends the recording.
 func (r *Recorder) Close() error { return r.file.Close() }
 
-// Put writes an event. Process is filled in, and At if it is zero.
+// Put writes an event. It fills in Process, and At if that is zero.
 func (r *Recorder) Put(e Event) {
 	if e.At == 0 {
 		e.At = Now()
@@ -110,8 +110,8 @@ func (a *Attempt) Granted(token, term func() int64) int64 {
 	return e.Token
 }
 
-// often is the interval at which Live writes an event: all that is known of a process that is
-// killed later.
+// often is the shortest time between two events that Live writes. If the process is killed, the
+// last of these events is the latest evidence of its hold.
 const often = 250 * time.Millisecond
 
 // Live checks whether the hold still exists, and records and returns the result.

@@ -9,21 +9,22 @@ const (
 	// LoseReply forwards the command and swallows the reply; the connection
 	// stays open, so that the caller waits until its deadline.
 	LoseReply
-	// CutReply forwards the command, waits for the server's reply, so that the
-	// command surely was carried out, and closes the connection in place of it.
+	// CutReply forwards the command and waits for the server's reply, so the command has certainly
+	// been carried out. Then it closes the connection instead of forwarding the reply.
 	CutReply
 	// LoseRequest swallows the command; the server never sees it.
 	LoseRequest
 	// LateReply forwards the command and holds the reply until [Link.Heal].
 	LateReply
-	// ShedRequest answers in place of the server that it is overloaded and the command may be repeated, as
-	// servers from 8.2 on do. The server never sees the command. A driver may repeat it by itself.
+	// ShedRequest gives the answer of an overloaded server, which allows the client to repeat the
+	// command. Servers from 8.2 on give such answers. The server never sees the command. A driver
+	// may repeat it by itself.
 	ShedRequest
-	// ShedReply forwards the command, and answers the same in place of the server when it has been carried
-	// out, as a router may.
+	// ShedReply forwards the command, but replaces the server's reply with the answer of
+	// ShedRequest, as a router may.
 	ShedReply
-	// LateRequest holds the command and what comes after it on its connection
-	// until [Link.Heal], then forwards it.
+	// LateRequest holds the command, and all later messages on its connection, until [Link.Heal],
+	// and then forwards them.
 	LateRequest
 )
 
