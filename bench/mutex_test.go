@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// BenchmarkLockUnlock measures an uncontended Lock and Unlock; on a server also two raw majority
-// writes, and the ratio of the medians of both, run in turn in one loop.
+// BenchmarkLockUnlock measures an uncontended Lock and Unlock. On a server it alternates with two
+// raw majority writes, for the ratio of the medians.
 func BenchmarkLockUnlock(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		b.Run("mutex", func(b *testing.B) {

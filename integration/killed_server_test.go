@@ -49,7 +49,7 @@ func TestKilledServer(t *testing.T) {
 								t.Errorf("token %d after %d", token, last)
 							}
 							mu.Unlock()
-							h.Release(context.Background()) // until the server is back
+							h.Release(context.Background()) // waits until the server is back
 						}
 					})
 				}

@@ -15,9 +15,9 @@ import (
 )
 
 // Whatever happens to the primary on which a waiter listens, the waiter learns of its grant by a
-// notice. TestListenFollowsThePrimaryAtOnce in dsync/mongo checks in a bubble how soon. A cursor
-// stays open, without an error, on a member that has stepped down, and on one that is cut off from
-// the other members and gets no new notices.
+// notice. TestListenFollowsThePrimaryAtOnce in dsync/mongo checks, in a bubble, how soon that
+// happens. A cursor stays open, without an error, on a member that has stepped down, and on one
+// that is cut off from the other members and gets no new notices.
 func TestListenerFindsThePrimary(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(t *testing.T, own *server.Server, net *proxy.Network){
@@ -37,7 +37,8 @@ func TestListenerFindsThePrimary(t *testing.T) {
 				if m == old {
 					continue
 				}
-				// Requests that are under way would still be answered: end those connections.
+				// End the connections; otherwise requests that are under way would still be
+				// answered.
 				out := net.Proxy(m.Addr).Outgoing()
 				out.Cut()
 				out.Heal()
@@ -86,7 +87,7 @@ func TestListenerFindsThePrimary(t *testing.T) {
 	})
 }
 
-// connect is like session, but the store makes the client.
+// connect is like session, but opens the session with Connect, which makes its own client.
 func (r *room) connect(o dsync.Options, mon *monitor) *dsync.Session {
 	r.t.Helper()
 	o.Logger = r.logger()

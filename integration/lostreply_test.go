@@ -75,7 +75,7 @@ func (f fault) hit(t *testing.T, hit <-chan struct{}) {
 	select {
 	case <-hit:
 	case <-time.After(proc.Patience):
-		t.Fatal("the proxy never saw the command that it was to lose")
+		t.Fatal("the proxy never saw the command that it should have lost")
 	}
 }
 
@@ -114,7 +114,7 @@ func lostAcquireGivenUp(t *testing.T, f fault) {
 	f.hit(t, hit)
 	cancel()
 	if g := <-ch; g.err == nil {
-		// The grant came before the cancellation: then the hold must be valid.
+		// If the grant came before the cancellation, the hold must be valid.
 		release(t, g.h)
 	} else if sentinel(g.err) != "canceled" {
 		t.Errorf("Hold: %v, want context.Canceled", g.err)
@@ -129,7 +129,7 @@ func lostHeartbeat(t *testing.T, f fault) {
 	f.hit(t, hit)
 	renewed(t, f.troubled, 2)
 	if closed(h.Lost()) {
-		t.Error("the lock was lost over one heartbeat")
+		t.Error("one lost heartbeat cost the lock")
 	}
 	release(t, h)
 	f.free(t, "key")
@@ -191,7 +191,7 @@ func TestB31LateRequest(t *testing.T) {
 		m := warm(t, troubled, "late")
 
 		hit := p.Once(proxy.LateRequest, acquires("late"))
-		h := lock(t, m) // succeeds by the repeated request
+		h := lock(t, m) // succeeds with the repeated request
 		if !closed(hit) {
 			t.Fatal("no request was held back")
 		}

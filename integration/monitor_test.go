@@ -101,7 +101,7 @@ func (m *monitor) commands(f func(command) bool) []command {
 }
 
 // noDuplicates fails the test if any reply has code 11000 (B11), except the one that a probe
-// provokes with the ID of an existing session.
+// provokes by registering an existing session again.
 func (m *monitor) noDuplicates(t testing.TB) {
 	t.Helper()
 	for _, c := range m.commands(func(c command) bool { return c.code == 11000 && !knownOfProbe(c) }) {
@@ -112,12 +112,14 @@ func (m *monitor) noDuplicates(t testing.TB) {
 func aboutKey(c command) bool     { return strings.HasPrefix(c.id, "k/") }
 func aboutSession(c command) bool { return strings.HasPrefix(c.id, "s/") }
 
-// knownOfProbe reports whether a probe registers a session a second time, to be refused.
+// knownOfProbe reports whether c is about the session that a probe registers a second time, which
+// the server must refuse.
 func knownOfProbe(c command) bool {
 	return strings.HasPrefix(c.id, "p/") && strings.HasSuffix(c.id, "/living")
 }
 
-// lateOfProbe reports whether a probe sends a short acquire too late, to be refused.
+// lateOfProbe reports whether c is about the key for which a probe sends a short acquire too late,
+// which the server must refuse.
 func lateOfProbe(c command) bool {
 	return strings.HasPrefix(c.id, "p/") && strings.HasSuffix(c.id, "/new")
 }
@@ -125,7 +127,7 @@ func lateOfProbe(c command) bool {
 // noticesOf returns the name of the collection of notices with that number.
 func noticesOf(address int) string { return fmt.Sprint(collection, ".notices.", address) }
 
-// aboutNotices reports whether the command listens or sends notices.
+// aboutNotices reports whether the command belongs to listening or sends a notice about a key.
 func aboutNotices(c command) bool { return listening(c) || notifies(c) }
 
 // listening reports whether the command waits for notices, prepares that, or reads which member is
@@ -134,7 +136,8 @@ func listening(c command) bool {
 	return c.name == "hello" || c.name == "listCollections" || onNotices(c) && !notifies(c)
 }
 
-// notifies reports whether the command sends a notice. A listener that starts inserts one without a key.
+// notifies reports whether the command sends a notice about a key. When a listener starts, it
+// inserts a notice without a key.
 func notifies(c command) bool {
 	_, err := c.body.LookupErr("documents", "0", "k")
 	return onNotices(c) && c.name == "insert" && err == nil

@@ -56,7 +56,7 @@ func TestMutex(t *testing.T) {
 	})
 }
 
-// L7, L13: a lease of fixed duration lapses by itself, but not while it is extended.
+// L7, L13: a lease of fixed duration lapses by itself, but not while it is being extended.
 func TestLease(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -116,7 +116,8 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// B35: a job that must not run twice within a certain time.
+// B35: after ReleaseAfter(d), nobody acquires the key before d is over, even if its process has
+// exited. So a job can make sure that it does not run twice within d.
 func TestB35ReleaseAfter(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -129,11 +130,11 @@ func TestB35ReleaseAfter(t *testing.T) {
 		if err := h.ReleaseAfter(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Close(t.Context()); err != nil { // as at the process's exit
+		if err := a.Close(t.Context()); err != nil { // as a process does when it exits
 			t.Fatal(err)
 		}
 		next, err := b.Mutex("job").TryHold(t.Context())
-		if err != nil { // else a busy machine has taken that long
+		if err != nil { // if it is nil, the machine was so busy that d is over
 			if sentinel(err) != "held" {
 				t.Errorf("TryHold: %v, want ErrHeld", err)
 			}
@@ -146,7 +147,7 @@ func TestB35ReleaseAfter(t *testing.T) {
 	})
 }
 
-// B10: with an unreachable store, TryHold returns neither nil nor "held".
+// B10: with an unreachable store, TryHold returns neither nil nor ErrHeld.
 func TestB10Unreachable(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -22,8 +22,8 @@ var mutexesFor = flag.Duration("mutexes.duration", 0, "duration of TestMutexesOf
 
 const severalKeys, severalEach = 20, 5
 
-// several locks some random keys, and a file for each, again and again until it gets an order. When
-// a process is killed, the kernel unlocks its files.
+// several locks some random keys and, for each, a file. It does so again and again until it gets an
+// order. When a process is killed, the kernel unlocks its files.
 func several(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -176,7 +176,7 @@ func TestMutexesOfProcesses(t *testing.T) {
 }
 
 // If three processes wait for each other, the last one of them reports the deadlock within a poll,
-// and everyone who reads the deadlocks sees it. When one process is killed, the others continue.
+// and every session can list it. When one process is killed, the others continue.
 func TestDeadlockOfProcesses(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

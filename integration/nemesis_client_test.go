@@ -73,7 +73,7 @@ func nemesisWork(env *proc.Env) {
 	c := &nemesisClient{finish: make(chan struct{})}
 	env.Args(&c.nemesisArgs)
 	before := runtime.NumGoroutine()
-	// Don't wait long for a server that is back.
+	// Find out soon when the server is back.
 	client, err := mongo.Connect(options.Client().ApplyURI(c.URI).
 		SetConnectTimeout(c.TTL).SetHeartbeatInterval(time.Second).SetServerSelectionTimeout(c.TTL))
 	if err != nil {
@@ -120,8 +120,7 @@ func nemesisWork(env *proc.Env) {
 	env.Emit(done)
 }
 
-// open opens the session. Notices reach it late, twice, out of order or not at all; with a link
-// that loses many messages, none arrives.
+// open opens the session. Many of its notices arrive late, twice, out of order or not at all.
 func (c *nemesisClient) open(client *mongo.Client) (*dsync.Session, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*c.TTL)
 	defer cancel()

@@ -128,8 +128,8 @@ func (n *nemesis) setHarms(set *mongod.Set, draw *rand.Rand) []harm {
 		{"primary frozen", n.ttl / 10, 4 * n.ttl, harmed(func() error { return m.Freeze() }), func() error { return m.Thaw() }},
 		{"primary cut off", n.ttl / 10, 4 * n.ttl, parted(func() { in.Hang(); out.Hang() }), join},
 		{"primary rolled back", n.ttl, 4 * n.ttl, alone, func() error { return m.Thaw() }},
-		// Links hold messages in one direction: requests to the member, and replies to its own
-		// requests.
+		// Nothing reaches a deaf primary: neither requests nor replies to its own requests. Nothing
+		// comes from a mute one.
 		{"primary deaf", n.ttl / 10, 4 * n.ttl, parted(func() { in.HangRequests(); out.HangReplies() }), join},
 		{"primary mute", n.ttl / 10, 4 * n.ttl, parted(func() { in.HangReplies(); out.HangRequests() }), join},
 	}

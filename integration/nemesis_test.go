@@ -42,8 +42,8 @@ type nemesis struct {
 	host string // HostDir for half of the clients; "": none
 	rec  *history.Recorder
 
-	// For reading from the server. Reads from a single server are never stale; of several, a former
-	// primary may answer.
+	// For reading from the server. A single server never returns stale data; of several, a former
+	// primary may.
 	single bool
 	set    *mongod.Set // nil: the server is not such a set
 	store  driver.Store
@@ -65,8 +65,8 @@ type nemesis struct {
 	rollbacks int // members that rolled back writes
 }
 
-// Locks, elections and fences, with every kind of fault of servers, networks and processes: no rule
-// of package history is broken, all calls end, and nothing is left behind.
+// Under every kind of fault of servers, networks and processes, locks, elections and fences break
+// no rule of package history, all calls end, and nothing is left behind.
 func TestNemesis(t *testing.T) {
 	t.Parallel()
 	lab.Servers(t) // skips the test if there is no server

@@ -63,7 +63,8 @@ func (n *nemesis) logs(ctx context.Context) {
 }
 
 // clean checks that every key can be acquired, that afterwards no key has a holder or a waiter,
-// that no session is alive, and that a sweep keeps records of keys.
+// that no session is alive, and that a sweep deletes all records except those of keys, of its own
+// progress and of the probe.
 func (n *nemesis) clean() {
 	t := n.t
 	s := n.room.session(n.room.short(n.ttl))

@@ -66,7 +66,8 @@ func (w *nemesisWorker) pick(campaigns bool) *nemesisHold {
 	return w.semaphore(try)
 }
 
-// either returns now, the way that doesn't wait, if try is true, and otherwise wait.
+// either chooses between two ways to acquire: now, which doesn't wait, if try is true, and
+// otherwise wait.
 func either[F any](try bool, wait, now F) F {
 	if try {
 		return now
@@ -74,7 +75,7 @@ func either[F any](try bool, wait, now F) F {
 	return wait
 }
 
-// of makes h acquire with acquire, and release with a majority.
+// of makes h acquire its hold with acquire. Its release waits for a majority.
 func (h *nemesisHold) of(acquire func(context.Context) (*dsync.Hold, error)) *nemesisHold {
 	var hold *dsync.Hold
 	h.take = func(ctx context.Context) (err error) {
@@ -247,8 +248,8 @@ func (w *nemesisWorker) once(h *nemesisHold) {
 	}
 	token := a.Granted(h.token, h.term)
 	if !w.have(h, a, token) && w.draw.IntN(2) == 0 {
-		// The worker did not check the hold, so its write must be refused if a later holder has
-		// written.
+		// The hold is lost. Write all the same, like a worker that has not checked: the write must
+		// be refused if a later holder has written.
 		if h.fenced && token > 0 {
 			w.write(h.Key, token)
 		}

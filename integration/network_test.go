@@ -32,7 +32,7 @@ func TestNetworkHarmsOneClient(t *testing.T) {
 		uri := net.Proxy(r.Primary(t)).URI()
 		type insert func(id string, d time.Duration) error
 		client := func(name string) insert {
-			// Without retries, with which the driver would hide a lost command.
+			// Switch off retries: with them the driver would hide a lost command.
 			coll := server.Connect(t, uri+"&appName="+name, options.Client().SetRetryWrites(false)).Database(r.DB).Collection("c")
 			return func(id string, d time.Duration) error {
 				ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -76,8 +76,8 @@ func TestNetworkHarmsOneClient(t *testing.T) {
 	})
 }
 
-// A primary that is cut off from the other members, in one direction or in both, is replaced, does
-// not hear of that, and rejoins the set afterwards.
+// A primary that is cut off from the other members, in one direction or in both, is replaced. If no
+// message reaches it, it does not learn of that until it rejoins the set.
 func TestNetworkPartsMembers(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {

@@ -144,7 +144,8 @@ func TestNoticesDropped(t *testing.T) {
 	})
 }
 
-// If a session can't listen, it logs one warning that says what to do, and polls.
+// polls checks that sessions on this client work without notices: a waiter gets its key with a
+// poll. The sessions log to log.
 func (r *room) polls(t *testing.T, log *warned, o dsyncmongo.Options, client *mongo.Client) {
 	t.Helper()
 	o.Session.TTL, o.Session.Logger = 20*time.Second, log.logger()
@@ -170,7 +171,8 @@ func (r *room) polls(t *testing.T, log *warned, o dsyncmongo.Options, client *mo
 	}
 }
 
-// Somebody has created the collections of notices by hand, and not capped.
+// If somebody has created the collections of notices by hand, without making them capped, sessions
+// poll, and one warning says what to do.
 func TestNoticesNotCapped(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -191,7 +193,7 @@ func TestNoticesNotCapped(t *testing.T) {
 // Options.NoticeCollections.
 const addresses = 65
 
-// The strict Stable API has no tailable cursors.
+// The strict Stable API has no tailable cursors, so sessions poll, and one warning says what to do.
 func TestNoticesStrict(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -251,8 +253,8 @@ func TestWaiterIsNotified(t *testing.T) {
 			held = g.h
 			took += g.at.Sub(begin)
 
-			// Don't count the short acquire, with which it tries whether a key that it held last is
-			// free.
+			// Don't count the short acquire, by which a session first tries to get a key that it
+			// was the last to hold.
 			requests := mon.commands(func(c command) bool { return c.name == "findAndModify" && c.id == "k/pushed" && acquire(c.body) })
 			most := 1
 			if round < len(mons) {

@@ -10,12 +10,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// slow is the reason where a server is too busy even to answer that there is no majority.
+// slow is the reason in errors if a server is too busy even to answer that there is no majority.
 const slow = "not answered in time: it is out of reach, overloaded, or locked for a backup (fsyncLock)"
 
-// outage harms a server that has a holder and a waiter, so that no write is acknowledged for a
-// while, and heals it. The holder is notified in time; no hold is granted that may be undone; the
-// log and the error of Release contain why; and everything continues afterwards.
+// outage harms a server on which one session holds a key and another waits for it, so that no write
+// is acknowledged for a while. Then it heals the server. The holder is notified in time; no hold is
+// granted that may be undone; the log and the error of Release contain why; and everything
+// continues afterwards.
 func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	t.Helper()
 	r := newRoom(t, own)

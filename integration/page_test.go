@@ -94,7 +94,8 @@ func TestPageGoesOnByItself(t *testing.T) {
 	const left = `document.querySelector('.keys svg.line rect').getBoundingClientRect().left`
 	const age = `parseFloat(document.querySelector('.keys time').textContent)`
 	b.do(t, chromedp.Evaluate[chromedp.Void](`window.before = {left: `+left+`, age: `+age+`}`))
-	// In 3 s of a minute it moves by a twentieth of the timeline's width.
+	// The timeline covers a minute. In 3 s the hold moves by a twentieth of its width; require a
+	// thirtieth.
 	b.eventually(t, age+` >= before.age + 3 && `+left+` <= before.left - document.querySelector('.keys svg.line').clientWidth / 30`)
 	if right := eval[bool](t, b, `document.querySelector('.keys svg.line rect').getBoundingClientRect().right >= document.querySelector('.keys svg.line').getBoundingClientRect().right`); !right {
 		t.Error("a current hold is not drawn up to the present")
@@ -196,8 +197,8 @@ const contrast = `(() => {
 	return [String(n), ...bad];
 })()`
 
-// The page is readable on a phone and on a wide screen, in light and dark colours, with every
-// content.
+// The page is readable on a phone and on a wide screen, in light and dark colours, whatever it
+// shows.
 func TestPageIsReadable(t *testing.T) {
 	b := newBrowser(t)
 	sc := newScene(t, 2*time.Second)
@@ -206,7 +207,7 @@ func TestPageIsReadable(t *testing.T) {
 	url := servePage(t, sc.own, &dsynchttp.Options{Authorize: func(*http.Request) error { return nil }})
 	b.do(t, chromedp.Navigate(url))
 	sc.play(t, 8*time.Second)
-	// A loss that its holder ignores, for the alert.
+	// Make a loss that its holder ignores, so that the page shows the alert.
 	if err := admin.New(sc.fleet["worker-1"]).Break(t.Context(), long); err != nil {
 		t.Fatal(err)
 	}

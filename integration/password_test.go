@@ -55,7 +55,7 @@ func TestWrongPassword(t *testing.T) {
 
 // The user's password is changed while a session holds a lock, and its connections are cut. The
 // holder is notified in time, and the log says why, once. Then a Lock returns an error at once, and
-// nothing retries permanently. With the right password the same session works again.
+// nothing keeps retrying. With the right password the same session works again.
 func TestPasswordChanged(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {

@@ -106,8 +106,8 @@ func TestB20ExpiredReadersAndWriters(t *testing.T) {
 	})
 }
 
-// Holders of a semaphore together have at most its size. Processes that name another size get an
-// error with both sizes, until one of them resizes it.
+// Holders of a semaphore together have at most its size. A process that names another size gets an
+// error with both sizes, unless it resizes the semaphore.
 func TestSemaphore(t *testing.T) {
 	const processes, goroutines, rounds = 3, 4, 5
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -286,7 +286,7 @@ func TestLinger(t *testing.T) {
 		if _, err := other.Mutex("mine").TryHold(t.Context()); sentinel(err) != "held" {
 			t.Errorf("a try elsewhere: %v, want ErrHeld", err)
 		}
-		next := lock(t, other.Mutex("mine")) // with notices far sooner than Linger and the poll
+		next := lock(t, other.Mutex("mine")) // by a notice, far sooner than Linger or a poll
 		if st := load(t, r.store(), "mine"); len(st.Holders) != 1 || st.Holders[0].Session != other.ID() {
 			t.Errorf("held by %+v", st.Holders)
 		}

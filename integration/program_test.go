@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// Runs the fuzzed programs, both the named and random ones, on a server instead of the store in
-// memory: in real time, without cut links, several at a time, each on its own keys.
+// The fuzzed programs, named and random ones, also run on a server instead of the store in memory:
+// in real time, without cut links, several at a time, each on its own keys.
 func TestPrograms(t *testing.T) {
 	const atOnce = 16
 	random := testkit.Rounds(4, 24)

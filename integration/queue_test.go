@@ -51,7 +51,7 @@ func TestB36LeavingTheQueue(t *testing.T) {
 		queued(3) // at once, not when a session lapses
 		killed.Kill()
 		frozen.Stop()
-		release(t, held) // grants to the killed one, whose session has not expired yet
+		release(t, held) // grants the key to the killed one, whose session has not expired yet
 		begin := time.Now()
 		g := granted(t, next)
 		took := time.Since(begin)

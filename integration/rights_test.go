@@ -26,7 +26,7 @@ func TestB17OrdinaryRights(t *testing.T) {
 	t.Parallel()
 	for name, rights := range map[string][]string{
 		"pushed":                {"find", "insert", "createCollection", "convertToCapped"},
-		"no right to make them": {"find", "insert"}, // readWrite without what makes capped collections
+		"no right to make them": {"find", "insert"}, // readWrite, without the actions that make a collection capped
 		"no right at all":       nil,
 	} {
 		t.Run(name, func(t *testing.T) { testOrdinaryRights(t, rights) })
@@ -82,8 +82,8 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		client := server.Connect(t, uri, mon.client())
 		logs := make([]warned, 2)
 		open := func(log *warned) *dsync.Session {
-			// With the default poll interval, as if notices were switched off: users must not have
-			// to set it.
+			// Leave the poll interval at its default: users without these rights must not have to
+			// set it.
 			o := dsync.Options{TTL: 20 * time.Second, Logger: log.logger()}
 			if notices {
 				o.TTL = 3 * time.Minute // heartbeats are too rare to notify of Break in time

@@ -33,10 +33,10 @@ func (o *turnsOf) begin(token int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.now++; o.now > 1 {
-		o.t.Errorf("%s: %d at once", o.what, o.now)
+		o.t.Errorf("%s: %d turns at the same time, want 1", o.what, o.now)
 	}
 	if token <= o.last {
-		o.t.Errorf("%s: %d after %d", o.what, token, o.last)
+		o.t.Errorf("%s: %d came after %d, want a greater one", o.what, token, o.last)
 	}
 	o.last, o.n = token, o.n+1
 }
@@ -191,7 +191,7 @@ func TestRollingUpgrade(t *testing.T) {
 		release(t, g.h)
 		cancel()
 		busy.Wait()
-		if n := lost.session.Load(); n != 0 { // without one no hold is lost: the others are resigned
+		if n := lost.session.Load(); n != 0 { // as long as no session is lost, no hold is
 			t.Errorf("lost %d sessions, want none", n)
 		}
 		lab.Note(t, "from %s to %s: %d turns and %d terms", from, to, locks.count(), terms.count())

@@ -32,8 +32,9 @@ const collection = "leasehold"
 // times slower than a busy one. A poll, or the server's own clean-up, would come much later.
 const wakeUp = 15 * time.Second
 
-// patient is the TTL of sessions that only wait in a test. It is longer than a server that is busy
-// with other tests delays heartbeats: FerretDB on two cores has let none through for nine seconds.
+// patient is the TTL of sessions that only wait in a test. It is longer than any delay of
+// heartbeats by a server that is busy with other tests: FerretDB on two cores has let none through
+// for nine seconds.
 const patient = 15 * time.Second
 
 // A room is one test's database on a server.

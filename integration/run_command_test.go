@@ -161,8 +161,8 @@ func (o *ordeal) last() (token int64) {
 	return token
 }
 
-// faults are the faults of holders. Each returns a function to call when the next session holds the
-// key. By then the former holder's command must be dead.
+// faults are the faults of holders. By the time the next session holds the key, the former holder's
+// command must be dead. Then the test calls the function that hit returned, if any.
 var faults = []struct {
 	name   string
 	hit    func(*runner) (after func())
@@ -200,7 +200,7 @@ var faults = []struct {
 }
 
 // Whatever happens to leasehold run, its command, a process group that ignores SIGTERM, is dead
-// before another session can acquire the key. 4 rounds, or 20.
+// before another session can acquire the key. There are 4 rounds, or 20 in a long run.
 func TestRunDeadBeforeTaken(t *testing.T) {
 	t.Parallel()
 	ordeals, rounds := testkit.Rounds(2, 4), testkit.Rounds(2, 5)
@@ -283,8 +283,8 @@ func (r *runner) ended(fault string, status int) {
 }
 
 // check counts how often a holder ran after a later one had begun, and fails the test if that
-// happened. It also fails it if the holder with the given token ran later than a TTL after its
-// fault, or is alive.
+// happened. The test also fails if the holder with the given token ran for more than a TTL after
+// its fault, or is still alive.
 func (o *ordeal) check(fault string, token int64, hit time.Time) (overlaps int64) {
 	o.t.Helper()
 	var greatest int64

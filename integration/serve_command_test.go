@@ -30,7 +30,7 @@ func TestServeCommand(t *testing.T) {
 		}
 		t.Cleanup(func() {
 			holder.Process.Signal(syscall.SIGTERM)
-			holder.Wait() // the error is that of the killed command
+			holder.Wait() // returns an error, because the command was killed
 		})
 		store := r.store()
 		eventually(t, "the other process holds", func() bool { return len(load(t, store, "fleet/key").Holders) == 1 })

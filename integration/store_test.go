@@ -208,7 +208,7 @@ func TestStoreResizedIsKept(t *testing.T) {
 		}{{time.Hour, 3}, {10 * time.Millisecond, 0}} {
 			sweep(t, store, c.retention)
 			if st := load(t, store, "k"); st.Limit != c.want {
-				t.Errorf("swept of what is idle for %v, the limit is %d, want %d", c.retention, st.Limit, c.want)
+				t.Errorf("after a sweep with a retention of %v the limit is %d, want %d", c.retention, st.Limit, c.want)
 			}
 		}
 	})
@@ -296,7 +296,8 @@ func TestB22SweptWhileOpening(t *testing.T) {
 		r := newRoom(t, s)
 		store := r.store()
 		p := r.proxy()
-		// In parts: for one Open, a slow machine would sweep for longer than a probe may take.
+		// Sweep before only a quarter of the commands of each Open: on a slow machine, sweeping
+		// before all of them would take longer than a probe may.
 		const parts = 4
 		sweeps := 0
 		for part := range parts {

@@ -15,7 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// B01: processes that share nothing but the server add to a number in a file.
+// B01: processes that share nothing but the server add to a number in a file, each while it holds
+// the lock. No addition is lost.
 func TestB01ProcessesTakeTurns(t *testing.T) {
 	t.Parallel()
 	const processes, rounds = 4, 50
@@ -91,7 +92,8 @@ func TestB01ProcessesTakeTurns(t *testing.T) {
 	})
 }
 
-// B01: 50 candidates start at once, on a new key and on one that was held before.
+// B01: 50 sessions try to acquire a key at the same time, a new one or one that was held before.
+// Exactly one succeeds.
 func TestB01FiftyAtOnce(t *testing.T) {
 	const candidates, rounds = 50, 20
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -11,7 +11,7 @@ type effort struct {
 	heldFor                  time.Duration
 	crashes                  int
 	crashTTL                 time.Duration
-	crowd, releases          int // sessions that use one key, releases of it
+	crowd, releases          int // how many sessions use one key, and how often it is released
 	inMemory                 int
 	keys, newKeys            int
 	fleets                   []fleetSize

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The committed plot shows the figures of the README's table: whoever changes one redraws the
+// The committed plot shows the figures of the README's table: whoever changes one must redraw the
 // other.
 func TestPlotIsOfTheTable(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")

@@ -20,7 +20,7 @@ type report struct {
 	rows  []row
 }
 
-// A measurement yields some rows. columns are those that can have a figure in them.
+// A measurement yields some rows. Only the given columns can have a figure in these rows.
 type measurement struct {
 	name    string
 	columns []column

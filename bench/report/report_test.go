@@ -114,8 +114,8 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// A statistic of a sample is divided by the same statistic of its unit; another system's by that of
-// column one.
+// A statistic of a column's sample is divided by the same statistic of its unit. Another system has
+// no unit, so its statistic is divided by that of column one's unit.
 func TestCompared(t *testing.T) {
 	sample := func(usual, rare time.Duration) (s measure.Sample) {
 		for range 98 {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// NewKeys is the Op that calls f once for each of n keys that were never used before, from that
-// many goroutines.
+// NewKeys is the Op that calls f once for each of n keys that were never used before, from the
+// given number of goroutines.
 func NewKeys(n, goroutines int, f func(ctx context.Context, key string) error) Op {
 	turn := 0
 	return func(ctx context.Context) (time.Duration, error) {

@@ -55,7 +55,7 @@ func LockUnlockEach(p Process, prefix string) Op {
 }
 
 // LockUnlockAfter is the Op in which p locks and unlocks a key, beginning with prefix, that was
-// last used by the process other, some calls before.
+// last used by the process other, a few calls earlier.
 func LockUnlockAfter(other, p Process, prefix string) Op {
 	const ahead = 32
 	first, second := LockUnlockEach(other, prefix), LockUnlockEach(p, prefix)

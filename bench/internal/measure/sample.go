@@ -10,7 +10,7 @@ import (
 // A Sample holds the durations that an [Op] returned, in the order of its calls.
 type Sample []time.Duration
 
-// Median returns the median, 0 of an empty sample.
+// Median returns the median, or 0 if the sample is empty.
 func (s Sample) Median() time.Duration {
 	if len(s) == 0 {
 		return 0
@@ -19,7 +19,7 @@ func (s Sample) Median() time.Duration {
 	return (sorted[(len(s)-1)/2] + sorted[len(s)/2]) / 2
 }
 
-// Percentile returns the p-th percentile, 0 of an empty sample.
+// Percentile returns the p-th percentile, or 0 if the sample is empty.
 func (s Sample) Percentile(p float64) time.Duration {
 	if len(s) == 0 {
 		return 0
@@ -28,7 +28,7 @@ func (s Sample) Percentile(p float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(p/100*float64(len(sorted))))]
 }
 
-// Max returns the longest, 0 of an empty sample.
+// Max returns the longest duration, or 0 if the sample is empty.
 func (s Sample) Max() time.Duration {
 	if len(s) == 0 {
 		return 0
@@ -46,7 +46,7 @@ const (
 	pause = 2 * time.Millisecond
 )
 
-// Interleave runs all ops n times and returns a sample of each. Each round runs them in another
+// Interleave runs all ops n times and returns a sample of each. Each round runs them in a new
 // random order, because an operation affects the next one.
 func Interleave(ctx context.Context, n int, ops ...Op) ([]Sample, error) {
 	samples := make([]Sample, len(ops))

@@ -34,8 +34,8 @@ func unprivileged(name string) (*account, error) {
 	return &account{uint32(uid), uint32(gid)}, nil
 }
 
-// prepare makes cmd run as the account, or as this process's user if it is nil, and end with this
-// process.
+// prepare makes cmd run as the account, or as this process's user if a is nil, and end when this
+// process ends.
 func (a *account) prepare(cmd *exec.Cmd) {
 	spawn.EndWithParent(cmd)
 	if a == nil {

@@ -115,7 +115,7 @@ func (c *checker) order(before, now Event) {
 			token, behindHolds := holds[behind]
 			switch {
 			case behindHolds && named && transfer.elected(behind):
-				// a Transfer may have named the candidate that was granted the key
+				// allowed: a Transfer named this candidate
 			case aheadWaits && behindHolds:
 				c.fail("fifo", now.Key, now.At, "%s was granted before %s, which was ahead of it and still waits", behind, ahead)
 			case aheadWaits && slices.Contains(now.Waiting, behind) && waits[behind] < position:

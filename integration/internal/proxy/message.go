@@ -13,7 +13,7 @@ import (
 const (
 	headerLen  = 16
 	maxMessage = 64 << 20
-	opQuery    = 2004 // of a connection's first command
+	opQuery    = 2004 // only in a connection's first command
 	opMsg      = 2013
 )
 
@@ -101,7 +101,7 @@ func reply(request int32, doc bson.D) message {
 	if err != nil {
 		panic(err) // can't happen: the document is constant, or was decoded before
 	}
-	m := make(message, headerLen+5, headerLen+5+len(body)) // flags, and the kind of section that is a document
+	m := make(message, headerLen+5, headerLen+5+len(body)) // 4 bytes of flags, and the section's kind: 0, a document
 	binary.LittleEndian.PutUint32(m, uint32(cap(m)))
 	binary.LittleEndian.PutUint32(m[8:], uint32(request))
 	binary.LittleEndian.PutUint32(m[12:], opMsg)

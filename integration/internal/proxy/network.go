@@ -34,12 +34,12 @@ func (n *Network) Proxy(upstream string) *Proxy {
 }
 
 // Link returns the link from a sender to all servers. A client is identified by its application
-// name, appName in a URI. A mongod is identified by its port, if it runs with the parameter
-// enableTestCommands: only then it identifies itself. All other connections belong to the sender
-// "".
+// name, appName in a URI. A mongod is identified by its port, but only if it runs with the
+// parameter enableTestCommands, without which it does not identify itself. All other connections
+// belong to the sender "".
 //
-// A sender identifies itself in the first message of a connection, so connections are accepted
-// first, and then closed or held.
+// A sender identifies itself in the first message of a connection. So even if its link is cut or
+// hangs, a connection is accepted first, and is closed or held after that message.
 func (n *Network) Link(sender string) *Link {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -77,7 +77,7 @@ func echo(t *testing.T) string {
 	return lis.Addr().String()
 }
 
-// ask sends a message and returns as much of the answer as comes.
+// ask sends a message and returns as much of an answer of that length as comes within 5 s.
 func ask(t *testing.T, p *proxy.Proxy, m []byte) []byte {
 	c, err := net.DialTimeout("tcp", p.Addr(), 5*time.Second)
 	if err != nil {

@@ -95,13 +95,14 @@ func (p *Proxy) serve(down net.Conn, turn int) {
 		return
 	}
 	defer c.leave()
-	// A MongoDB server never speaks first, so nothing is to be forwarded before the sender has
+	// A MongoDB server never speaks first, so there is nothing to forward before the sender has
 	// identified itself.
 	first, err := read(down)
 	if err != nil || !c.join(p.net.Link(first.sender())) {
 		return
 	}
-	// A refused connection is an answer by the server, too, so it must not pass a link that hangs.
+	// If the server refuses the connection, that is an answer, too, so it must not pass a link that
+	// hangs.
 	if c.wait(toServer) != nil || !slices.ContainsFunc(slices.Concat(p.routes[turn:], p.routes[:turn]), c.dial) {
 		return
 	}

@@ -92,14 +92,14 @@ func startContainer(ctx context.Context, im Image, isolated bool) (_ *Container,
 	})
 	if err != nil {
 		if _, there := pool.Client.InspectImage(im.String()); there != nil {
-			err = errors.New("it is not on this machine, and Docker can't pull it; docker pull shows the reason") // which would name hosts
+			err = errors.New("it is not on this machine, and Docker can't pull it; docker pull shows the reason") // that reason would name hosts
 		}
 		return nil, fmt.Errorf("image %s: %w", im, err)
 	}
 	addr := c.res.GetHostPort("27017/tcp")
 	if isolated {
-		// Not a published port: that would refuse connections where a disconnected network is
-		// silent, and could change after a restart.
+		// Don't use a published port: it could change after a restart, and if the network is
+		// disconnected it would refuse connections instead of being silent.
 		addr = c.res.GetIPInNetwork(c.net) + ":27017"
 	}
 	c.URI = "mongodb://" + addr + "/?directConnection=true"
@@ -192,8 +192,8 @@ func (c *Container) Connect() error {
 	return c.same()
 }
 
-// same checks that the container still has the address in URI. It is alone on its network, so it
-// should.
+// same checks that the container still has the address in URI. It should, because it is alone on
+// its network.
 func (c *Container) same() error {
 	now, err := c.pool.Client.InspectContainer(c.res.Container.ID)
 	if err != nil {

@@ -160,15 +160,15 @@ func (l *Lab) Skip(t testing.TB, s *Server, why string) {
 }
 
 // Each runs f as a subtest on every server that meets the need, on all of them at the same time. It
-// returns before they end, so nothing should follow it.
+// returns before they end, so a test should call it last.
 func (l *Lab) Each(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
 	t.Helper()
 	l.on(t, l.having(t, need), f)
 }
 
-// One is Each on only one of those servers, for tests that take long and hardly depend on the
-// topology, such as those of hanging processes. Tests use the servers in turn. With LEASEHOLD_LONG
-// set, One is Each.
+// One is like Each, but runs f on only one of those servers. It is for tests that take long and
+// hardly depend on the topology, such as those of hanging processes. Tests use the servers in turn.
+// With LEASEHOLD_LONG set, One does the same as Each.
 func (l *Lab) One(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
 	t.Helper()
 	servers := l.having(t, need)

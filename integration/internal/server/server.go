@@ -65,8 +65,9 @@ type Server struct {
 	Topology string // "replica set of 3", "standalone", "sharded cluster"
 	URI      string
 
-	// Skew is the difference between the clocks by which the server judges requests: those of a
-	// cluster's routers. Times in two of its answers can differ by as much.
+	// Skew is the difference between the clocks by which the server judges requests. It is 0 unless
+	// the server is a sharded cluster, whose routers have one each. Times in two answers can differ
+	// by as much.
 	Skew time.Duration
 
 	has  Need
@@ -120,8 +121,8 @@ func (s *Server) Oplogs() []string {
 	return uris
 }
 
-// OneClock returns a connection string with which one clock judges all requests: through one router
-// of a cluster.
+// OneClock returns a connection string with which a single clock judges all requests. For a cluster
+// it names only one router.
 func (s *Server) OneClock() string {
 	if s.cluster == nil {
 		return s.URI
@@ -188,8 +189,8 @@ func (s *Server) Primary(t testing.TB) string {
 	if err != nil {
 		t.Fatalf("hello: %v", err)
 	}
-	// Behind a published port of a container, the names that a set of one uses for itself can't be
-	// reached.
+	// If a set of one runs in a container and its port is published, the address that it gives for
+	// itself can't be reached.
 	if hello.Primary != "" && !strings.Contains(s.URI, "directConnection=true") {
 		return hello.Primary
 	}
