@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// gaps returns the time between each of the times and the next.
+// gaps returns the durations between successive times.
 func gaps(times []time.Time) []time.Duration {
 	var all []time.Duration
 	for i := 1; i < len(times); i++ {
@@ -24,8 +24,7 @@ func gaps(times []time.Time) []time.Duration {
 	return all
 }
 
-// wantJittered checks that all values are between low and high, and that they are not all close
-// together.
+// wantJittered checks that all values are between low and high and are not clustered.
 func wantJittered(t *testing.T, what string, all []time.Duration, low, high time.Duration) {
 	t.Helper()
 	if len(all) < 20 {
@@ -36,11 +35,11 @@ func wantJittered(t *testing.T, what string, all []time.Duration, low, high time
 		t.Errorf("%s are between %v and %v, want between %v and %v", what, least, most, low, high)
 	}
 	if most-least < (high-low)/4 {
-		t.Errorf("%s are between %v and %v: no jitter, want some of it between %v and %v", what, least, most, low, high)
+		t.Errorf("%s are between %v and %v, too close together for jitter; want them spread between %v and %v", what, least, most, low, high)
 	}
 }
 
-// timesOf returns a Faulty that records the times of the method's calls.
+// timesOf returns a Faulty that records when the method is called.
 func timesOf(t *testing.T, store driver.Store, method dsynctest.Method) (f *dsynctest.Faulty, times func() []time.Time) {
 	var mu sync.Mutex
 	var all []time.Time
@@ -59,8 +58,7 @@ func timesOf(t *testing.T, store driver.Store, method dsynctest.Method) (f *dsyn
 	}
 }
 
-// Heartbeats come every period ±10 %, so that the heartbeats of a fleet that was started at once
-// spread out.
+// Heartbeats come every interval ±10 %, so the heartbeats of processes that were started together spread out.
 func TestHeartbeatsAreJittered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, times := timesOf(t, dsynctest.NewMemory(), dsynctest.MethodHeartbeat)
@@ -72,7 +70,7 @@ func TestHeartbeatsAreJittered(t *testing.T) {
 	})
 }
 
-// Retries begin quickly, back off to a twelfth of the TTL, and are jittered.
+// The first retry comes quickly. Later ones back off to at most a twelfth of the TTL, with jitter.
 func TestRetriesAreSpacedAndJittered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &brokenStore{Memory: dsynctest.NewMemory()}
@@ -86,7 +84,7 @@ func TestRetriesAreSpacedAndJittered(t *testing.T) {
 		wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded, errDown)
 		all := gaps(times()[n:])
 		if all[0] > 20*time.Millisecond {
-			t.Errorf("the first retry comes after %v, want 20 ms at the most", all[0])
+			t.Errorf("the first retry comes after %v, want at most 20 ms", all[0])
 		}
 		wantJittered(t, "later retries", all[10:], ttl/24, ttl/12)
 	})
@@ -121,8 +119,8 @@ func TestPollsAreJittered(t *testing.T) {
 	})
 }
 
-// When a holder lapses, the waiter at position n tries to expire it n-1 to 2(n-1) steps of a hundredth of the TTL
-// later, so that the waiters ahead have done so before.
+// When a holder lapses, the waiter at position n waits n-1 to 2(n-1) hundredths of the TTL before it tries to expire
+// the holder, so that the waiters ahead of it try first.
 func TestChecksAfterACrashAreJittered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const waiters = 40
@@ -145,7 +143,7 @@ func TestChecksAfterACrashAreJittered(t *testing.T) {
 				if _, ok := first[i]; !ok {
 					first[i] = time.Since(expiry)
 				}
-				return dsynctest.Fault{LoseRequest: true} // so that every waiter tries
+				return dsynctest.Fault{LoseRequest: true} // so that every waiter must try
 			})
 			s := newSession(t, f, &dsync.Options{PollInterval: time.Hour})
 			wg.Go(func() { s.Mutex("k").LockContext(ctx) })
@@ -153,7 +151,7 @@ func TestChecksAfterACrashAreJittered(t *testing.T) {
 		}
 		time.Sleep(2 * ttl)
 		guard.Lock()
-		var parts []time.Duration // of a step, for each position behind the first
+		var parts []time.Duration // each waiter's delay divided by the number of waiters ahead of it
 		for i, d := range first {
 			if back := time.Duration(i); back > 0 {
 				parts = append(parts, d/back)
@@ -163,7 +161,7 @@ func TestChecksAfterACrashAreJittered(t *testing.T) {
 		}
 		guard.Unlock()
 		if len(parts) != waiters-1 {
-			t.Errorf("%d of %d have tried", len(parts)+1, waiters)
+			t.Errorf("%d of %d waiters have tried", len(parts)+1, waiters)
 		}
 		wantJittered(t, "delays by place", parts, ttl/100, 2*ttl/100+time.Millisecond)
 		cancel()
@@ -172,8 +170,8 @@ func TestChecksAfterACrashAreJittered(t *testing.T) {
 	})
 }
 
-// If several sessions ahead may have lapsed, they are read with one command, and those that are
-// alive cost no other.
+// If several sessions ahead may have lapsed, one command reads them all. Those that are alive cost no further
+// command.
 func TestLiveSessionsAheadAreReadTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const size = 8
@@ -190,7 +188,7 @@ func TestLiveSessionsAheadAreReadTogether(t *testing.T) {
 		before := store.Counts()
 		wantErr(t, "Acquire", newSession(t, f, unswept()).Semaphore("k", size).Acquire(ctx, 1), context.DeadlineExceeded)
 		if n := len(expired()); n != 0 {
-			t.Errorf("%d sessions that are alive were tried to be expired", n)
+			t.Errorf("%d live sessions were sent an Expire", n)
 		}
 		if n := store.Counts().Since(before).Commands[dsynctest.MethodMembers]; n < 2 || n > 3 {
 			t.Errorf("read %d times within a TTL and a half, want twice", n)
@@ -201,7 +199,7 @@ func TestLiveSessionsAheadAreReadTogether(t *testing.T) {
 	})
 }
 
-// A key lingers from its last Unlock, not from its first.
+// The time for which a key lingers counts from its last Unlock, not from an earlier one.
 func TestLingerCountsFromTheLastUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -211,18 +209,18 @@ func TestLingerCountsFromTheLastUnlock(t *testing.T) {
 		turn(mu)
 		time.Sleep(linger * 3 / 4)
 		if h := holders(t, store, "k"); len(h) != 1 {
-			t.Errorf("held by %v after three quarters of the linger, want by the process still", h)
+			t.Errorf("held by %v after three quarters of Linger, want still held by the process", h)
 		}
 		time.Sleep(linger/4 + time.Millisecond)
 		synctest.Wait()
 		if h := holders(t, store, "k"); len(h) != 0 {
-			t.Errorf("held by %v when the linger is over", h)
+			t.Errorf("held by %v after Linger", h)
 		}
 	})
 }
 
-// Readers continue to share their hold when the listener opens: a writer elsewhere that joined
-// before that waits at most until the end of their turn.
+// Readers still share their hold when the listener has just opened. A writer of another process that joined the
+// queue before that waits for them at most until the end of their turn.
 func TestReadersShareThroughTheOpeningOfAListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -248,8 +246,8 @@ func TestReadersShareThroughTheOpeningOfAListener(t *testing.T) {
 	})
 }
 
-// Do of a Once sends nothing if the value knows that it is done: from its own run, from another's,
-// or from a call of Value.
+// If a *Once knows that its key is sealed, Do sends nothing. It can know from its own run, from another's run, or
+// from a call of Value.
 func TestKnownOnceCostsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -274,7 +272,7 @@ func TestKnownOnceCostsNothing(t *testing.T) {
 			}
 		}
 		if d := store.Counts().Since(before); d.Total() != 0 {
-			t.Errorf("they sent %v", d.Commands)
+			t.Errorf("Do sent %v", d.Commands)
 		}
 	})
 }

@@ -27,7 +27,7 @@ func at(n int) time.Time {
 	return time.Date(2026, 11, 1, 2, 0, 0, 0, time.UTC).Add(time.Duration(n) * time.Minute)
 }
 
-// nothing is a function that succeeds.
+// nothing does nothing and succeeds.
 func nothing(context.Context) error { return nil }
 
 // wantRan calls Do for a tick and checks whether f runs.
@@ -40,7 +40,7 @@ func wantRan(t testing.TB, p *dsync.Periodic, n int, want bool) {
 	}
 }
 
-// wantLast checks the last tick, -1 for none.
+// wantLast checks that Last returns tick n and its value. An n of -1 means no tick.
 func wantLast(t testing.TB, p *dsync.Periodic, n int, value string) {
 	t.Helper()
 	tick, got, err := p.Last(background)
@@ -53,7 +53,7 @@ func wantLast(t testing.TB, p *dsync.Periodic, n int, value string) {
 	}
 }
 
-// A tick is over when a run has succeeded for it or for a later one, for all processes; a later one is not.
+// When a run has succeeded, its tick and all earlier ones are over for all processes. Later ticks are not.
 func TestPeriodicTicksAreOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -65,7 +65,7 @@ func TestPeriodicTicksAreOver(t *testing.T) {
 		}
 		wantRan(t, b, 4, true)
 		wantRan(t, a, 4, false)
-		wantRan(t, a, 7, true) // 5 and 6 are missed
+		wantRan(t, a, 7, true) // ticks 5 and 6 are skipped
 		before := store.Counts()
 		wantRan(t, a, 7, false)
 		wantRan(t, a, 5, false)
@@ -79,7 +79,7 @@ func TestPeriodicTicksAreOver(t *testing.T) {
 	})
 }
 
-// Last has the result of the last run that succeeded, also while another is in progress or has failed.
+// Last returns the result of the last run that succeeded, even if a later one is in progress or has failed.
 func TestPeriodicLast(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -96,18 +96,19 @@ func TestPeriodicLast(t *testing.T) {
 			return []byte("no"), failed
 		})
 		if wantErr(t, "Do", err, failed); !ran {
-			t.Error("ran is false of a run that failed")
+			t.Error("Do returned false for ran, but the function has run (and failed)")
 		}
 		wantLast(t, p, 1, "up to here")
 		wantLast(t, newSession(t, store, nil).Periodic("k"), 1, "up to here")
 		if tick, _, _ := p.Last(background); tick.Location() != time.UTC {
-			t.Errorf("Last is in %v", tick.Location())
+			t.Errorf("Last returned a time in %v", tick.Location())
 		}
 	})
 }
 
-// While one runs a tick, others with it wait for the outcome: if it fails, one of them runs it; when it
-// has succeeded, the rest return. One with a later tick waits and then runs that.
+// While one caller runs a tick, other callers with the same tick wait for its result. If the run fails, one of them
+// runs the tick; when a run has succeeded, the rest return. A caller with a later tick waits, and then runs that
+// tick.
 func TestPeriodicWaitersTakeOver(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +146,7 @@ func TestPeriodicWaitersTakeOver(t *testing.T) {
 				call(4, 1, false)
 				call(5, 3, false)
 				wg.Wait()
-				// The caller with tick 2 came before two with tick 1; one of those runs tick 1.
+				// The caller with tick 2 came before two callers with tick 1, but one of these runs tick 1 first.
 				want := []string{"0 ran 1: false", "1 ran 1: false", "3 ran 1: true", "2 ran 2: true", "5 ran 3: true"}
 				if fmt.Sprint(order) != fmt.Sprint(want) {
 					t.Errorf("%q, want %q", order, want)
@@ -160,9 +161,9 @@ func TestPeriodicWaitersTakeOver(t *testing.T) {
 	}
 }
 
-// Waiters are served in the order of their ticks, not in that of their arrival, in one process and among processes:
-// a process that has fallen behind runs what it has missed before another runs what is due now. A caller that waits
-// for a run of its own process costs no command.
+// Within a process and among processes, waiters are served in the order of their ticks, not of their arrival. So a
+// process that has fallen behind runs the ticks that it has missed before another process runs the current one. A
+// caller that waits for a run of its own process sends no command.
 func TestPeriodicOrder(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -180,7 +181,7 @@ func TestPeriodicOrder(t *testing.T) {
 							defer mu.Unlock()
 							order = append(order, n)
 							if waiting := queueLength(t, store, "k"); n == 8 && waiting != 1 {
-								t.Errorf("%d in the queue, want the one with tick 9", waiting)
+								t.Errorf("%d in the queue, want only the caller with tick 9", waiting)
 							}
 							return nil
 						})
@@ -205,14 +206,14 @@ func TestPeriodicOrder(t *testing.T) {
 	}
 }
 
-// Runs of one process do not overlap, even if the hold of one is over and its function goes on: a later tick
-// waits for it here. Other processes may have the key meanwhile.
+// Runs in one process never overlap. If a run's hold is over but its function has not returned, a later tick waits
+// for it in this process. Meanwhile other processes can get the key.
 func TestPeriodicWaitsForAnEndlessRun(t *testing.T) {
 	for how, end := range map[string]func(*testing.T, *dsynctest.Memory, *dsync.Session){
 		"break": func(t *testing.T, _ *dsynctest.Memory, other *dsync.Session) {
 			wantErr(t, "Break", admin.New(other).Break(background, "k"), nil)
 		},
-		"by hand": func(t *testing.T, store *dsynctest.Memory, _ *dsync.Session) { // as if its record was edited
+		"by hand": func(t *testing.T, store *dsynctest.Memory, _ *dsync.Session) { // as if somebody had edited the record
 			st, err := store.Load(background, "k", 1)
 			if err != nil {
 				t.Fatal(err)
@@ -229,7 +230,7 @@ func TestPeriodicWaitsForAnEndlessRun(t *testing.T) {
 					var requests atomic.Int64
 					net := dsynctest.NewFaulty(store, func(dsynctest.Request) dsynctest.Fault {
 						if requests.Add(1) > 1000 {
-							panic("it requests again and again")
+							panic("Do requests the key again and again")
 						}
 						return dsynctest.Fault{}
 					})
@@ -237,7 +238,7 @@ func TestPeriodicWaitsForAnEndlessRun(t *testing.T) {
 					var wg sync.WaitGroup
 					began := time.Now()
 					wg.Go(func() {
-						_, err := p.Do(background, at(1), func(context.Context) error { // it does not heed its context
+						_, err := p.Do(background, at(1), func(context.Context) error { // it ignores its context
 							time.Sleep(20 * ttl)
 							return nil
 						})
@@ -247,14 +248,14 @@ func TestPeriodicWaitsForAnEndlessRun(t *testing.T) {
 					wg.Go(func() {
 						wantRan(t, p, 3, true)
 						if d := time.Since(began); d < 20*ttl {
-							t.Errorf("the next run here began after %v, beside the one before", d)
+							t.Errorf("the next run in this process began after %v, while the previous one was still running", d)
 						}
 					})
 					synctest.Wait()
 					end(t, store, other)
 					wantRan(t, other.Periodic("k"), 2, true)
 					if d := time.Since(began); d > 5*ttl {
-						t.Errorf("another process had the key after %v", d)
+						t.Errorf("another process got the key only after %v", d)
 					}
 					wg.Wait()
 				})
@@ -263,7 +264,8 @@ func TestPeriodicWaitsForAnEndlessRun(t *testing.T) {
 	}
 }
 
-// In one process, a hold for a tick is not handed off to a caller with another, which may be over.
+// Within a process, a hold for one tick is not handed off to a caller with another tick, because that tick may be
+// over.
 func TestPeriodicHandsOffOneTick(t *testing.T) {
 	for _, opt := range []*dsync.Options{nil, {Linger: time.Minute}} {
 		bubble(t, func(t *testing.T) {
@@ -291,7 +293,7 @@ func TestPeriodicHandsOffOneTick(t *testing.T) {
 	}
 }
 
-// Times that no other process would compute alike are refused, before any command.
+// Do refuses a time that other processes would not compute in the same way, without sending a command.
 func TestPeriodicRefusesTicks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -307,7 +309,7 @@ func TestPeriodicRefusesTicks(t *testing.T) {
 		} {
 			ran, err := p.Do(background, tick, unwanted(t))
 			if ran || err == nil {
-				t.Errorf("Do of %v: %t, no error", tick, ran)
+				t.Errorf("Do of %v returned no error, ran %t", tick, ran)
 				continue
 			}
 			if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `periodic "k"`) {
@@ -315,7 +317,7 @@ func TestPeriodicRefusesTicks(t *testing.T) {
 			}
 		}
 		if n := store.Counts().Total(); n > 0 {
-			t.Errorf("%d commands", n)
+			t.Errorf("%d commands were sent, want none", n)
 		}
 		wantRan(t, p, 1, true)
 		if ran, err := p.Do(background, at(2).Add(time.Millisecond), nothing); !ran || err != nil {
@@ -324,7 +326,7 @@ func TestPeriodicRefusesTicks(t *testing.T) {
 	})
 }
 
-// A key is a Once or a Periodic, not both, also when nobody holds it.
+// A key can be a Once or a Periodic, but not both, even while nobody holds it.
 func TestPeriodicIsNoOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -341,8 +343,8 @@ func TestPeriodicIsNoOnce(t *testing.T) {
 	})
 }
 
-// B43: a Periodic that is forgotten begins anew, also in processes that have learned of its ticks: by running one,
-// by calling for one that is over, or by Last.
+// B43: after Forget, a Periodic starts anew, even in processes that know of its earlier ticks because they ran one,
+// called Do for one that was over, or called Last.
 func TestPeriodicForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -363,15 +365,15 @@ func TestPeriodicForgotten(t *testing.T) {
 	})
 }
 
-// B43: a tick that is no time at all is refused by the store's clock, whatever that of the host says, before anything
-// is written to the key; and the key can be used.
+// B43: a tick absurdly far in the future is refused by comparison with the store's clock, whatever the host's clock
+// says, before anything is written to the key. The key stays usable.
 func TestPeriodicRefusesFarTicks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		store.Skew(-2 * time.Hour)
 		now, p := time.Now().Truncate(time.Hour), newSession(t, store, nil).Periodic("k")
 		for _, tick := range []time.Time{time.UnixMilli(now.UnixMicro()), now.Add(driver.MaxDuration - time.Hour)} {
-			for range 2 { // before the session is registered, and after that
+			for range 2 { // first before the session is registered, then after that
 				ran, err := p.Do(background, tick, unwanted(t))
 				if ran || err == nil || !strings.Contains(err.Error(), "at most 438000h0m0s ahead") || !strings.Contains(err.Error(), tick.UTC().Format("2006-01-02T15")) {
 					t.Errorf("Do of %v: %t, %v", tick, ran, err)
@@ -379,7 +381,7 @@ func TestPeriodicRefusesFarTicks(t *testing.T) {
 			}
 		}
 		if n := len(store.Records()); n > 0 {
-			t.Errorf("%d records of keys", n)
+			t.Errorf("the store has %d records of keys, want none", n)
 		}
 		wantLast(t, p, -1, "")
 		if ran, err := p.Do(background, now.Add(driver.MaxDuration-3*time.Hour), nothing); !ran || err != nil {
@@ -388,7 +390,7 @@ func TestPeriodicRefusesFarTicks(t *testing.T) {
 	})
 }
 
-// The last tick stays through sweeps of the store.
+// Sweeps of the store do not remove the last tick.
 func TestPeriodicIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -420,9 +422,9 @@ func TestPeriodicMisuse(t *testing.T) {
 	})
 }
 
-// Ten hosts call for a tick of each minute, hours long, while processes die, are cut off, and runs fail. No
-// tick succeeds twice, later ones succeed later, and whoever lives to return without an error returns when its
-// tick is over, also if their clocks are up to an hour apart. If they are together, no tick is missed.
+// For hours, ten hosts call Do for a tick each minute, while processes die or are cut off and runs fail. No tick
+// succeeds twice, and ticks succeed in order. When Do returns without an error, its tick is over. All this holds
+// even if the hosts' clocks are up to an hour apart. If they agree, no tick is missed.
 func TestPeriodicFleet(t *testing.T) {
 	testkit.Large(t)
 	for seed := range uint64(testkit.Rounds(4, 20)) {
@@ -444,10 +446,10 @@ func TestPeriodicFleet(t *testing.T) {
 	}
 }
 
-// A periodicFleet is some processes that share a Periodic, and what they have seen.
+// A periodicFleet is a set of processes that share a Periodic. It records their runs and calls.
 type periodicFleet struct {
 	store *dsynctest.Memory
-	apart time.Duration // the clocks
+	apart time.Duration // greatest difference between the hosts' clocks
 	ends  time.Time
 
 	mu     sync.Mutex
@@ -456,13 +458,13 @@ type periodicFleet struct {
 	calls  int
 }
 
-// A fleetRun is a run that has come to its end.
+// A fleetRun is a run whose function has succeeded.
 type fleetRun struct {
 	tick   int64 // in minutes
-	counts bool  // its process knows that it counts
+	counts bool  // Do returned without an error, so the run counts
 }
 
-// live is the life of one process, until it dies.
+// live runs one process until it dies.
 func (f *periodicFleet) live(t *testing.T, r *rand.Rand) {
 	off := time.Duration(r.Int64N(int64(f.apart+1))) - f.apart/2
 	faults := rand.New(rand.NewPCG(r.Uint64(), 0))
@@ -504,11 +506,11 @@ func (f *periodicFleet) live(t *testing.T, r *rand.Rand) {
 		wg.Go(func() { f.call(t, ctx, p, n, takes, fails) })
 	}
 	if r.IntN(2) == 0 {
-		net.Cut() // it dies without a word
+		net.Cut() // it crashes without releasing anything
 	}
 }
 
-// call calls Do for a tick, and judges what comes of it.
+// call calls Do for a tick and checks the result.
 func (f *periodicFleet) call(t *testing.T, ctx context.Context, p *dsync.Periodic, n int64, takes time.Duration, fails bool) {
 	var run *fleetRun
 	tick := time.Unix(60*n, 0)
@@ -539,11 +541,11 @@ func (f *periodicFleet) call(t *testing.T, ctx context.Context, p *dsync.Periodi
 	}
 	st, err := f.store.Load(background, "k", 1)
 	if err != nil || st.Sealed < tick.UnixMilli() {
-		t.Errorf("Do of tick %d has returned, and the last is %v, %v", n, time.UnixMilli(st.Sealed).UTC(), err)
+		t.Errorf("Do of tick %d has returned without an error, but the last tick is %v, %v", n, time.UnixMilli(st.Sealed).UTC(), err)
 	}
 }
 
-// check checks that the runs that count are of one tick after the other.
+// check checks that the runs that count have increasing ticks.
 func (f *periodicFleet) check(t *testing.T) {
 	last, count := int64(0), 0
 	ran := make(map[int64]bool)

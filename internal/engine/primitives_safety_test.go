@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A locked is one hold of a primitive, with the operations that these tests need.
+// A locked has the operations that these tests need of one hold of a primitive.
 type locked struct {
 	lock   func(context.Context) error
 	unlock func(context.Context) error
@@ -22,7 +22,7 @@ type locked struct {
 	token  func() int64
 }
 
-// lockedBy is a hold that acquire takes.
+// lockedBy returns a locked whose hold acquire returns.
 func lockedBy(acquire func(context.Context) (*dsync.Hold, error)) locked {
 	var h *dsync.Hold
 	return locked{
@@ -41,7 +41,7 @@ func readLocked(s *dsync.Session) locked {
 	return lockedBy(s.RWMutex("k").RHold)
 }
 
-// acquired is a hold of n of a semaphore of size 3.
+// acquired makes a locked that holds n units of a semaphore of size 3.
 func acquired(n int64) func(s *dsync.Session) locked {
 	return func(s *dsync.Session) locked {
 		m := s.Semaphore("k", 3)
@@ -49,7 +49,7 @@ func acquired(n int64) func(s *dsync.Session) locked {
 	}
 }
 
-// run is a run of a Once that lasts until it is unlocked.
+// run returns a locked for a Once: lock begins a run, and unlock ends it.
 func run(s *dsync.Session) locked {
 	o := s.Once("k")
 	var (
@@ -80,7 +80,7 @@ func run(s *dsync.Session) locked {
 	}
 }
 
-// The pairs of holds that exclude each other.
+// The pairs of holds that must exclude each other.
 var excluding = []struct {
 	name        string
 	first, next func(*dsync.Session) locked
@@ -93,9 +93,8 @@ var excluding = []struct {
 	{"a run", run, run},
 }
 
-// Promise 1, B02, B03, B07, B09, B20, B21 for the other primitives: whatever goes wrong between the
-// holder and the store, the holder is notified at least the grace before anyone acquires what it
-// excludes.
+// Promise 1, B02, B03, B07, B09, B20, B21 for the other primitives: whatever goes wrong between the holder and the
+// store, the holder's Lost closes at least the grace before anyone acquires a hold that it excludes.
 func TestPrimitivesLostBeforeTaken(t *testing.T) {
 	type network func(r *rand.Rand, begun bool, q dsynctest.Request) dsynctest.Fault
 	networks := map[string]network{
@@ -165,7 +164,7 @@ func primitiveLostBeforeTaken(t *testing.T, seed int, r *rand.Rand, memory *dsyn
 
 	var (
 		lost     time.Time
-		tooGood  bool // this network was not bad enough
+		tooGood  bool // the faults of this trial did not cost the hold
 		notified = make(chan struct{})
 	)
 	watched := mine.lost()
@@ -217,8 +216,8 @@ func primitiveLostBeforeTaken(t *testing.T, seed int, r *rand.Rand, memory *dsyn
 	theirs.unlock(background)
 }
 
-// B31 for the other primitives: every request of a session, delivered again after all later ones,
-// joins nothing, frees nothing and seals nothing.
+// B31 for the other primitives: if a session's requests are delivered again after all later ones, none of them joins
+// a queue, frees a key or seals one.
 func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -227,7 +226,7 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 		a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
 		failed := errors.New("failed")
 
-		// Used and free again.
+		// These keys were used and are free again.
 		rw, sem := a.RWMutex("rw"), a.Semaphore("sem", 3)
 		for range 3 {
 			rlock(t, rw)
@@ -243,7 +242,7 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 		}
 		sealed(t, a.Once("sealed"), "v")
 
-		// Taken by others since, with an unsuccessful wait.
+		// Another session has taken these keys since, and a wait for each of them was given up.
 		var wg sync.WaitGroup
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		for _, key := range []string{"rw taken", "sem taken"} {
@@ -265,7 +264,7 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 		wg.Wait()
 		cancel()
 
-		// Still held.
+		// These keys are still held.
 		sem = a.Semaphore("part", 5)
 		held := []*dsync.Hold{take(t, a.RWMutex("write").Hold), units(t, sem, 1), units(t, sem, 2)}
 		time.Sleep(ttl)
@@ -275,7 +274,7 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 				"rw": 0, "sem": 0, "once": 0, "sealed": 0, "rw taken": 1 << 30, "sem taken": 2, "rw taken 2": 1, "write": 1 << 30, "part": 3,
 			} {
 				if got, n := sum(t, memory, key), queueLength(t, memory, key); got != want || n != 0 {
-					t.Errorf("%s: of key %q %d are held and %d in the queue, want %d and 0", when, key, got, n, want)
+					t.Errorf("%s: %d units of key %q are held and %d claims are in the queue, want %d and 0", when, key, got, n, want)
 				}
 			}
 			for _, h := range held {
@@ -297,7 +296,7 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 			time.Sleep(ttl)
 			check("later")
 		}
-		// The same after the end of the session.
+		// The same must hold after the end of the session.
 		for _, h := range held {
 			h.Release(background)
 		}

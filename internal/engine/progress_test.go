@@ -14,11 +14,12 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// limit is within which the holders in these tests must report progress.
+// The holders in these tests must report progress within limit.
 const limit = 20 * time.Second
 
-// A goroutine that hangs loses its hold when its limit is over. Others have the key when the grace is over, at once
-// or, if they are not notified, with their next poll, and not before. Whatever else the session holds is kept.
+// If a goroutine hangs, it loses its hold at the end of its limit. Other processes get the key at the end of the
+// grace, or, if the store can't notify, by their next poll after it, but not earlier. The session keeps everything
+// else that it holds.
 func TestStalledHoldEnds(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		for _, here := range []bool{false, true} {
@@ -28,7 +29,7 @@ func TestStalledHoldEnds(t *testing.T) {
 					store.Polling = polling
 					wake := time.Duration(0)
 					if polling {
-						wake = 300 * time.Millisecond // at the first place in the queue
+						wake = 300 * time.Millisecond // the poll interval of the first waiter in the queue
 					}
 					var ends []string
 					s := newSession(t, store, &dsync.Options{Hooks: &dsync.Hooks{
@@ -63,11 +64,11 @@ func TestStalledHoldEnds(t *testing.T) {
 						t.Errorf("Lost closed %v after the last report, want %v", d, limit)
 					}
 					if d := e.at.Sub(at); e.err != nil || d < grace || d > grace+wake {
-						t.Errorf("another process has the key %v after Lost closed (%v), want from %v to %v", d, e.err, grace, grace+wake)
+						t.Errorf("another process got the key %v after Lost closed (%v), want between %v and %v", d, e.err, grace, grace+wake)
 					}
 					t.Logf("Lost closed %v after the last report, and another process had the key %v later", at.Sub(last), e.at.Sub(at))
 					if here && len(waits) > 0 {
-						t.Error("somebody here has the key before its holder is done")
+						t.Error("a waiter in this process got the key before its holder was done")
 					}
 					cancel()
 					<-waits
@@ -87,8 +88,8 @@ func TestStalledHoldEnds(t *testing.T) {
 	}
 }
 
-// No report revives a hold that has stalled, and no ReleaseAfter keeps its key, neither in its grace nor later.
-// Healthy reports the hold until it is released.
+// After a hold has stalled, Progress does not revive it, and ReleaseAfter does not keep its key, neither within the
+// grace nor later. Healthy reports the hold until it is released.
 func TestStalledHoldStaysOver(t *testing.T) {
 	for _, late := range []time.Duration{0, grace / 2, 2 * grace} {
 		t.Run(fmt.Sprint(late), func(t *testing.T) {
@@ -118,7 +119,8 @@ func TestStalledHoldStaysOver(t *testing.T) {
 	}
 }
 
-// A process that was frozen past the limit notices that first: neither a report nor a Release counts.
+// A process that was frozen past the limit finds the stall before it does anything else: neither Progress nor
+// Release succeeds.
 func TestStallIsSeenAfterAFreeze(t *testing.T) {
 	for name, do := range map[string]func(h *dsync.Hold) error{
 		"Progress": func(h *dsync.Hold) error { return h.Progress(time.Hour) },
@@ -136,12 +138,12 @@ func TestStallIsSeenAfterAFreeze(t *testing.T) {
 	}
 }
 
-// A holder may report progress as often as it likes, with any limits: that sends nothing.
+// Reports of progress send no command, however many there are and whatever their limits.
 func TestProgressTakesNoCommand(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		h := take(t, newSession(t, store, unswept()).Mutex("k").Hold)
-		time.Sleep(2 * time.Second) // until it listens
+		time.Sleep(2 * time.Second) // until the session listens
 		before := store.Counts()
 		for i := range 5000 {
 			if err := h.Progress(time.Duration(1+i%7) * time.Second); err != nil {
@@ -150,14 +152,14 @@ func TestProgressTakesNoCommand(t *testing.T) {
 			time.Sleep(999 * time.Millisecond)
 		}
 		if d := store.Counts().Since(before); d.Total() != 2*d.Commands[dsynctest.MethodHeartbeat] || d.Writes != d.Commands[dsynctest.MethodHeartbeat] {
-			t.Errorf("sent: %v, want heartbeats only, and a reading with each", d.Commands)
+			t.Errorf("sent %v, want only heartbeats and one reading with each", d.Commands)
 		}
 		h.Release(background)
 	})
 }
 
-// A hold has the limit of its holder's last report, or none; the next hold of the key has none, whichever way it
-// begins.
+// Each report replaces the hold's limit, and a report of 0 removes it. The next hold of the key has no limit,
+// however it begins.
 func TestNextHoldHasNoLimit(t *testing.T) {
 	for name, next := range map[string]func(t *testing.T, mu *dsync.Mutex, h *dsync.Hold) *dsync.Hold{
 		"0":      func(_ *testing.T, _ *dsync.Mutex, h *dsync.Hold) *dsync.Hold { h.Progress(0); return h },
@@ -194,7 +196,7 @@ func TestNextHoldHasNoLimit(t *testing.T) {
 				h = next(t, mu, h)
 				time.Sleep(2 * limit)
 				if h.Token() == 0 {
-					t.Error("the limit of the report before counts")
+					t.Error("the old limit still applies")
 				}
 				h.Release(background)
 			})
@@ -202,7 +204,7 @@ func TestNextHoldHasNoLimit(t *testing.T) {
 	}
 }
 
-// HoldFrom returns the hold whose context ctx is, of several the innermost one.
+// HoldFrom returns the hold that ctx belongs to; if holds are nested, the innermost.
 func TestProgressByContext(t *testing.T) {
 	type scope func(s *dsync.Session, f func(context.Context) error) error
 	for name, in := range map[string]scope{
@@ -238,7 +240,7 @@ func TestProgressByContext(t *testing.T) {
 					}
 					time.Sleep(limit - time.Millisecond)
 					if ctx.Err() != nil {
-						t.Error("it has stalled too early")
+						t.Error("the hold has stalled too early")
 					}
 					time.Sleep(time.Millisecond)
 					wantErr(t, "the context's cause", context.Cause(ctx), dsync.ErrStalled)
@@ -279,7 +281,7 @@ func TestProgressOfNoHold(t *testing.T) {
 		}
 		reads.Release(background)
 		if h := dsync.HoldFrom(background); h != nil {
-			t.Errorf("the hold of a context that has none: %v", h)
+			t.Errorf("HoldFrom returned %v for a context without a hold", h)
 		}
 	})
 }

@@ -19,13 +19,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A heldAs is a use of the key "k" in a session: hold returns the context of a hold, which ends with it, and what releases it.
+// A heldAs is a way to hold the key "k". hold returns a context that ends with the hold, and a function that
+// releases it.
 type heldAs struct {
 	name string
 	hold func(t *testing.T, s *dsync.Session) (over context.Context, release func())
 }
 
-// running runs do, whose function runs until its context ends.
+// running calls do with a function that returns when its context ends.
 func running(do func(ctx context.Context, f func(context.Context) error) error) (over context.Context, release func()) {
 	begun, done := make(chan context.Context, 1), make(chan struct{})
 	ctx, cancel := context.WithCancel(background)
@@ -40,7 +41,7 @@ func running(do func(ctx context.Context, f func(context.Context) error) error) 
 	return <-begun, func() { cancel(); <-done }
 }
 
-// contextOf returns the context of h, and what releases it.
+// contextOf returns the context of h, and a function that releases h.
 func contextOf(h *dsync.Hold) (context.Context, func()) {
 	return h.Context(background), func() { h.Release(background) }
 }
@@ -78,13 +79,13 @@ func heldAsEach() []heldAs {
 	}
 }
 
-// wantClosed waits for the end of a hold, much longer than it may take.
+// wantClosed waits for the end of a hold for much longer than it may take.
 func wantClosed(t *testing.T, over <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-over:
 	case <-time.After(100 * ttl):
-		t.Error("the holder is not told")
+		t.Error("the holder is not notified")
 	}
 }
 
@@ -101,20 +102,20 @@ func TestRecordOfAHeldKeyDeleted(t *testing.T) {
 				over, release := u.hold(t, a)
 				time.Sleep(5 * ttl)
 				if over.Err() != nil {
-					t.Fatal("it ended by itself:", context.Cause(over))
+					t.Fatal("the hold ended before the record was deleted:", context.Cause(over))
 				}
 				store.DeleteRecord("k")
 				deleted := time.Now()
 				theirs, releaseTheirs := u.hold(t, b)
 				wantClosed(t, over.Done())
 				if d := time.Since(deleted); d > ttl/3*11/10 {
-					t.Errorf("the holder was told after %v, want a heartbeat's time", d)
+					t.Errorf("the holder was notified after %v, want within a heartbeat interval", d)
 				}
 				wantErr(t, "the cause", context.Cause(over), dsync.ErrLost, dsync.ErrRecordDeleted)
 				release()
 				time.Sleep(5 * ttl)
 				if theirs.Err() != nil {
-					t.Error("the other holder has lost the key:", context.Cause(theirs))
+					t.Error("the new holder has lost the key:", context.Cause(theirs))
 				}
 				releaseTheirs()
 				synctest.Wait() // the log is written by another goroutine
@@ -124,12 +125,12 @@ func TestRecordOfAHeldKeyDeleted(t *testing.T) {
 				if err := a.Healthy(); err != nil {
 					t.Error("Healthy:", err)
 				}
-				if strings.HasPrefix(u.name, "Once") { // it has succeeded nowhere
+				if strings.HasPrefix(u.name, "Once") { // b's run did not succeed, so a could run it again
 					return
 				}
 				again, releaseAgain := u.hold(t, a)
 				if again.Err() != nil {
-					t.Error("held again:", context.Cause(again))
+					t.Error("the next hold has ended:", context.Cause(again))
 				}
 				releaseAgain()
 			})
@@ -137,7 +138,7 @@ func TestRecordOfAHeldKeyDeleted(t *testing.T) {
 	}
 }
 
-// Of many keys each is looked at in turn, some with each heartbeat.
+// If a session holds many keys, it checks some of them with each heartbeat, all in turn.
 func TestRecordOfOneOfManyDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n, perLook = 1_200, 500
@@ -156,7 +157,7 @@ func TestRecordOfOneOfManyDeleted(t *testing.T) {
 				t.FailNow()
 			}
 			if d := time.Since(deleted); d > (n/perLook+1)*ttl/3*11/10 {
-				t.Errorf("the holder of key %d was told after %v", i, d)
+				t.Errorf("the holder of key %d was notified after %v", i, d)
 			}
 			all[i].Unlock()
 		}
@@ -172,7 +173,7 @@ func TestRecordOfOneOfManyDeleted(t *testing.T) {
 			mu.Unlock()
 		}
 		if d := time.Since(deleted); d > (n/perLook+1)*ttl/3*11/10 {
-			t.Errorf("the holders were told after %v", d)
+			t.Errorf("the holders were notified after %v", d)
 		}
 		if id := s.ID(); id == "" {
 			t.Error("the session was lost")
@@ -183,7 +184,7 @@ func TestRecordOfOneOfManyDeleted(t *testing.T) {
 	})
 }
 
-// A measuringStore records how many keys of a session were read at once, at most.
+// A measuringStore records the greatest number of keys read by one command.
 type measuringStore struct {
 	*dsynctest.Memory
 	most atomic.Int64
@@ -196,7 +197,8 @@ func (s *measuringStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.
 	return s.Memory.Keys(ctx, q)
 }
 
-// What somebody in the process reads of the key ends the hold at once if another holds it for sure.
+// If anything in the process reads the key's state, and it shows that another session certainly holds the key, the
+// hold ends at once.
 func TestReadingShowsAnotherHolder(t *testing.T) {
 	for name, read := range map[string]func(s *dsync.Session) error{
 		"Status": func(s *dsync.Session) error { _, err := admin.New(s).Status(background, "k"); return err },
@@ -216,7 +218,7 @@ func TestReadingShowsAnotherHolder(t *testing.T) {
 				maHold := take(t, ma.Hold)
 				time.Sleep(time.Second)
 				if err := read(a); err != nil || isClosed(maHold.Lost()) {
-					t.Fatalf("%v; lost by a reading: %t", err, isClosed(maHold.Lost()))
+					t.Fatalf("%v; the first reading ended the hold: %t", err, isClosed(maHold.Lost()))
 				}
 				store.DeleteRecord("k")
 				lock(t, mb)
@@ -224,7 +226,7 @@ func TestReadingShowsAnotherHolder(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !isClosed(maHold.Lost()) {
-					t.Fatal("the hold goes on")
+					t.Fatal("the reading did not end the hold")
 				}
 				wantErr(t, "Release", maHold.Release(background), dsync.ErrLost, dsync.ErrRecordDeleted)
 				if mb.Token() == 0 {
@@ -236,7 +238,7 @@ func TestReadingShowsAnotherHolder(t *testing.T) {
 	}
 }
 
-// A session that observes its key sees the next holder and the end of its own hold together.
+// If a session observes a key that it holds, it does not see another holder before its own hold has ended.
 func TestObserverSeesTheNextHolder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -263,7 +265,7 @@ func TestObserverSeesTheNextHolder(t *testing.T) {
 	})
 }
 
-// A store whose readings are stale, as those of a deposed primary, ends no hold.
+// Stale readings, such as those from a deposed primary, end no hold.
 func TestStaleReadingEndsNoHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &forgetfulStore{Memory: dsynctest.NewMemory()}
@@ -276,16 +278,16 @@ func TestStaleReadingEndsNoHold(t *testing.T) {
 			time.Sleep(ttl)
 		}
 		if isClosed(mu.Lost()) {
-			t.Error("lost")
+			t.Error("a stale reading ended the hold")
 		}
 		if d := store.Counts().Since(before); d.Commands[dsynctest.MethodHeartbeat] > 20*3*12/10+20 {
-			t.Errorf("sent %v, want one more heartbeat for each reading that was stale", d.Commands)
+			t.Errorf("sent %v, want one more heartbeat for each stale reading", d.Commands)
 		}
 		mu.Unlock()
 	})
 }
 
-// A forgetfulStore shows a session nothing of what it holds, once.
+// A forgetfulStore omits what a session holds from one reading each time that stale is set.
 type forgetfulStore struct {
 	*dsynctest.Memory
 	stale atomic.Bool
@@ -298,8 +300,8 @@ func (s *forgetfulStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.
 	return s.Memory.Keys(ctx, q)
 }
 
-// A waiter whose place in the queue was deleted joins it again by itself, behind the new holder or, if it requests
-// first, as the holder. The former holder is still notified.
+// If the record of a waiter's key is deleted, the waiter requests the key again by itself. The first waiter to do so
+// becomes the holder, and the others join the queue. The former holder is notified.
 func TestWaiterJoinsAgain(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
@@ -318,11 +320,11 @@ func TestWaiterJoinsAgain(t *testing.T) {
 				deleted := time.Now()
 				first := <-got
 				if d := time.Since(deleted); d > ttl*12/10 {
-					t.Errorf("the first waiter got the key after %v, want the time of its poll", d)
+					t.Errorf("the first waiter got the key after %v, want by its next poll", d)
 				}
 				time.Sleep(2 * ttl)
 				if !isClosed(ma.Lost()) || first.Token() == 0 {
-					t.Errorf("the first holder is told: %t; the next one has the key: %t", isClosed(ma.Lost()), first.Token() != 0)
+					t.Errorf("the first holder is notified: %t; the next one has the key: %t", isClosed(ma.Lost()), first.Token() != 0)
 				}
 				ma.Unlock()
 				first.Unlock()
