@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A world is a random server and the way to it. Its time is the host's monotonic
-// clock.
+// A world is a random server and the random delays on the way to it. Its time is the host's
+// monotonic clock.
 type world struct {
 	*rand.Rand
 	rate    float64 // of drift, at most
@@ -48,7 +48,7 @@ func (w *world) server(at time.Duration) time.Duration {
 
 func (w *world) delay(i int) time.Duration { return time.Duration(w.ExpFloat64() * w.scale[i]) }
 
-// sample returns a sample as the server would have answered it.
+// sample returns a sample with the server's answer.
 func (w *world) sample() (sent, got, server time.Duration) {
 	w.now += time.Duration(w.ExpFloat64() * 1e6)
 	sent = w.now
@@ -70,7 +70,7 @@ func trials(t *testing.T, n int) int {
 	return n
 }
 
-// The truth is a whole number of nanoseconds here, which drift is not.
+// The truth is a whole number of nanoseconds here, but the drift is not.
 const rounding = 1
 
 func TestBoundHoldsTheTruth(t *testing.T) {
@@ -79,7 +79,7 @@ func TestBoundHoldsTheTruth(t *testing.T) {
 		trial := clockcheck.Trial{Rate: w.rate}
 		for range 1 + w.IntN(12) {
 			if moved := trial.Add(w.sample()); moved.Abs() > rounding {
-				t.Fatalf("seed %d: a step of %v was seen, and there was none", seed, moved)
+				t.Fatalf("seed %d: a step of %v was seen, but there was none", seed, moved)
 			}
 		}
 		at := w.now + time.Duration(w.ExpFloat64()*1e8)
@@ -90,9 +90,8 @@ func TestBoundHoldsTheTruth(t *testing.T) {
 	}
 }
 
-// A step of a server's clock by more than 2 ms and two round trips is detected, and never
-// reported as larger than it was. One that is not detected shifts the result by its own size at
-// most.
+// A step of a server's clock by more than 2 ms and two round trips is detected, and never reported
+// as larger than it was. A step that is not detected shifts the result by at most its own size.
 func TestServerStepIsSeenOrSmall(t *testing.T) {
 	seen, unseen := 0, 0
 	for seed := range trials(t, 100_000) {
@@ -113,7 +112,7 @@ func TestServerStepIsSeenOrSmall(t *testing.T) {
 		if moved != 0 {
 			seen++
 			if (moved > 0) != (w.step > 0) || moved.Abs() > w.step.Abs()+rounding {
-				t.Fatalf("seed %d: a step of %v or more was seen, it was %v", seed, moved, w.step)
+				t.Fatalf("seed %d: a step of %v or more was seen, but the step was %v", seed, moved, w.step)
 			}
 			continue
 		}
@@ -156,7 +155,7 @@ func TestBoundHoldsTheTruthThroughTheDriver(t *testing.T) {
 	}, "db:27017")
 }
 
-// Half a millisecond there and half a millisecond back.
+// A request takes half a millisecond, and so does its answer.
 func TestErrorIsSmall(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		client := connect(t, c.options("db:27017"))
@@ -188,7 +187,8 @@ func TestErrorIsSmall(t *testing.T) {
 	}, "db:27017")
 }
 
-// However many samples are sent at the same fraction of a millisecond, they leave a whole millisecond open.
+// No matter how many samples are sent at the same fraction of a millisecond, they leave the offset uncertain by a
+// whole millisecond.
 func TestSamplesResolveTruncation(t *testing.T) {
 	for _, delay := range []time.Duration{0, 250 * time.Microsecond, time.Millisecond, 1500 * time.Microsecond, 20 * time.Millisecond} {
 		t.Run(delay.String(), func(t *testing.T) {
@@ -261,8 +261,8 @@ func fast(d time.Duration, by float64) func() time.Time {
 	}
 }
 
-// The bound of the spread holds at the moment when the last server has answered: those that answered earlier may have
-// drifted apart since.
+// The bound of the spread holds at the moment when the last server has answered: the servers that answered earlier
+// may have drifted apart since.
 func TestSpreadHoldsWhileOthersAreSlow(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		c.set("rs", "a:27017", "b:27017", "slow:27017")
@@ -282,7 +282,7 @@ func TestSpreadHoldsWhileOthersAreSlow(t *testing.T) {
 	}, "a:27017", "b:27017", "slow:27017")
 }
 
-// A server's offset and bound hold at the end of the measurement, although its own last sample is older: other
+// A server's offset and bound hold at the end of the measurement, even if its own last sample is older because other
 // servers answered under the same name after it.
 func TestOffsetHoldsAfterTheLastSample(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {

@@ -233,9 +233,9 @@ func spread(clocks []interval) interval {
 	return s
 }
 
-// judge returns the gravest finding as an error: the largest offset that is certainly
-// beyond the limit, else a server's clock that was stepped, else the widest bound that
-// leaves the question open.
+// judge returns the gravest finding as an error: the largest offset that is certainly beyond the
+// limit, otherwise a server's clock that was stepped, otherwise the widest bound that leaves the
+// question open.
 func (c *check) judge(r Result) error {
 	var off, stepped, undecided error
 	var largest, widest time.Duration

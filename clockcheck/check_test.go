@@ -123,16 +123,16 @@ func TestClockNeverSet(t *testing.T) {
 			c.servers["db:27017"].clock = func() time.Time { return time.Now().Add(56 * years) }
 		})
 		if r, err := clockcheck.Check(t.Context(), client, nil); !errors.Is(err, clockcheck.ErrOffset) || !holds(56*years, r.Servers[0].Offset, r.Servers[0].Bound) {
-			t.Errorf("decades: got %v, %v", r, err)
+			t.Errorf("a clock off by decades: got %v, %v", r, err)
 		}
 		c.change(func() { c.servers["db:27017"].clock = func() time.Time { return time.UnixMilli(1 << 60) } })
 		if _, err := clockcheck.Check(t.Context(), client, nil); err == nil || !strings.Contains(err.Error(), "never set") {
-			t.Errorf("ages: got %v", err)
+			t.Errorf("a clock off by more than a century: got %v", err)
 		}
-		// A server that is not MongoDB.
+		// A server that is not MongoDB may report no time.
 		c.change(func() { c.servers["db:27017"].says = func() bson.D { return bson.D{e("localTime", "noon")} } })
 		if _, err := clockcheck.Check(t.Context(), client, nil); err == nil || !strings.Contains(err.Error(), "localTime") {
-			t.Errorf("no time: got %v", err)
+			t.Errorf("a server that reports no time: got %v", err)
 		}
 	}, "db:27017")
 }
@@ -178,7 +178,7 @@ func TestServerDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// B33, here: hello within the caller's transaction would be refused, and end it.
+// B33, here: hello within the caller's transaction would be refused and would abort it.
 func TestCheckIgnoresTheCallersSession(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		c.set("rs", "db:27017")
@@ -198,11 +198,11 @@ func TestCheckIgnoresTheCallersSession(t *testing.T) {
 		for _, cmd := range received {
 			for _, field := range []string{"txnNumber", "autocommit", "startTransaction"} {
 				if _, err := cmd.LookupErr(field); err == nil {
-					t.Errorf("part of the caller's transaction: %v", cmd)
+					t.Errorf("a command is part of the caller's transaction: %v", cmd)
 				}
 			}
 			if got := cmd.Lookup("lsid").String(); got == sess.ID().String() {
-				t.Errorf("with the caller's session: %v", cmd)
+				t.Errorf("a command has the caller's session: %v", cmd)
 			}
 		}
 		if len(received) == 0 {

@@ -23,7 +23,7 @@ var (
 // An Error is the finding of a check.
 type Error struct {
 	Kind   error  // ErrOffset, ErrUndecided or ErrStepped
-	Server string // whose clock was compared, or stepped: host:port, "" if not known
+	Server string // the server whose clock was compared, or stepped: host:port, "" if not known
 
 	// Of ErrOffset and ErrUndecided: the server's clock less the host's is Offset ± Bound.
 	Offset, Bound time.Duration

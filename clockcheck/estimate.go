@@ -11,10 +11,10 @@ import (
 // from the host's wall clock at that start.
 type sample struct {
 	sent, got time.Duration // before the request was sent, after the answer arrived
-	server    time.Duration // the server's clock in between, truncated
+	server    time.Duration // what the server's clock showed between sent and got, truncated
 }
 
-// truncation is more than a server cuts off localTime.
+// truncation is an upper limit of what a server cuts off localTime.
 const truncation = time.Millisecond
 
 // interval returns the server's clock less the host's monotonic clock at s.got.

@@ -44,8 +44,8 @@ func Example() {
 	// 2 servers, 0s apart
 }
 
-// A server that can't be reached does not fail the check. A program that needs to know about it looks at each
-// server's Err.
+// A server that can't be reached does not fail the check. A program that needs to know about such servers looks at
+// each server's Err.
 func ExampleServer() {
 	servers := newCluster("db1:27017", "db2:27017")
 	defer servers.close()
@@ -77,7 +77,7 @@ func ExampleServer() {
 	// db2:27017 was not measured
 }
 
-// A process is stopped when its clock leaves the limit.
+// The monitor stops a process when its clock leaves the limit.
 func ExampleMonitor() {
 	server := newCluster("db1:27017")
 	defer server.close()
@@ -111,7 +111,7 @@ func ExampleMonitor() {
 	// stopped: true
 }
 
-// What a program logs when the check fails.
+// A program logs what is wrong when the check fails.
 func ExampleError() {
 	server := newCluster("db1:27017")
 	defer server.close()
@@ -141,8 +141,8 @@ func ExampleError() {
 	// Output: off by -1h0m0s, more than 500ms
 }
 
-// A tool that shows the clocks and judges none. Just after a host has started, chrony may slew its clock by as
-// much as 8.3 %.
+// A tool shows the clocks without judging them. Just after a host has started, chrony may slew its clock by as much
+// as 8.3 %.
 func ExampleOptions() {
 	server := newCluster("db1:27017")
 	defer server.close()

@@ -2,16 +2,16 @@ package clockcheck
 
 import "time"
 
-// SetHostClock makes checks read the host's clocks by read.
+// SetHostClock makes checks use read to read the host's clocks.
 func (o *Options) SetHostClock(read func() (wall time.Time, mono time.Duration)) { o.read = read }
 
-// A Trial is a run of the arithmetic without a server.
+// A Trial does the arithmetic of a check without a server.
 type Trial struct {
 	Rate float64
 	e    estimate
 }
 
-// Add takes a sample into account and returns what it contradicts the others by.
+// Add takes a sample into account and returns by how much it contradicts the earlier ones.
 func (t *Trial) Add(sent, got, server time.Duration) (stepped time.Duration) {
 	return t.e.add(sample{sent: sent, got: got, server: server}, t.Rate)
 }

@@ -18,7 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A cluster is servers by address, to be dialled over net.Pipe.
+// A cluster is a set of servers by address, which are dialled over net.Pipe.
 type cluster struct {
 	mu      sync.Mutex
 	servers map[string]*fake
@@ -109,7 +109,7 @@ func (c *cluster) dials(addr string) int {
 	return c.servers[addr].dials
 }
 
-// close ends all connections and waits for that.
+// close ends all connections and waits until they have ended.
 func (c *cluster) close() {
 	close(c.done)
 	c.wg.Wait()
@@ -157,7 +157,7 @@ func (c *cluster) serve(f *fake, conn net.Conn) {
 func (c *cluster) handle(f *fake, cmd bson.Raw) (bson.D, bool) {
 	c.mu.Lock()
 	out, back, says, clock, silent := f.out, f.back, f.says, f.clock, f.silent
-	// A command of the client has a session, the driver's own has not.
+	// A command of the client has a session; the driver's own commands have none.
 	_, err := cmd.LookupErr("lsid")
 	own := err != nil
 	if !own {
@@ -183,8 +183,8 @@ func (c *cluster) handle(f *fake, cmd bson.Raw) (bson.D, bool) {
 	return answer, true
 }
 
-// receive reads one message, an OP_QUERY of the handshake or an OP_MSG, and
-// returns what writes its reply.
+// receive reads one message, an OP_QUERY of the handshake or an OP_MSG, and returns a function that
+// writes its reply.
 func receive(conn net.Conn) (bson.Raw, func(bson.D) error, error) {
 	const opReply, opQuery, opMsg = 1, 2004, 2013
 	head := make([]byte, 16)
@@ -225,8 +225,8 @@ func receive(conn net.Conn) (bson.Raw, func(bson.D) error, error) {
 	return doc, reply, nil
 }
 
-// bubble runs f in a bubble, with a cluster of servers at the addresses, which ends
-// with it.
+// bubble runs f in a bubble with a cluster of servers at the addresses, and closes the cluster at
+// the end.
 func bubble(t *testing.T, f func(t *testing.T, c *cluster), addrs ...string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -236,7 +236,7 @@ func bubble(t *testing.T, f func(t *testing.T, c *cluster), addrs ...string) {
 	})
 }
 
-// connect returns a client that ends with the test.
+// connect returns a client that is disconnected at the end of the test.
 func connect(t testing.TB, opt *options.ClientOptions) *mongo.Client {
 	t.Helper()
 	client, err := mongo.Connect(opt)
@@ -244,8 +244,8 @@ func connect(t testing.TB, opt *options.ClientOptions) *mongo.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// Without a deadline, with which the driver waits in a busy loop (v2.9.3,
-		// pool.close) that a bubble never gets out of.
+		// Disconnect gets no deadline, because with one the driver waits in a busy loop (v2.9.3,
+		// pool.close) that never ends in a bubble.
 		if err := client.Disconnect(context.Background()); err != nil {
 			t.Error(err)
 		}
@@ -258,13 +258,13 @@ func ahead(d time.Duration) func() time.Time {
 	return func() time.Time { return time.Now().Add(d) }
 }
 
-// hesitation is how much later than usual a new client may be ready. The driver registers
-// an operation that waits for a server after it has read which servers there are
-// (v2.9.3, Topology.Subscribe), so a server found between the two is not seen before the
-// next poll, half a second later. That happens once in some thousand runs.
+// hesitation is how much later than usual a new client may be ready. The driver reads which servers
+// there are, and only then registers an operation that waits for a server (v2.9.3,
+// Topology.Subscribe). If a server is found between the two, the operation does not see it before
+// the next poll, half a second later. That happens once in a few thousand runs.
 const hesitation = 510 * time.Millisecond
 
-// always is a delay.
+// always returns a function that always returns the delay d.
 func always(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 
 // holds reports whether the truth is within the bound.

@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/clockcheck"
 )
 
-// L12, while a process runs: it is notified when its clock leaves the limit, and when
-// it is back.
+// L12, while a process runs: the process is notified when its clock leaves the limit, and when the
+// clock is back within it.
 func TestMonitorTells(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		client := connect(t, c.options("db:27017"))
@@ -52,7 +52,7 @@ func TestMonitorTells(t *testing.T) {
 		}
 		cancel()
 		if r, open := <-reports; open {
-			t.Errorf("a report after ctx ended: %v", r)
+			t.Errorf("got a report after ctx ended: %v", r)
 		}
 	}, "db:27017")
 }

@@ -9,9 +9,9 @@ import (
 
 // A Result is what a [Check] has measured.
 type Result struct {
-	// Servers lists the servers that [Options].Servers selects: first the one that the client
-	// talks to, then the others that were measured, and last those that could not be, which have an
-	// Err. Without Options.Servers it is one.
+	// Servers lists the servers that [Options].Servers selects: first the one that the client talks
+	// to, then the others that were measured, and last those that could not be measured, which have
+	// an Err. Without Options.Servers it has one entry.
 	Servers []Server
 
 	// Spread is the greatest difference between the clocks of two of the measured Servers; the
@@ -42,7 +42,7 @@ func (r Result) String() string {
 	return b.String()
 }
 
-// measured returns how many servers were measured, and the others.
+// measured returns how many servers were measured, and the servers that were not.
 func (r Result) measured() (n int, others []Server) {
 	for _, s := range r.Servers {
 		if s.Err != nil {

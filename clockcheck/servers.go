@@ -22,9 +22,9 @@ const (
 	disconnectTimeout = time.Second
 )
 
-// others measures the other servers whose clocks can matter, each over a client of its own.
-// A replica set lists its members. A mongos does not know the others, so the caller must list
-// them. A standalone has no others.
+// others measures the other servers whose clocks can matter, each over a client of its own. A
+// replica set lists its members. A mongos does not know the others, so the caller must list them. A
+// standalone is the only server.
 func (c *check) others(ctx context.Context, own *measured) ([]*measured, []Server) {
 	var addrs []string
 	switch {
@@ -88,7 +88,7 @@ func (c *check) direct(ctx context.Context, addr string, own *measured) (*measur
 		}
 		return nil, err
 	case err != nil && ctx.Err() != nil && parent.Err() == nil:
-		return nil, context.Cause(ctx) // why the heartbeat failed, not that the driver was interrupted
+		return nil, context.Cause(ctx) // the reason why the heartbeat failed; err only says that the driver was interrupted
 	case err != nil:
 		return nil, err
 	case m.SetName != own.SetName || m.router() != own.router():

@@ -73,7 +73,7 @@ func TestEveryMemberIsMeasured(t *testing.T) {
 		if left := missing(r); len(left) > 0 {
 			t.Errorf("not measured: %v", left)
 		}
-		// Any server that is too far counts.
+		// Any server that is too far off counts, not only the primary.
 		c.change(func() { c.servers["c:27017"].clock = ahead(-time.Hour) })
 		_, err := clockcheck.Check(t.Context(), connect(t, opt), &clockcheck.Options{Servers: opt})
 		var off *clockcheck.Error
@@ -86,7 +86,7 @@ func TestEveryMemberIsMeasured(t *testing.T) {
 	}, "a:27017", "b:27017", "c:27017")
 }
 
-// The spread between servers is known even where the offset from the host is not.
+// The spread between servers is known even if the offset from the host is not.
 func TestSpreadOfEqualClocks(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		c.set("rs", "a:27017", "b:27017", "c:27017")
@@ -105,7 +105,7 @@ func TestMemberNotMeasured(t *testing.T) {
 	cases := []struct {
 		name string
 		hurt func(*cluster, *fake)
-		want string // of the reason
+		want string // must be in the reason
 		took time.Duration
 	}{
 		{"down", func(_ *cluster, f *fake) { f.down = true }, "connection refused by b:27017", hesitation},

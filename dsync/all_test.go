@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// old is a lock of another kind.
+// old is a lock that is not a Mutex.
 type old struct {
 	locked bool
 	lost   chan struct{}
@@ -34,7 +34,7 @@ func (o *old) TryLock() bool {
 func (o *old) Unlock()               { o.locked = false }
 func (o *old) Lost() <-chan struct{} { return o.lost }
 
-// noted notes when a Mutex is locked.
+// noted records when a Mutex is locked.
 type noted struct {
 	*dsync.Mutex
 	name  string
@@ -46,7 +46,7 @@ func (n noted) LockContext(ctx context.Context) error {
 	return n.Mutex.LockContext(ctx)
 }
 
-// Locks that are no Mutexes come first, in the order of the arguments.
+// Locks that are not Mutexes are locked first, in the order of the arguments.
 func TestLockAllOtherLocksFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *dsynctest.Memory, a, _ *dsync.Session) {
 		var order []string
@@ -65,7 +65,8 @@ func TestLockAllOtherLocksFirst(t *testing.T) {
 	})
 }
 
-// The loss of any of them ends the context, and is unlock's error. A second unlock does nothing.
+// The loss of any of the locks ends the context, and unlock returns it as its error. A second
+// unlock does nothing.
 func TestLockAllLosesOne(t *testing.T) {
 	for name, lose := range map[string]func(*dsynctest.Memory, *old){
 		"a Mutex":      func(m *dsynctest.Memory, _ *old) { m.DeleteRecord("b") },
@@ -85,7 +86,7 @@ func TestLockAllLosesOne(t *testing.T) {
 				select {
 				case <-held.Done():
 				case <-time.After(time.Hour):
-					t.Fatal("the context goes on an hour after the loss")
+					t.Fatal("the context has not ended an hour after the loss")
 				}
 				if cause := context.Cause(held); !errors.Is(cause, dsync.ErrLost) {
 					t.Errorf("the cause is %v, want ErrLost", cause)
@@ -96,14 +97,14 @@ func TestLockAllLosesOne(t *testing.T) {
 					}
 				}
 				if o.locked || !b.Mutex("a").TryLock() {
-					t.Error("something stays locked")
+					t.Error("a key stays locked after the loss")
 				}
 			})
 		})
 	}
 }
 
-// What unlock could not release is logged, as Mutex.Unlock does.
+// If unlock could not release something, that is logged, as by Mutex.Unlock.
 func TestLockAllLogsWhatIsNotReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -152,7 +153,7 @@ func TestLockAllGivesUp(t *testing.T) {
 		defer cancel()
 		held, unlock, err := dsync.LockAll(ctx, a.Mutex("b"), a.Mutex("a"))
 		if !errors.Is(err, context.DeadlineExceeded) || held.Err() == nil || unlock() != nil {
-			t.Errorf("got %v, and a context that ends: %v", err, held.Err())
+			t.Errorf("got %v, and a context with the error %v", err, held.Err())
 		}
 		time.Sleep(time.Second)
 		if !b.Mutex("a").TryLock() {
@@ -161,7 +162,8 @@ func TestLockAllGivesUp(t *testing.T) {
 	})
 }
 
-// A LockAll that loses a key while it waits for another begins again, and has all of them in the end.
+// If LockAll loses a key while it waits for another, it begins again, and in the end holds all of
+// them.
 func TestLockAllBeginsAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, store *dsynctest.Memory, a, b *dsync.Session) {
 		theirs := b.Mutex("b")
@@ -174,7 +176,7 @@ func TestLockAllBeginsAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if first.Token() == 0 || second.Token() == 0 {
-			t.Errorf("tokens %d and %d: one is not held", first.Token(), second.Token())
+			t.Errorf("tokens %d and %d: one key is not held", first.Token(), second.Token())
 		}
 		unlock()
 	})
@@ -189,18 +191,18 @@ func TestTryLockAll(t *testing.T) {
 		_, _, err := dsync.TryLockAll(t.Context(), a.Mutex("b"), o, a.Mutex("a"))
 		var held *dsync.HeldError
 		if !errors.As(err, &held) || held.Key != "b" {
-			t.Errorf("got %v, want that b is held", err)
+			t.Errorf("got %v, want an error that says that b is held", err)
 		}
 		if o.locked || !b.Mutex("a").TryLock() {
-			t.Error("a part of them stays locked")
+			t.Error("some of the keys stay locked")
 		}
 		theirs.Unlock()
 		o.locked = true
 		if _, _, err := dsync.TryLockAll(t.Context(), a.Mutex("b"), o); !errors.Is(err, dsync.ErrHeld) {
-			t.Errorf("got %v of another lock that is held, want ErrHeld", err)
+			t.Errorf("got %v for another lock that is held, want ErrHeld", err)
 		}
 		if _, _, err := dsync.TryLockAll(t.Context(), struct{ dsync.Locker }{o}); err == nil || errors.Is(err, dsync.ErrHeld) {
-			t.Errorf("got %v of a lock that cannot be tried", err)
+			t.Errorf("got %v for a lock without TryLock", err)
 		}
 	})
 }

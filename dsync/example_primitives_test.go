@@ -13,7 +13,7 @@ import (
 // Any number of processes can read the catalogue at once, but only one can rebuild it.
 func ExampleRWMutex() {
 	store := dsynctest.NewMemory()
-	web, _ := dsync.New(store, nil) // in a program each process has one session
+	web, _ := dsync.New(store, nil) // in a program, each process has one session
 	defer web.Close(context.Background())
 	batch, _ := dsync.New(store, nil)
 	defer batch.Close(context.Background())
@@ -32,7 +32,7 @@ func ExampleRWMutex() {
 	// read while it is rebuilt: false
 }
 
-// A function that takes a sync.Locker can be given one that read-locks.
+// RLocker is for a function that takes a sync.Locker: the lock that it gets read-locks.
 func ExampleRWMutex_RLocker() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())
@@ -71,7 +71,8 @@ func ExampleSemaphore() {
 	// dsync: acquire 4 of semaphore "service connections": it must be from 1 to its size 3
 }
 
-// Do runs a function with one connection: its context ends if the connection is lost.
+// Do runs a function while it holds one connection. The function's context ends if the hold is
+// lost.
 func ExampleSemaphore_Do() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
@@ -87,7 +88,7 @@ func ExampleSemaphore_Do() {
 	// <nil>
 }
 
-// Do runs a function as the writer: its context ends if the lock is lost.
+// Do runs a function as the writer. The function's context ends if the lock is lost.
 func ExampleRWMutex_Do() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())

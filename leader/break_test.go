@@ -17,9 +17,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// Promise 9, B04, B29: Break of the key of an election, which is its name, deposes the leader. The
-// leader is notified at once if it listens, otherwise with its next heartbeat, and has its grace,
-// or until it says that it is done. Then the next candidate leads.
+// Promise 9, B04, B29: Break of an election's name deposes the leader. The leader is notified at
+// once if it listens, otherwise with its next heartbeat. Nobody else is elected until it says that
+// it is done or its grace is over. Then the next candidate leads.
 func TestBreakDeposes(t *testing.T) {
 	for _, watch := range []bool{true, false} {
 		for _, done := range []bool{true, false} {
@@ -66,7 +66,7 @@ func TestBreakDeposes(t *testing.T) {
 					}
 					wantErr(t, "cause", context.Cause(ctx), leader.ErrLost, dsync.ErrRevoked)
 					if errors.Is(context.Cause(ctx), leader.ErrResigned) || e.IsLeader() {
-						t.Errorf("it still leads, or has resigned: %v", context.Cause(ctx))
+						t.Errorf("e still leads, or its term ended by resigning: %v", context.Cause(ctx))
 					}
 					free := notified.Add(grace)
 					if done {
@@ -78,7 +78,7 @@ func TestBreakDeposes(t *testing.T) {
 					}
 					w := <-won
 					if d := w.at.Sub(free); d < 0 || d > 10*time.Millisecond {
-						t.Errorf("the next leads %v after it was to", d)
+						t.Errorf("the next candidate leads %v later than it should", d)
 					}
 					if err := <-broken; err != nil {
 						t.Errorf("Break: %v", err)
@@ -91,17 +91,17 @@ func TestBreakDeposes(t *testing.T) {
 					}
 					time.Sleep(3 * ttl)
 					if w.ctx.Err() != nil {
-						t.Errorf("the next was deposed too: %v", context.Cause(w.ctx))
+						t.Errorf("the next leader was deposed, too: %v", context.Cause(w.ctx))
 					}
 					synctest.Wait()
 					if len(lost) != 1 || !errors.Is(lost[0], dsync.ErrRevoked) {
 						t.Errorf("Hooks.Lost was called with %v, want once", lost)
 					}
 
-					// It can lead again.
+					// The deposed process can lead again.
 					next.Resign(background)
 					if tm := term(t, campaign(t, e)); tm.Number != 3 {
-						t.Errorf("it leads again in term %d, want 3", tm.Number)
+						t.Errorf("the deposed process leads again in term %d, want 3", tm.Number)
 					}
 				})
 			})
@@ -109,8 +109,9 @@ func TestBreakDeposes(t *testing.T) {
 	}
 }
 
-// B15, B29: the function of a deposed leader's Run has its grace and is waited for. Its process
-// then campaigns again, behind the waiting candidates. Nobody's work overlaps.
+// B15, B29: when Break deposes a leader whose work is a function of Run, the next leader's work
+// begins only when the function has returned or the grace is over. Run waits for its function and
+// then campaigns again, behind the waiting candidates.
 func TestBreakOfRun(t *testing.T) {
 	for _, wind := range []time.Duration{grace / 4, 5 * grace} { // how long f takes to return
 		t.Run(wind.String(), func(t *testing.T) {
@@ -138,7 +139,7 @@ func TestBreakOfRun(t *testing.T) {
 							w.notified, w.cause = time.Now(), context.Cause(ctx)
 							time.Sleep(wind)
 							if e.IsLeader() {
-								t.Error("it leads after it was notified")
+								t.Error("the process still leads after it was notified")
 							}
 							mu.Lock()
 							defer mu.Unlock()

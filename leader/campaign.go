@@ -164,7 +164,8 @@ func (e *Election) begin(ctx context.Context, hold *engine.Hold, run bool) *term
 	}
 	t.ctx, t.cancel = hold.Context(context.WithValue(ctx, termKey{}, t.Term), nil)
 	if e.opt.Value != nil && !e.elects() {
-		// The work does not wait for it: the process leads whether or not this succeeds.
+		// The work does not wait until the value is published: the process leads whether or not
+		// that succeeds.
 		hold.PublishLater(e.opt.Value)
 	}
 	e.term = t // from here on, Publish can replace the value

@@ -64,8 +64,8 @@ func (e *Election) ObserveCandidates(ctx context.Context) <-chan []Candidate {
 	})
 }
 
-// sameCandidate reports whether a and b are the same session in the same role. All else that others
-// see of a session, except its heartbeats, never changes.
+// sameCandidate reports whether a and b are the same session in the same role. Nothing else that
+// others see of a session ever changes, except the time of its last heartbeat.
 func sameCandidate(a, b Candidate) bool { return a.Session == b.Session && a.IsLeader == b.IsLeader }
 
 func (e *Election) candidates(ctx context.Context, st driver.State) (all []Candidate, err error) {

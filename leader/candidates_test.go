@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E8: Candidates returns the leader and all that campaign. A crashed one disappears within a TTL. Names and
+// E8: Candidates returns the leader and all who campaign. A crashed candidate disappears within a TTL. Names and
 // metadata can be hidden.
 func TestCandidates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestCandidates(t *testing.T) {
 		f.Cut()
 		time.Sleep(ttl)
 		if got, err := o.Candidates(background); err != nil || len(got) != 1 || got[0].Session != anonymous.ID() {
-			t.Errorf("a TTL after its death: %+v, %v", got, err)
+			t.Errorf("a TTL after the leader's crash: %+v, %v; want only the anonymous candidate", got, err)
 		}
 	})
 }
@@ -90,8 +90,8 @@ func role(c leader.Candidate) string {
 	return c.Name + " candidate"
 }
 
-// E8: sessions are candidates or observers of an election, the latter by Observe or for their hooks, for as long
-// as they take part in it, across changes of session.
+// E8: a session is a candidate or an observer of an election for as long as it takes part, even if it is lost and
+// replaced by a new session. It observes by Observe or for its hooks.
 func TestRolesInAnElection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -130,7 +130,7 @@ func TestRolesInAnElection(t *testing.T) {
 		time.Sleep(time.Second)
 		want("observed no more", a, "a leader")
 
-		// With hooks that observe, it is an observer when it has left the queue.
+		// With hooks that observe, a process is an observer again when it has left the queue.
 		if _, err := looks.TryCampaign(background); err == nil {
 			t.Fatal("two lead")
 		}
@@ -199,7 +199,7 @@ func TestManyCandidates(t *testing.T) {
 		if !slices.Equal(got, want) {
 			for i := range min(len(got), len(want)) {
 				if got[i] != want[i] {
-					t.Fatalf("number %d of %d is %q, want %q of %d", i, len(got), got[i], want[i], len(want))
+					t.Fatalf("session number %d of %d is %q, want %q of %d", i, len(got), got[i], want[i], len(want))
 				}
 			}
 			t.Fatalf("%d sessions, want %d", len(got), len(want))
@@ -207,17 +207,17 @@ func TestManyCandidates(t *testing.T) {
 		storecmd.Unregister(background, store, "the leader")
 		storecmd.Unregister(background, store, "c0007")
 		if got := roles(t, e); len(got) != len(want)-2 || got[0] != "c0000 candidate" || got[1] != "c0014 candidate" {
-			t.Errorf("without two that have left: %d, %q first", len(got), got[:2])
+			t.Errorf("after two sessions have left: %d sessions, %q first", len(got), got[:2])
 		}
 		time.Sleep(2 * time.Hour)
 		if got := roles(t, e); len(got) != 0 {
-			t.Errorf("when all have lapsed, but nobody has expired them: %d", len(got))
+			t.Errorf("%d sessions are listed after all have lapsed, want none even before another process expires them", len(got))
 		}
 	})
 }
 
-// A list of observed keys that is lost or late is sent again: in the end the store has the keys
-// that the process observes.
+// If a list of observed keys is lost or late, the process sends it again. In the end the store has
+// the keys that the process observes.
 func TestObserversInBadNetworks(t *testing.T) {
 	for name, fault := range map[string]func(n int) dsynctest.Fault{
 		"lost":     func(n int) dsynctest.Fault { return dsynctest.Fault{LoseRequest: n%3 != 0} },
@@ -263,7 +263,7 @@ func TestObserversInBadNetworks(t *testing.T) {
 }
 
 // Observing costs one write when the set of observed keys changes, even if many observations begin
-// together, and nothing while it stays the same.
+// at the same time, and nothing while the set stays the same.
 func TestObserversCostAWriteForAChange(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -294,7 +294,7 @@ func TestObserversCostAWriteForAChange(t *testing.T) {
 		cancel()
 		time.Sleep(time.Second)
 		if n := lists() - before; n < 1 || n > 2 {
-			t.Errorf("50 elections that are observed no more cost %d lists, want one", n)
+			t.Errorf("50 elections that are no longer observed cost %d lists, want one", n)
 		}
 	})
 }
@@ -321,7 +321,7 @@ func (u *unable) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.
 	return u.Memory.Sessions(ctx, q)
 }
 
-// Candidates returns an error of any of its commands, and no incomplete list.
+// If any of its commands fails, Candidates returns the error and no incomplete list.
 func TestCandidatesErrors(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		u := &unable{Memory: dsynctest.NewMemory()}

@@ -149,8 +149,8 @@ func (e *Election) ResignAfter(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// resignBy is resign that releases the term as l says. The error is ErrNotLeader if the term is over or is
-// released in such a way already, ctx's, or what became of the release.
+// resignBy resigns like resign, but releases the term as l says. The error is ErrNotLeader if the term was already
+// resigned or its release can no longer be changed, ctx's error, or that of [engine.Hold.ReleasedBy].
 func (t *term) resignBy(ctx context.Context, l driver.Release) error {
 	if t == nil || errors.Is(context.Cause(t.ctx), ErrResigned) || !t.hold.ReleaseBy(l) {
 		return ErrNotLeader

@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E1, E13: one of N leads at a time, and the number of the term grows by one with
+// E1, E13: one of many candidates leads at a time, and the number of the term grows by one with
 // each change.
 func TestOneOfManyLeads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -116,8 +116,8 @@ func TestCauseOfTheEnd(t *testing.T) {
 	}
 }
 
-// CampaignChan in a select: the channel receives the term's context, or is closed. A term that
-// nobody received is released.
+// CampaignChan in a select: the channel receives the term's context, or is closed. If nobody
+// receives a term, its leadership is released.
 func TestCampaignChan(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -240,8 +240,8 @@ func TestNewRefusesNonsense(t *testing.T) {
 	}
 }
 
-// Promise 1, B02, B03, B29: whatever goes wrong between the leader and the store, its context is
-// cancelled at least the grace before another's Campaign returns.
+// Promise 1, B02, B03, B29: whatever goes wrong between the leader and the store, the leader's
+// context is cancelled at least the grace before another process's Campaign returns.
 func TestContextEndsBeforeTheNextLeads(t *testing.T) {
 	n := 1000
 	if testing.Short() {
@@ -291,7 +291,7 @@ func TestContextEndsBeforeTheNextLeads(t *testing.T) {
 	}
 }
 
-// B29: however a term ends, the leadership is kept until Resign, or for the grace.
+// B29: however a term ends, nobody else is elected until Resign or until the grace is over.
 func TestWorkNeverOverlaps(t *testing.T) {
 	for _, resigns := range []time.Duration{0, grace / 2, time.Hour} {
 		t.Run(fmt.Sprint("done after ", resigns), func(t *testing.T) {
@@ -322,8 +322,9 @@ func TestWorkNeverOverlaps(t *testing.T) {
 	}
 }
 
-// E3, B16: after Resign another process leads at once, or the same one again. So does a restarted
-// process after Close, and after a crash when the old session has lapsed.
+// E3, B16: after Resign, another process leads at once, or the same one again. A restarted process
+// also leads at once if the old one closed its session; after a crash, it leads when the old
+// session has lapsed.
 func TestAnotherLeadsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -344,7 +345,7 @@ func TestAnotherLeadsAtOnce(t *testing.T) {
 		}
 		again := newSession(t, f, &dsync.Options{Name: "node-1"})
 		campaign(t, electionOf(t, again, nil))
-		// (Close waits for the grace: its holder has not said that it is done.)
+		// (Close waits for the grace, because the leader has not said that it is done.)
 		if d := time.Since(start); d > grace {
 			t.Errorf("three changes took %v", d)
 		}
@@ -360,7 +361,7 @@ func TestAnotherLeadsAtOnce(t *testing.T) {
 	})
 }
 
-// E4, B06: after a crash another leads at the last heartbeat + TTL, not before.
+// E4, B06: after a crash, another process leads a TTL after the last heartbeat, not earlier.
 func TestCrashedLeaderIsFollowed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -380,12 +381,13 @@ func TestCrashedLeaderIsFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := l.Since.Sub(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 10*time.Millisecond {
-			t.Errorf("elected %v after the last heartbeat + TTL", d)
+			t.Errorf("elected %v later than a TTL after the last heartbeat", d)
 		}
 	})
 }
 
-// E7: a leader can give up the leadership without leaving the election. Pause and Resume.
+// E7: Pause gives up the leadership without leaving the election, and Resume lets the process lead
+// again.
 func TestPauseAndResume(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -414,7 +416,7 @@ func TestPauseAndResume(t *testing.T) {
 		}
 		a.Resume()
 		<-again
-		// A candidate paused in the queue leaves the queue.
+		// A candidate that is paused while it waits leaves the queue.
 		go func() { campaign(t, b) }()
 		synctest.Wait()
 		b.Pause(background)
@@ -428,7 +430,7 @@ func TestPauseAndResume(t *testing.T) {
 		if !b.IsLeader() {
 			t.Error("not elected after Resume")
 		}
-		// A candidate paused while it waits behind another one of its own process.
+		// The same holds for a candidate that waits behind another one of its own process.
 		second := make(chan struct{})
 		go func() { campaign(t, b); close(second) }()
 		synctest.Wait()
@@ -439,8 +441,8 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
-// E9, B18, promise 7: elections are independent, and 100 of them in one session
-// cost one heartbeat, and one reading of what the session holds.
+// E9, B18, promise 7: elections are independent. A hundred of them in one session cost one
+// heartbeat per interval, and one read of the keys that the session holds.
 func TestHundredElections(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -487,7 +489,7 @@ func TestStoreErrorsAreReported(t *testing.T) {
 	})
 }
 
-// B12: a hook that blocks for several leases, panics or calls any method does not cost the
+// B12: a hook that blocks for several TTLs, panics or calls any method does not cost the
 // leadership.
 func TestHooksCostNoLeadership(t *testing.T) {
 	for _, name := range []string{"sleep", "panic", "resign", "close", "campaign", "pause"} {

@@ -138,8 +138,8 @@ func ExampleElection_Run_outage() {
 	// context canceled
 }
 
-// If the work hangs, it leads only until its limit and the session's grace are over: then another process is
-// elected. Run campaigns again when the work has returned.
+// If the work hangs, its process stays the leader only until the limit and then the session's grace are over. Then
+// another process is elected. Run campaigns again when the work has returned.
 func ExampleElection_Run_progress() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())
@@ -161,7 +161,7 @@ func ExampleElection_Run_progress() {
 	// <nil>
 }
 
-// Each function runs on one process of the fleet at a time.
+// Each function runs on only one process of the fleet at a time.
 func ExampleGroup() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())
@@ -326,7 +326,7 @@ func ExampleElection_ObserveCandidates() {
 	// Output: node-1 leads, node-2 is next
 }
 
-// A loop that does other things, too, takes leadership as one more event.
+// A loop that also does other things takes leadership as one more event.
 func ExampleElection_CampaignChan() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
@@ -349,7 +349,7 @@ func ExampleElection_CampaignChan() {
 	// Output: leading: true
 }
 
-// A job that cron starts on every host works on one of them.
+// A job that cron starts on every host does its work on only one of them.
 func ExampleElection_TryCampaign() {
 	ctx, store := context.Background(), dsynctest.NewMemory()
 	for _, name := range []string{"host-1", "host-2"} {
@@ -371,7 +371,8 @@ func ExampleElection_TryCampaign() {
 	// host-2 does nothing: host-1 leads
 }
 
-// For maintenance of one machine, its process stops leading, and others take over until it resumes.
+// For maintenance of one machine, its process stops leading, and another one leads until it
+// resumes.
 func ExampleElection_Pause() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
@@ -395,7 +396,8 @@ func ExampleElection_Pause() {
 	// election "reports": not leading
 }
 
-// The leader has sent requests that others still work on for a minute: until then nobody leads.
+// The leader has sent requests that others will still be working on for a minute. Until then nobody
+// leads.
 func ExampleElection_ResignAfter() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
@@ -411,7 +413,7 @@ func ExampleElection_ResignAfter() {
 	// leader: "reports": leader: nobody leads
 }
 
-// Hooks log what happens to an election. They are part of its options, so that nothing is missed.
+// Hooks log what happens to an election. They are part of its options, so they miss nothing.
 func ExampleHooks() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
@@ -461,7 +463,8 @@ func ExampleHooks_observer() {
 	// 10.0.0.7:8080; here: false, <nil>
 }
 
-// Functions that take long to start stay where they are: nothing is balanced. Each has its own hooks.
+// Functions that take long to start stay where they are: the group is not balanced. Each function
+// has its own hooks.
 func ExampleGroupOptions() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)

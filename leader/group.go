@@ -220,8 +220,8 @@ func (g *Group) Go(name string, f func(context.Context) error) (*Singleton, erro
 }
 
 func (g *Group) run(ctx context.Context, r *Singleton, f func(context.Context) error) error {
-	// Processes that start together join the queues in different orders. A group that is
-	// balanced rarely needs no more time for that than others.
+	// Processes that start together must join the queues in different orders. A group that is
+	// rarely balanced does not need a longer delay for that.
 	if g.opt.BalanceInterval > 0 {
 		t := time.NewTimer(rand.N(min(g.opt.BalanceInterval, g.s.TTL()/3) / 10))
 		defer t.Stop()

@@ -83,8 +83,8 @@ func (f *fleet) group(process string, store driver.Store, functions int) (*leade
 	}
 }
 
-// S3: each function runs on one process. The functions spread evenly, even if the fleet grows and
-// shrinks.
+// S3: each function runs on one process at a time. The functions spread evenly, even when the fleet
+// grows or shrinks.
 func TestGroupSpreads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		functions := 30
@@ -129,7 +129,7 @@ func TestGroupSpreads(t *testing.T) {
 	})
 }
 
-// In a fleet in which each process has its share, no function moves, even if the shares are equal.
+// When each process has its share, no function moves, even if the shares are equal.
 func TestGroupSettles(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -140,14 +140,14 @@ func TestGroupSettles(t *testing.T) {
 		before := store.Counts().Commands[dsynctest.MethodRelease]
 		time.Sleep(20 * time.Minute)
 		if n := store.Counts().Commands[dsynctest.MethodRelease] - before; n != 0 || f.load("a") != 2 || f.load("b") != 2 {
-			t.Errorf("%d moved in 20 minutes in which nothing happened; a has %d, b %d of 4", n, f.load("a"), f.load("b"))
+			t.Errorf("%d functions moved in 20 minutes in which nothing happened; a has %d, b %d of 4", n, f.load("a"), f.load("b"))
 		}
 		stopA()
 		stopB()
 	})
 }
 
-// S3, S4: functions are listed, and removed through the list and from inside. Another process runs a function that was removed.
+// S3, S4: a function can be listed, and removed both through the list and by itself. Another process then runs it.
 func TestGroupListAndRemove(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -172,10 +172,10 @@ func TestGroupListAndRemove(t *testing.T) {
 			return ctx.Err()
 		})
 		if _, err := g.Go("kept", f.work("a", "kept")); err == nil {
-			t.Error("Go took a name twice")
+			t.Error("Go accepted a name twice")
 		}
 		if _, err := g.Go(string([]byte{0}), nil); err == nil {
-			t.Error("Go took NUL")
+			t.Error("Go accepted a name with a NUL")
 		}
 		time.Sleep(2 * time.Second)
 		var names []string
@@ -191,26 +191,26 @@ func TestGroupListAndRemove(t *testing.T) {
 		other.Go("leaves", f.work("b", "leaves"))
 		time.Sleep(500 * time.Millisecond)
 		if f.load("b") != 0 {
-			t.Errorf("the other process runs %d", f.load("b"))
+			t.Errorf("the other process runs %d functions, want none", f.load("b"))
 		}
 		if !removed.Remove(background) || removed.Remove(background) {
-			t.Error("Remove")
+			t.Error("Remove reported the wrong result")
 		}
 		time.Sleep(2 * time.Second)
 		if f.load("b") != 2 {
-			t.Errorf("the other process runs %d, want what was removed here, and what left", f.load("b"))
+			t.Errorf("the other process runs %d functions, want those that were removed here or left", f.load("b"))
 		}
 		cancel()
 		wantErr(t, "Wait", g.Wait(), context.Canceled)
 		wantErr(t, "Wait", other.Wait(), context.Canceled)
 		stop()
 		if _, err := g.Go("late", nil); err == nil {
-			t.Error("Go on a group that has ended")
+			t.Error("Go succeeded on a group that has ended")
 		}
 	})
 }
 
-// Wait returns the first error, like errgroup's, and all others stop.
+// Wait returns the first error, like errgroup's, and all other functions stop.
 func TestGroupWaitReturnsTheFirstError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		wrong := errors.New("work failed")
@@ -225,7 +225,7 @@ func TestGroupWaitReturnsTheFirstError(t *testing.T) {
 			return wrong
 		})
 		if err := g.Wait(); err != wrong {
-			t.Errorf("Wait: %v", err)
+			t.Errorf("Wait returned %v, want the first error", err)
 		}
 		wantErr(t, "cause of the group's context", context.Cause(ctx), wrong)
 		if f.load("a") != 0 {
@@ -234,7 +234,7 @@ func TestGroupWaitReturnsTheFirstError(t *testing.T) {
 	})
 }
 
-// A group in which all functions are done ends without an error. B15: an outage does not end a
+// A group ends without an error when all its functions are done. B15: an outage does not end a
 // function.
 func TestGroupSurvivesAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -245,12 +245,12 @@ func TestGroupSurvivesAnOutage(t *testing.T) {
 		faulty.Cut()
 		time.Sleep(3 * ttl)
 		if f.load("a") != 0 {
-			t.Errorf("%d run during an outage", f.load("a"))
+			t.Errorf("%d functions run during an outage, want none", f.load("a"))
 		}
 		faulty.Heal()
 		time.Sleep(2 * ttl)
 		if f.load("a") != 5 {
-			t.Errorf("%d run after the outage, want 5", f.load("a"))
+			t.Errorf("%d functions run after the outage, want 5", f.load("a"))
 		}
 		stop()
 
@@ -262,7 +262,7 @@ func TestGroupSurvivesAnOutage(t *testing.T) {
 	})
 }
 
-// Wait on a group without functions ends the group at once, as errgroup's does with its context,
+// Wait on a group without functions ends the group at once, as errgroup's Wait ends its context,
 // and a later Go returns an error. Go and Wait may be called at the same time.
 func TestGroupWaitWithoutFunctions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -331,7 +331,7 @@ func TestGroupForgetsRemovedFunctions(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := g.Go("stays", work); err == nil {
-				t.Fatal("Go took a name twice")
+				t.Fatal("Go accepted a name twice")
 			}
 			time.Sleep(2 * time.Second)
 			removed.Remove(background)
@@ -343,15 +343,15 @@ func TestGroupForgetsRemovedFunctions(t *testing.T) {
 		cycles.Store(0)
 		time.Sleep(time.Minute)
 		if n := cycles.Load(); n < 5 || n > 30 {
-			t.Errorf("%d cycles in a minute, want those of the function that stays", n)
+			t.Errorf("Refreshed was called %d times in a minute, want only the calls for the remaining function", n)
 		}
 		cancel()
 		g.Wait()
 	})
 }
 
-// S4: the list says of each function whether it runs on this process: it does not while it waits
-// for its election, or when it has stopped.
+// S4: the list says for each function whether it runs on this process. It does not run while it
+// waits for its election, or when it has stopped.
 func TestGroupListsRunningFunctions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -401,8 +401,8 @@ func TestGroupListsRunningFunctions(t *testing.T) {
 	})
 }
 
-// S3: a function is called when it starts, returns when it has stopped, and can be removed by its handle. The
-// handle of a removed function does nothing to a later function of that name.
+// S3: a function is called when it starts, returns when it has stopped, and can be removed by its handle. The handle
+// of a removed function has no effect on a later function with the same name.
 func TestSingletonHandle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -451,17 +451,17 @@ func TestSingletonHandle(t *testing.T) {
 		}
 		want("another function", "other start 1")
 		if !one.Running() || g.List()[0] != one {
-			t.Error("the list has another handle, or it does not run")
+			t.Error("the list has another handle, or the function does not run")
 		}
 		one.Election.Resign(background)
 		want("again", "one stop 1", "one start 2")
 		select {
 		case <-one.Done():
-			t.Error("Done between two terms")
+			t.Error("Done is closed between two terms")
 		default:
 		}
 		if !one.Remove(background) || one.Running() || f.load("a") != 1 {
-			t.Errorf("Remove: it runs: %t; %d run, want the other", one.Running(), f.load("a"))
+			t.Errorf("after Remove it runs: %t; %d functions run, want only the other one", one.Running(), f.load("a"))
 		}
 		<-one.Done()
 		want("removed", "one stop 2")
@@ -471,7 +471,7 @@ func TestSingletonHandle(t *testing.T) {
 		}
 		want("its successor", "one start 3")
 		if one.Remove(background) || !again.Running() {
-			t.Error("the first handle removed its successor")
+			t.Error("the handle of the first function removed the second one")
 		}
 		again.Remove(background)
 		other.Remove(background)
@@ -539,7 +539,7 @@ func TestFunctionsOfGroupsAreDistinct(t *testing.T) {
 				}
 				name, pair := strings.Split(r.Election.String(), `"`)[1], fmt.Sprintf("%q of %q", f, group)
 				if names[name] != "" || name != group+"/"+f {
-					t.Errorf("the election of %s is %q, as is that of %s", pair, name, names[name])
+					t.Errorf("%s has election %q, and so has %s", pair, name, names[name])
 				}
 				names[name] = pair
 			}

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// A function of Run that continues after its term and the grace makes the process unhealthy
-// until it returns.
+// If a function of Run continues after its term and the grace, the process is unhealthy until the
+// function returns.
 func TestFunctionThatOutlivesItsTermIsUnhealthy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
@@ -47,7 +47,7 @@ func TestFunctionThatOutlivesItsTermIsUnhealthy(t *testing.T) {
 	})
 }
 
-// Without Run, the process says that its work is done by Resign, or by being elected again.
+// Without Run, a lost term leaves the process unhealthy until it calls Resign or is elected again.
 func TestTermThatIsNotResignedIsUnhealthy(t *testing.T) {
 	ends := map[string]func(e *leader.Election){
 		"Resign":   func(e *leader.Election) { e.Resign(background) },

@@ -21,8 +21,8 @@ func outage(f *dsynctest.Faulty) {
 	synctest.Wait()
 }
 
-// An election that neither campaigns nor observes leaves nothing behind with its session: its hooks are
-// not called, and it can be collected.
+// If an election neither campaigns nor observes, its session keeps nothing of it: its hooks are not
+// called, and it can be garbage-collected.
 func TestUnusedElectionsAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)

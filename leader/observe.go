@@ -59,7 +59,7 @@ func (e *Election) leader(ctx context.Context, st driver.State) (Leader, error) 
 		return Leader{}, err
 	}
 	m, ok := alive[h.Session]
-	if !ok || !h.Until.IsZero() { // the latter: it has resigned, or its process closes
+	if !ok || !h.Until.IsZero() { // if Until is set, the leader has resigned, or its process is closing
 		return Leader{}, nil
 	}
 	return Leader{
@@ -92,7 +92,7 @@ func observe[T any](ctx context.Context, e *Election, read func(context.Context,
 	first := true
 	e.s.Observe(ctx, e.name, func(st driver.State, err error) {
 		if err != nil {
-			return // observing goes on, and StoreError reported it
+			return // the process goes on observing, and StoreError has reported the error
 		}
 		v, err := read(ctx, st)
 		if err != nil || !changed(v) && !first {

@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// The channel has the candidates first, and then again whenever one joins, leaves, crashes, is
-// elected or resigns, and nothing in between. It is closed with its context.
+// The channel first receives the candidates, then receives them again whenever one joins, leaves,
+// crashes, is elected or resigns, and at no other time. It is closed when its context ends.
 func TestObserveCandidates(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestObserveCandidates(t *testing.T) {
 	}
 }
 
-// The latest list replaces one that was not received. The receiver owns the list.
+// A newer list replaces one that was not received. The receiver owns the list.
 func TestObserveCandidatesLatestWins(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -30,7 +30,7 @@ func TestObserve(t *testing.T) {
 				ctx, cancel := context.WithCancel(background)
 				seen := observer.Observe(ctx)
 				if l := <-seen; l.Session != "" {
-					t.Errorf("first %+v, want nobody", l)
+					t.Errorf("first observed %+v, want that nobody leads", l)
 				}
 				_, err := observer.Leader(background)
 				wantErr(t, "Leader", err, leader.ErrNoLeader)
@@ -54,10 +54,10 @@ func TestObserve(t *testing.T) {
 				}
 				a.Resign(background)
 				if l := <-seen; l.Session != "" {
-					t.Errorf("observed %+v after Resign, want nobody", l)
+					t.Errorf("observed %+v after Resign, want that nobody leads", l)
 				}
 				wantErr(t, "Publish without leading", a.Publish(background, nil), leader.ErrLost)
-				// The value disappears with its term.
+				// A published value disappears when its term ends.
 				campaign(t, observer)
 				time.Sleep(time.Second)
 				if l := <-seen; l.Term != 2 || l.Value != nil {
@@ -118,7 +118,7 @@ func TestChangesAreNotified(t *testing.T) {
 			t.Errorf("observed %+v, want term 2", l)
 		}
 		if d := time.Since(start); d != 0 {
-			t.Errorf("seen after %v, want with the event", d)
+			t.Errorf("seen %v after the event, want at once", d)
 		}
 	})
 }
@@ -160,7 +160,8 @@ func TestHooksOfTheFleet(t *testing.T) {
 		defer mu.Unlock()
 		for _, name := range []string{"b", "o"} {
 			got := changes[name]
-			// Between the two there was a moment without a leader, which may be seen or not.
+			// There was a moment without a leader between the two terms. It may or may not have
+			// been seen.
 			got = slices.DeleteFunc(slices.Clone(got), func(c string) bool { return c == "a>" })
 			if len(got) != 2 || got[0] != ">a" || got[1] != "a>b" && got[1] != ">b" {
 				t.Errorf("%s was notified of the changes %q", name, changes[name])
@@ -189,7 +190,7 @@ func TestCycleReportsTheState(t *testing.T) {
 				panic("a hook panics")
 			}}})
 		}
-		// check waits for d, and checks each election's last cycle of that time.
+		// check waits for d and checks the last reading that each election reported in that time.
 		check := func(when string, d time.Duration, want map[string]leader.Reading) {
 			t.Helper()
 			mu.Lock()
@@ -254,12 +255,12 @@ func TestNoLeaderAfterItsLease(t *testing.T) {
 		_, err := o.Leader(background)
 		wantErr(t, "Leader", err, leader.ErrNoLeader)
 		if l := <-seen; l.Session != "" {
-			t.Errorf("observed %+v, want nobody", l)
+			t.Errorf("observed %+v, want that nobody leads", l)
 		}
 	})
 }
 
-// An election that is observed later is notified of as well: the listener is reopened with its key.
+// An election that is observed later is notified, too: the listener is reopened with its key.
 func TestEveryObservedElectionIsNotified(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -280,13 +281,13 @@ func TestEveryObservedElectionIsNotified(t *testing.T) {
 			start := time.Now()
 			campaign(t, e)
 			if l := <-seen; l.Term != 1 || time.Since(start) != 0 {
-				t.Errorf("%s: observed %+v after %v, want with the event", name, l, time.Since(start))
+				t.Errorf("%s: observed %+v after %v, want at once", name, l, time.Since(start))
 			}
 		}
 	})
 }
 
-// A leader that is elected again, in another term, is reported as a new leader, even if nobody saw
+// If a leader is elected again in another term, it is reported as a new leader, even if nobody saw
 // the time between the terms.
 func TestReelectedLeaderIsReportedAsNew(t *testing.T) {
 	bubble(t, func(t *testing.T) {

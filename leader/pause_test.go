@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E7: a second Pause has no further effect: one Resume ends the pause for all waiting calls.
+// E7: a second Pause has no further effect. One Resume ends the pause for all waiting calls.
 func TestPauseTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := newElection(t, dsynctest.NewMemory(), nil)

@@ -15,7 +15,7 @@ import (
 )
 
 // A leader whose work hangs is deposed: its term ends when the limit is over, and the next candidate leads after the
-// grace. The process takes part in the election again when the work has returned, and not before.
+// grace. The deposed process campaigns again only when its work has returned.
 func TestHangingLeaderIsDeposed(t *testing.T) {
 	const limit = 20 * time.Second
 	for _, group := range []bool{false, true} {
@@ -96,7 +96,7 @@ func TestHangingLeaderIsDeposed(t *testing.T) {
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if terms != 2 {
-					t.Errorf("%d terms, want a second one after the work has returned", terms)
+					t.Errorf("the process had %d terms, want a second one after its work has returned", terms)
 				}
 				stop()
 				if err := <-done; !group && !errors.Is(err, context.Canceled) {

@@ -15,11 +15,12 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// later is a value that is too long for the write that elects, so it is published after that.
+// later is a value that is too long for the write that elects a leader. It is published after the
+// election.
 var later = strings.Repeat("a", driver.MaxClaimValue+1)
 
-// Whoever sees a leader sees its value: it is in the write that elects, whichever that is. So it costs no
-// command either.
+// Whoever sees a leader sees its value, because the value is part of the write that elects the leader, in whichever
+// way it is elected. Publishing it costs no extra command.
 func TestValueIsPartOfTheElection(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
@@ -52,7 +53,7 @@ func TestValueIsPartOfTheElection(t *testing.T) {
 						elections[name].Campaign(t.Context())
 						elected <- name
 					}()
-					time.Sleep(time.Millisecond) // it is in the queue
+					time.Sleep(time.Millisecond) // until the candidate is in the queue
 				}
 				campaign(t, elections["a"])
 				wantLeader("a")
@@ -74,7 +75,7 @@ func TestValueIsPartOfTheElection(t *testing.T) {
 				elections["a"].Resign(background)
 				wantLeader(<-elected)
 				if _, err := elections["b"].TryCampaign(background); err == nil {
-					t.Error("two lead")
+					t.Error("two processes lead")
 				}
 				elections["c"].Resign(background)
 				wantLeader(<-elected)
@@ -92,7 +93,7 @@ func TestValueIsPartOfTheElection(t *testing.T) {
 	}
 }
 
-// faultOfPublish gives each Publish the fault, as long as it may.
+// faultOfPublish injects the fault into each Publish for which may returns true.
 func faultOfPublish(fault dsynctest.Fault, may func() bool) func(dsynctest.Request) dsynctest.Fault {
 	return func(r dsynctest.Request) dsynctest.Fault {
 		if r.Method == dsynctest.MethodPublish && may() {
@@ -102,7 +103,7 @@ func faultOfPublish(fault dsynctest.Fault, may func() bool) func(dsynctest.Reque
 	}
 }
 
-// wantValue checks the value that the store has.
+// wantValue checks the value in the store.
 func wantValue(t *testing.T, store driver.Store, want string) {
 	t.Helper()
 	if st, err := store.Load(background, "e", 1000); err != nil || string(st.Value) != want {
@@ -110,8 +111,8 @@ func wantValue(t *testing.T, store driver.Store, want string) {
 	}
 }
 
-// The work starts at the election, whatever happens to the publishing of Options.Value, and Resign does
-// not wait for it. The value is published once the store is reached.
+// The work starts at the election even if publishing Options.Value fails or hangs, and Resign does
+// not wait for it. The value is published as soon as the store can be reached.
 func TestWorkDoesNotWaitForItsValue(t *testing.T) {
 	for name, fault := range map[string]dsynctest.Fault{
 		"request lost": {LoseRequest: true},
@@ -147,7 +148,8 @@ func TestWorkDoesNotWaitForItsValue(t *testing.T) {
 	}
 }
 
-// A value that the user publishes replaces Options.Value, also if that reaches the store later.
+// A value that the user publishes replaces Options.Value, even if Options.Value reaches the store
+// later.
 func TestPublishWinsOverTheFirstValue(t *testing.T) {
 	for name, fault := range map[string]dsynctest.Fault{
 		"late":              {Delay: time.Second},
@@ -182,8 +184,8 @@ func TestPublishWinsOverTheFirstValue(t *testing.T) {
 	}
 }
 
-// Publishing is tried again as long as the term lasts, each failure is reported, and nothing of it
-// remains after the term.
+// Publishing is retried as long as the term lasts, and each failure is reported. Nothing is sent
+// after the term.
 func TestPublishingEndsWithTheTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -201,20 +203,21 @@ func TestPublishingEndsWithTheTerm(t *testing.T) {
 		synctest.Wait()
 		before := sent
 		if before < 9 || before > 3*20 { // an attempt takes a sixth of the TTL
-			t.Errorf("%d attempts in three TTLs", before)
+			t.Errorf("%d attempts to publish in three TTLs", before)
 		}
 		time.Sleep(ttl)
 		synctest.Wait()
 		if sent != before {
-			t.Errorf("%d attempts after the term", sent-before)
+			t.Errorf("%d attempts to publish after the term, want none", sent-before)
 		}
 		if len(failed) != sent || slices.ContainsFunc(failed, func(op string) bool { return op != "Publish" }) {
-			t.Errorf("%d attempts, and StoreError was called for %q", sent, failed)
+			t.Errorf("there were %d attempts to publish, but StoreError was called for %q", sent, failed)
 		}
 	})
 }
 
-// A store that refuses to publish is asked once per term, and StoreError reports it.
+// If the store refuses to publish, the process tries once per term, and StoreError reports the
+// refusal.
 func TestPublishingIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &refusesToPublish{Store: dsynctest.NewMemory()}
@@ -225,7 +228,7 @@ func TestPublishingIsRefused(t *testing.T) {
 		time.Sleep(2 * ttl)
 		synctest.Wait()
 		if !e.IsLeader() || store.asked != 1 || !slices.Equal(failed, []string{"Publish"}) {
-			t.Errorf("leads: %t, asked %d times, reported %q", e.IsLeader(), store.asked, failed)
+			t.Errorf("the process leads: %t; %d attempts to publish; reported: %q", e.IsLeader(), store.asked, failed)
 		}
 	})
 }

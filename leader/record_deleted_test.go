@@ -15,8 +15,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// B38: somebody deletes the record of an election. The leader is told within a heartbeat, or at once if it observes
-// that another leads: it never leads for longer beside one that its own hook has named.
+// B38: somebody deletes an election's record, and another process is elected. The first leader is notified within a
+// heartbeat interval, or at once if it observes the election. So it never leads when its own NewLeader hook has named
+// another leader.
 func TestRecordOfAnElectionDeleted(t *testing.T) {
 	for _, observes := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -50,12 +51,12 @@ func TestRecordOfAnElectionDeleted(t *testing.T) {
 			if observes {
 				time.Sleep(time.Second)
 				if first.Err() == nil {
-					t.Error("the first leader has observed the second, and leads on")
+					t.Error("the first leader has observed the second one, and still leads")
 				}
 			}
 			<-first.Done()
 			if d := time.Since(deleted); d > ttl/3*11/10 {
-				t.Errorf("the leader was told after %v, want a heartbeat's time", d)
+				t.Errorf("the first leader was notified after %v, want at most a heartbeat interval", d)
 			}
 			for _, want := range []error{leader.ErrLost, dsync.ErrRecordDeleted} {
 				wantErr(t, "the cause", context.Cause(first), want)
@@ -63,7 +64,7 @@ func TestRecordOfAnElectionDeleted(t *testing.T) {
 			ea.Resign(background)
 			time.Sleep(5 * ttl)
 			if second.Err() != nil || !eb.IsLeader() || ea.IsLeader() || both.Load() {
-				t.Errorf("the second leads: %t, %v; the first one: %t; both at once, by the hook: %t", eb.IsLeader(), context.Cause(second), ea.IsLeader(), both.Load())
+				t.Errorf("the second process leads: %t, %v; the first one leads: %t; both led when the hook was called: %t", eb.IsLeader(), context.Cause(second), ea.IsLeader(), both.Load())
 			}
 			synctest.Wait() // the log is written by another goroutine
 			if said := log.String(); strings.Count(said, "level=ERROR") != 1 || !strings.Contains(said, `key \"e\" in memory`) {

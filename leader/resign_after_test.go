@@ -15,14 +15,14 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// After ResignAfter nobody leads for that long, whatever becomes of the process that led; then the first in
-// the queue does.
+// After ResignAfter nobody leads for d, whatever happens to the process that led. Then the first candidate in the
+// queue leads.
 func TestResignAfter(t *testing.T) {
 	for _, run := range []bool{false, true} {
 		for name, then := range map[string]func(e *leader.Election, s *dsync.Session){
 			"":              func(*leader.Election, *dsync.Session) {},
 			"closes":        func(_ *leader.Election, s *dsync.Session) { s.Close(background) },
-			"closes beside": nil, // before the work has stopped
+			"closes beside": nil, // the session is closed before the work has stopped
 			"campaigns":     func(e *leader.Election, _ *dsync.Session) { go e.Campaign(background) },
 		} {
 			for _, d := range []time.Duration{3 * time.Second, 3 * ttl} {
@@ -45,17 +45,17 @@ func TestResignAfter(t *testing.T) {
 							t.Fatalf("ResignAfter: %v", err)
 						}
 						if took := time.Since(start); took > grace {
-							t.Errorf("it took %v", took)
+							t.Errorf("ResignAfter took %v, want at most the grace", took)
 						}
 						if l, err := next.Leader(background); err == nil {
-							t.Errorf("%+v leads", l)
+							t.Errorf("%+v leads, want nobody", l)
 						}
 						if then != nil {
 							then(a, s)
 						}
 						ctx := <-next.elected
 						if took := time.Since(start); took < d || took > d+time.Second {
-							t.Errorf("the next is elected after %v, want %v", took, d)
+							t.Errorf("the next leader is elected after %v, want %v", took, d)
 						}
 						if n := term(t, ctx).Number; n != 2 {
 							t.Errorf("term %d, want 2", n)
@@ -67,7 +67,7 @@ func TestResignAfter(t *testing.T) {
 	}
 }
 
-// Work that takes longer than d to stop is not overtaken.
+// If the work takes longer than d to stop, the next leader is not elected before it has stopped.
 func TestResignAfterWaitsForTheWork(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -80,7 +80,7 @@ func TestResignAfterWaitsForTheWork(t *testing.T) {
 		}
 		<-next.elected
 		if took := time.Since(start); took < grace/2 || took > grace {
-			t.Errorf("the next is elected after %v", took)
+			t.Errorf("the next leader is elected after %v", took)
 		}
 	})
 }
@@ -99,20 +99,20 @@ func TestResignAfterRefuses(t *testing.T) {
 			}
 		}
 		if !a.IsLeader() {
-			t.Error("a refused call has ended the term")
+			t.Error("a call that was refused has ended the term")
 		}
 		ctx, cancel := context.WithCancel(background)
 		cancel()
 		wantErr(t, "ResignAfter", a.ResignAfter(ctx, time.Hour), context.Canceled)
-		time.Sleep(time.Second) // it goes on
+		time.Sleep(time.Second) // the release continues
 		if _, err := a.TryCampaign(background); err == nil {
-			t.Error("it leads again at once")
+			t.Error("the process leads again at once, want nobody elected for an hour")
 		}
 		wantErr(t, "ResignAfter", a.ResignAfter(background, time.Second), leader.ErrNotLeader)
 	})
 }
 
-// Break lets the next in.
+// Break ends the time of ResignAfter, so that the next candidate is elected.
 func TestResignAfterAndBreak(t *testing.T) {
 	for _, before := range []time.Duration{0, grace / 4, 2 * grace} { // also while the work stops
 		t.Run(before.String(), func(t *testing.T) {
@@ -129,14 +129,15 @@ func TestResignAfterAndBreak(t *testing.T) {
 				}
 				<-next.elected
 				if took := time.Since(start); took > 2*ttl {
-					t.Errorf("the next is elected after %v", took)
+					t.Errorf("the next leader is elected after %v", took)
 				}
 			})
 		})
 	}
 }
 
-// A term that is lost before the store has the resignation is not kept, and ResignAfter says so.
+// If the term is lost before the store has the resignation, the leadership is not kept for d, and
+// ResignAfter returns an error that says so.
 func TestResignAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -150,7 +151,8 @@ func TestResignAfterALoss(t *testing.T) {
 	})
 }
 
-// A key that this process keeps for the time of its ResignAfter is not another's.
+// During this process's own ResignAfter, TryCampaign's error does not say that another process
+// holds the key.
 func TestTryCampaignAfterOnesOwnResignAfter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := newElection(t, dsynctest.NewMemory(), nil)
@@ -166,8 +168,8 @@ func TestTryCampaignAfterOnesOwnResignAfter(t *testing.T) {
 	})
 }
 
-// Run's function calls ResignAfter when its grace is over and the term is being released, while the store
-// does not answer. It is too late for that, and ResignAfter says so.
+// Run's function calls ResignAfter when its grace is over and the term is being released, while the store does not
+// answer. That is too late, and ResignAfter returns an error that says so.
 func TestResignAfterTheGraceIsOver(t *testing.T) {
 	for name, fault := range map[string]dsynctest.Fault{
 		"the reply comes late": {ReplyDelay: ttl / 8},
@@ -202,7 +204,7 @@ func TestResignAfterTheGraceIsOver(t *testing.T) {
 				began := time.Now()
 				<-next.elected
 				if took := time.Since(began); took > 2*ttl {
-					t.Errorf("ResignAfter returned %v, and the next is elected %v later", err, took)
+					t.Errorf("ResignAfter returned %v, and the next leader is elected %v later", err, took)
 				}
 			})
 		})

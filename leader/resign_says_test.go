@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// B39: Resign and Pause say that the leadership is released only if the store has said so.
+// B39: Resign and Pause return nil only if the store has confirmed the release.
 func TestResignOnASilentStore_B39(t *testing.T) {
 	for name, resign := range map[string]func(*leader.Election, context.Context) error{
 		"Resign": (*leader.Election).Resign, "Pause": (*leader.Election).Pause,
@@ -47,7 +47,7 @@ func TestResignOnASilentStore_B39(t *testing.T) {
 							t.Fatalf("%s has not returned", name)
 						}
 						if err := resign(e, background); err != nil {
-							t.Errorf("again, when there is no term: %v", err)
+							t.Errorf("called again, when there is no term: %v", err)
 						}
 						f.Heal()
 					})
@@ -70,7 +70,7 @@ func (s *refusing) Edit(ctx context.Context, e driver.Edit) (driver.Edited, erro
 	return s.Memory.Edit(ctx, e)
 }
 
-// A leader whose release the store refuses has not resigned there.
+// If the store refuses the release, Resign returns an error.
 func TestResignThatIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &refusing{Memory: dsynctest.NewMemory()}
@@ -82,8 +82,8 @@ func TestResignThatIsRefused(t *testing.T) {
 	})
 }
 
-// ResignAfter works on a signal, whose context ends that of Run or Campaign before anybody can call ResignAfter: by the
-// function itself, with its ctx, or from elsewhere while the work winds down (mongo-lead's stop without release).
+// ResignAfter works on a signal that ends the context of Run or Campaign before anybody can call ResignAfter. Run's
+// function can call it with its own context, or other code can call it while the work winds down.
 func TestResignAfterTheContextHasEnded(t *testing.T) {
 	const d = 3 * ttl
 	for name, stop := range map[string]func(t *testing.T, e *leader.Election, ctx context.Context, signal func()){
@@ -139,14 +139,14 @@ func TestResignAfterTheContextHasEnded(t *testing.T) {
 				next := candidates(t, store, "b")["b"]
 				<-next.elected
 				if took := time.Since(signalled); took < d || took > d+grace+time.Second {
-					t.Errorf("the next is elected %v after the signal, want %v", took, d)
+					t.Errorf("the next leader is elected %v after the signal, want %v", took, d)
 				}
 			})
 		})
 	}
 }
 
-// What was resigned, revoked or lost before is not kept.
+// ResignAfter refuses a term that was already resigned, revoked or closed.
 func TestResignAfterTheEndIsRefused(t *testing.T) {
 	for name, end := range map[string]func(e *leader.Election, s *dsync.Session){
 		"resigned": func(e *leader.Election, _ *dsync.Session) { go e.Resign(background) },
@@ -166,7 +166,8 @@ func TestResignAfterTheEndIsRefused(t *testing.T) {
 	}
 }
 
-// A process that requests the key after the signal gets it: ResignAfter no longer keeps it.
+// After a signal and then a Break, ResignAfter no longer keeps the key: the next process that
+// requests it gets it.
 func TestResignAfterARevocationOfAStoppedTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -188,7 +189,7 @@ func TestResignAfterARevocationOfAStoppedTerm(t *testing.T) {
 		began := time.Now()
 		<-next.elected
 		if took := time.Since(began); took > ttl {
-			t.Errorf("the next is elected after %v", took)
+			t.Errorf("the next leader is elected after %v", took)
 		}
 		if err := <-broken; err != nil {
 			t.Errorf("Break: %v", err)

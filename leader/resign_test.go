@@ -18,7 +18,8 @@ func slowRelease(r dsynctest.Request) dsynctest.Fault {
 	return dsynctest.Fault{}
 }
 
-// begin campaigns, or makes Run call a function that winds down for half the grace.
+// begin campaigns. If run is true, it instead calls Run with a function that takes half the grace
+// to stop.
 func begin(t *testing.T, e *leader.Election, run bool) {
 	t.Helper()
 	if !run {
@@ -35,8 +36,8 @@ func begin(t *testing.T, e *leader.Election, run bool) {
 	time.Sleep(time.Second)
 }
 
-// When Resign or Pause has returned nil, the leadership has been released in the store, however
-// long that takes, whoever calls it, and however often.
+// When Resign or Pause returns nil, the store has released the leadership, however long that takes,
+// whoever calls it, and however often.
 func TestResignReturnsAfterTheRelease(t *testing.T) {
 	for name, resign := range map[string]func(*leader.Election) error{
 		"Resign": func(e *leader.Election) error { return e.Resign(background) },
@@ -53,7 +54,7 @@ func TestResignReturnsAfterTheRelease(t *testing.T) {
 						go func() {
 							err := resign(e)
 							if st, lerr := store.Load(background, "e", 1000); lerr != nil || len(st.Holders) != 0 {
-								t.Errorf("%s has returned %v, and it is held by %+v (%v)", name, err, st.Holders, lerr)
+								t.Errorf("%s has returned %v, and the leadership is held by %+v (%v)", name, err, st.Holders, lerr)
 							}
 							done <- err
 						}()
@@ -91,7 +92,7 @@ func TestResignWithinItsContext(t *testing.T) {
 					}
 					time.Sleep(2 * time.Second)
 					if st, err := store.Load(background, "e", 1000); err != nil || len(st.Holders) != 0 {
-						t.Errorf("later it is held by %+v (%v)", st.Holders, err)
+						t.Errorf("later the leadership is held by %+v (%v)", st.Holders, err)
 					}
 				})
 			})
@@ -124,7 +125,7 @@ func TestResignReturnsAfterTheReleaseOfALateFunction(t *testing.T) {
 			t.Errorf("Resign returned after %v, want %v", d, want)
 		}
 		if st, err := store.Load(background, "e", 1000); err != nil || len(st.Holders) != 0 {
-			t.Errorf("Resign has returned, and it is held by %+v (%v)", st.Holders, err)
+			t.Errorf("Resign has returned, and the leadership is held by %+v (%v)", st.Holders, err)
 		}
 		wantErr(t, "Run", <-ran, context.Canceled)
 	})

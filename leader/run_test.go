@@ -20,7 +20,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// What Run returns.
+// Run returns what its function returns, or the error of its context.
 func TestRunReturns(t *testing.T) {
 	wrong := errors.New("work failed")
 	bubble(t, func(t *testing.T) {
@@ -28,10 +28,10 @@ func TestRunReturns(t *testing.T) {
 		s := newSession(t, store, nil)
 		e := electionOf(t, s, nil)
 		if err := e.Run(background, func(context.Context) error { return nil }); err != nil {
-			t.Errorf("Run of what succeeds: %v", err)
+			t.Errorf("Run of a function that succeeds: %v", err)
 		}
 		if err := e.Run(background, func(context.Context) error { return wrong }); err != wrong {
-			t.Errorf("Run of what fails: %v", err)
+			t.Errorf("Run of a function that fails: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
@@ -45,7 +45,7 @@ func TestRunReturns(t *testing.T) {
 		if err != context.DeadlineExceeded || !returned {
 			t.Errorf("Run after the end of its ctx: %v, f returned: %t", err, returned)
 		}
-		// Resigned on return: another leads at once.
+		// Run has resigned when it returns, so another process leads at once.
 		if _, err := newElection(t, store, nil).TryCampaign(background); err != nil {
 			t.Errorf("after Run: %v", err)
 		}
@@ -78,8 +78,8 @@ func TestRunResignsOnPanicAndExit(t *testing.T) {
 	}
 }
 
-// B15: after an outage of three leases Run campaigns again by itself, and the error that f returned
-// after the loss goes to the hook. B04: one Lost per Elected.
+// B15: after an outage of three TTLs Run campaigns again by itself, and the error that f returned
+// after the loss goes to the hook. B04: Lost is called once per Elected.
 func TestRunContinuesAfterAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
@@ -97,7 +97,7 @@ func TestRunContinuesAfterAnOutage(t *testing.T) {
 		g.Go(func() error {
 			return e.Run(ctx, func(ctx context.Context) error {
 				if running++; running != 1 {
-					t.Errorf("%d run at once", running)
+					t.Errorf("%d functions run at once", running)
 				}
 				defer func() { running-- }()
 				terms++
@@ -113,7 +113,7 @@ func TestRunContinuesAfterAnOutage(t *testing.T) {
 			time.Sleep(2 * ttl)
 			synctest.Wait()
 			if running != 1 {
-				t.Fatalf("%d run after the outage", running)
+				t.Fatalf("%d functions run after the outage", running)
 			}
 		}
 		cancel()
@@ -125,8 +125,8 @@ func TestRunContinuesAfterAnOutage(t *testing.T) {
 	})
 }
 
-// Resign inside f does not wait for f. From outside, it gives f the grace. Either way Run is a
-// candidate again, behind the others.
+// Inside f, Resign does not wait for f. From outside, it gives f the grace. In both cases Run then
+// campaigns again, behind the others.
 func TestResignFromRun(t *testing.T) {
 	for _, inside := range []bool{true, false} {
 		t.Run(fmt.Sprint("inside ", inside), func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestResignFromRun(t *testing.T) {
 					t.Errorf("another led %v after f returned, want at once", led.Sub(ended))
 				}
 				if terms != 2 || !a.IsLeader() {
-					t.Errorf("%d terms, want a second one after the other's", terms)
+					t.Errorf("the process had %d terms, want a second one after the other process's term", terms)
 				}
 				cancel()
 				wg.Wait()
@@ -188,7 +188,8 @@ func TestResignFromRun(t *testing.T) {
 	}
 }
 
-// E6, E7: Run goes on between two terms and while the election is paused, and String says which it is.
+// E6, E7: Run continues between two terms and while the election is paused, and String says which
+// state it is in.
 func TestRunInEveryState(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -252,7 +253,7 @@ func TestRunInEveryState(t *testing.T) {
 	})
 }
 
-// When f has returned, its context has ended, with the cause that the process resigned.
+// When f has returned, its context has ended with the cause that the process resigned.
 func TestContextEndsWithTheFunction(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var causes []error
@@ -315,7 +316,7 @@ func (c endsWhenHeld) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Resign inside the work of another election, or of an earlier term, waits for f.
+// Inside the work of another election, or of an earlier term, Resign waits for f.
 func TestResignInsideAnotherTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -346,7 +347,7 @@ func TestResignInsideAnotherTerm(t *testing.T) {
 			}()
 			time.Sleep(time.Second)
 			if err := e.Resign(inside); err != nil || working.Load() {
-				t.Errorf("Resign inside %s: %v, f works: %t", name, err, working.Load())
+				t.Errorf("Resign inside %s: %v, f still works: %t", name, err, working.Load())
 			}
 			<-ended
 		}

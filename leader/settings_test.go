@@ -31,13 +31,13 @@ func TestRunIsDoneAfterTheRelease(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		if !e.IsLeader() {
-			t.Error("it does not say that it leads")
+			t.Error("IsLeader is false during the term")
 		}
 		cancel()
 		<-done
 		st, err := store.Load(background, "e", 1000)
 		if err != nil || len(st.Holders) != 0 || e.IsLeader() {
-			t.Errorf("done, and the store has %v (%v)", st.Holders, err)
+			t.Errorf("Run has returned, and the store has the holders %v (%v)", st.Holders, err)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// String says what something is and what it does, and sends no command.
+// String gives the name and the state of a value, and sends no command.
 func TestString(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -60,7 +60,7 @@ func TestString(t *testing.T) {
 	})
 }
 
-// What a program gets to know about an election can be logged as it is.
+// The values that a program receives about an election can be logged as they are.
 func TestStringOfWhatIsObserved(t *testing.T) {
 	store := dsynctest.NewMemory()
 	since := time.Date(2026, 11, 27, 6, 18, 24, 0, time.FixedZone("", 3600))
@@ -89,7 +89,7 @@ func electionNamed(t *testing.T, s *dsync.Session, name string) *leader.Election
 	return e
 }
 
-// String may be called beside anything else. The race detector checks it.
+// String may be called concurrently with anything else. The race detector checks it.
 func TestStringBesideCampaign(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)

@@ -87,7 +87,7 @@ func (e *Election) candidate(ctx context.Context, session string) (claim string,
 }
 
 // claimNumber returns the counter in the id of w's claim. It grows with each claim of the session.
-// The order of the queue is not that of the claims: a delayed request joins behind later ones.
+// Claims can join the queue in another order: a delayed request joins behind later ones.
 func claimNumber(w driver.Waiter) uint64 {
 	_, counter, _ := strings.Cut(w.Claim, ".")
 	n, _ := strconv.ParseUint(counter, 10, 64) // 0 if no session of this library made the claim

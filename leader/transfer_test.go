@@ -96,7 +96,7 @@ func TestTransfer(t *testing.T) {
 					}
 					d := store.Counts().Since(before)
 					if n := d.Commands[dsynctest.MethodRelease]; n != 1 {
-						t.Errorf("Transfer cost %d releases: %v", n, d.Commands)
+						t.Errorf("Transfer took %d releases, want one: %v", n, d.Commands)
 					}
 					rest := slices.DeleteFunc([]string{"b candidate", "c candidate", "d candidate"}, func(s string) bool { return s == name+" candidate" })
 					wantRoles(t, a, append([]string{name + " leader"}, rest...)...)
@@ -112,7 +112,7 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-// Run's function has its grace before anybody else is elected. Run then campaigns again behind the
+// Run's function has its grace before anybody else is elected. Then Run campaigns again, behind the
 // waiting candidates.
 func TestTransferFromRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestTransferInsideRun(t *testing.T) {
 	})
 }
 
-// A Transfer that is refused does not cost the leadership and writes nothing.
+// A refused Transfer does not cost the leadership and writes nothing.
 func TestTransferRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -181,7 +181,7 @@ func TestTransferRefused(t *testing.T) {
 		go gone.Campaign(background)
 		time.Sleep(time.Second)
 		all := candidates(t, store, "b", "left")
-		all["b"].Observe(background) // observes from another process: a candidate that observes remains a candidate
+		all["b"].Observe(background) // a candidate that also observes remains a candidate
 		observing := newSession(t, store, nil)
 		observer := electionOf(t, observing, nil)
 		observer.Observe(background)
@@ -212,10 +212,10 @@ func TestTransferRefused(t *testing.T) {
 			}
 		}
 		if d := store.Counts().Since(before); d.Commands[dsynctest.MethodRelease] != 0 {
-			t.Errorf("refused, and released: %v", d.Commands)
+			t.Errorf("a refused Transfer has released the leadership: %v", d.Commands)
 		}
 		if ctx.Err() != nil || !a.IsLeader() {
-			t.Errorf("a does not lead any more: %v", context.Cause(ctx))
+			t.Errorf("a no longer leads: %v", context.Cause(ctx))
 		}
 		cut := newFaulty(t, store, nil)
 		blind := named(t, cut, "blind")
@@ -235,13 +235,13 @@ func TestTransferRefused(t *testing.T) {
 		defer cancel()
 		wantErr(t, "Transfer without the store", blind.Transfer(short, to), context.DeadlineExceeded)
 		if !blind.IsLeader() {
-			t.Error("a read that failed has cost the leadership")
+			t.Error("a failed read has cost the leadership")
 		}
 	})
 }
 
-// A candidate that leaves the queue while the leader's work winds down is not elected. The error
-// also says that this process does not lead any more.
+// If the candidate leaves the queue while the leader's work winds down, it is not elected. The
+// error also says that this process no longer leads.
 func TestTransferToACandidateThatLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -260,8 +260,8 @@ func TestTransferToACandidateThatLeaves(t *testing.T) {
 	})
 }
 
-// A candidate that crashes while the leader's work winds down is elected, and another one leads
-// when its lease is over.
+// If the candidate crashes while the leader's work winds down, it is elected all the same, and
+// another one leads when its session has expired.
 func TestTransferToACandidateThatCrashes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -335,9 +335,9 @@ func TestTransferWithFaults(t *testing.T) {
 	}
 }
 
-// The reply of the release that has elected the candidate is lost, a late copy of this process's request puts its
-// claim into the queue again, and the candidate resigns. When the release is repeated the claim is elected anew and the
-// candidate does not wait. Transfer must not say that it was not elected.
+// The reply of the release that elected the candidate is lost, a late copy of this process's own request puts its
+// claim back into the queue, and the candidate resigns. When the release is repeated, the claim has been elected
+// again, and the candidate no longer waits. Transfer must not say that the candidate was not elected.
 func TestTransferIsNotDeniedAfterALateCopy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -374,7 +374,7 @@ func TestTransferIsNotDeniedAfterALateCopy(t *testing.T) {
 	})
 }
 
-// A term that is lost before its release is transferred to nobody.
+// If the term is lost before its release, nobody is elected by Transfer.
 func TestTransferOfALostTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -412,8 +412,8 @@ func TestTransferWithinItsContext(t *testing.T) {
 	})
 }
 
-// Of two Transfers at once, one elects its candidate, and the other reports that the process does
-// not lead any more.
+// If Transfer is called twice at the same time, one call elects its candidate, and the other
+// reports that this process no longer leads.
 func TestTransferTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -441,8 +441,8 @@ func TestTransferTwice(t *testing.T) {
 	})
 }
 
-// A second call of Campaign that waits in the leader's process does not get the leadership by a
-// hand-off in place of the named candidate.
+// If a second call of Campaign waits in the leader's own process, the leadership is not handed off
+// to it instead of the named candidate.
 func TestTransferSkipsLocalCandidates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -474,8 +474,8 @@ func TestTransferSkipsLocalCandidates(t *testing.T) {
 	})
 }
 
-// If the session is closed before the leader's work is done, the leadership is left to expire in
-// the store and goes to the first in the queue. Then Transfer must not report success.
+// If the session is closed before the leader's work is done, the leadership stays in the store
+// until it expires, and then goes to the first in the queue. Then Transfer must not report success.
 func TestTransferOfATermLeftToExpire(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -498,7 +498,8 @@ func TestTransferOfATermLeftToExpire(t *testing.T) {
 	})
 }
 
-// A candidate that is far back in the queue, beyond what one reply of the store has, can be named too.
+// A candidate that is far back in the queue can be named, too, even if one reply of the store does
+// not reach it.
 func TestTransferToTheLastOfMany(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 1100
@@ -523,8 +524,8 @@ func TestTransferToTheLastOfMany(t *testing.T) {
 	})
 }
 
-// A candidate that gave up and campaigns again has two claims in the queue until the store has the release
-// of the first. It is elected with the one with which it campaigns.
+// A candidate that gave up and campaigns again has two claims in the queue until the store has the release of the
+// first one. It is elected with the claim with which it campaigns.
 func TestTransferToACandidateThatCampaignsAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -552,7 +553,8 @@ func TestTransferToACandidateThatCampaignsAgain(t *testing.T) {
 	})
 }
 
-// Of a candidate's claims, the latest is elected, in whatever order they came into the queue.
+// If a candidate has several claims, the latest is elected, in whatever order they joined the
+// queue.
 func TestTransferToTheLatestClaim(t *testing.T) {
 	for _, tt := range []struct {
 		queue []string

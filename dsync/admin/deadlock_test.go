@@ -103,7 +103,8 @@ func TestFindDeadlocks(t *testing.T) {
 	}
 }
 
-// In random worlds: a cycle is found if and only if, whoever releases and is served first, somebody never is.
+// In random worlds, a cycle is found if and only if somebody waits forever, no matter who releases and is served
+// first.
 func TestFindDeadlocksInRandomWorlds(t *testing.T) {
 	found := 0
 	for seed := range uint64(3000) {
@@ -120,23 +121,23 @@ func TestFindDeadlocksInRandomWorlds(t *testing.T) {
 			for i, m := range d.Members {
 				n := (i + 1) % len(d.Members)
 				if m.Session == d.Members[n].Session || !w.holds(m.Session, d.Keys[i]) || w.waits[m.Session] != d.Keys[n] || !slices.Contains(stuck, d.Keys[i]) {
-					t.Fatalf("seed %d: %v is no cycle in %+v", seed, d, keys)
+					t.Fatalf("seed %d: %v is not a cycle in %+v", seed, d, keys)
 				}
 			}
 		}
 	}
 	if found < 300 {
-		t.Errorf("only %d cycles were found, so little was shown", found)
+		t.Errorf("only %d cycles were found, too few for this test to show much", found)
 	}
 }
 
-// A world has sessions of one goroutine each, which hold keys and wait for at most one.
+// A world has sessions with one goroutine each. A session holds keys and waits for at most one.
 type world struct {
 	limit map[string]int64
 	held  map[string]map[string]int64 // by key and session: the weight
 	queue map[string][]string
-	want  map[string]int64  // what each session waits for has that weight
-	waits map[string]string // which key
+	want  map[string]int64  // the weight that each session waits for
+	waits map[string]string // the key that each session waits for
 }
 
 func (w *world) holds(session, key string) bool { return w.held[key][session] > 0 }
@@ -185,8 +186,8 @@ func (w *world) keys() (all []admin.Status) {
 	return all
 }
 
-// play lets sessions that wait for nothing release all that they hold, one after the other at random. It returns the keys
-// for which somebody still waits at the end.
+// play lets sessions that wait for nothing release all that they hold, one after the other at random. It returns the
+// keys for which a session still waits at the end.
 func (w *world) play(r *rand.Rand) (stuck []string) {
 	p := &world{w.limit, map[string]map[string]int64{}, map[string][]string{}, w.want, map[string]string{}}
 	for k := range w.limit {

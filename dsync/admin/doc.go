@@ -1,5 +1,5 @@
 // Package admin is for operators' tools. It shows the holders and the waiters of a key, and the processes that have a
-// session. Its Break takes a key away from its holders.
+// session. [Inspector.Break] takes a key away from its holders.
 //
 //	locks, err := dsyncmongo.Open(ctx, db, nil) // a *dsync.Session
 //	inspector := admin.New(locks)

@@ -13,9 +13,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// The holders and the waiters of each key, for an operator's terminal.
+// An operator's terminal shows the holders and the waiters of each key.
 func Example() {
-	store := dsynctest.NewMemory() // in a tool, dsyncmongo.Open makes the session, with ReadOnly if it only looks
+	store := dsynctest.NewMemory() // in a tool, dsyncmongo.Open makes the session, with ReadOnly if the tool only reads
 	ctx := context.Background()
 	web, _ := dsync.New(store, &dsync.Options{Name: "web-1"})
 	defer web.Close(ctx)
@@ -36,13 +36,14 @@ func Example() {
 		}
 	}
 	members, _, err := inspector.Members(ctx)
-	fmt.Println(len(members), "member:", members[0].Name, err) // the tool is none
+	fmt.Println(len(members), "member:", members[0].Name, err) // the tool's session is not a member
 	// Output:
 	// invoices/7: held by web-1, 0 waiting
 	// 1 member: web-1 <nil>
 }
 
-// The processes by zone, which each says of itself, and which of them is this one.
+// Each process has set its zone in its Meta, so Members can show it. The example also shows which
+// process is this one.
 func ExampleInspector_Members() {
 	ctx, store := context.Background(), dsynctest.NewMemory()
 	var here *dsync.Session
@@ -131,7 +132,7 @@ func ExampleStatus_String() {
 	//   waiting, position 1: process 815 on web-2
 }
 
-// An operator frees a key. Its holder is notified and stops.
+// An operator frees a key. The key's holder is notified and stops.
 func ExampleInspector_Break() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()
@@ -162,7 +163,7 @@ func ExampleInspector_Break() {
 	// held: false
 }
 
-// A Once that is named after a day is of no use after it.
+// A Once that is named after a day is of no use after that day.
 func ExampleInspector_Forget() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
@@ -177,8 +178,8 @@ func ExampleInspector_Forget() {
 	// Output: done before: true after: false <nil>
 }
 
-// A tool that has read keys anyway needs no second reading to see a cycle in them. To be sure that it was there at one
-// moment, read twice, or call Deadlocks.
+// A tool that has read the keys anyway needs no second reading to see a cycle in them. To be sure that the whole
+// cycle existed at one moment, read the keys twice, or call Deadlocks.
 func ExampleFindDeadlocks() {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	status := func(key, holder, waiter string) admin.Status {
@@ -207,7 +208,7 @@ func ExampleInspector_Stats() {
 	// Output: listening: false polling because of: <nil>
 }
 
-// Observers shows who follows an election without campaigning in it.
+// Observers shows who observes an election without campaigning in it.
 func ExampleInspector_Observers() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()

@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// A forgotten Once runs again in a process that has not learned its result, with a greater token, and
-// what is left of it is swept as an idle lock is.
+// A forgotten Once runs again in a process that has not learned its result, with a greater token.
+// What the store still keeps of it is swept like an idle lock.
 func TestForgetOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -37,13 +37,13 @@ func TestForgetOnce(t *testing.T) {
 		}
 		run(once)
 		if len(tokens) != 1 {
-			t.Errorf("%d runs, want that the Once that knows the result does not run again", len(tokens))
+			t.Errorf("%d runs, want no second run by the Once that knows the result", len(tokens))
 		}
 		run(other.Once("k"))
 		if len(tokens) != 2 || tokens[1] <= tokens[0] {
 			t.Errorf("tokens %v, want a second run with a greater one", tokens)
 		}
-		for range 2 { // and one that is forgotten already, or was never used
+		for range 2 { // the second Forget is for a key that is already forgotten or was never used
 			for _, key := range []string{"k", "never"} {
 				if err := admin.New(other).Forget(background, key); err != nil {
 					t.Fatal(err)
@@ -61,7 +61,7 @@ func TestForgetOnce(t *testing.T) {
 	})
 }
 
-// The terms of an election that was forgotten count from 1 again.
+// The terms of a forgotten election count from 1 again.
 func TestForgetElection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -104,10 +104,10 @@ func TestForgetKeyInUse(t *testing.T) {
 		bounded, end := context.WithTimeout(background, time.Hour)
 		defer end()
 		if err := admin.New(other).Forget(bounded, "k"); !errors.As(err, &held) || held.Session != holder.ID() || held.PID != os.Getpid() || held.Host != "there" || held.Name != "pod-7" {
-			t.Errorf("Forget of a held key: %v, want a HeldError that says by whom", err)
+			t.Errorf("Forget of a held key: %v, want a HeldError that names the holder", err)
 		}
 		if st, err := admin.New(other).Status(background, "k"); err != nil || held.Until.IsZero() || !held.Until.Equal(st.Holders[0].Until) {
-			t.Errorf("Forget says that the key is held until %v, want what the status says: %v, %v", held.Until, st, err)
+			t.Errorf("Forget says that the key is held until %v, want the same time as in the status: %v, %v", held.Until, st, err)
 		}
 		if n := store.Counts().Writes - before; n != 0 {
 			t.Errorf("%d writes, want none", n)
@@ -137,7 +137,7 @@ func (b *between) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error
 	return b.Store.Edit(ctx, e)
 }
 
-// A key that is used between Forget's reading and its edit is read once more.
+// If a key is used between Forget's reading and its edit, Forget reads it once more.
 func TestForgetReadsAgain(t *testing.T) {
 	for _, stays := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {

@@ -43,7 +43,7 @@ func status(t testing.TB, s *dsync.Session, key string) admin.Status {
 	return st
 }
 
-// A brokenStore fails one of its methods that read.
+// A brokenStore makes one of its reading methods fail.
 type brokenStore struct {
 	*dsynctest.Memory
 	mu     sync.Mutex
@@ -51,7 +51,7 @@ type brokenStore struct {
 	err    error
 }
 
-// fail has the method fail from now on; with a nil error none does.
+// fail makes the method fail with err from now on; if err is nil, no method fails.
 func (s *brokenStore) fail(method dsynctest.Method, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,9 +23,10 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// L1, L9: who holds a key of each kind, on which host, as which process, since when and until when.
+// L1, L9: Status says who holds a key of each kind, on which host, as which process, since when and
+// until when.
 func TestStatusOfEachKind(t *testing.T) {
-	const wait = 4 * time.Second // between the grant and the reading; one heartbeat falls into it
+	const wait = 4 * time.Second // between the grant and the reading; one heartbeat is sent meanwhile
 	type use struct {
 		limit   int64
 		held    bool
@@ -100,7 +101,7 @@ func TestStatusOfEachKind(t *testing.T) {
 		}, use{limit: 1, held: true, value: "address", term: 3, holders: []admin.Participant{renewed(1)}}},
 		{"lingers", driver.KindMutex, func(t *testing.T, s *dsync.Session) {
 			turn(s.Mutex("k"))
-			synctest.Wait() // its first claim is released, because others may have joined the queue before the listener was open
+			synctest.Wait() // the session releases its first claim, because others may have joined the queue before its listener was open
 			turn(s.Mutex("k"))
 		}, use{limit: 1, held: true, holders: []admin.Participant{{Weight: 1, Renewed: true, Yields: true}}}},
 		{"never used", "", func(*testing.T, *dsync.Session) {}, use{}},
@@ -129,7 +130,7 @@ func TestStatusOfEachKind(t *testing.T) {
 					m = all[0]
 				}
 				if test.kind != "" && !m.LastHeartbeat.After(began) {
-					t.Fatal("no heartbeat in between")
+					t.Fatal("no heartbeat was sent between the grant and the reading")
 				}
 				want := admin.Status{
 					Key: "k", Now: began.Add(wait), Kind: test.kind, Limit: test.want.limit, Term: test.want.term,
@@ -168,8 +169,8 @@ func TestStatusOfEachKind(t *testing.T) {
 	}
 }
 
-// Waiters are shown in the order of the queue, with their processes; holders in the order of their
-// grants, including several of one process.
+// Waiters are shown in the order of the queue, with their processes. Holders are shown in the order
+// of their grants, even if one process has several holds.
 func TestStatusShowsTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -235,8 +236,8 @@ func TestStatusShowsTheQueue(t *testing.T) {
 	})
 }
 
-// L8: locked, owned and the present holder of a key that is free, mine or another's, and of a key
-// whose holder has lapsed but has not been dropped yet.
+// L8: whether a key is locked, whether this process owns it, and who holds it: for a key that is
+// free, mine or another's, and for one whose holder has lapsed but has not been dropped yet.
 func TestLockedOwnedAndHolder(t *testing.T) {
 	type want struct {
 		owned, locked bool // by the asking session's mu
@@ -284,7 +285,7 @@ func TestLockedOwnedAndHolder(t *testing.T) {
 			lock(t, mu)
 			cut()
 			<-mu.Lost()
-		}, want{locked: true, holder: "here"}}, // for others it is held until it lapses
+		}, want{locked: true, holder: "here"}}, // other sessions see it as held until it lapses
 		{"a lease", func(t *testing.T, _ *dsync.Mutex, _, there *dsync.Session, _ func()) {
 			if _, err := there.Mutex("k").Lease(background, time.Minute); err != nil {
 				t.Fatal(err)
@@ -324,7 +325,7 @@ func TestLockedOwnedAndHolder(t *testing.T) {
 						st.Held(), holder, lapsed, test.want.locked, test.want.holder, test.want.lapsed)
 				}
 				if lapsed && !strings.Contains(st.String(), "(lapsed)") || !st.Held() && !strings.Contains(st.String(), ", free") {
-					t.Errorf("in words:\n%s", st)
+					t.Errorf("as text:\n%s", st)
 				}
 			})
 		})
@@ -344,12 +345,12 @@ func TestStatusWithoutTheSessionsRecord(t *testing.T) {
 			t.Fatalf("holders are %+v", st.Holders)
 		}
 		if text := st.String(); !strings.Contains(text, "held by gone, ") || !strings.Contains(text, "until unknown (lapsed)") {
-			t.Errorf("in words:\n%s", text)
+			t.Errorf("as text:\n%s", text)
 		}
 	})
 }
 
-// Status texts for people name units and time zones.
+// Status texts for people have units and time zones.
 func TestStatusInWords(t *testing.T) {
 	bubble(t, func(t *testing.T) { // its time begins at 2000-01-01T00:00:00Z
 		store := dsynctest.NewMemory()
@@ -478,8 +479,8 @@ func TestListByPrefix(t *testing.T) {
 	})
 }
 
-// A list is read as it is iterated: first a hundred keys and one reading of their sessions, then
-// twice as many each time, up to a thousand.
+// A list is read while it is iterated: first a hundred keys and, in one read, their sessions, then
+// twice as many keys each time, up to a thousand.
 func TestListCost(t *testing.T) {
 	testkit.Large(t)
 	for _, test := range []struct{ keys, take, pages int }{
@@ -533,8 +534,8 @@ func TestListCost(t *testing.T) {
 	}
 }
 
-// An error comes last, after what was read before it. Keys that are added or removed meanwhile do
-// no harm.
+// An error comes last, after the keys that were read before it. Keys that are added or removed
+// meanwhile do no harm.
 func TestListErrorComesLast(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		broken := errors.New("the store is broken")
@@ -582,7 +583,8 @@ func TestListErrorComesLast(t *testing.T) {
 			t.Errorf("%d steps, want 100 statuses and the error", n)
 		}
 
-		// One moment per page: a new key behind it is listed, a new key before it is not.
+		// Each page is from one moment: a key that is added behind it is listed, a key that is
+		// added before its end is not.
 		var keys []string
 		for st, err := range admin.New(s).List(background, "") {
 			if err != nil {
@@ -600,7 +602,7 @@ func TestListErrorComesLast(t *testing.T) {
 	})
 }
 
-// Status of a key with more sessions than one reading returns.
+// A key can have more sessions than one read returns.
 func TestStatusOfManySessions(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {

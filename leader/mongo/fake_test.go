@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A fake is a server that says hello over net.Pipe and knows nothing else, which is enough for a
+// A fake is a server that answers hello over net.Pipe and nothing else, which is enough for a
 // read-only store. The fake of dsync/mongo's tests can do more.
 type fake struct {
 	down bool // it cannot be reached
@@ -34,7 +34,7 @@ func (f *fake) commands() int {
 	return f.sent
 }
 
-// clientOptions has a Stable API, since the driver then uses OP_MSG from the first message on.
+// clientOptions has a Stable API, because the driver then uses OP_MSG from the first message on.
 func (f *fake) clientOptions() *options.ClientOptions {
 	return options.Client().ApplyURI("mongodb://fake:27017/?directConnection=true").SetDialer(f).
 		SetServerMonitoringMode("poll").SetServerAPIOptions(options.ServerAPI(options.ServerAPIVersion1))

@@ -1,7 +1,7 @@
-// Package mongo elects leaders on MongoDB for programs that need nothing but leader election:
-// it makes one straight from a *mongo.Database. Programs that also need
-// locks, or several elections, should open one session with package dsync/mongo and make all of
-// them on it, elections with leader.New.
+// Package mongo elects leaders on MongoDB for programs that need nothing but leader election: it
+// makes an election straight from a *mongo.Database. Programs that also need locks, or several
+// elections, should open one session with package dsync/mongo and make all of them on it, elections
+// with leader.New.
 //
 // Import it as leadermongo, since it shares its name with the driver's package.
 package mongo
@@ -36,9 +36,9 @@ type Election struct {
 	s *dsync.Session
 }
 
-// Open returns the election of that name in db. It uses the caller's client as it is and never
-// closes it; see dsyncmongo.Open for what that means for heartbeats, and for how soon candidates
-// are notified after a fail-over. Close the election when it is no longer needed. Errors are those of dsyncmongo.Open and leader.New.
+// Open returns the election of that name in db. It uses the caller's client as it is and never closes it; see
+// dsyncmongo.Open for what that means for heartbeats, and for how soon candidates are notified after a fail-over.
+// Close the election when it is no longer needed. Errors are those of dsyncmongo.Open and leader.New.
 func Open(ctx context.Context, db *mongo.Database, name string, opt *Options) (*Election, error) {
 	return open(ctx, name, opt, func(o *dsyncmongo.Options) (*dsync.Session, error) {
 		return dsyncmongo.Open(ctx, db, o)

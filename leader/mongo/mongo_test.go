@@ -43,7 +43,8 @@ func (w way) open(ctx context.Context, t *testing.T, f *fake, name string, opt *
 	return leadermongo.Open(ctx, newClient(t, f).Database("app"), name, opt)
 }
 
-// each runs test in a bubble for Open and for Connect. At its end no goroutine may be left.
+// each runs test in a bubble for Open and for Connect, and fails it if a goroutine is left at the
+// end.
 func each(t *testing.T, test func(t *testing.T, w way)) {
 	t.Run("Open", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { test(t, way{own: false}) })
@@ -53,7 +54,8 @@ func each(t *testing.T, test func(t *testing.T, w way)) {
 	})
 }
 
-// What cannot work is refused at once, with what would be right, also if the server cannot be reached.
+// Invalid arguments are refused at once, with an error that says what would be right, even if the
+// server cannot be reached.
 func TestNonsenseIsRefused(t *testing.T) {
 	each(t, func(t *testing.T, w way) {
 		for _, tt := range []struct {
@@ -91,7 +93,7 @@ func TestMissingArgumentsAreRefused(t *testing.T) {
 	}
 }
 
-// An error about a malformed connection string has no piece of its password.
+// An error about a malformed connection string contains no piece of its password.
 func TestErrorsHaveNoPasswords(t *testing.T) {
 	for _, uri := range []string{"mongodb://me:se%zzcret@h/", "mongodb://me:s@ecret/x@h/", "mongodb://me:s@ecret:cret/x@h/", "mongodb://me:s@ecret:a:b/@h/"} {
 		_, err := leadermongo.Connect(t.Context(), options.Client().ApplyURI(uri), "app", "e", nil)
@@ -117,7 +119,7 @@ func TestServerThatCannotBeReached(t *testing.T) {
 	})
 }
 
-// readOnly are options with which hello is all that the server is asked.
+// readOnly returns options with which the server gets no command but hello.
 func readOnly(value []byte) *leadermongo.Options {
 	return &leadermongo.Options{
 		Election: leader.Options{Value: value},
@@ -125,8 +127,8 @@ func readOnly(value []byte) *leadermongo.Options {
 	}
 }
 
-// If the election is refused, the session is closed, with the client that Connect made. That of the
-// caller is left as it was.
+// If the election is refused, the session is closed, and so is the client that Connect made. The
+// caller's client stays open.
 func TestFailureClosesTheSession(t *testing.T) {
 	each(t, func(t *testing.T, w way) {
 		f := &fake{}
@@ -142,7 +144,7 @@ func TestFailureClosesTheSession(t *testing.T) {
 	})
 }
 
-// The election has a session of its own with the given settings, and ends with it.
+// The election has a session of its own with the given settings, and Close ends it.
 func TestElectionHasASession(t *testing.T) {
 	each(t, func(t *testing.T, w way) {
 		f := &fake{}
@@ -151,7 +153,7 @@ func TestElectionHasASession(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := e.String(); got != `election "e": not leading` || e.Session().Options().Name != "pod-7" {
-			t.Errorf("%s on session %q", got, e.Session().Options().Name)
+			t.Errorf("got %s on session %q", got, e.Session().Options().Name)
 		}
 		if _, err := e.TryCampaign(t.Context()); !errors.Is(err, dsync.ErrRefused) {
 			t.Errorf("TryCampaign on a read-only session: %v, want %v", err, dsync.ErrRefused)
