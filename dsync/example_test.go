@@ -41,7 +41,7 @@ func Example() {
 	// elsewhere: true
 }
 
-// What is in force, with the defaults filled in, for a program's log.
+// Options returns the settings in force, with the defaults filled in, for a program's log.
 func ExampleSession_Options() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), &dsync.Options{
 		TTL:          12 * time.Second,
@@ -62,7 +62,7 @@ func ExampleSession_Options() {
 	// idle records are kept for 168h0m0s
 }
 
-// Others see that somebody holds the key, and not who.
+// Others see that somebody holds the key, but not who.
 func ExampleOptions_anonymous() {
 	store := dsynctest.NewMemory()
 	holder, _ := dsync.New(store, &dsync.Options{Anonymous: true})
@@ -171,7 +171,7 @@ func ExampleMutex_Hold() {
 	// <nil>
 }
 
-// A program logs why it lost what it held, and whether that is its own fault.
+// A program logs why it lost what it held, and whether that was its own fault.
 func ExampleHold_Context() {
 	store, ctx := dsynctest.NewMemory(), context.Background()
 	locks, _ := dsync.New(store, &dsync.Options{AlwaysListen: true})
@@ -254,7 +254,7 @@ func ExampleMutex_Do() {
 	defer locks.Close(context.Background())
 
 	err := locks.Mutex("report").Do(context.Background(), func(ctx context.Context) error {
-		// ctx ends when the lock is lost: pass it on.
+		// ctx ends when the lock is lost, so pass it on.
 		fmt.Println("writing the report, lost:", ctx.Err() != nil)
 		return nil
 	})
@@ -264,7 +264,7 @@ func ExampleMutex_Do() {
 	// <nil>
 }
 
-// A call without a time-out of its own hangs. The holder had promised to make progress.
+// The holder has promised to make progress, but a call without a time-out of its own hangs.
 func ExampleHold_Progress() {
 	store, ctx := dsynctest.NewMemory(), context.Background()
 	locks, _ := dsync.New(store, &dsync.Options{Grace: 10 * time.Millisecond})
@@ -342,7 +342,7 @@ func ExampleMutex_Lease() {
 // both lock the accounts in the same order.
 func ExampleLockAll() {
 	store, ctx := dsynctest.NewMemory(), context.Background()
-	here, _ := dsync.New(store, nil) // in a program each process has one session
+	here, _ := dsync.New(store, nil) // in a program, each process has one session
 	defer here.Close(ctx)
 	there, _ := dsync.New(store, nil)
 	defer there.Close(ctx)
@@ -400,8 +400,8 @@ func ExampleMutex_ForceHold() {
 	// mine: true
 }
 
-// At the end of a process, end the contexts of the work and wait for it; then close the session. What
-// the store may still hold is in the error.
+// At the end of a process, end the contexts of the work, wait for the work, and then close the
+// session. The error says what the store may still hold.
 func ExampleSession_Close() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	work, stop := context.WithCancel(context.Background()) // in a program, signal.NotifyContext
@@ -430,11 +430,11 @@ func ExampleSession_Close() {
 	// closed: <nil>
 }
 
-// fileLock is a lock that a program used before: on a file, for example.
+// fileLock is a lock that a program used before, such as a lock on a file.
 type fileLock struct{ sync.Mutex }
 
 func (f *fileLock) LockContext(ctx context.Context) error {
-	f.Lock() // one that can wait ends the wait with ctx
+	f.Lock() // a lock whose wait can be cancelled should stop waiting when ctx ends
 	return nil
 }
 

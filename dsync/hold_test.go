@@ -14,7 +14,7 @@ import (
 
 const ttl = 30 * time.Second
 
-// inner is a key of a context made from a scope's.
+// inner is the key of a value in a context that is made from a scope's context.
 type inner struct{}
 
 // bubble runs f in a bubble with two sessions on one store.
@@ -53,8 +53,8 @@ func open(c <-chan struct{}) bool {
 	}
 }
 
-// Of each kind of hold: it is live until Release, which ends its channel and its context, with context.Canceled as the
-// cause; a second Release does nothing.
+// A hold of any kind is live until Release. Release closes its channel and ends its context with the cause
+// context.Canceled. A second Release does nothing.
 func TestHoldEndsByRelease(t *testing.T) {
 	for name, acquire := range map[string]func(context.Context, *dsync.Session) (*dsync.Hold, error){
 		"Mutex.Hold":      func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) { return s.Mutex("k").Hold(ctx) },
@@ -88,7 +88,7 @@ func TestHoldEndsByRelease(t *testing.T) {
 				if from := dsync.HoldFrom(c); from == nil || from.Token() != h.Token() {
 					t.Errorf("HoldFrom of its context: %v, want %v", from, h)
 				} else if err := from.Release(t.Context()); err == nil || h.Token() == 0 {
-					t.Errorf("Release of HoldFrom's: %v, want an error, and the hold unchanged", err)
+					t.Errorf("Release of the hold that HoldFrom returned: %v, want an error, and the hold unchanged", err)
 				}
 				if err := h.Release(t.Context()); err != nil {
 					t.Errorf("Release: %v", err)
@@ -110,7 +110,8 @@ func TestHoldEndsByRelease(t *testing.T) {
 	}
 }
 
-// A hold that is lost ends with ErrLost, for its channel, its context and Release. Until Release the key is locked here.
+// If a hold is lost, its channel is closed, and the cause of its context and the error of Release are ErrLost. Until
+// Release the key stays locked in this process.
 func TestHoldIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T, store *dsynctest.Memory, a, _ *dsync.Session) {
 		h := must[*dsync.Hold](t)(a.Mutex("k").Hold(t.Context()))
@@ -127,7 +128,7 @@ func TestHoldIsLost(t *testing.T) {
 		wait, cancel := context.WithTimeout(t.Context(), ttl)
 		defer cancel()
 		if _, err := a.Mutex("k").Hold(wait); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a second hold here: %v, want that it waits", err)
+			t.Errorf("a second hold in this process: %v, want it to wait", err)
 		}
 		if err := h.Release(t.Context()); !errors.Is(err, dsync.ErrLost) {
 			t.Errorf("Release: %v, want ErrLost", err)
@@ -143,35 +144,35 @@ func TestReadersHoldEndsAlone(t *testing.T) {
 		one := must[*dsync.Hold](t)(rw.RHold(t.Context()))
 		two := must[*dsync.Hold](t)(rw.RHold(t.Context()))
 		if one.Token() != two.Token() {
-			t.Fatalf("tokens %d and %d: they share nothing", one.Token(), two.Token())
+			t.Fatalf("tokens %d and %d: the readers do not share a claim", one.Token(), two.Token())
 		}
 		c1, c2 := one.Context(t.Context()), two.Context(t.Context())
 		if err := one.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if open(one.Lost()) || one.Token() != 0 || c1.Err() == nil || dsync.HoldFrom(c1).Token() != 0 {
-			t.Error("the hold that was released goes on")
+			t.Error("the released hold has not ended")
 		}
 		if !open(two.Lost()) || two.Token() == 0 || c2.Err() != nil {
 			t.Error("the other reader's hold has ended, too")
 		}
 		if b.RWMutex("k").TryLock() {
-			t.Error("written while it is read")
+			t.Error("a writer has locked the key while it is read-locked")
 		}
 		if err := two.Progress(time.Minute); err == nil {
-			t.Error("a reader has set a limit")
+			t.Error("a reader's Progress succeeded")
 		}
 		if err := two.ReleaseAfter(t.Context(), time.Minute); err == nil {
-			t.Error("a reader's hold was kept")
+			t.Error("a reader's ReleaseAfter succeeded")
 		}
 		two.Release(t.Context())
 		if !b.RWMutex("k").TryLock() {
-			t.Error("it is not free")
+			t.Error("the key is not free")
 		}
 	})
 }
 
-// ReleaseAfter keeps a mutex, a writer's lock and units of a semaphore.
+// ReleaseAfter keeps a mutex, a writer's lock or the units of a semaphore held for a while.
 func TestReleaseAfterKeeps(t *testing.T) {
 	for name, test := range map[string]struct {
 		hold func(*dsync.Session) (*dsync.Hold, error)
@@ -190,18 +191,18 @@ func TestReleaseAfterKeeps(t *testing.T) {
 				a.Close(t.Context())
 				time.Sleep(59 * time.Second)
 				if test.free(b) {
-					t.Error("it was not kept")
+					t.Error("the key was not kept held")
 				}
 				time.Sleep(2 * time.Second)
 				if !test.free(b) {
-					t.Error("it was kept for too long")
+					t.Error("the key was kept held for too long")
 				}
 			})
 		})
 	}
 }
 
-// Each scope carries its hold, which the scope alone releases.
+// Each scope's context carries its hold, and only the scope itself can release it.
 func TestHoldFromScopes(t *testing.T) {
 	for name, do := range map[string]func(context.Context, *dsync.Session, func(context.Context) error) error{
 		"Mutex.Do": func(ctx context.Context, s *dsync.Session, f func(context.Context) error) error {
@@ -243,7 +244,7 @@ func TestHoldFromScopes(t *testing.T) {
 						t.Error(err)
 					}
 					if h.Release(ctx) == nil || h.ReleaseAfter(ctx, time.Minute) == nil || ctx.Err() != nil {
-						t.Error("its function has released the hold of a scope")
+						t.Error("a scope's function has released the scope's hold")
 					}
 					after = h
 					return nil
@@ -252,12 +253,12 @@ func TestHoldFromScopes(t *testing.T) {
 					t.Error(err)
 				}
 				if after.Token() != 0 || open(after.Lost()) {
-					t.Error("the hold goes on after its scope")
+					t.Error("the hold has not ended with its scope")
 				}
 			})
 		})
 	}
 	if h := dsync.HoldFrom(context.Background()); h != nil {
-		t.Errorf("got %v from a context without a hold", h)
+		t.Errorf("HoldFrom returned %v for a context without a hold", h)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// alertFile is a file of rules, as Prometheus reads it.
+// alertFile is a file of alert rules, in Prometheus' format.
 type alertFile struct {
 	Groups []struct {
 		Name  string
@@ -54,10 +54,11 @@ var (
 	alertWord     = regexp.MustCompile(`\bleasehold_[a-z_]+`)
 )
 
-// Every alert names existing metrics, labels and values, and after a sum only the labels that it keeps.
+// Every alert names only existing metrics, labels and values. If it sums, its text names only the
+// labels that the sum keeps.
 func TestAlertsAreOfTheMetrics(t *testing.T) {
 	labels, _ := prometheusSeries(t)
-	// The values of labels that rules name: doc.go says which there are.
+	// These are the values of the labels that rules name. doc.go documents them.
 	values := []string{"", "expired", "session_expired", "record_deleted", "stalled", "ahead", "election"}
 	names := map[string]bool{}
 	for _, a := range readAlerts(t) {
@@ -90,10 +91,10 @@ func TestAlertsAreOfTheMetrics(t *testing.T) {
 		}
 		for _, w := range alertWord.FindAllString(a.Expr, -1) {
 			if !slices.Contains(known, w) {
-				t.Errorf("%s: %q is neither a metric of it nor a label", a.Alert, w)
+				t.Errorf("%s: %q is neither one of its metrics nor a label", a.Alert, w)
 			}
 		}
-		// Texts may name only the labels that the sum keeps.
+		// Texts may name only the labels that remain after the sum.
 		left := known
 		for i, m := range alertBy.FindAllStringSubmatch(a.Expr, -1) {
 			by := strings.Split(m[1], ", ")
@@ -103,7 +104,7 @@ func TestAlertsAreOfTheMetrics(t *testing.T) {
 				}
 			}
 			if i > 0 && !slices.Equal(by, left) {
-				t.Errorf("%s: sums by %v and by %v", a.Alert, left, by)
+				t.Errorf("%s: it sums by %v and by %v", a.Alert, left, by)
 			}
 			left = by
 		}

@@ -18,7 +18,7 @@ import (
 // Names and units follow "Naming" and "Metrics" of OpenTelemetry's semantic conventions.
 func TestNamesFollowTheConventions(t *testing.T) {
 	name := regexp.MustCompile(`^leasehold(\.[a-z][a-z0-9]*(_[a-z0-9]+)*)+$`)
-	unit := regexp.MustCompile(`^(s|\{[a-z]+\})$`) // UCUM: seconds, or what is counted
+	unit := regexp.MustCompile(`^(s|\{[a-z]+\})$`) // UCUM: seconds, or a name for what is counted
 	names := spanAttributes(t)
 	for _, m := range everything(t) {
 		attrs, kind, _ := attributes(t, m)
@@ -26,7 +26,7 @@ func TestNamesFollowTheConventions(t *testing.T) {
 			names[a] = true
 		}
 		if !name.MatchString(m.Name) {
-			t.Errorf("%q is no lower-case name in the namespace leasehold", m.Name)
+			t.Errorf("%q is not a lower-case name in the namespace leasehold", m.Name)
 		}
 		if !unit.MatchString(m.Unit) || strings.HasSuffix(m.Unit, "s}") {
 			t.Errorf("%s has the unit %q, want s or the singular of what is counted, in braces", m.Name, m.Unit)
@@ -36,7 +36,7 @@ func TestNamesFollowTheConventions(t *testing.T) {
 			t.Errorf("%s is a %s: plural %v; only names of counters are plural", m.Name, kind, plural)
 		}
 		if slices.Contains([]string{"total", "seconds", "count"}, last) {
-			t.Errorf("%s ends in %q, which Prometheus adds, or takes for a part of a histogram", m.Name, last)
+			t.Errorf("%s ends in %q, which Prometheus adds itself, or takes for a part of a histogram", m.Name, last)
 		}
 		for component := range strings.SplitSeq(strings.TrimSuffix(m.Name, last), ".") {
 			if strings.HasSuffix(component, "s") {
@@ -44,14 +44,14 @@ func TestNamesFollowTheConventions(t *testing.T) {
 			}
 		}
 	}
-	delete(names, "error.type") // the conventions' own
+	delete(names, "error.type") // defined by the conventions themselves
 	all := slices.Sorted(maps.Keys(names))
 	for i, a := range all {
 		if !name.MatchString(a) {
-			t.Errorf("the attribute %q is no lower-case name in the namespace leasehold", a)
+			t.Errorf("the attribute %q is not a lower-case name in the namespace leasehold", a)
 		}
 		if i > 0 && strings.HasPrefix(a, all[i-1]+".") {
-			t.Errorf("the attribute %q is the namespace of %q", all[i-1], a)
+			t.Errorf("the attribute %q is also the namespace of %q", all[i-1], a)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/otlptranslator"
 )
 
-// prometheusSeries returns the names that Prometheus gives the metrics, the names of their labels, and the metric
-// behind each.
+// prometheusSeries returns the names that Prometheus gives the metrics, with the names of their labels, and the
+// metric behind each name.
 func prometheusSeries(t *testing.T) (labels map[string][]string, of map[string]string) {
 	t.Helper()
 	labels, of = make(map[string][]string), make(map[string]string)
@@ -74,7 +74,7 @@ func readDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
-// Every query is about an existing metric and labels that it has, and every metric is on the
+// Every query uses one existing metric and only labels that it has, and every metric is on the
 // dashboard.
 func TestDashboardShowsTheMetrics(t *testing.T) {
 	labels, of := prometheusSeries(t)
@@ -108,7 +108,7 @@ func TestDashboardShowsTheMetrics(t *testing.T) {
 		}
 		for _, m := range legend.FindAllStringSubmatch(legendFormat, -1) {
 			if strings.Contains(expr, " by (") && !slices.Contains(used, m[1]) {
-				t.Errorf("%s: the legend's %q is summed up", where, m[1])
+				t.Errorf("%s: the legend names %q, which the query sums away", where, m[1])
 			}
 			used = append(used, m[1])
 		}
@@ -144,7 +144,7 @@ func TestDashboardShowsTheMetrics(t *testing.T) {
 	}
 }
 
-// Grafana's requirements beyond JSON: unique ids, and panels of known types that do not overlap on
+// Grafana needs more than valid JSON: unique ids, and panels of known types that do not overlap on
 // a grid that is 24 wide.
 func TestDashboardCanBeLoaded(t *testing.T) {
 	d := readDashboard(t)

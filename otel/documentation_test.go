@@ -21,7 +21,8 @@ import (
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
 )
 
-// everything returns every metric with all its attributes, from a process in which every event occurs.
+// everything returns all metrics with all their attributes, from a process in which every event
+// occurs.
 func everything(t *testing.T) (all []metricdata.Metrics) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -76,8 +77,8 @@ func everything(t *testing.T) (all []metricdata.Metrics) {
 	return all
 }
 
-// attributes returns the names of the attributes that m has, and its type as the
-// package's documentation calls it.
+// attributes returns the names of m's attributes, and m's type with the name that the package's
+// documentation uses.
 func attributes(t *testing.T, m metricdata.Metrics) (names []string, kind string, translated otlptranslator.MetricType) {
 	var sets []attribute.Set
 	switch data := m.Data.(type) {
@@ -146,6 +147,6 @@ func TestDocumentationNamesTheMetrics(t *testing.T) {
 		delete(documented, m.Name)
 	}
 	if len(documented) > 0 {
-		t.Errorf("documented, but not there: %v", documented)
+		t.Errorf("these metrics are documented but do not exist: %v", documented)
 	}
 }

@@ -19,8 +19,8 @@ import (
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
 )
 
-// The metrics of a session. A program reads them with an exporter, as of Prometheus
-// or OTLP, in place of the ManualReader.
+// A program reads a session's metrics with an exporter, such as that for Prometheus or OTLP,
+// instead of the ManualReader.
 func Example() {
 	reader := metric.NewManualReader()
 	telemetry, err := dsyncotel.New(&dsyncotel.Options{
@@ -35,7 +35,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	// A program's own hooks go beside them. They are called a moment after the event.
+	// A program can also have hooks of its own. They are called a moment after the event.
 	recorded := make(chan struct{}, 3)
 	locks.AddHooks(&dsync.Hooks{Released: func(dsync.HoldInfo) { recorded <- struct{}{} }})
 
@@ -62,8 +62,8 @@ func Example() {
 	// Output: leasehold.grants 3
 }
 
-// All that a process can record: its terms, with spans, what its session knows, the queue of an important key, and the
-// servers' clocks.
+// A process can record its terms, with spans, what its session knows, the queue of an important key, and how far the
+// servers' clocks are apart.
 func ExampleTelemetry() {
 	ctx := context.Background()
 	reader, spans := metric.NewManualReader(), tracetest.NewSpanRecorder() // a program has exporters

@@ -24,12 +24,12 @@ import (
 
 const (
 	ttl   = 10 * time.Second
-	lease = ttl - ttl/1000 - ttl/20 - ttl/10 // by the local clock: less the margin and the grace
+	lease = ttl - ttl/1000 - ttl/20 - ttl/10 // by the local clock: the TTL less the drift, the margin and the grace
 )
 
 var background = context.Background()
 
-// recorded is a Telemetry and its recordings.
+// recorded is a Telemetry together with its recordings.
 type recorded struct {
 	*dsyncotel.Telemetry
 	t      testing.TB
@@ -49,7 +49,7 @@ func record(t testing.TB, opt dsyncotel.Options) *recorded {
 	return r
 }
 
-// session returns a session whose hooks are recorded, and that is closed at the end.
+// session returns a session whose hooks are recorded. It is closed at the end of the test.
 func (r *recorded) session(store driver.Store) *dsync.Session {
 	return newSession(r.t, store, &dsync.Options{TTL: ttl, Hooks: r.Hooks()})
 }
@@ -77,8 +77,8 @@ func (r *recorded) metrics() []metricdata.Metrics {
 	return all.ScopeMetrics[0].Metrics
 }
 
-// read returns the recorded metrics whose names begin with prefix, a line for
-// each time series: a value, or the count and the sum of a histogram.
+// read returns the recorded metrics whose names begin with prefix, one line for each time series: a
+// value, or the count and the sum of a histogram.
 func (r *recorded) read(prefix string) string {
 	r.t.Helper()
 	synctest.Wait() // for the hooks
@@ -138,10 +138,10 @@ func floatGauge(t testing.TB, m metricdata.Metrics) float64 {
 	return data.DataPoints[0].Value
 }
 
-// seconds is d as in the line of a histogram.
+// seconds formats d as in a line for a histogram.
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3gs", d.Seconds()) }
 
-// broken locks k, and then breaks it.
+// broken locks k, and then breaks the lock.
 func broken(s *dsync.Session) {
 	mu := s.Mutex("k")
 	mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A hold identifies a hold: no token of a key is granted twice.
+// A hold identifies a hold: a key's tokens are never granted twice.
 type hold struct {
 	key   string
 	token int64
@@ -75,7 +75,7 @@ func (t *Telemetry) granted(g dsync.HoldInfo) {
 }
 
 // trace starts the span of a hold, if spans are recorded, and returns a context that carries it.
-// Its parent is the span of the call that the hold was granted to.
+// The parent of the span is the span of the call that acquired the hold.
 func (t *Telemetry) trace(g dsync.HoldInfo, source attribute.KeyValue) context.Context {
 	if t.tracer == nil {
 		return spanOnly(g.Context)
@@ -93,7 +93,7 @@ func (t *Telemetry) trace(g dsync.HoldInfo, source attribute.KeyValue) context.C
 	return ctx
 }
 
-// held counts a hold that has ended; loss is why, nil if its holder ended it.
+// held counts a hold that has ended; loss is the reason, nil if the holder ended it.
 func (t *Telemetry) held(h hold, kind driver.Kind, lasted time.Duration, loss error) {
 	ctx, _ := t.spans.end(h, loss)
 	attrs := append(t.key(h.key), kindAttr.String(string(kind)))

@@ -34,7 +34,7 @@ type instruments struct {
 	term          metric.Float64Histogram
 }
 
-// Boundaries of histograms, in seconds.
+// quick and slow return the boundaries of histograms, in seconds.
 func quick() metric.HistogramOption {
 	return metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300)
 }
@@ -107,8 +107,8 @@ const (
 	errorAttr     = attribute.Key("error.type")
 )
 
-// ended returns the error.type of the end of a hold, a session or a term that its holder did not
-// end.
+// ended returns the error.type for a hold, a session or a term that ended because of cause and not
+// because its holder ended it.
 func ended(cause error) attribute.KeyValue {
 	switch {
 	case errors.Is(cause, dsync.ErrRevoked):
@@ -133,8 +133,8 @@ func polling(err error) []attribute.KeyValue {
 	return failed(err)
 }
 
-// failed returns the error.type of a command that failed, or nothing if it succeeded: the type
-// of the innermost error, since the types of wrappers say nothing.
+// failed returns the error.type of a command that failed, or nothing if it succeeded. It uses the
+// type of the innermost error, because the types of wrappers say nothing.
 func failed(err error) []attribute.KeyValue {
 	switch {
 	case err == nil:

@@ -49,7 +49,7 @@ func TestMetricsOfTerms(t *testing.T) {
 				if tt.name == "expired" {
 					lasted = time.Second + lease // from the heartbeat with which the session began to listen
 				} else if d := time.Since(began); d > time.Second+ttl/10 {
-					t.Errorf("it took %v", d)
+					t.Errorf("the loss came after %v", d)
 				}
 				faulty.Heal()
 				r.want("leasehold.leader", "leasehold.leader.leading{} 0", "leasehold.leader.terms{} 1",
@@ -60,7 +60,7 @@ func TestMetricsOfTerms(t *testing.T) {
 	}
 }
 
-// An election's own hooks are called as well, and its name is treated like a key.
+// An election's own hooks are also called, and its name is treated like a key.
 func TestOwnHooksOfAnElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, dsyncotel.Options{Key: func(key string) string { return key }})

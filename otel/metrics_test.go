@@ -34,7 +34,7 @@ func TestMetricsOfHolds(t *testing.T) {
 		synctest.Wait()
 		r.want("leasehold.hold.active", "leasehold.hold.active{leasehold.kind=mutex} 1")
 		time.Sleep(25 * time.Millisecond)
-		mu.Unlock() // within the turn: it is handed off
+		mu.Unlock() // soon enough for a hand-off to the waiting goroutine
 		wg.Wait()
 		rw := s.RWMutex("rw")
 		rw.RLock()
@@ -54,7 +54,7 @@ func TestMetricsOfHolds(t *testing.T) {
 	})
 }
 
-// Each cause of a loss has its own name; a hold that its holder ended is no loss.
+// Each cause of a loss has its own name. A hold that its holder ended does not count as a loss.
 func TestMetricsOfLosses(t *testing.T) {
 	tests := []struct {
 		cause string // "": none
@@ -145,16 +145,16 @@ func TestMetricsOfTheLease(t *testing.T) {
 		s := r.session(faulty)
 		mu := s.Mutex("k")
 		mu.Lock()
-		r.want("leasehold.lease.remaining") // not known
+		r.want("leasehold.lease.remaining") // not known before the first heartbeat
 		time.Sleep(ttl)
 		left := gauge(t, r)
 		if left <= (lease - ttl/2).Seconds() {
-			t.Errorf("%v s are left, with heartbeats every %v", left, ttl/3)
+			t.Errorf("%v s of the lease are left, with heartbeats every %v", left, ttl/3)
 		}
 		faulty.Cut()
 		time.Sleep(time.Second)
 		if now := gauge(t, r); now-left > -0.99 || now-left < -1.01 {
-			t.Errorf("%v s are left, %v s a second before", now, left)
+			t.Errorf("%v s of the lease are left, and %v s were left a second ago", now, left)
 		}
 		<-mu.Lost()
 		r.want("leasehold.lease.remaining", "leasehold.lease.remaining{} 0")
@@ -163,7 +163,7 @@ func TestMetricsOfTheLease(t *testing.T) {
 		mu.Lock()
 		time.Sleep(ttl)
 		if left := gauge(t, r); left <= (lease - ttl/2).Seconds() {
-			t.Errorf("%v s are left to the new session", left)
+			t.Errorf("the new session has %v s of its lease left", left)
 		}
 		mu.Unlock()
 		r.want("leasehold.session",
@@ -237,14 +237,14 @@ func TestMetricsOfDeadlocks(t *testing.T) {
 	})
 }
 
-// The queue is that of all processes.
+// The queue has the waiters of all processes.
 func TestMetricsOfQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		r := record(t, dsyncotel.Options{Attributes: []attribute.KeyValue{attribute.String("shard", "a")}})
 		s := r.session(store)
 		if _, err := r.ObserveQueues(s, ""); err == nil {
-			t.Error("an empty key is taken")
+			t.Error("an empty key is accepted")
 		}
 		stop, err := r.ObserveQueues(s, "busy", "idle")
 		if err != nil {
@@ -278,7 +278,7 @@ func TestMetricsOfQueues(t *testing.T) {
 	})
 }
 
-// Keys make time series only if Options.Key lets them.
+// A key makes a time series of its own only if Options.Key allows it.
 func TestKeysAreCutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, dsyncotel.Options{
@@ -305,7 +305,7 @@ func TestKeysAreCutDown(t *testing.T) {
 	})
 }
 
-// A user's own hooks are called too.
+// A user's own hooks are called, too.
 func TestOwnHooksBesideTelemetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, dsyncotel.Options{})
@@ -317,12 +317,12 @@ func TestOwnHooksBesideTelemetry(t *testing.T) {
 		turn(s.Mutex("k"))
 		r.want("leasehold.grants", "leasehold.grants{leasehold.grant.source=store,leasehold.kind=mutex} 1")
 		if granted != 1 {
-			t.Errorf("the own hook was called %d times", granted)
+			t.Errorf("the user's own hook was called %d times", granted)
 		}
 	})
 }
 
-// deaf is a store whose listeners break once it is closed.
+// deaf is a store whose listeners fail once closed is set.
 type deaf struct {
 	driver.Store
 	closed chan struct{}
@@ -344,7 +344,8 @@ func (d *deaf) Listen(ctx context.Context, session string, keys []string, f func
 	return context.Cause(ctx)
 }
 
-// Whether a session listens or polls, why, and how many records the store has, as far as it knows.
+// ObserveSession records whether a session listens or polls, why, and how many records the store
+// has, as far as the session knows.
 func TestMetricsOfASession(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -362,7 +363,7 @@ func TestMetricsOfASession(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.want("leasehold.listener", "leasehold.listener.ready{} 0") // it need not
+			r.want("leasehold.listener", "leasehold.listener.ready{} 0") // it has no reason to listen yet
 			mu := s.Mutex("k")
 			mu.Lock()
 			turn(s.Mutex("other"))

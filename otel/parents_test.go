@@ -89,7 +89,7 @@ func TestSpansHaveTheCallerAsParent(t *testing.T) {
 				synctest.Wait() // for the hooks
 				hold, wait := spans.one("lock "+tt.kind), spans.one("acquire "+tt.kind)
 				if wait.Parent.SpanID() != hold.SpanContext.SpanID() {
-					t.Error("the wait is no child of the hold")
+					t.Error("the span of the wait is not a child of the hold's span")
 				}
 				wantParent(t, hold, span, tt.root)
 			})
@@ -97,7 +97,7 @@ func TestSpansHaveTheCallerAsParent(t *testing.T) {
 	}
 }
 
-// A hold that is handed off in the process belongs to the call that gets it, not to the one
+// A hold that is handed off within the process belongs to the call that gets it, not to the call
 // that requested it from the store.
 func TestSpansOfHandOffsHaveTheirOwnParents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -135,8 +135,8 @@ func TestSpansOfHandOffsHaveTheirOwnParents(t *testing.T) {
 	})
 }
 
-// The hold and the term of a campaign are children of its caller's span, even if the context has
-// ended by the time that the hooks are called.
+// The spans of a campaign's hold and term are children of its caller's span, even if the context
+// has ended when the hooks are called.
 func TestSpansOfCampaignsHaveTheCallerAsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spans, caller, tracers := export(t)
@@ -161,8 +161,8 @@ func TestSpansOfCampaignsHaveTheCallerAsParent(t *testing.T) {
 	})
 }
 
-// Measurements are made in a context that has the span, so that their exemplars lead to it, but
-// neither the other values of the caller's context nor its end.
+// Measurements are made in a context that carries the span, so that their exemplars lead to it.
+// That context has no other values of the caller's context and does not end with it.
 func TestMeasurementsKeepOnlyTheSpan(t *testing.T) {
 	type valueKey struct{}
 	for name, traced := range map[string]bool{"the caller's span": false, "the hold's span": true} {
@@ -183,10 +183,10 @@ func TestMeasurementsKeepOnlyTheSpan(t *testing.T) {
 						}
 						measured++
 						if got.TraceID() != span.SpanContext().TraceID() || traced == (got.SpanID() == span.SpanContext().SpanID()) {
-							t.Errorf("measured in span %v", got)
+							t.Errorf("a measurement was made in span %v", got)
 						}
 						if ctx.Value(valueKey{}) != nil || ctx.Err() != nil {
-							t.Error("measured in the caller's context")
+							t.Error("a measurement was made in the caller's context")
 						}
 						return false
 					}))
@@ -204,20 +204,20 @@ func TestMeasurementsKeepOnlyTheSpan(t *testing.T) {
 				mu.Unlock()
 				synctest.Wait()
 				if measured < 3 {
-					t.Errorf("%d measurements in a span, want those of the grant", measured)
+					t.Errorf("%d measurements were made in a span, want those of the grant", measured)
 				}
 			})
 		})
 	}
 }
 
-// exported are the spans that an in-memory exporter got.
+// exported has the spans that an in-memory exporter received.
 type exported struct {
 	t *testing.T
 	*tracetest.InMemoryExporter
 }
 
-// export returns the spans that are exported, and a tracer and its provider that export them.
+// export returns the exported spans, and a tracer and its provider that export to them.
 func export(t *testing.T) (exported, trace.Tracer, trace.TracerProvider) {
 	exporter := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
@@ -233,7 +233,7 @@ func (e exported) all(name string) (found []tracetest.SpanStub) {
 	return found
 }
 
-// one returns the only span of that name.
+// one returns the only span with that name.
 func (e exported) one(name string) tracetest.SpanStub {
 	e.t.Helper()
 	found := e.all(name)

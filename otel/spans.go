@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// spans are the holds and terms that have not ended, by hold and by leader.Term.
+// spans has the holds and terms that have not ended, by hold and by leader.Term.
 type spans struct {
 	mu   sync.Mutex
 	open map[any]open
@@ -20,8 +20,8 @@ type open struct {
 	began time.Time
 }
 
-// spanOnly returns a context that carries the span of ctx and nothing else of it. With ctx
-// itself, a hold would keep all values of the request that took it, for as long as it lasts,
+// spanOnly returns a context that carries the span of ctx and nothing else from ctx. If ctx itself
+// were kept, a hold would keep all values of the request that acquired it for as long as it lasts,
 // and its end would be measured in a context that may have ended.
 func spanOnly(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(context.Background(), trace.SpanFromContext(ctx))
@@ -33,8 +33,8 @@ func (s *spans) begin(what any, ctx context.Context) {
 	s.open[what] = open{ctx, time.Now()}
 }
 
-// end ends a hold or a term; loss is why its holder did not end it, nil if it did. The
-// context is for measurements: it carries the span, if there is one.
+// end ends a hold or a term; loss is why it ended, nil if its holder ended it. The context is for
+// measurements: it carries the span, if there is one.
 func (s *spans) end(what any, loss error) (ctx context.Context, lasted time.Duration) {
 	s.mu.Lock()
 	o, ok := s.open[what]

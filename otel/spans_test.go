@@ -17,7 +17,7 @@ import (
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
 )
 
-// ended returns the one span of that name that has ended and has the attribute.
+// ended returns the only span that has this name and attribute and has ended.
 func (r *recorded) ended(name string, attr attribute.KeyValue) sdktrace.ReadOnlySpan {
 	r.t.Helper()
 	synctest.Wait() // for the hooks
@@ -41,7 +41,7 @@ func wantLasted(t *testing.T, s sdktrace.ReadOnlySpan, want time.Duration) {
 	}
 }
 
-// A hold is a span from the call on, with the wait within it.
+// A hold is a span from the call on. The wait is a span within it.
 func TestSpansOfHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, dsyncotel.Options{Attributes: []attribute.KeyValue{attribute.String("shard", "a")}})
@@ -61,7 +61,7 @@ func TestSpansOfHolds(t *testing.T) {
 		synctest.Wait()
 		wantLasted(t, r.ended("lock mutex", attribute.Int64("leasehold.fencing_token", token)), time.Second)
 		if open := len(r.spans.Started()) - len(r.spans.Ended()); open != 1 {
-			t.Errorf("%d spans are open, want that of the second hold", open)
+			t.Errorf("%d spans are open, want only that of the second hold", open)
 		}
 		wg.Wait()
 		later := r.spans.Ended()[len(r.spans.Ended())-1].Attributes()
@@ -75,7 +75,7 @@ func TestSpansOfHolds(t *testing.T) {
 		wantLasted(t, lock, 3*time.Second)
 		wantLasted(t, wait, time.Second)
 		if wait.Parent().SpanID() != lock.SpanContext().SpanID() || lock.Parent().IsValid() {
-			t.Error("the wait is no child of the hold, or the hold is not the root")
+			t.Error("the wait's span is not a child of the hold's span, or the hold's span is not the root")
 		}
 		if lock.Status().Code != codes.Unset {
 			t.Errorf("the status of a hold that was released is %v", lock.Status())
@@ -117,7 +117,7 @@ func TestSpansOfTerms(t *testing.T) {
 	})
 }
 
-// Without options nothing is recorded, and nothing fails.
+// Without options and without global providers nothing is recorded, and nothing fails.
 func TestWithoutProviders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		telemetry, err := dsyncotel.New(nil) // the global providers: none

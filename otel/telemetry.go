@@ -71,10 +71,10 @@ func (t *Telemetry) observeLease(_ context.Context, o metric.Observer) error {
 	return nil
 }
 
-// ObserveQueues adds the number of waiters for keys, in all processes, as
-// leasehold.queue.length. Each key is read from the store, by s, every time that metrics
-// are collected, and its attribute leasehold.key is the key itself, so use it for a few important
-// keys. It ends with stop, or when s is closed.
+// ObserveQueues records the number of waiters for keys, in all processes, as
+// leasehold.queue.length. Each time that metrics are collected, s reads each key from the store.
+// The attribute leasehold.key is the key itself, so use ObserveQueues for a few important keys
+// only. It ends with stop, or when s is closed.
 func (t *Telemetry) ObserveQueues(s *dsync.Session, keys ...string) (stop func() error, err error) {
 	for _, key := range keys {
 		if err := dsync.CheckKey(key); err != nil {
@@ -103,9 +103,9 @@ func (t *Telemetry) ObserveQueues(s *dsync.Session, keys ...string) (stop func()
 	return r.Unregister, nil
 }
 
-// ObserveSession adds whether s gets notices, as leasehold.listener.ready, and how many records the
-// store has, as leasehold.store.size. Both are what the session knows: no command is sent. It ends
-// with stop.
+// ObserveSession records whether s gets notices, as leasehold.listener.ready, and how many records
+// the store has, as leasehold.store.size. Both are what the session knows: no command is sent. It
+// ends with stop.
 func (t *Telemetry) ObserveSession(s *dsync.Session) (stop func() error, err error) {
 	r, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		st := admin.New(s).Stats()

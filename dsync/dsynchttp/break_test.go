@@ -55,13 +55,13 @@ func TestBreakIsRefused(t *testing.T) {
 				asked = 0
 				w := post(newPage(t, s, test.opt), test.key, test.headers...)
 				if w.Code != test.code || !strings.Contains(w.Body.String(), test.body) {
-					t.Errorf("it is answered with %d: %s; want %d and %q", w.Code, w.Body, test.code, test.body)
+					t.Errorf("the answer is %d: %s; want %d and %q", w.Code, w.Body, test.code, test.body)
 				}
 				if strings.HasPrefix(name, "from") && asked != 0 {
-					t.Error("Authorize was asked about what another site's page sent")
+					t.Error("Authorize was called for a request that another site's page sent")
 				}
 				if mu.Token() == 0 {
-					t.Error("the lock is lost")
+					t.Error("the lock was broken")
 				}
 				mu.Unlock()
 			})
@@ -84,7 +84,7 @@ func TestAuthorizeReadsALimitedBody(t *testing.T) {
 					return err
 				}}), key)
 				if want := map[bool]int{false: 303, true: 403}[tooLarge]; w.Code != want {
-					t.Errorf("it is answered with %d: %s; want %d", w.Code, w.Body, want)
+					t.Errorf("the answer is %d: %s; want %d", w.Code, w.Body, want)
 				}
 			})
 		})
@@ -114,28 +114,28 @@ func TestBreakTellsTheHolder(t *testing.T) {
 		synctest.Wait()
 		w := post(h, key, "Sec-Fetch-Site", "same-origin", "Authorization", "me")
 		if got, want := w.Header().Get("Location"), "key?key="+url.QueryEscape(key); w.Code != http.StatusSeeOther || got != want {
-			t.Errorf("it is answered with %d to %q, want 303 to %q", w.Code, got, want)
+			t.Errorf("the answer is %d to %q, want 303 to %q", w.Code, got, want)
 		}
 		if l := getJSON(t, h, "/"); l.Keys[0].Held {
-			t.Error("it is held still")
+			t.Error("the key is still held")
 		}
 	})
 }
 
-// A page without Authorize has nothing to break a lock with.
+// A page without Authorize has no button to break a lock.
 func TestPageHasNoButtonWithoutAuthorize(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		mu := s.Mutex("k")
 		lock(t, mu)
 		if w := get(newPage(t, s, nil), "/key?key=k"); strings.Contains(w.Body.String(), "<form") {
-			t.Errorf("it has a form:\n%s", w.Body)
+			t.Errorf("the page has a form:\n%s", w.Body)
 		}
 		mu.Unlock()
 	})
 }
 
-// A holder that takes its time has it: the answer says that it was not given up yet.
+// If the holder does not give up the key within 3 seconds, the answer comes anyway and says so.
 func TestBreakDoesNotWaitForLong(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -149,13 +149,13 @@ func TestBreakDoesNotWaitForLong(t *testing.T) {
 		began := time.Now()
 		w := post(h, "k")
 		if took := time.Since(began); took != 3*time.Second {
-			t.Errorf("it took %v, want 3s", took)
+			t.Errorf("the answer took %v, want 3s", took)
 		}
 		to := strings.TrimPrefix(w.Header().Get("Location"), "key")
 		if page := get(h, "/key"+to); !strings.Contains(page.Body.String(), "not given up within 3 seconds") {
-			t.Errorf("the page %q does not say so: %s", to, page.Body)
+			t.Errorf("the page %q does not say that the key is still held: %s", to, page.Body)
 		}
-		lock(t, other.Mutex("k")) // in the end it is free
+		lock(t, other.Mutex("k")) // in the end the key is free
 		mu.Unlock()
 	})
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
 
-// An anchor is the time as of which ages and timelines are rendered. A stream of events keeps one for many
-// readings, and the page's script counts on from it. If each reading had its own, the whole page would change with
-// each event, and would have to be sent.
+// An anchor is the time as of which ages and timelines are rendered. A stream of events keeps one anchor for many
+// readings, and the page's script adds the time since then. If each reading had its own anchor, the whole page would
+// change with each event and would have to be sent again.
 type anchor struct {
 	host  time.Time // by this host's clock
 	store time.Time // the same moment by the store's clock; zero: not known yet

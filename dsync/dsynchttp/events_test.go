@@ -26,27 +26,27 @@ func TestEventsTellOfChanges(t *testing.T) {
 		synctest.Wait()
 		all := s.events()
 		if len(all) != 1 || !strings.HasPrefix(all[0], "event: content\ndata: ") {
-			t.Fatalf("at first there are %q", all)
+			t.Fatalf("the first events are %q", all)
 		}
 		for line := range strings.Lines(all[0] + "\n") {
 			if !strings.HasPrefix(line, "data: ") && line != "event: content\n" {
 				t.Errorf("a line of the event is %q", line)
 			}
 		}
-		time.Sleep(7 * time.Second) // never at the moment of a reading
+		time.Sleep(7 * time.Second) // not at the moment of a reading
 		if all = s.events(); len(all) != 0 {
-			t.Errorf("without a change there are %q", all)
+			t.Errorf("the events without a change are %q", all)
 		}
 		time.Sleep(time.Minute)
 		if all = s.events(); len(all) < 5 || strings.Join(all, "") != strings.Repeat(":", len(all)) {
-			t.Errorf("after a minute without a change there are %q, want a sign of life now and then", all)
+			t.Errorf("in a minute without a change the stream sent %q, want only a comment now and then", all)
 		}
 		mu := other.Mutex("k")
 		lock(t, mu)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if all = s.events(); len(all) != 1 || !strings.Contains(all[0], "other") {
-			t.Errorf("when it is locked there are %d events: %.300q", len(all), all)
+			t.Errorf("after a key was locked there are %d events: %.300q", len(all), all)
 		}
 		if got := s.Header().Get("Content-Type"); got != "text/event-stream" {
 			t.Errorf("it is %s", got)
@@ -75,14 +75,14 @@ func TestEventsEnd(t *testing.T) {
 				time.Sleep(time.Minute)
 				select {
 				case <-done:
-					t.Error("it ended by itself")
+					t.Error("the stream ended by itself")
 				default:
 				}
 				end(cancel, h, s)
 				select {
 				case <-done:
 				case <-time.After(2 * time.Second):
-					t.Error("it goes on")
+					t.Error("the stream has not ended")
 				}
 			})
 		})
@@ -100,7 +100,7 @@ func TestEventsAreForAFew(t *testing.T) {
 		}
 		synctest.Wait()
 		if w := get(h, "/events"); w.Code != http.StatusServiceUnavailable {
-			t.Errorf("the 17th stream is answered with %d, want 503", w.Code)
+			t.Errorf("the answer to the 17th stream is %d, want 503", w.Code)
 		}
 		cancel()
 		for _, done := range streams {
@@ -110,16 +110,16 @@ func TestEventsAreForAFew(t *testing.T) {
 		s, done := follow(h, ctx, "/events")
 		synctest.Wait()
 		if all := s.events(); len(all) != 1 {
-			t.Errorf("after the others have ended there are %q", all)
+			t.Errorf("after the others have ended, a stream sends %q", all)
 		}
 		cancel()
 		<-done
 	})
 }
 
-// Events are changes of what came before. Put together they are what a stream that begins now
-// sends at once, whatever has changed: also with lines that are there many times, and with
-// characters that end a line of an event.
+// Each event is a change to the content before it. Applied one after the other, the events give the
+// content that a new stream gets at once. That holds for any change, even if lines occur many times
+// or contain characters that end a line of an event.
 func TestEventsAddUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -169,8 +169,8 @@ func ageless(content string) string {
 	return regexp.MustCompile(`<time.*?</time>|<svg class="line".*?</svg>`).ReplaceAllString(content, "")
 }
 
-// A stream without a change is silent, however old what it shows becomes: ages and
-// timelines go on in the browser. Nor does it show less than the page when it goes on for very long.
+// While nothing changes, a stream is silent, however old the shown holds become: ages and timelines
+// advance in the browser. Even after a very long time the stream shows no less than the page.
 func TestEventsGoOnForLong(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -191,11 +191,11 @@ func TestEventsGoOnForLong(t *testing.T) {
 			t.Errorf("%d events in the 10 minutes for which one rendering holds, want 1", n)
 		}
 		if !strings.Contains(content(t, all), `width="1100.00%"`) && !strings.Contains(content(t, all), `x="100.00%" width="1000.00%"`) {
-			t.Errorf("the hold is not drawn for 10 minutes to come:\n%s", content(t, all))
+			t.Errorf("the hold is not drawn for the next 10 minutes:\n%s", content(t, all))
 		}
 		time.Sleep(10 * time.Minute)
 		if all = append(all, st.events()...); !strings.Contains(content(t, all), `x="0.00%" width="1100.00%"`) {
-			t.Error("after them it is not drawn anew")
+			t.Error("after these 10 minutes the hold is not drawn again")
 		}
 		cancel()
 		<-done

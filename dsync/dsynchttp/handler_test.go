@@ -71,10 +71,8 @@ func TestPageShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 	})
 }
 
-// The pages of the members have all of them, also those beyond the thousand that the store returns
-// at a time.
-// The page says which store it shows, at the top and in the title, and a session that only looks is
-// not on it until it has locks of its own.
+// The page says which store it shows, at the top and in the title. A session that only views is not
+// shown on it until it has locks of its own.
 func TestPageNamesTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -96,7 +94,7 @@ func TestPageNamesTheStore(t *testing.T) {
 		own := []string{"<h1 id=\"session-h\">Session</h1>", "This process"}
 		for _, part := range own {
 			if page := get(h, "/").Body.String(); strings.Contains(page, part) {
-				t.Errorf("the page of a viewer has %q:\n%s", part, page)
+				t.Errorf("the page of a session that only views has %q:\n%s", part, page)
 			}
 		}
 		if l := getJSON(t, h, "/"); l.Store != "db1.example/app.<leasehold>" {
@@ -105,12 +103,14 @@ func TestPageNamesTheStore(t *testing.T) {
 		lock(t, viewer.Mutex("mine"))
 		for _, part := range own {
 			if page := get(h, "/").Body.String(); !strings.Contains(page, part) || strings.Count(page, "<h1") != 1 {
-				t.Errorf("the page of a session with a lock lacks %q, or has not one h1:\n%s", part, page)
+				t.Errorf("the page of a session with a lock lacks %q or does not have exactly one h1:\n%s", part, page)
 			}
 		}
 	})
 }
 
+// The pages of the members show all members, even those beyond the thousand that the store returns
+// at a time.
 func TestPagesOfManyMembers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 2300
@@ -128,19 +128,19 @@ func TestPagesOfManyMembers(t *testing.T) {
 				seen[m.Session] = true
 			}
 			if l.Totals.Members != n {
-				t.Errorf("from %d: %d in all, want %d", from, l.Totals.Members, n)
+				t.Errorf("the page from position %d counts %d members in all, want %d", from, l.Totals.Members, n)
 			}
 		}
 		if len(seen) != n {
 			t.Errorf("the pages have %d members, want %d", len(seen), n)
 		}
 		if body := get(h, "/?members=2200").Body.String(); !strings.Contains(body, "2201 to 2300 of 2300") {
-			t.Error("the last page does not say so")
+			t.Error("the last page does not say that it is the last")
 		}
 	})
 }
 
-// Keys, names and values are the users' data, and queries anybody's.
+// Keys, names and values come from the users, and queries from anybody, so the page escapes them.
 func TestPageEscapes(t *testing.T) {
 	const evil = `<script>alert("x")</script>'&--><img src=x onerror=alert(1)>`
 	bubble(t, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestPageEscapes(t *testing.T) {
 			w := get(h, url)
 			html := strings.HasPrefix(w.Header().Get("Content-Type"), "text/html")
 			if !html && !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
-				t.Errorf("GET %s is %s", url, w.Header().Get("Content-Type"))
+				t.Errorf("GET %s has content type %s", url, w.Header().Get("Content-Type"))
 			}
 			body := w.Body.String()
 			if html && (strings.Contains(body, "<script>") || strings.Contains(body, "<img") || strings.Contains(body, `alert("`)) {
@@ -268,7 +268,7 @@ func TestPageNegotiates(t *testing.T) {
 	})
 }
 
-// When the store can't be reached, what this process knows is shown all the same.
+// If the store can't be reached, the page still shows what this process knows.
 func TestPageWithoutTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
@@ -319,7 +319,7 @@ func TestPagesOfKeys(t *testing.T) {
 	})
 }
 
-// A page that nobody has open costs the store nothing.
+// A page that nobody has open sends the store no command.
 func TestPageReadsOnlyWhileOpen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

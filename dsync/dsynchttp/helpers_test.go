@@ -41,7 +41,7 @@ func get(h http.Handler, url string) *httptest.ResponseRecorder {
 	return w
 }
 
-// A view is what tests read of the page's JSON.
+// A view holds the parts of the page's JSON that tests read.
 type view struct {
 	Store   string
 	Session struct {
@@ -115,7 +115,7 @@ func getJSON(t *testing.T, h http.Handler, url string) (l view) {
 	return l
 }
 
-// A stream is an answer that is read while it is written.
+// A stream is a response that is read while it is written.
 type stream struct {
 	code   int
 	header http.Header

@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// history returns what the page tells of a key's last holders, one line each, with
-// times since began.
+// history returns what the page says about a key's last holders, one line each, with times since
+// began.
 func history(t *testing.T, h *dsynchttp.Handler, key string, began time.Time) (all []string) {
 	t.Helper()
 	synctest.Wait()
@@ -43,7 +43,7 @@ func wantHistory(t *testing.T, h *dsynchttp.Handler, key string, began time.Time
 	}
 }
 
-// What this process holds is known from its hooks, whether or not the page is open.
+// The holds of this process are known from its hooks, whether or not the page is open.
 func TestHistoryOfThisProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
@@ -57,7 +57,7 @@ func TestHistoryOfThisProcess(t *testing.T) {
 		next := s.Mutex("k")
 		go next.Lock()
 		synctest.Wait()
-		mu.Unlock() // its turn is over: it is released, and locked anew
+		mu.Unlock() // its time for hand-offs is over, so the key is released and locked again
 		synctest.Wait()
 		time.Sleep(time.Second)
 		wantHistory(t, h, "k", began, "this process 0s-1s", "this process 1s-")
@@ -94,8 +94,8 @@ func TestHistoryOfHandOffs(t *testing.T) {
 	})
 }
 
-// What others hold is known from what is read while the page is open. A hold ends when the next
-// begins, however late that is seen; clocks of hosts don't matter.
+// The holds of other processes are known from the readings while the page is open. A hold ends when
+// the next begins, however late that is seen. The clocks of hosts don't matter.
 func TestHistoryOfOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -132,7 +132,7 @@ func TestHistoryOfOthers(t *testing.T) {
 		}
 		all := history(t, h, "k", began)
 		if len(all) != 4 || !strings.HasPrefix(all[2], of(a)+" 3s-") || !strings.HasSuffix(all[2], " lost") || strings.HasSuffix(all[3], "lost") {
-			t.Errorf("after a death there is %q", all)
+			t.Errorf("after a crash the history is %q", all)
 		}
 		f.Heal()
 		first.Unlock()
@@ -140,7 +140,7 @@ func TestHistoryOfOthers(t *testing.T) {
 	})
 }
 
-// B44: a fixed lease that is over has ended, as planned.
+// B44: a fixed lease whose time is over has ended as planned, so it does not look like a crash.
 func TestHistoryOfALeaseThatIsOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -152,7 +152,7 @@ func TestHistoryOfALeaseThatIsOver(t *testing.T) {
 		get(h, "/")
 		time.Sleep(2 * ttl)
 		if all := history(t, h, "k", began); len(all) != 1 || !strings.HasSuffix(all[0], " 0s-10s") {
-			t.Errorf("there is %q", all)
+			t.Errorf("the history is %q", all)
 		}
 	})
 }
@@ -192,8 +192,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	})
 }
 
-// The timeline shows each hold in its window, side by side with concurrent ones,
-// with hand-offs and losses.
+// The timeline shows each hold in its window, concurrent holds side by side, and hand-offs and
+// losses.
 func TestTimelineIsDrawn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -213,7 +213,7 @@ func TestTimelineIsDrawn(t *testing.T) {
 		lock(t, mu)
 		go admin.New(newSession(t, store, nil)).Break(background, "mu")
 		<-mu.Lost()
-		time.Sleep(time.Until(began.Add(45 * time.Second))) // Break takes a moment of its own
+		time.Sleep(time.Until(began.Add(45 * time.Second))) // Break has taken some time itself
 		mu.Unlock()
 		for _, test := range []struct {
 			key   string
@@ -237,8 +237,8 @@ func TestTimelineIsDrawn(t *testing.T) {
 	})
 }
 
-// A release is not taken for a crash: neither that of a holder that was silent for a while, nor
-// one while the page was closed for long.
+// A release does not look like a crash, even if the holder had been silent for a while or the page
+// had been closed for a long time.
 func TestHistoryOfReleases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -257,17 +257,17 @@ func TestHistoryOfReleases(t *testing.T) {
 		time.Sleep(ttl)
 		all := history(t, h, "k", began)
 		if len(all) != 2 || strings.HasSuffix(all[0], "lost") {
-			t.Errorf("after a silence there is %q", all)
+			t.Errorf("after a silence the history is %q", all)
 		}
 		next.Unlock()
 		time.Sleep(time.Hour)
 		all = history(t, h, "k", began)
 		if len(all) != 2 || strings.HasSuffix(all[1], "lost") || strings.HasSuffix(all[1], "-") {
-			t.Errorf("an hour later there is %q", all)
+			t.Errorf("an hour later the history is %q", all)
 		}
 		l := getJSON(t, h, "/").Keys[0].History[1]
 		if l.End.Sub(l.Seen) < time.Hour/2 {
-			t.Errorf("it was seen last at %v, and known to be over at %v; the page was closed in between", l.Seen, l.End)
+			t.Errorf("the hold was last seen at %v and known to be over at %v; the page was closed in between", l.Seen, l.End)
 		}
 		if body := get(h, "/key?key=k&window=1h").Body.String(); !strings.Contains(body, " faint") {
 			t.Error("the unknown part is not drawn faint")

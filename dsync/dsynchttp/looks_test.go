@@ -27,12 +27,12 @@ func TestNeighboursLookDifferent(t *testing.T) {
 				mu = fleet[i].Mutex("k")
 			}
 			lock(t, mu)
-			get(h, "/") // which gives it its colour
+			get(h, "/") // the first view gives the process its colour
 			mu.Unlock()
 			bars := regexp.MustCompile(`<rect class="(c[^"]*)" x="[^"]*" width="[^"]*" y="[^"]*" height="[^"]*" rx="2"><title>([^,]*),`).
 				FindAllStringSubmatch(get(h, "/key?key=k&window=1m").Body.String(), -1)
 			if len(bars) == 0 {
-				t.Fatal("there are no bars")
+				t.Fatal("the timeline has no bars")
 			}
 			for j := range bars[1:] {
 				if a, b := bars[j], bars[j+1]; a[1] == b[1] && a[2] != b[2] {
@@ -44,7 +44,7 @@ func TestNeighboursLookDifferent(t *testing.T) {
 	})
 }
 
-// Times have a zone, and their date; the timeline is explained; a member's version is seen.
+// Times have a time zone and a date, the timeline is explained, and a member's version is shown.
 func TestPageExplainsItself(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

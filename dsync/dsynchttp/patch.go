@@ -18,7 +18,7 @@ func event(before, content []string, since, window time.Duration) []byte {
 	for i, line := range before {
 		known[line] = i
 	}
-	next := 0 // where the copy would go on if nothing were added or removed
+	next := 0 // index in before of the line that comes next if nothing is added or removed
 	for i := 0; i < len(content); {
 		from, ok := known[content[i]]
 		if !ok {

@@ -17,7 +17,7 @@ type query struct {
 	prefix        string
 	contains      string
 	sort          order
-	after         string // the list begins after this key
+	after         string // the list of keys begins after this key
 	mine, members int    // positions at which this process's list and the members' begin
 	n             int    // the most entries in each list
 	window        time.Duration

@@ -20,7 +20,7 @@ const (
 )
 
 // A recorder remembers the last holds of keys. It learns of this process's holds from its session's hooks, and of
-// other processes' from what is read for the page.
+// other processes' holds from the readings for the page.
 type recorder struct {
 	maxKeys, maxSpans int
 
@@ -84,8 +84,8 @@ func ownSpan(token int64, start time.Time) span {
 
 func ownName() string { return fmt.Sprintf("this process (%d)", os.Getpid()) }
 
-// trackLocked returns the track of key. If there is none, it creates one, which replaces the least recently changed
-// one if there are too many.
+// trackLocked returns the track of key. If there is none, it creates one; if there are then too many, it removes the
+// least recently changed one.
 func (r *recorder) trackLocked(key string) *track {
 	if place := r.tracks[key]; place != nil {
 		r.recent.MoveToFront(place)
@@ -100,7 +100,7 @@ func (r *recorder) trackLocked(key string) *track {
 	return t
 }
 
-// addLocked adds a span to t, which replaces the oldest if there are too many.
+// addLocked adds a span to t, and removes the oldest if there are too many.
 func (r *recorder) addLocked(t *track, s span) {
 	if len(t.spans) >= r.maxSpans {
 		t.spans = slices.Delete(t.spans, 0, len(t.spans)-r.maxSpans+1)
@@ -213,7 +213,7 @@ type span struct {
 	end     time.Time // when the hold was known to be over; zero: not over
 	lost    string    // why the hold was lost; "" if it was not, or if that is unknown
 
-	planned time.Time // its fixed end, as last seen; zero if it lives with its session
+	planned time.Time // its fixed end, as last seen; zero if it ends with its session
 	lapses  time.Time // when it ends, as last seen, unless its session sends another heartbeat
 	silent  bool      // its session had sent no heartbeat for half of its TTL
 }

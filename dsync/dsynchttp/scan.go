@@ -9,12 +9,12 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/admin"
 )
 
-// maxScan is the most keys that a request reads. The store can find keys by prefix. But a
-// substring, or the key that has been held longest, can only be found by reading all keys.
+// maxScan is the most keys that a request reads. The store can find keys by prefix. But to find
+// keys by a substring, or the key that has been held longest, all keys must be read.
 const maxScan = 10_000
 
-// maxUseScan is the most keys that a request reads to find those in use. It is less than maxScan because the page
-// that everybody opens uses this order.
+// maxUseScan is the most keys that a request reads to find those in use. It is less than maxScan because this is the
+// default order, which every visitor's request uses.
 const maxUseScan = 1_000
 
 // inUse reports whether somebody holds the key or waits for it.
@@ -63,7 +63,7 @@ func (h *Handler) scan(ctx context.Context, q query) (r scan, err error) {
 			r.next = st.Key
 			break
 		}
-		if len(r.shown) == 2*q.n { // so as not to keep everything that was read
+		if len(r.shown) == 2*q.n { // keep no more than needed in memory
 			r.cut(q)
 		}
 	}

@@ -39,8 +39,8 @@ func mineOf(t *testing.T, h *dsynchttp.Handler, url string) string {
 	return strings.Join(all, " ")
 }
 
-// Keys are found by a part of their names, and sorted, and so is what this process holds and
-// waits for.
+// Keys are found by a part of their names, and sorted. The same goes for the keys that this process
+// holds or waits for.
 func TestPageSearchesAndSorts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -78,11 +78,11 @@ func TestPageSearchesAndSorts(t *testing.T) {
 				t.Errorf("?%s has keys %s, want %s", test.query, got, test.keys)
 			}
 			if got := mineOf(t, h, "/?"+test.query); got != test.mine {
-				t.Errorf("?%s has of this process %s, want %s", test.query, got, test.mine)
+				t.Errorf("?%s shows these keys of this process: %s, want %s", test.query, got, test.mine)
 			}
 		}
 		if got := mineOf(t, h, "/key?key=jobs/b"); got != "waits:jobs/b" {
-			t.Errorf("the page of a key has of this process %s, want what it does with that key", got)
+			t.Errorf("the page of a key shows these keys of this process: %s, want only that key", got)
 		}
 		body := get(h, "/?n=2&mine=2&prefix=jobs").Body.String()
 		for _, want := range []string{
@@ -95,8 +95,8 @@ func TestPageSearchesAndSorts(t *testing.T) {
 	})
 }
 
-// What is held or waited for comes first, also if it is far behind in the order of keys, and the page says
-// where the keys are that it has no room for. It reads no more than a thousand keys to find it.
+// Keys that are held or waited for come first, even if they are far back in byte order, and the page links to the
+// keys for which it has no room. It reads no more than a thousand keys to find those in use.
 func TestPageShowsKeysInUseFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -132,8 +132,8 @@ func TestPageShowsKeysInUseFirst(t *testing.T) {
 	})
 }
 
-// A search reads at most 10,000 keys, and its next page goes on from there, so that each is
-// found at last.
+// A search reads at most 10,000 keys, and its next page continues from there, so that each key is
+// found in the end.
 func TestPageSearchesInSteps(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestPageSearchesInSteps(t *testing.T) {
 	})
 }
 
-// If reading takes long, it is repeated less often, so that it costs a tenth of the time at most.
+// If reading takes long, it is repeated less often, so that it takes at most a tenth of the time.
 func TestEventsOfASlowStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -14,10 +14,10 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// The size of the page depends on what it shows, not on how much there is: with 100,000 keys that
-// this process holds, and 300 members, it is as large as with a hundred keys, a stream of events
-// that tells of nothing is next to nothing, and one that tells of 10 locks a second is a few
-// lines for each.
+// The size of the page depends on what it shows, not on how many keys and members there are. With
+// 100,000 keys that this process holds, and 300 members, the page is as large as with a hundred
+// keys. A stream of events sends next to nothing while nothing changes, and a few lines for each
+// lock if there are 10 locks a second.
 func TestPageIsBounded(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestPageIsBounded(t *testing.T) {
 		h := newPage(t, s, nil)
 		keys := 100_000
 		if testing.Short() {
-			keys = 20_000 // no fewer than a search reads
+			keys = 20_000 // at least as many as a search reads
 		}
 		for i := range keys {
 			lock(t, s.Mutex(fmt.Sprintf("customers/%06d/invoices", i)))
@@ -47,7 +47,7 @@ func TestPageIsBounded(t *testing.T) {
 			}
 		}
 		ctx, cancel := context.WithCancel(background)
-		st, done := follow(h, ctx, "/events?sort=key") // which has the keys that are locked for a moment only, too
+		st, done := follow(h, ctx, "/events?sort=key") // this order also shows keys that are locked only for a moment
 		synctest.Wait()
 		if n := st.take(); n < 50<<10 || n > 190<<10 {
 			t.Errorf("the first event has %d bytes", n)
@@ -88,7 +88,7 @@ func (s *stream) take() int {
 	return n
 }
 
-// The holders of a key are shown in part, too.
+// If a key has many holders, the page shows only some of them and says so.
 func TestManyHolders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -109,14 +109,15 @@ func TestManyHolders(t *testing.T) {
 	})
 }
 
-// content applies events to each other, as the page's script does, and returns the content.
+// content applies the events one after the other, as the page's script does, and returns the
+// resulting content.
 func content(t *testing.T, events []string) string {
 	t.Helper()
 	var lines []string
 	for _, e := range events {
 		data, ok := strings.CutPrefix(e, "event: content\n")
 		if !ok {
-			continue // a sign of life
+			continue // a comment that keeps the stream alive
 		}
 		var next []string
 		for i, line := range strings.Split(data, "\n") {

@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
 
-// A view is the result of a request, shown as HTML or JSON. Times of this process are its host's, times of keys the
-// store's.
+// A view is the result of a request, shown as HTML or JSON. Times of this process are from its host's clock, times of
+// keys from the store's.
 type view struct {
 	Now     statusjson.Time `json:"now"`
 	Store   string          `json:"store,omitempty"` // Options.Store

@@ -14,19 +14,19 @@ import (
 
 var inputs = regexp.MustCompile(`<input[^>]*>`)
 
-// Characters that can't be seen, or that turn the text around them, are shown as escapes,
-// wherever the page shows what others have named. Links lead to the key as it is.
+// Characters that can't be seen, or that change the direction of the text around them, are shown as
+// escapes wherever the page shows names that others have chosen. Links lead to the unchanged key.
 func TestPageShowsWhatCannotBeSeen(t *testing.T) {
 	for key, shown := range map[string]string{
 		"invoices/export":            "invoices/export",
-		"päivä/日本/שלום":              "päivä/日本/שלום", // letters of scripts that go to the left stay
+		"päivä/日本/שלום":              "päivä/日本/שלום", // letters of right-to-left scripts are not escaped
 		"a\u202egnp.exe":             `"a\u202egnp.exe"`,
 		"\u2066a\u2069":              `"\u2066a\u2069"`,
 		"a\u200bb":                   `"a\u200bb"`,
 		"a\u061cb":                   `"a\u061cb"`,
 		"a\u00a0b":                   `"a\u00a0b"`,
 		"a\nb":                       `"a\nb"`,
-		`a\u202eb`:                   `a\u202eb`, // is not the same as
+		`a\u202eb`:                   `a\u202eb`, // this is another key than the previous one
 		"\x1b[31m":                   `"\x1b[31m"`,
 		`"a\u202eb"`:                 `"\"a\\u202eb\""`,
 		"bell\a":                     `"bell\a"`,
@@ -46,10 +46,10 @@ func TestPageShowsWhatCannotBeSeen(t *testing.T) {
 			}
 			for _, url := range []string{"/", "/key?key=" + urlOf(key), "/?prefix=" + urlOf(key), "/?contains=" + urlOf(key+"none")} {
 				body := get(h, url).Body.String()
-				body = inputs.ReplaceAllString(body, "") // what was typed stays as it is
+				body = inputs.ReplaceAllString(body, "") // a search text that the user typed is not escaped
 				if key != shown && strings.Contains(strings.ReplaceAll(body, "\n", ""), strings.ReplaceAll(key, "\n", "")) && !strings.Contains(key, "\n") && !strings.HasPrefix(key, `"`) {
 					i := strings.Index(body, key)
-					t.Errorf("GET %s has %q as it is: %q", url, key, body[max(0, i-50):i+20])
+					t.Errorf("GET %s has %q unescaped: %q", url, key, body[max(0, i-50):i+20])
 				}
 				if strings.HasPrefix(url, "/?contains") {
 					continue
@@ -59,10 +59,10 @@ func TestPageShowsWhatCannotBeSeen(t *testing.T) {
 				}
 			}
 			if l := getJSON(t, h, "/"); l.Keys[0].Key != key {
-				t.Errorf("JSON has %q, want %q as it is", l.Keys[0].Key, key)
+				t.Errorf("JSON has %q, want %q unescaped", l.Keys[0].Key, key)
 			}
 			if w := get(h, "/key?key="+urlOf(key)); w.Code != 200 {
-				t.Errorf("the page of %q is %d", key, w.Code)
+				t.Errorf("the page of %q has status %d", key, w.Code)
 			}
 			hold.Release(background)
 		})

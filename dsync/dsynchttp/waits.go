@@ -10,7 +10,7 @@ import (
 // The bounds of the list of waiting processes.
 const (
 	maxWaits       = 1000 // pairs of processes
-	maxWaitHolders = 8    // of a key; Inspector.List returns as many of its waiters
+	maxWaitHolders = 8    // the most holders of a key; Inspector.List returns as many of its waiters
 	maxWaitKeys    = 3    // named for each pair
 )
 

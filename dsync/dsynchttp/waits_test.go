@@ -61,7 +61,7 @@ func TestPageShowsWaitingProcesses(t *testing.T) {
 		if got := waitsOf(getJSON(t, h, "/")); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%q, want %q", got, want)
 		}
-		waits("c", "1")             // a, b and c
+		waits("c", "1")             // now a, b and c wait in a cycle
 		time.Sleep(4 * time.Second) // until then, their holds are young
 		want = []string{"c waits for a: 1, in a cycle", "a waits for b: 2, in a cycle", "b waits for c: 3, in a cycle", "d waits for c: 3 4 5 and 2 more"}
 		l := getJSON(t, h, "/")
@@ -76,15 +76,15 @@ func TestPageShowsWaitingProcesses(t *testing.T) {
 		}
 		body := get(h, "/").Body.String()
 		if n := strings.Count(body, ">cycle<"); n != 3 || !strings.Contains(body, "and 2 more") {
-			t.Errorf("the page shows %d cycles, want 3, and the others", n)
+			t.Errorf("the page shows %d pairs in cycles, want 3, and also the other pairs", n)
 		}
 		if body := get(h, "/?prefix=4").Body.String(); strings.Contains(body, ">cycle<") {
-			t.Error("a cycle is shown of keys that the query does not select")
+			t.Error("the page shows a cycle of keys that the query does not select")
 		}
 	})
 }
 
-// Candidates of an election wait for their leader, and go on with their work meanwhile.
+// Candidates of an election wait for their leader, and continue with their work meanwhile.
 func TestElectionsMakeNoCycle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -107,7 +107,7 @@ func TestElectionsMakeNoCycle(t *testing.T) {
 	})
 }
 
-// Very many processes that wait are shown in part.
+// If very many processes wait, the page shows only some of them and says so.
 func TestManyWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
