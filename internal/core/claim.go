@@ -28,7 +28,7 @@ type claim struct {
 	requests   int       // requests to join that were sent
 	unanswered int       // how many of them have no answer
 	mayBe      bool      // a reply or a notice said that the store has the claim
-	void       time.Time // by the store's clock, when the last request or copy of one can join; zero: none can
+	void       time.Time // by the store's clock, until when a request or a copy of one can join; zero: none can
 	wait       *wait     // nil once its grant is known
 
 	token      int64     // of the current hold
@@ -75,7 +75,7 @@ type revoking struct {
 	failed int  // consecutive failed Revokes
 }
 
-// A leave says how to release a claim. It is replaced, never changed: early is shared.
+// A leave says how to release a claim. It is replaced, never changed, because all claims share early.
 type leave struct {
 	driver.Release         // without Claim
 	keep           Instant // when the Keep ends
@@ -151,8 +151,8 @@ func (c *Core) move(cl *claim, t trigger) {
 	case from <= dating && t == givenUp:
 		c.leaveQueue(cl)
 	case from <= dating && t == revoke && cl.request.First:
-		// It keeps its place ahead of all waiters. If it requested anew instead, two such callers would take turns
-		// forever.
+		// The claim keeps its position ahead of all waiters. If its caller requested another claim instead, two such
+		// callers could take the key from each other forever.
 		if cl.asked != byOthers {
 			cl.asked = byOthers
 			c.move(cl, wake) // it was revoked, so it must have been granted: ask the store
@@ -267,7 +267,7 @@ func (cl *claim) shares() bool {
 // In the state dating the end is set only if an Extend got through: see readmit.
 func (cl *claim) outlives() bool { return cl.fixed() && cl.token != 0 && cl.state != dating }
 
-// newClaim makes a claim for a caller. The caller has counted its slot and its turn.
+// newClaim makes a claim for an admitted caller: q.used already counts its slot, and if it needs the turn it has it.
 func (c *Core) newClaim(q *queue, a *Call) *claim {
 	c.last.claim++
 	lingers := c.cfg.Linger > 0 && a.exclusive() && a.Lease == 0 && !a.Auto
@@ -428,7 +428,7 @@ func (c *Core) retry(cl *claim) {
 	cl.failed++
 }
 
-// noAnswer handles a missing answer that the claim depends on. A try is not repeated.
+// noAnswer handles a command that the claim needs and that had no answer. A try is not repeated.
 func (c *Core) noAnswer(cl *claim, err error) {
 	if cl.call.Try {
 		c.refuse(cl, err)
@@ -595,8 +595,8 @@ func (c *Core) progress(cl *claim, limit time.Duration) {
 	}
 }
 
-// loseHold ends a hold that the store may already be giving to others. It sends no release. A lease stays known for
-// the grace, because a notice or reply that names an unknown claim would have it released.
+// loseHold ends a hold whose key the store may already be granting to others. It sends no release. A lease stays known
+// for the grace: if it were unknown, a notice or reply that names it would make the session release it.
 func (c *Core) loseHold(cl *claim, cause error) {
 	cl.state = lost
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))

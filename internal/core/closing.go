@@ -55,7 +55,7 @@ const (
 	byItself                 // when its lease runs out
 )
 
-// errNoAnswer is the reason if the store has not said anything about a command.
+// errNoAnswer is the reason if the store has not answered in time and no error says why.
 var errNoAnswer = fmt.Errorf("the store did not answer in time: %w", context.DeadlineExceeded)
 
 // A NotReleasedError lists the keys that Close could not release, as far as it knows. It matches [ErrNotReleased].
@@ -101,7 +101,7 @@ func (c *Core) pause(failed int) time.Duration {
 	return c.cfg.pause(failed)
 }
 
-// close ends all holds and waits.
+// close refuses all waiting callers, ends all holds and releases lingering claims.
 func (c *Core) close() {
 	if c.closing != nil {
 		return

@@ -40,10 +40,10 @@ func (c *Config) MarginOf(d time.Duration) time.Duration {
 	return min(c.Margin, max(d/10, c.LeastMargin))
 }
 
-// GraceOf returns the grace of a grant of d, as MarginOf does the margin.
+// GraceOf returns the grace of a grant of d: Grace, or for a short lease a tenth of d, but at least LeastGrace.
 func (c *Config) GraceOf(d time.Duration) time.Duration { return min(c.Grace, max(d/10, c.LeastGrace)) }
 
-// Jitter returns d ± a random amount of up to d/part. rand is as [Config].Rand.
+// Jitter returns d ± a random amount of up to d/part. rand is a function like [Config].Rand.
 func Jitter(d time.Duration, part int64, rand func(n int64) int64) time.Duration {
 	return d - d/time.Duration(part) + time.Duration(rand(2*(int64(d)/part)+1))
 }
@@ -51,7 +51,7 @@ func Jitter(d time.Duration, part int64, rand func(n int64) int64) time.Duration
 func (c *Config) jitter(d time.Duration, part int64) time.Duration { return Jitter(d, part, c.Rand) }
 
 // Pause returns how long to wait before the next try after that many failures. The pause doubles from first up to
-// longest. rand is as [Config].Rand.
+// longest. rand is a function like [Config].Rand.
 func Pause(first, longest time.Duration, failed int, rand func(n int64) int64) time.Duration {
 	d := min(first<<min(failed, 20), longest)
 	return d/2 + time.Duration(rand(int64(d/2)+1))
@@ -248,7 +248,7 @@ func (c *Core) free(f Freed) {
 	c.do(&c.freeds[len(c.freeds)-1])
 }
 
-// checkDeadline ends the session if its deadline has come, and holds that have an end of their own if that has.
+// checkDeadline ends the session if its deadline has come, and the holds whose own end has come: see endsDue.
 func (c *Core) checkDeadline() {
 	if c.session.id != "" && c.now >= c.Deadline() {
 		cause := &outage{c.cfg.Hold(c.cfg.TTL), c.session.why}
@@ -313,7 +313,7 @@ func (c *Core) nextDue() Instant {
 	return next
 }
 
-// due does what is due now. It goes by number, because the order of a map is random.
+// due does what is due now, in a fixed order, so that the same events have the same effects.
 func (c *Core) due() {
 	if c.closing != nil {
 		c.closeDue() // when Close's time is over, nothing else has to be done

@@ -392,7 +392,7 @@ func (r *rig) pastListening() {
 
 func (r *rig) gone() {}
 
-// Each row of the claim's table.
+// The claim makes the transitions of the table in the package documentation; each case is one row.
 func TestTable(t *testing.T) {
 	lost := core.Reply{Lost: true}
 	begin := map[string]func(r *rig){

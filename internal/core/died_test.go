@@ -82,7 +82,7 @@ func TestDeathDuringAnExpire(t *testing.T) {
 	}
 }
 
-// Nor does an answer to a Read of several sessions.
+// An answer to a Read of several sessions that was sent before a death changes nothing either.
 func TestDeathDuringARead(t *testing.T) {
 	for name, failed := range map[string]bool{"": false, "no answer": true} {
 		t.Run(name, func(t *testing.T) {

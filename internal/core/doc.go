@@ -3,14 +3,14 @@
 // package explore can try every order of events.
 //
 // A Core is one session: a series of registrations in the store, and the claims that live with them. Only Step
-// changes it. It answers every [Acquire] with one [Deliver], and reports the end of every hold once with [Freed].
+// changes it. It answers every [Call] with one [Deliver], and reports the end of every hold once with [Freed].
 //
 // # The session
 //
 // To the store, a session is alive until its last heartbeat is a TTL old by the store's clock. From then on, any
-// process that waits for it may expire it. A process that learned that the session's process has [Died] may do so a
-// margin after that. Expired is final: the id is never used again. So a process that knows that a session has
-// expired can act on it at any later time, and the next process that uses a key drops the session's claims.
+// process that waits behind it may expire it. A process that learned that the session's process has [Died] may do so a
+// margin after that. Expiry is final: the id is never used again. So a process that knows that a session has expired
+// can act on that at any later time. The next process that uses a key drops the claims of expired sessions.
 //
 //	none ──Acquire──► registering ──reply──► live ──deadline, or expired by the store──► none
 //
@@ -93,8 +93,8 @@
 //	windingDown  hurry                           leaving      Send a release that keeps it for the grace
 //	(unknown id in a notice or reply)            leaving      Send a release
 //
-// Within a process, a key's slot is freed only when the holder is done, as with a sync.Mutex, even if its hold was
-// lost, or its claim was released at the end of the grace. Leases, and holds with Auto, free theirs without that.
+// Within a process, a hold's slot is freed only when its holder is done, as with a sync.Mutex, even if the hold was
+// lost or its claim was released at the end of the grace. Only leases and holds with Auto do not wait for the holder.
 //
 // The store makes a grant in whatever command makes room: a release, a command that drops expired sessions, or the
 // request itself. The session whose command made the grant notifies the waiter with a [driver.Notice], once the
@@ -126,6 +126,6 @@
 //	sweep.go     clean-up of the store
 //	state.go     what a Core shows: to Status, and to package explore
 //
-// A Lock on a free key: acquire and admit (queue.go), newClaim and join (claim.go); the reply comes to
-// joinAnswered, granted and begin. Its Unlock: done (queue.go), release and releaseAnswered (release.go).
+// To follow a Lock on a free key, read acquire and admit (queue.go), newClaim and join (claim.go) and, for the reply,
+// joinAnswered, granted and begin. To follow its Unlock, read done (queue.go), release and releaseAnswered (release.go).
 package core

@@ -32,7 +32,7 @@ func (w *Want) exclusive() bool { return w.Weight == w.Limit && w.Kind != driver
 // be changed.
 type Call struct {
 	Want
-	Call   uint64 // greater than that of every Acquire before
+	Call   uint64 // greater than that of every earlier Call
 	Caller any    `json:"-"` // for package engine; the Core does not use it
 }
 
@@ -73,7 +73,8 @@ type ReleaseBy struct {
 // Extending says that a command to extend a lease is being sent.
 type Extending struct{ Claim uint64 }
 
-// Extended is the store's answer to that command, which was sent at Sent. Without an answer there is no Extended.
+// Extended is the store's answer to the command that an Extending announced. The command was sent at Sent. Without an
+// answer there is no Extended.
 type Extended struct {
 	Claim uint64
 	Sent  Instant
@@ -93,7 +94,7 @@ type Observe struct {
 	N   int
 }
 
-// Ask is a command of package engine, which waits for a lane as all commands do.
+// Ask says that package engine wants to send a command of its own, which waits for a lane as other commands do.
 type Ask struct {
 	Do any `json:"-"`
 }
@@ -113,7 +114,7 @@ type NotHeld struct{ Claim uint64 }
 // Died says that the process of another session has ended, as reported by the kernel that both processes run on.
 type Died struct{ Session string }
 
-// NoticesDue has notices that an Ask has returned.
+// NoticesDue has the notices that the command of an Ask returned.
 type NoticesDue struct{ Notices []driver.Notice }
 
 // Reply is the answer to a command. Lost means that there is no answer: the command may or may not have been
@@ -210,17 +211,17 @@ type Deliver struct {
 	Err     error     // instead of a hold
 }
 
-// End closes Lost of a hold whose holder is not done. Asked means that somebody wanted it to end: its holder or
-// others wanted the key back, or its lease is over.
+// End closes Lost of a hold whose holder is not done. Asked means that its holder or others wanted it to end, or that
+// its lease is over.
 type End struct {
 	Hold  *Call
 	Cause error
 	Asked bool
 }
 
-// Freed says that a hold needs no more waiting: it was handed off or lost, or the store has answered or refused its
-// release. Passed is nil if the hold was certainly released as ReleaseBy said, driver.ErrNotWaiting if the store
-// said that the successor does not wait, and otherwise an error that matches ErrLost.
+// Freed says that there is nothing left to wait for at the end of a hold: it was handed off or lost, or the store has
+// answered or refused its release. Passed is nil if the hold was certainly released as ReleaseBy said,
+// driver.ErrNotWaiting if the store said that the successor does not wait, and otherwise an error that matches ErrLost.
 type Freed struct {
 	Hold   *Call
 	Err    error
@@ -316,11 +317,11 @@ func (o Op) String() string {
 // A Command is a command to the store.
 type Command struct {
 	Op       Op
-	Session  string              // in whose name; of Expire and Revoke, which session
+	Session  string              // the session that sends it; of Expire and Revoke: the one that it is about
 	Edit     driver.Edit         // of Acquire, Release and Extend
 	Claims   []driver.Claim      // of Discard
 	Sessions []string            // of Read
-	Brief    bool                // of Read: only when they lapse
+	Brief    bool                // of Read: only when the sessions lapse, not their whole records
 	Died     bool                // of Expire: the process has ended, so the session need not have lapsed
 	Key      string              // of Load
 	Keys     []string            // of Keys

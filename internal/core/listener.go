@@ -46,7 +46,7 @@ func (c *Core) listen(after time.Duration) {
 	l.idle = c.now
 }
 
-// listenerDue opens the listener when it is due. It doesn't if only holds needed it and they have ended.
+// listenerDue opens the listener when it is due, unless nobody needs it any more.
 func (c *Core) listenerDue() {
 	l := &c.listener
 	if l.at > c.now {
@@ -195,8 +195,8 @@ func (c *Core) noticed(n driver.Notice) {
 	}
 }
 
-// crowded records that others may wait for the claim. If the claim can yield, it is no longer left for callers
-// here.
+// crowded records, for a claim that can yield, that others may wait for it. If it lingers for callers of this process,
+// it is released.
 func (c *Core) crowded(cl *claim) {
 	if cl.request.Yield {
 		cl.othersWait = true

@@ -11,7 +11,8 @@ import (
 // looks detect key records that were deleted or changed by somebody who should not: an operator, a clean-up job, a
 // TTL index. The store then grants the key anew although its holder's session is alive. So every reply or
 // observation that shows a held key is compared with the hold, and after each acknowledged heartbeat the session
-// reads some of the keys that it holds, in turn. [Core.missing] says when a missing claim is believed.
+// reads some of the keys that it holds, in turn. [Core.missing] explains when the session concludes that the store has
+// really lost a claim.
 type looks struct {
 	keys  []string // keys that the look under way reads; nil: none is under way
 	at    Instant  // when it was sent
@@ -154,9 +155,9 @@ func (c *Core) seen(st *driver.State, since Instant) {
 
 // excluded ends a hold of a key that the store has granted to another holder, h, according to a state read at now.
 // It uses the clock of that state, not of an earlier reply, because the clock may have jumped past the end of a
-// lease. If the session has lapsed by that clock, another process may have expired it, and nobody need have deleted
-// anything. That happens if both the process and its clock stood still. The next heartbeat tells whether the
-// session goes on.
+// lease. If the session has lapsed by that clock, another process may have expired it, rather than somebody deleted the
+// record. That happens if both the process and its clock stood still. The next heartbeat tells whether the session goes
+// on.
 func (c *Core) excluded(cl *claim, h *driver.Holder, now time.Time) {
 	switch {
 	case cl.outlives():

@@ -8,7 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A message has notices for other sessions. It is sent until the store has accepted it.
+// A message has notices for other sessions. It is sent again until the store has accepted it or notifyTime is over.
 type message struct {
 	timer
 	number  uint64
@@ -20,9 +20,9 @@ type message struct {
 	again   bool    // the key has changed again since the message was sent
 }
 
-// notifyTime is how long sending a notice is tried. It is longer than an election takes with MongoDB's default
-// settings, about twelve seconds, so that a grant just before an election is learned right after it. Later a notice
-// is of little use, since waiters poll.
+// notifyTime is how long a session tries to send a notice. It is longer than an election takes with MongoDB's default
+// settings, about twelve seconds. So a waiter that was granted a key just before an election is notified right after
+// it. A later notice is of little use, since waiters poll.
 const notifyTime = 15 * time.Second
 
 // changeGap is the shortest time between two notices of changes that a session sends for one key.

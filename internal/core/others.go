@@ -11,7 +11,7 @@ import (
 
 // other is what is known about another session.
 type other struct {
-	lapses  Instant        // no other process can expire it before
+	lapses  Instant        // no other process can expire it before then
 	until   time.Time      // lapses by the store's clock, in whole milliseconds; zero: lapses is a guess
 	member  *driver.Member // its record as last read; nil: never read whole
 	lapsed  bool           // the last reading showed it as lapsed, expired or missing, and no Expire has contradicted that
@@ -297,9 +297,9 @@ func (c *Core) learned(ids []string, by uint64, err error) {
 	}
 }
 
-// check finds out whether a session has expired that blocks a claim which the store has refused. If so, the claim
-// is requested again, naming that session; so a program that only tries still gets the key after a crash. Otherwise
-// the caller gets the refusal.
+// check finds out, for a claim that the store has refused, whether a session that blocks it has expired. If so, the
+// claim is requested again, naming that session. So a program that only tries still gets the key after a crash.
+// Otherwise the caller gets the refusal.
 func (c *Core) check(cl *claim) {
 	w := cl.wait
 	switch {

@@ -92,8 +92,8 @@ func (c *Core) acquire(a *Call) {
 	}
 }
 
-// admit admits a caller if possible: it gives it a hold of this process, or else the turn. A try doesn't need the
-// turn.
+// admit admits a caller if possible. The caller shares a hold of this process, or takes over one that lingers, or gets
+// the turn to request the key. A try doesn't need the turn.
 func (c *Core) admit(q *queue, a *Call) bool {
 	if cl := c.claims[q.shared]; cl != nil && a.Shares {
 		if c.joinable(cl) {
@@ -123,10 +123,9 @@ func (c *Core) admit(q *queue, a *Call) bool {
 	return true
 }
 
-// full reports whether the caller must wait until a hold of this process is over. For a semaphore it need not,
-// because its size can change, so only the store knows how much is free; and if it waits in the store's queue, the
-// process keeps its position among processes. A caller with a later tick than those of all holds need not wait
-// either.
+// full reports whether the caller must wait until a hold of this process is over. For a semaphore it need not: the size
+// can change, so only the store knows how much is free. By waiting in the store's queue, the caller also keeps its
+// position among those of other processes. A caller with a later tick than those of all holds need not wait either.
 func (c *Core) full(q *queue, a *Call) bool {
 	if a.Kind == driver.KindSemaphore || a.Weight <= a.Limit-q.used {
 		return false
@@ -142,8 +141,8 @@ func (c *Core) later(q *queue, a *Call) bool {
 	})
 }
 
-// passed reports whether a holder of this process is not done with an earlier tick, although the store has granted the
-// claim for its tick. That holder's hold is then over. The claim's caller waits in this process for that holder.
+// passed reports whether the store has granted the claim although a holder of this process is not done with an earlier
+// tick. If so, passed ends that holder's hold, and the claim's caller waits in this process until the holder is done.
 func (c *Core) passed(cl *claim) bool {
 	if cl.request.Kind != driver.KindPeriodic {
 		return false
@@ -160,15 +159,16 @@ func (c *Core) passed(cl *claim) bool {
 	return false
 }
 
-// request requests a claim for an admitted caller. If the session is not registered, it registers it first.
+// request requests a claim for an admitted caller. If the session is not registered, the caller waits in admitted for
+// the registration, which request begins if needed.
 func (c *Core) request(q *queue, a *Call) {
 	switch {
 	case q.over(a.Tick):
 		c.deny(a, q.sealed)
 		c.dismiss(q, a)
 	case q.forceWaits() && !a.First && !a.Try:
-		// That caller's claim must be first in the store's queue, and this process has only one claim there at a
-		// time.
+		// The claim of the caller that wants the key by force must be first in the store's queue, and this process has
+		// only one claim there at a time.
 		q.insert(a, true)
 		c.dismiss(q, a)
 	case c.session.id != "" && a.Tick > c.storeClock().Add(driver.MaxDuration).UnixMilli():
@@ -187,14 +187,14 @@ func (c *Core) request(q *queue, a *Call) {
 	}
 }
 
-// farTick is the error for a tick too far ahead to be a time in milliseconds, such as one in microseconds. If such
-// a run succeeded, all ticks before it would be over. Many formats, such as JSON, can't even represent such years.
+// farTick is the error for a tick too far ahead to be a time in milliseconds, such as one in microseconds. If a run for
+// it succeeded, all earlier ticks would be over. Many formats, such as JSON, can't even represent such years.
 func farTick(tick int64, now time.Time) error {
 	return fmt.Errorf("the tick is %s; by the store's clock, which shows %s, it may be at most %v ahead",
 		rfc3339.Millis(time.UnixMilli(tick)), rfc3339.Millis(now), driver.MaxDuration)
 }
 
-// dismiss takes the turn from an admitted caller that has no claim.
+// dismiss takes the slot and the turn from an admitted caller that has no claim, and admits the next callers.
 func (c *Core) dismiss(q *queue, a *Call) {
 	if q.turn == a {
 		q.turn = nil
@@ -203,8 +203,8 @@ func (c *Core) dismiss(q *queue, a *Call) {
 	c.next(q, a.Key)
 }
 
-// beginAdmitted requests claims for callers that were admitted while the session was not registered. If it still
-// isn't, it registers it.
+// beginAdmitted requests claims for callers that were admitted while the session was not registered. If it still isn't,
+// they go on waiting, and request begins a registration if needed.
 func (c *Core) beginAdmitted() {
 	for _, key := range sortedKeys(c.queues) {
 		q := c.queues[key]
@@ -336,7 +336,7 @@ func (c *Core) freeSlot(cl *claim) {
 	c.next(q, cl.request.Key)
 }
 
-// requestAnew gives up a claim that can't be granted, or not to its caller. The caller requests another.
+// requestAnew releases a claim that its caller can't use, and requests another for the caller.
 func (c *Core) requestAnew(cl *claim) {
 	a, q := cl.call, c.queues[cl.request.Key]
 	cl.call, cl.wait = nil, nil
@@ -345,9 +345,9 @@ func (c *Core) requestAnew(cl *claim) {
 	c.request(q, a)
 }
 
-// readmit has the caller of a claim that was lost with its session request another under the next session id. If an
-// Extend may have set the end of its lease, the store keeps the claim until that end. So it is released; otherwise
-// its own caller would have to wait for that end.
+// readmit handles a claim that was lost with its session before it was held: its caller requests another under the next
+// session id. If an Extend may have set the end of the claim's lease, the store keeps the claim until that end. So
+// readmit releases it; otherwise its own caller would have to wait for that end.
 func (c *Core) readmit(cl *claim) {
 	q := c.queues[cl.request.Key]
 	q.admitted = append(q.admitted, cl.call)
@@ -385,8 +385,8 @@ func (c *Core) heldHere(q *queue, key string) *driver.HeldError {
 	return e
 }
 
-// notifiedTurn is how much longer a claim may be kept if the session would be notified of other waiters. It bounds
-// the cost to others of a lost notice.
+// notifiedTurn is how long a session that would be notified of other waiters may keep a claim, even if HandOff and
+// Linger are shorter. If the notice is lost, others wait that long.
 const notifiedTurn = 5 * time.Second
 
 // wouldKnow reports whether the session would be notified if others began to wait for the claim.
@@ -395,7 +395,7 @@ func (c *Core) wouldKnow(cl *claim) bool {
 }
 
 // mayKeep reports whether the claim may be kept for another use in this process: until d after its grant, or for at
-// least notifiedTurn if the session would be notified of other waiters. Once others wait, it may not.
+// least notifiedTurn if the session would be notified of other waiters. It may not be kept once others wait.
 func (c *Core) mayKeep(cl *claim, d time.Duration) bool {
 	if cl.othersWait {
 		return false

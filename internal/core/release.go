@@ -38,8 +38,8 @@ func (c *Core) release(cl *claim) {
 	}
 }
 
-// leaveBy sets how to release a claim. It is too late if the claim is being released already, because its grace is
-// over, and the store may have that release, or if Close keeps the claim for the grace.
+// leaveBy sets how to release a claim. That is too late if the claim is already being released, because its grace is
+// over or because Close keeps it for the grace: the store may already have that release.
 func (c *Core) leaveBy(cl *claim, l driver.Release) {
 	if cl.state == leaving {
 		var before leave

@@ -177,9 +177,9 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 // checkJump reports a jump of the store's clock between the last heartbeat and the one that was sent at sent and
 // whose reply says now. It reports only jumps that are certainly greater than the margin. The store read its clock
 // at some moment between each heartbeat's send and its answer, so the true interval between the two readings lies
-// between lo and hi. A registration counts as a heartbeat, because after a jump ahead may have ended the previous
-// session, no heartbeat of that is acknowledged any more. The interval can then be long, so clock rates may differ
-// as in [Config.Hold].
+// between lo and hi. A registration counts as a heartbeat: a jump ahead may end the previous session, and then none of
+// that session's heartbeats is acknowledged any more. The interval can then be long, so the limit allows for clocks
+// that run at different rates, as [Config.Hold] does.
 func (c *Core) checkJump(sent Instant, now time.Time) {
 	const truncation = time.Millisecond
 	if c.session.beat.clock.IsZero() {

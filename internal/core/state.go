@@ -31,7 +31,8 @@ func (c *Core) Claims(f func(Held)) {
 }
 
 // Waits calls f for each caller that waits for a key: for each key in FIFO order, beginning with the caller that
-// has the turn. The order of keys is random. position is the caller's position in the store's queue, or 0.
+// has the turn. The order of keys is random. position is the caller's position in the store's queue, or 0; ahead is
+// how many callers of this process are ahead of it.
 func (c *Core) Waits(f func(a *Call, position, ahead int)) {
 	for _, q := range c.queues {
 		n := 0

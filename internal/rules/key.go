@@ -20,7 +20,7 @@ func Check(holds []*Hold, k Key) []Violation {
 type Key struct {
 	Grace  time.Duration   // of all sessions
 	Breaks []time.Duration // when each call that breaks the key began and returned
-	Skew   time.Duration   // greatest difference between the clocks by which the store judges ends
+	Skew   time.Duration   // greatest difference between the clocks that the store reads
 
 	granted []*Hold
 }
@@ -35,7 +35,7 @@ func (k *Key) Grant(o *Hold) []Violation {
 	certain, all := o.Weight, o.Weight
 	var others []*Hold // holds that the store may not have given to others yet
 	var same *Hold     // a hold with o's token
-	var newest *Hold   // of the holds that were certainly granted before o, the one with the greatest token
+	var newest *Hold   // the hold with the greatest token, among those certainly granted before o
 	for _, b := range k.granted {
 		if b.Free(k.Grace) > o.Granted {
 			others = append(others, b)
@@ -77,7 +77,8 @@ func (k *Key) Grant(o *Hold) []Violation {
 	return found
 }
 
-// keeps reports whether b still keeps the key at the given time, and no Break may have ended that.
+// keeps reports whether the store must still keep the key for b at the given time: b's Keep is not over, and no Break
+// can have ended it.
 func (k *Key) keeps(b *Hold, at time.Duration) bool {
 	until := b.Done + b.Keep - k.Skew - 2*time.Millisecond // the store counts in whole milliseconds
 	late := b.Done - 30*k.Grace                            // a session may learn that late that its claim was broken

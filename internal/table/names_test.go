@@ -20,32 +20,32 @@ import (
 	"testing"
 )
 
-// module is the path of the module at the root. Those of the other modules are below it, as their folders are.
+// module is the path of the root module. The path of each other module is this one followed by the module's folder.
 const module = "github.com/leasehold-go/leasehold"
 
-// public are the folders of the packages for users.
+// public lists the folders of the packages that users may import.
 var public = []string{
 	"dsync", "dsync/admin", "dsync/mongo", "dsync/mongo/fence", "dsync/driver", "dsync/dsynctest", "dsync/dsynchttp",
 	"leader", "leader/mongo", "clockcheck", "otel",
 	"adapters/certmagic", "adapters/clientgo", "adapters/gocron", "adapters/golangmigrate", "adapters/robfigcron",
 }
 
-// forTests are packages whose users are tests, and stores.
+// forTests lists packages that are made for tests and stores, so that a use in a test counts.
 var forTests = []string{"dsync/driver", "dsync/dsynctest"}
 
-// harness are folders whose programs and packages only test or measure the others.
+// harness lists the folders whose programs and packages only test or measure the others. All their code counts as tests.
 var harness = []string{
 	"bench", "integration", "internal/explore", "internal/mongod", "internal/mongofake", "internal/mutants",
 	"internal/program", "internal/testkit",
 }
 
-// called are the methods that package errors calls although no interface of it has a name.
+// called lists the methods that package errors calls through interfaces that have no name.
 var called = []string{"As", "Is", "Unwrap"}
 
-// Every exported name has an Example or a use outside its package: what nobody needs is not in the API. A use
-// is in an Example, in code that the documentation shows, or in code of another package that is no test. A
-// method that makes its type satisfy an interface is used, too, and so are a method of an interface that its
-// own package calls, and a type that something used has or is made of.
+// Every exported name has an Example or a use outside its package, so the API has nothing that nobody needs. A use is
+// in an Example, in code that the documentation shows, or in code of another package that is not a test. Also used are
+// a method that makes its type satisfy an interface, a method of an interface that its own package calls, the type that
+// a used method or field belongs to, and the types that a used name's type is made of.
 func TestExportedNamesAreUsed(t *testing.T) {
 	c := newChecker(t)
 	for _, folder := range c.folders {
@@ -63,11 +63,11 @@ func TestExportedNamesAreUsed(t *testing.T) {
 	}
 }
 
-// A checker checks the types of all packages of the repository, from their sources. It knows the packages of
-// the standard library and no others: what they export has no type, and is not looked at.
+// A checker type-checks all packages of the repository, from their sources. Of other packages it knows only those of
+// the standard library: a name that another module exports has no type here, and is not checked.
 //
-// A package is checked once more together with its tests. Since the files are parsed once, whatever is
-// declared has one position, by which it is known here.
+// A package is checked a second time, together with its tests. The files are parsed only once, so every declaration
+// keeps one position, and the checker identifies it by that.
 type checker struct {
 	t       *testing.T
 	fset    *token.FileSet
@@ -80,13 +80,13 @@ type checker struct {
 	foreign map[token.Pos]bool // the types that satisfy an interface of another module
 }
 
-// A loaded package is one that is no test.
+// A loaded is a package without its tests.
 type loaded struct {
 	pkg *types.Package
 	dir *build.Package
 }
 
-// A use is where a name was used.
+// A use is one place where a name is used.
 type use struct {
 	folder string
 	kind   useKind
@@ -146,7 +146,7 @@ func newChecker(t *testing.T) *checker {
 	return c
 }
 
-// standard returns an importer of these packages of the standard library, as the go command has compiled them.
+// standard returns an importer of the given packages of the standard library, as the go command has compiled them.
 func (c *checker) standard(paths []string) types.Importer {
 	args := append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, paths...)
 	out, err := exec.Command("go", args...).Output()
@@ -175,7 +175,7 @@ func (c *checker) Import(name string) (*types.Package, error) {
 	if v, ok := strings.CutPrefix(base, "v"); ok && strings.Trim(v, "0123456789") == "" {
 		base = path.Base(path.Dir(name))
 	}
-	return types.NewPackage(name, base), errors.New("of another module") // with an error, go/types takes any name of it as known
+	return types.NewPackage(name, base), errors.New("of another module") // with an error, go/types accepts any name of it
 }
 
 func isStandard(path string) bool {
@@ -183,7 +183,7 @@ func isStandard(path string) bool {
 	return !strings.Contains(first, ".")
 }
 
-// code returns the kind of the uses in a folder's files that are no tests.
+// code returns which kind a use in a folder's files has, except in test files.
 func code(folder string) useKind {
 	if slices.ContainsFunc(harness, func(h string) bool { return folder == h || strings.HasPrefix(folder, h+"/") }) {
 		return inTest
@@ -225,7 +225,7 @@ func (c *checker) loadTests(folder string) {
 	}
 }
 
-// withTests imports one package with its tests, as its external tests do.
+// withTests is the importer for the external tests of a package, which see that package with its internal tests.
 type withTests struct {
 	*checker
 	pkg *types.Package
@@ -255,7 +255,7 @@ func (c *checker) check(folder string, imp types.Importer, names []string, kind 
 	info := &types.Info{
 		Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{},
 	}
-	conf := types.Config{Importer: imp, Error: func(error) {}} // what it could not resolve is found to be unused
+	conf := types.Config{Importer: imp, Error: func(error) {}} // a name that it can't resolve counts as unused
 	pkg, _ := conf.Check(path.Join(module, folder), c.fset, files, info)
 	record := func(at, of token.Pos) {
 		c.uses[of] = append(c.uses[of], use{folder, kind(filepath.Base(c.fset.Position(at).Filename))})
@@ -291,7 +291,7 @@ func embedded(s *types.Selection) (fields []*types.Var) {
 	return fields
 }
 
-// satisfy notes the type T of a declaration var _ I = (*T)(nil) whose I is of another module.
+// satisfy records T if d declares var _ I = (*T)(nil), with an interface I of another module.
 func (c *checker) satisfy(d ast.Decl, info *types.Info) {
 	decl, ok := d.(*ast.GenDecl)
 	if !ok || decl.Tok != token.VAR {
@@ -320,7 +320,7 @@ func namedOf(typ types.Type) *types.Named {
 	return named
 }
 
-// A name is one that a public package exports.
+// A name is a name that a public package exports.
 type name struct {
 	text   string
 	folder string // of the package
@@ -328,8 +328,8 @@ type name struct {
 	of     *types.TypeName // the type whose method or field it is, or nil
 }
 
-// exported returns what the public packages export, in the order of their texts. What a type has of an embedded
-// one is a name of its own only if the embedded type is not public itself.
+// exported returns the names that the public packages export. A method or field that a type gets from an embedded type
+// counts only if the embedded type is not public itself.
 func (c *checker) exported() (names []name) {
 	seen := map[token.Pos]bool{}
 	for _, folder := range public {
@@ -356,7 +356,8 @@ func (c *checker) exported() (names []name) {
 	return names
 }
 
-// members returns the methods and fields of a type, with those that it has of an embedded type that is not public.
+// members returns the methods and fields of a type, including those that it gets from embedded types that are not
+// public.
 func (c *checker) members(typ types.Type) (all []types.Object) {
 	named := namedOf(typ)
 	if named == nil {
@@ -389,7 +390,7 @@ func (c *checker) members(typ types.Type) (all []types.Object) {
 	return all
 }
 
-// unused returns those of the names that nobody uses.
+// unused returns the names that are not used.
 func (c *checker) unused(names []name) (unused []name) {
 	used := map[token.Pos]bool{}
 	for _, n := range names {
@@ -424,7 +425,7 @@ func (c *checker) unused(names []name) (unused []name) {
 	return unused
 }
 
-// folderOf returns the folder of the file that pos is in.
+// folderOf returns the folder of the file that contains pos.
 func (c *checker) folderOf(pos token.Pos) string {
 	folder, err := filepath.Rel(root, filepath.Dir(c.fset.Position(pos).Filename))
 	if err != nil {
@@ -433,7 +434,7 @@ func (c *checker) folderOf(pos token.Pos) string {
 	return filepath.ToSlash(folder)
 }
 
-// isUsed reports whether there is a use of a name.
+// isUsed reports whether the name has a use that counts.
 func (c *checker) isUsed(n name) bool {
 	own := func(folder string) bool { return folder == n.folder || folder == c.folderOf(n.obj.Pos()) }
 	return slices.ContainsFunc(c.uses[n.obj.Pos()], func(u use) bool {
@@ -447,8 +448,8 @@ func (c *checker) isUsed(n name) bool {
 	})
 }
 
-// satisfies reports whether a name is that of a method for an interface: of package errors, of the standard library, of
-// this repository, or of another module.
+// satisfies reports whether the name is a method that an interface demands: one that package errors uses, or an
+// interface of the standard library, of this repository or of another module.
 func (c *checker) satisfies(n name) bool {
 	if _, ok := n.obj.(*types.Func); !ok || n.of == nil || types.IsInterface(n.of.Type()) {
 		return false
@@ -464,7 +465,7 @@ func (c *checker) satisfies(n name) bool {
 	return false
 }
 
-// interfaces returns those that methods of a package can be for.
+// interfaces returns the interfaces that methods of the package in the folder can be meant to satisfy.
 func (c *checker) interfaces(folder string) (all []types.Type) {
 	all = append(all, types.Universe.Lookup("error").Type())
 	of := func(pkg *types.Package, exported bool) {

@@ -1,6 +1,6 @@
-// Package table checks the table of tests in integration/README.md, the tests that the docs name, and that the
-// examples run. It is not in the module integration, because go test would cache its results there even if the
-// tests of this module have changed.
+// Package table checks the table of tests in integration/README.md, that the tests which the docs name exist, and that
+// go test runs the examples. It is not in the module integration: there, go test would use cached results even if the
+// tests of this module had changed.
 package table_test
 
 import (
@@ -22,7 +22,7 @@ import (
 // root is the root of the repository.
 const root = "../.."
 
-// folders maps the packages that the table and the docs name to their folders.
+// folders maps packages, as the table and the docs name them, to their folders.
 var folders = map[string]string{
 	"adapters/robfigcron": "adapters/robfigcron",
 	"clockcheck":          "clockcheck",
@@ -43,13 +43,13 @@ var folders = map[string]string{
 	"leader/mongo":        "leader/mongo",
 }
 
-// suite is the test whose cases have names of their own.
+// suite is the test whose cases the table and the docs may name.
 const suite = "dsynctest.TestStore"
 
-// untested are the numbers that have no test; no other row may be without one.
+// untested has the numbers that have no test. Every other row must name one.
 var untested = map[string]bool{}
 
-// numbers returns the numbers that have a row each: promises without a letter.
+// numbers returns the numbers that must have a row each. Those of the promises have no letter.
 func numbers() []string {
 	var all []string
 	for _, s := range []struct {
@@ -63,7 +63,7 @@ func numbers() []string {
 	return all
 }
 
-// A row is one of the table.
+// A row is a row of the table.
 type row struct{ number, what, tests string }
 
 // rows reads the tables under the heading "What is tested where".
@@ -218,7 +218,7 @@ func runs(fn *ast.FuncDecl) bool {
 	return false
 }
 
-// isPointerTo reports whether the type is that pointer of package testing.
+// isPointerTo reports whether the type is a pointer to the type with that name in package testing.
 func isPointerTo(typ ast.Expr, name string) bool {
 	star, ok := typ.(*ast.StarExpr)
 	if !ok {
@@ -228,7 +228,7 @@ func isPointerTo(typ ast.Expr, name string) bool {
 	return ok && sel.Sel.Name == name
 }
 
-// caseName returns the string in name: "…", which only conformance cases have.
+// caseName returns S if n is name: "S", a form that only the cases of the conformance suite have.
 func caseName(n ast.Node) (string, bool) {
 	kv, ok := n.(*ast.KeyValueExpr)
 	if !ok {

@@ -233,8 +233,8 @@ func describe(f core.Effect) string {
 	return fmt.Sprintf("%T %s %v\n", f, b, err)
 }
 
-// Replay passes the events of a trace to a fresh Core. It returns the number of events. If the effects of one
-// differ, the error says which.
+// Replay passes the events of a trace to a fresh Core. It returns how many events had the recorded effects. The error
+// names the first event whose effects differ.
 func Replay(r io.Reader) (steps int, err error) {
 	d := json.NewDecoder(bufio.NewReader(r))
 	var h header

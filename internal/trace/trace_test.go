@@ -147,7 +147,7 @@ func TestReplayOfHalfALine(t *testing.T) {
 	}
 }
 
-// If the session reacted to an event differently than a Core does, the replay says where.
+// If the recorded effects of an event differ from those of a fresh Core, the replay names the line.
 func TestReplayFindsADifference(t *testing.T) {
 	b := record(t)
 	for name, other := range map[string][]byte{
