@@ -14,8 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// A key in use by this process is refused as another kind without a command, by an error that names
-// both kinds.
+// If this process uses a key, using it as another kind fails without a command, with an error that names both kinds.
 func TestLocalMismatchNamesBothKinds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -38,7 +37,7 @@ func TestLocalMismatchNamesBothKinds(t *testing.T) {
 			wantErr(t, c.what, err, dsync.ErrMismatch)
 			var e *driver.MismatchError
 			if !errors.As(err, &e) || e.Kind != c.kind || e.WantKind != c.wanted {
-				t.Errorf("%s: %v, want one that says in use as %s, not as %s", c.what, err, c.kind, c.wanted)
+				t.Errorf("%s: %v, want an error that says that it is in use as %s and was requested as %s", c.what, err, c.kind, c.wanted)
 			}
 		}
 		if d := store.Counts().Since(before); d.Total() != 0 {
@@ -49,8 +48,8 @@ func TestLocalMismatchNamesBothKinds(t *testing.T) {
 	})
 }
 
-// A holder whose session has expired has lapsed, however recent its last heartbeat was. One whose
-// session merely lapses has lapsed exactly at its end, not a millisecond earlier.
+// Status shows a holder as lapsed if its session has expired, however recent its last heartbeat is. If the session
+// has only lapsed, Status shows that exactly from its end on, not a millisecond earlier.
 func TestStatusShowsLapsedSessions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -78,11 +77,11 @@ func TestStatusShowsLapsedSessions(t *testing.T) {
 		register("a")
 		time.Sleep(ttl - time.Millisecond)
 		if !held() {
-			t.Error("not held a millisecond before the end")
+			t.Error("not held a millisecond before the end of the TTL")
 		}
 		time.Sleep(time.Millisecond)
 		if held() {
-			t.Error("held when the end has come")
+			t.Error("still held at the end of the TTL")
 		}
 		if left, err := memory.Expire(background, "a", false); left > 0 || err != nil {
 			t.Fatal(left, err)
@@ -100,8 +99,8 @@ func TestStatusShowsLapsedSessions(t *testing.T) {
 	})
 }
 
-// Do waits for its release for at most a third of the TTL: if the store can't be reached, Do
-// returns the result of f.
+// Do waits for the release for at most a third of the TTL. If the store is unreachable, Do still returns the result
+// of f.
 func TestDoDoesNotWaitForAnUnreachableStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
@@ -115,7 +114,7 @@ func TestDoDoesNotWaitForAnUnreachableStore(t *testing.T) {
 				return want
 			})
 			if d := time.Since(cut); d > ttl/3 {
-				t.Errorf("Do returned %v after f, want %v at the most", d, ttl/3)
+				t.Errorf("Do returned %v after f, want at most %v", d, ttl/3)
 			}
 			if err != want {
 				t.Errorf("Do: %v, want %v", err, want)
@@ -126,8 +125,8 @@ func TestDoDoesNotWaitForAnUnreachableStore(t *testing.T) {
 	})
 }
 
-// A slow request or reply is not reported as a jump of the store's clock. Of a real jump, no more
-// is reported than is certain.
+// A slow request or reply is not reported as a jump of the store's clock. A real jump is reported only as large as
+// it must have been.
 func TestClockJumpIsNotOverstated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const slow, back = 1500 * time.Millisecond, 5 * time.Second
@@ -139,9 +138,9 @@ func TestClockJumpIsNotOverstated(t *testing.T) {
 				return dsynctest.Fault{}
 			}
 			if beats++; beats%2 == 1 {
-				return dsynctest.Fault{Delay: slow} // recorded late
+				return dsynctest.Fault{Delay: slow} // the store reads its clock late
 			}
-			return dsynctest.Fault{ReplyDelay: slow} // recorded early
+			return dsynctest.Fault{ReplyDelay: slow} // the store reads its clock early
 		})
 		s := newSession(t, f, &dsync.Options{Hooks: &dsync.Hooks{ClockJump: func(d time.Duration) { jumps = append(jumps, d) }}})
 		mu := s.Mutex("k")
@@ -168,7 +167,7 @@ func TestClockJumpIsNotOverstated(t *testing.T) {
 	})
 }
 
-// Each invalid option is refused, at the boundary that its comment names.
+// New refuses options that are out of range, exactly from the documented bounds on.
 func TestOptionsBoundaries(t *testing.T) {
 	for name, c := range map[string]struct {
 		opt dsync.Options
@@ -198,8 +197,7 @@ func TestOptionsBoundaries(t *testing.T) {
 	}
 }
 
-// Meta is copied by New, so that later changes of the map have no effect when the session registers
-// again after a loss.
+// New copies Meta, so later changes of the map have no effect when the session registers again after a loss.
 func TestMetaIsCopied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

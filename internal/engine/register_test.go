@@ -20,14 +20,14 @@ import (
 	"github.com/rs/xid"
 )
 
-// Two sessions with equal xids, as two containers with process 1 and the same machine id can have,
-// don't share an id: at least 64 random bits follow the xid.
+// Two sessions with equal xids, as can happen in two containers with process id 1 and the same machine id, still
+// have different ids: at least 64 random bits follow the xid.
 func TestSessionsWithOneXIDHaveTheirOwnIDs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const sessions = 300
 		store := dsynctest.NewMemory()
 		seen := make(map[string]bool)
-		var at []map[rune]bool // the characters seen at each position behind the xid
+		var at []map[rune]bool // the characters seen at each position after the xid
 		for range sessions {
 			s := newSession(t, store, nil)
 			mu := s.Mutex("k")
@@ -38,10 +38,10 @@ func TestSessionsWithOneXIDHaveTheirOwnIDs(t *testing.T) {
 				t.Fatalf("id %q does not begin with an xid: %v", id, err)
 			}
 			if strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
-				t.Errorf("id %q has other characters than letters, digits, '-' and '_'", id)
+				t.Errorf("id %q has characters other than letters, digits, '-' and '_'", id)
 			}
 			if rest := id[20:]; seen[rest] {
-				t.Fatalf("two sessions have %q behind the xid", rest)
+				t.Fatalf("two sessions have %q after the xid", rest)
 			} else {
 				seen[rest] = true
 			}
@@ -57,12 +57,12 @@ func TestSessionsWithOneXIDHaveTheirOwnIDs(t *testing.T) {
 			bits += math.Log2(float64(len(chars)))
 		}
 		if bits < 64 {
-			t.Errorf("what is behind the xid of %d sessions has %.0f bits, want 64 at least", sessions, bits)
+			t.Errorf("what follows the xid of %d sessions has %.0f bits, want at least 64", sessions, bits)
 		}
 	})
 }
 
-// A takenStore has another process's session under each of the first ids that are registered.
+// A takenStore gives each of the first ids to another process's session just before it is registered.
 type takenStore struct {
 	*dsynctest.Memory
 	ids   []string // the ids of all requests
@@ -79,8 +79,8 @@ func (s *takenStore) Register(ctx context.Context, m driver.Member) (time.Time, 
 	return s.Memory.Register(ctx, m)
 }
 
-// An id in use by another session is not taken over: the next attempt uses a new id, and the waiter
-// continues.
+// If another session already has the id, the session does not take it over. Its next attempt uses a new id, and the
+// waiter continues.
 func TestSessionTakesAnotherIDIfItsOwnIsTaken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &takenStore{Memory: dsynctest.NewMemory(), taken: 2}
@@ -90,7 +90,7 @@ func TestSessionTakesAnotherIDIfItsOwnIsTaken(t *testing.T) {
 		wantErr(t, "TryHold", errOf(mu.TryHold(background)), driver.ErrSessionExists)
 		lock(t, mu)
 		if len(store.ids) != 3 || s.ID() != store.ids[2] || store.ids[0] == store.ids[1] || store.ids[1] == store.ids[2] {
-			t.Fatalf("registered as %q of the requested %q; want the third, and all different", s.ID(), store.ids)
+			t.Fatalf("registered as %q; the requested ids were %q; want the third, and all different", s.ID(), store.ids)
 		}
 		members, _, err := storecmd.Members(background, store, store.ids[:2]...)
 		if err != nil || len(members) != 2 || members[0].Name != "another" || members[1].Name != "another" {
@@ -102,13 +102,13 @@ func TestSessionTakesAnotherIDIfItsOwnIsTaken(t *testing.T) {
 		}
 		synctest.Wait() // for the hooks
 		if len(failed) != 2 || !errors.Is(errors.Join(failed...), driver.ErrSessionExists) {
-			t.Errorf("StoreError was called with %v, want the two that were refused", failed)
+			t.Errorf("StoreError was called with %v, want the two refusals", failed)
 		}
 	})
 }
 
-// A session that has not been used has no id. Register gives it the id under which it then holds
-// locks. A second Register sends nothing.
+// A session has no id before its first use. Register gives it one, and the session then holds locks under that id. A
+// second Register sends nothing.
 func TestRegisterBeforeFirstUse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -189,8 +189,8 @@ func TestRegisterAfterALoss(t *testing.T) {
 	})
 }
 
-// B42: if a store answers too late, or not at all, for ten minutes, processes leave no more than one record each,
-// and all of them are members soon afterwards.
+// B42: if a store answers too late or not at all for ten minutes, each process leaves at most one record, and all of
+// them are registered soon afterwards.
 func TestRegistrationsDoNotPileUp_B42(t *testing.T) {
 	for name, fault := range map[string]dsynctest.Fault{
 		"replies come too late":                    {ReplyDelay: ttl / 5},
@@ -234,7 +234,8 @@ func TestRegistrationsDoNotPileUp_B42(t *testing.T) {
 	}
 }
 
-// Close after a registration that had no answer says that the session may be listed, for as long as it may be.
+// If a registration got no answer, the error of Close says that the session may still be listed, but only as long as
+// that is possible.
 func TestCloseAfterARegistrationWithoutAnAnswer(t *testing.T) {
 	for _, fault := range []dsynctest.Fault{{LoseReply: true}, {LoseRequest: true}} {
 		for after, want := range map[time.Duration]error{0: dsync.ErrNotUnregistered, ttl / 2: dsync.ErrNotUnregistered, 2 * ttl: nil} {
@@ -243,7 +244,7 @@ func TestCloseAfterARegistrationWithoutAnAnswer(t *testing.T) {
 					memory := dsynctest.NewMemory()
 					s := newSession(t, newFaulty(t, memory, func(dsynctest.Request) dsynctest.Fault { return fault }), nil)
 					if _, err := engine.Of(s).Register(background); err == nil {
-						t.Fatal("it is registered, so this tests nothing")
+						t.Fatal("Register succeeded, so this tests nothing")
 					}
 					time.Sleep(after)
 					err := s.Close(background)
@@ -252,7 +253,7 @@ func TestCloseAfterARegistrationWithoutAnAnswer(t *testing.T) {
 					}
 					listed, _, lerr := memory.Sessions(background, driver.SessionQuery{})
 					if lerr != nil || len(listed) > 0 && err == nil {
-						t.Errorf("Close returned nil, and the members are %v, %v", listed, lerr)
+						t.Errorf("Close returned nil, but the members are %v, %v", listed, lerr)
 					}
 				})
 			})

@@ -12,7 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// waiters starts n goroutines of s that lock and unlock k, and returns when all of them wait.
+// waiters starts n goroutines of s that each lock k, call each and unlock k, and returns when all of them wait. done
+// waits for their end.
 func waiters(t *testing.T, s *dsync.Session, n int, each func()) (done func()) {
 	t.Helper()
 	ended := make(chan struct{})
@@ -33,17 +34,17 @@ func waiters(t *testing.T, s *dsync.Session, n int, each func()) (done func()) {
 	}
 }
 
-// slow returns store with slow replies, so that a process has the reply to its own command before a
-// later command of another process notifies it. In the other order it can't replace a claim,
-// because one of the claim's own attempts may still be under way.
+// slow returns store with a delay, so that a process gets the reply to its own command before a notice of another
+// process's later command. In the other order the process can't replace its claim, because one of the claim's own
+// requests may still be under way.
 func slow(t *testing.T, store *dsynctest.Memory) driver.Store {
 	return newFaulty(t, store, func(dsynctest.Request) dsynctest.Fault {
 		return dsynctest.Fault{Delay: time.Millisecond}
 	})
 }
 
-// An Unlock requests the key for the next local caller in the command that releases it: one command
-// for each hold, whether or not others wait, and processes still take turns.
+// The command by which Unlock releases the key also requests it for the next local caller. So each hold costs one
+// command, whether or not other processes wait, and processes still take turns.
 func TestUnlockRequestsForTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -56,7 +57,7 @@ func TestUnlockRequestsForTheNext(t *testing.T) {
 		first := a.Mutex("k")
 		lock(t, first)
 
-		// One process alone.
+		// First, one process uses the key alone.
 		before := store.Counts()
 		seen := tokens{t: t, last: first.Token()}
 		held := func(s *dsync.Session) func() {
@@ -75,7 +76,7 @@ func TestUnlockRequestsForTheNext(t *testing.T) {
 			t.Errorf("10 holds after one took %v, want an Acquire each and the last one's Release", d)
 		}
 
-		// Two processes.
+		// Then two processes use it.
 		lock(t, first)
 		seen.last = first.Token()
 		doneA := waiters(t, a, 3, held(a))
@@ -84,8 +85,7 @@ func TestUnlockRequestsForTheNext(t *testing.T) {
 		first.Unlock()
 		doneA()
 		doneB()
-		// b's first waiter is in the store's queue already, and each process's last Unlock has no
-		// next caller.
+		// b's first waiter is already in the store's queue, and the last Unlock of each process has no next caller.
 		if d := store.Counts().Since(before).Commands; d[dsynctest.MethodAcquire] != 5 || d[dsynctest.MethodRelease] != 2 {
 			t.Errorf("6 holds of two processes took %v, want 5 Acquires and 2 Releases", d)
 		}
@@ -111,14 +111,14 @@ func TestNextCallerJoinsBehindOthers(t *testing.T) {
 		}
 		for i, who := range order {
 			if want := []string{"b", "a"}[i%2]; who != want {
-				t.Fatalf("holds were of %v, want of b and a in turn", order)
+				t.Fatalf("the holders were %v, want b and a in turn", order)
 			}
 		}
 	})
 }
 
-// Whatever happens to the command that releases one claim and requests another, both callers get
-// what they asked for, and nothing is left behind.
+// Whatever happens to the command that releases one claim and requests another, the release and the request both
+// succeed, and nothing is left behind.
 func TestReplacingCommandIsLost(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -154,7 +154,7 @@ func TestReplacingCommandIsLost(t *testing.T) {
 				}
 				done()
 				if most != 1 {
-					t.Errorf("%d held at once", most)
+					t.Errorf("%d callers held the key at once", most)
 				}
 				if n == 0 {
 					t.Error("no claim was replaced")
@@ -171,8 +171,8 @@ func TestReplacingCommandIsLost(t *testing.T) {
 	}
 }
 
-// The caller for whom an Unlock requests the key gives up while the command is under way, or its
-// session is closed: nothing is left in the store.
+// If the caller for whom an Unlock requests the key gives up while the command is under way, or its session is
+// closed, nothing is left in the store.
 func TestNextCallerGivesUpDuringTheCommand(t *testing.T) {
 	for _, how := range []string{"cancelled", "cancelled and lost", "closed"} {
 		t.Run(how, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestNextCallerGivesUpDuringTheCommand(t *testing.T) {
 				if err := <-unlocked; err != nil {
 					t.Errorf("Release: %v", err)
 				}
-				time.Sleep(ttl / 5) // longer than an attempt may take, and before a discard would mend it
+				time.Sleep(ttl / 5) // longer than an attempt may take, but before a Discard would clean up
 				if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
 					t.Errorf("held by %v with %d in the queue", h, q)
 				}
@@ -217,9 +217,9 @@ func TestNextCallerGivesUpDuringTheCommand(t *testing.T) {
 	}
 }
 
-// The caller for whom an Unlock requests the key gives up at the same moment.
+// If the caller for whom an Unlock requests the key gives up at the same moment, nothing is left in the store.
 func TestNextCallerGivesUpDuringUnlock(t *testing.T) {
-	for range 100 { // the caller may look at its context before Unlock, or after it
+	for range 100 { // the caller may check its context before Unlock or after it
 		bubble(t, func(t *testing.T) {
 			store := dsynctest.NewMemory()
 			s := newSession(t, store, &dsync.Options{HandOffTime: -1})
@@ -246,7 +246,7 @@ func TestNextCallerGivesUpDuringUnlock(t *testing.T) {
 	}
 }
 
-// A twoStep executes the Release of an edit with an Acquire in a separate step, and fails after it.
+// A twoStep executes only the Release of an edit that also has an Acquire, and then returns an error.
 type twoStep struct{ *dsynctest.Memory }
 
 func (s twoStep) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
@@ -257,7 +257,8 @@ func (s twoStep) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 	return driver.Edited{Notices: done.Notices}, errors.Join(err, errors.New("the connection broke"))
 }
 
-// The process that a failed replacement let in is still notified.
+// If a command that replaces a claim fails after its Release, the process that has been granted the key is still
+// notified.
 func TestFailedReplacementNotifies(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -274,7 +275,7 @@ func TestFailedReplacementNotifies(t *testing.T) {
 		doneB()
 		doneA()
 		if d := taken.Sub(start); d > 100*time.Millisecond {
-			t.Errorf("the other process has the key after %v, want at once", d)
+			t.Errorf("the other process got the key after %v, want at once", d)
 		}
 	})
 }

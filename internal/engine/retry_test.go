@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// A downStore refuses heartbeats at once while it is down.
+// A downStore fails heartbeats at once while it is down.
 type downStore struct {
 	*dsynctest.Memory
 	down  atomic.Bool
@@ -34,8 +34,7 @@ func (s *downStore) Heartbeat(ctx context.Context, session string, given []drive
 	return s.Memory.Heartbeat(ctx, session, given)
 }
 
-// Back-off is capped at a twelfth of the TTL: an outage that ends that long before the deadline
-// costs nothing.
+// Back-off is capped at a twelfth of the TTL, so an outage that ends that long before the deadline costs no hold.
 func TestOutageWithinTheLeaseCostsNothing(t *testing.T) {
 	for range 20 {
 		bubble(t, func(t *testing.T) {
@@ -46,7 +45,7 @@ func TestOutageWithinTheLeaseCostsNothing(t *testing.T) {
 			store.down.Store(false)
 			time.Sleep(ttl)
 			if isClosed(h.Lost()) {
-				t.Error("lost, though the outage was over before the deadline")
+				t.Error("the hold was lost, although the outage was over before the deadline")
 			}
 			h.Release(background)
 		})
@@ -69,14 +68,14 @@ func TestBackoffResetsAfterSuccess(t *testing.T) {
 		store.down.Store(true)
 		first := <-store.beats
 		if d := (<-store.beats).Sub(first); d > 20*time.Millisecond {
-			t.Errorf("the first retry comes after %v, want 20ms at the most", d)
+			t.Errorf("the first retry comes after %v, want at most 20ms", d)
 		}
 		store.down.Store(false)
 		mu.Unlock()
 	})
 }
 
-// A session that has expired in the store is lost with the next heartbeat, not at the deadline.
+// If a session has expired in the store, it learns of the loss by its next heartbeat, not only at the deadline.
 func TestExpiredSessionIsLostAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -90,18 +89,18 @@ func TestExpiredSessionIsLostAtOnce(t *testing.T) {
 		}
 		<-h.Lost()
 		if d := time.Since(start); d > ttl/2 {
-			t.Errorf("notified after %v, want it with the next heartbeat", d)
+			t.Errorf("notified after %v, want by the next heartbeat", d)
 		}
 		h.Release(background)
 		lock(t, mu)
 		if s.ID() == id {
-			t.Error("it continues under the id that has expired")
+			t.Error("the session continues under the expired id")
 		}
 		mu.Unlock()
 	})
 }
 
-// B09: an unanswered registration may exist in the store, and is not repeated under the same id.
+// B09: an unanswered registration may have taken effect, so it is not repeated under the same id.
 func TestRegistrationIsNotRepeatedUnderItsID(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		ids := map[string]int{}
@@ -123,8 +122,8 @@ func TestRegistrationIsNotRepeatedUnderItsID(t *testing.T) {
 	})
 }
 
-// An unanswered release is abandoned with its session: nothing is sent for a claim of a lost
-// session.
+// If a session is lost while a release is unanswered, the release is not retried: nothing is sent for a claim of a
+// lost session.
 func TestNoReleaseAfterTheLoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var lost atomic.Bool
@@ -147,13 +146,13 @@ func TestNoReleaseAfterTheLoss(t *testing.T) {
 		f.Heal()
 		time.Sleep(ttl)
 		if len(late) != 0 {
-			t.Errorf("released after the loss: %v", late)
+			t.Errorf("Releases sent after the loss: %v", late)
 		}
 	})
 }
 
-// B31: the answer to one attempt says nothing about another, which can arrive after the release and
-// join the queue.
+// B31: the answer to one attempt at a request says nothing about an earlier attempt, which can still arrive after
+// the release and join the queue.
 func TestAnswerToOneAttemptDoesNotCountForAnother(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &slowResetStore{resetStore{Memory: dsynctest.NewMemory()}}
@@ -175,8 +174,8 @@ func TestAnswerToOneAttemptDoesNotCountForAnother(t *testing.T) {
 
 const slowReset = 200 * time.Millisecond
 
-// A slowResetStore is a resetStore with slow replies, which say that no copy of their own request can
-// join.
+// A slowResetStore is a resetStore with slow replies. Each reply says that no further copy of its own request can
+// join the queue.
 type slowResetStore struct{ resetStore }
 
 func (s *slowResetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
@@ -188,7 +187,7 @@ func (s *slowResetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited
 	return done, err
 }
 
-// A waiter registers a new session when its own is lost, whenever its next poll is due.
+// If a waiter's session is lost, a new one is registered at once, even if the waiter's next poll is far off.
 func TestLossWakesWaiters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -208,15 +207,15 @@ func TestLossWakesWaiters(t *testing.T) {
 		faulty.Heal()
 		time.Sleep(ttl / 2)
 		if now := s.ID(); now == "" || now == id {
-			t.Errorf("the session is %q %v after the loss of %q", now, ttl/2, id)
+			t.Errorf("the session's id is %q %v after the loss of %q", now, ttl/2, id)
 		}
 		cancel()
 		wantErr(t, "LockContext", <-done, context.Canceled)
 	})
 }
 
-// A lease whose grant came as a notice is dated by an Extend. While the store refuses the Extend,
-// it is retried with back-off.
+// If a notice brings the grant of a lease, an Extend finds out when the lease ends. While the Extend fails, it is
+// retried with back-off.
 func TestDatingALeaseIsRetriedWithBackoff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -240,7 +239,7 @@ func TestDatingALeaseIsRetriedWithBackoff(t *testing.T) {
 	})
 }
 
-// An undated store fails Extend, and stops answering after far too many calls.
+// An undated store fails every Extend. After far too many calls it stops answering.
 type undated struct {
 	driver.Store
 	asked atomic.Int64
@@ -256,7 +255,7 @@ func (u *undated) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error
 	return driver.Edited{}, errors.New("out of order")
 }
 
-// However long the TTL is, a request that a silent network has swallowed is repeated within seconds.
+// If the network silently drops a request, the request is repeated within seconds, however long the TTL is.
 func TestAttemptsAreShortWhateverTheTTL(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
@@ -268,7 +267,7 @@ func TestAttemptsAreShortWhateverTheTTL(t *testing.T) {
 		began := time.Now()
 		lock(t, mu)
 		if took := time.Since(began); took > 15*time.Second {
-			t.Errorf("Lock of a free key took %v, and the network was silent for 5s", took)
+			t.Errorf("Lock of a free key took %v, but the network dropped everything for only 5s", took)
 		}
 		mu.Unlock()
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A hundred Breaks leave nothing in the session's record for long.
+// The revocations of a hundred Breaks do not stay in the session's record for long.
 func TestRevocationsAreRemoved(t *testing.T) {
 	for _, watch := range []bool{false, true} {
 		t.Run(fmt.Sprint("watch ", watch), func(t *testing.T) {
@@ -30,18 +30,18 @@ func TestRevocationsAreRemoved(t *testing.T) {
 						t.Fatal(e.err)
 					}
 				}
-				// The next heartbeats remove them: each removes the revocations handled before it.
+				// Each heartbeat removes the revocations that the session handled before it.
 				time.Sleep(ttl)
 				if n := revocations(t, store, a.ID()); n != 0 {
-					t.Errorf("%d of 100 revocations stand after a TTL", n)
+					t.Errorf("%d of 100 revocations are still in the record after a TTL", n)
 				}
 			})
 		})
 	}
 }
 
-// A heartbeat sent before the release and answered after it reports the revocation again, which
-// costs nothing.
+// The reply to a heartbeat that was under way during the release reports the revocation again. That costs no
+// command.
 func TestRepeatedRevocation(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -71,12 +71,13 @@ func TestRepeatedRevocation(t *testing.T) {
 		time.Sleep(ttl)
 		synctest.Wait()
 		if n := strings.Count(log.String(), "this process does not know"); n != 0 || !strings.Contains(log.String(), "hold ended") {
-			t.Errorf("%d of 50 were released once more", n)
+			t.Errorf("%d of 50 holds were released once more", n)
 		}
 	})
 }
 
-// A lost notice costs latency, never progress: the next heartbeat's reply has the revocation.
+// If the notice of a revocation is lost, the holder learns of it later, but it does: the reply to the next heartbeat
+// has the revocation.
 func TestMissedRevocationComesWithTheHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -100,10 +101,10 @@ func TestMissedRevocationComesWithTheHeartbeat(t *testing.T) {
 	})
 }
 
-// A revocation that arrives while the listener is being opened is learned at once, and not with the
-// next regular heartbeat.
+// If a revocation arrives while the listener is being opened, the holder learns of it as soon as the listener is
+// ready, without waiting for the next regular heartbeat.
 func TestRevocationBeforeTheListenerIsReady(t *testing.T) {
-	for _, slow := range []bool{false, true} { // a heartbeat is under way
+	for _, slow := range []bool{false, true} { // whether a heartbeat is under way then
 		t.Run(fmt.Sprint("heartbeat under way ", slow), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
@@ -139,8 +140,8 @@ func TestRevocationBeforeTheListenerIsReady(t *testing.T) {
 	}
 }
 
-// A session with AlwaysListen has a listener from the start, keeps it while idle, and opens one for
-// each new session id.
+// A session with AlwaysListen has a listener from the start and keeps it while idle. It opens a new one for each new
+// session id.
 func TestListenerIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

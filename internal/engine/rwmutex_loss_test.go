@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// B20, L13: a crashed reader or writer is followed at its last heartbeat + TTL, not before, and at
-// most one wake-up later. A writer must also wait for the live readers.
+// B20, L13: after a reader or writer has crashed, its hold ends a TTL after its last heartbeat, not earlier. The
+// next waiter gets the key at most one wake-up later, but a writer must also wait for the live readers.
 func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -66,8 +66,7 @@ func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
 	}
 }
 
-// B20: a crashed reader among live ones neither lets a writer in before they have unlocked nor
-// keeps it out afterwards.
+// B20: if one of several readers crashes, a writer still waits for the live readers to unlock, but no longer.
 func TestCrashedReaderAmongLivingOnes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -81,7 +80,7 @@ func TestCrashedReaderAmongLivingOnes(t *testing.T) {
 		go func() { writer.Lock(); close(locked) }()
 		time.Sleep(5 * ttl)
 		if isClosed(locked) || isClosed(livingHold.Lost()) {
-			t.Fatal("a writer holds the key beside a live reader")
+			t.Fatal("a writer holds the key together with a live reader")
 		}
 		if n := len(holders(t, memory, "k")); n != 1 {
 			t.Errorf("%d holders, including one that crashed long ago", n)
@@ -95,7 +94,7 @@ func TestCrashedReaderAmongLivingOnes(t *testing.T) {
 	})
 }
 
-// B20 for tries.
+// B20 for tries: a try gets the key of a crashed reader as soon as its session has lapsed.
 func TestTryTakesALapsedReadersHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -113,8 +112,8 @@ func TestTryTakesALapsedReadersHold(t *testing.T) {
 	})
 }
 
-// RUnlock undoes lost holds of a reader first, whichever goroutine calls it, and does no harm to
-// the reader's next hold.
+// If some of an RWMutex's read holds are lost, RUnlock releases those first, whichever goroutine calls it, and does
+// not end a newer hold.
 func TestLostReadLockIsUndoneFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -131,7 +130,7 @@ func TestLostReadLockIsUndoneFirst(t *testing.T) {
 		rw.RUnlock()
 		time.Sleep(2 * ttl)
 		if h := holders(t, memory, "k"); len(h) == 0 || h[len(h)-1].Token <= lost[0].Token {
-			t.Errorf("undoing the lost hold %v freed the new one: holders %v", lost, h)
+			t.Errorf("RUnlock of the lost hold %v freed the new one: holders %v", lost, h)
 		}
 		rw.RUnlock()
 		writer := newSession(t, memory, nil).RWMutex("k")
@@ -140,8 +139,8 @@ func TestLostReadLockIsUndoneFirst(t *testing.T) {
 	})
 }
 
-// B32, promise 8: within a process a writer waits for the RUnlock of every reader, even of a lost
-// hold. New readers do not wait.
+// B32, promise 8: within a process, a writer waits until every reader has called RUnlock, even those whose holds are
+// lost. New readers do not wait for that.
 func TestLocalWriterWaitsForLostReaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -159,7 +158,7 @@ func TestLocalWriterWaitsForLostReaders(t *testing.T) {
 		for _, h := range lost {
 			time.Sleep(5 * ttl)
 			if len(locked) > 0 || s.RWMutex("k").TryLock() {
-				t.Fatal("a writer is in before the release of a lost hold")
+				t.Fatal("a writer of the process got the key before the lost holds were released")
 			}
 			wantErr(t, "Release", h.Release(background), dsync.ErrLost)
 		}
@@ -168,14 +167,13 @@ func TestLocalWriterWaitsForLostReaders(t *testing.T) {
 		}
 		time.Sleep(ttl)
 		if isClosed(writer.Lost()) {
-			t.Error("a late release freed the writer")
+			t.Error("the late release of a lost hold ended the writer's hold")
 		}
 		writer.Release(background)
 	})
 }
 
-// The same for a lost writer: readers of its process wait for its Unlock, other processes' readers
-// don't.
+// If a writer's hold is lost, readers of its process wait for its Unlock, but readers of other processes don't.
 func TestLocalReadersWaitForLostWriter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -191,7 +189,7 @@ func TestLocalReadersWaitForLostWriter(t *testing.T) {
 		go func() { reader.RLock(); close(locked) }()
 		time.Sleep(5 * ttl)
 		if isClosed(locked) {
-			t.Fatal("a reader is in before the release of a lost hold")
+			t.Fatal("a reader of the process got the key before the lost hold was released")
 		}
 		wantErr(t, "Release", lostHold.Release(background), dsync.ErrLost)
 		<-locked
@@ -200,8 +198,8 @@ func TestLocalReadersWaitForLostWriter(t *testing.T) {
 	})
 }
 
-// Promise 9: readers are notified by ForceHold and Break like any holder, and have the grace, or
-// until the last of them has unlocked.
+// Promise 9: ForceHold and Break notify readers like any other holder. The readers keep the key until the grace is
+// over or the last of them has unlocked.
 func TestForceNotifiesReaders(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		t.Run(fmt.Sprint("done ", done), func(t *testing.T) {
@@ -216,7 +214,7 @@ func TestForceNotifiesReaders(t *testing.T) {
 				locked := async(func() (err error) { writer, err = forceWriter(other)(background); return err })
 				<-first.Lost()
 				if !isClosed(second.Lost()) {
-					t.Error("one of two readers was notified")
+					t.Error("only one of two readers was notified")
 				}
 				want := grace
 				if done {
@@ -240,7 +238,7 @@ func TestForceNotifiesReaders(t *testing.T) {
 	}
 }
 
-// Close notifies readers, waits until the last of them has unlocked, and ends the waits.
+// Close notifies readers, waits until the last of them has unlocked, and ends all waits.
 func TestCloseNotifiesReaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -261,7 +259,7 @@ func TestCloseNotifiesReaders(t *testing.T) {
 		first.Release(background)
 		time.Sleep(grace / 2)
 		if len(closed) != 0 || len(holders(t, store, "k")) != 1 {
-			t.Error("closed before the last reader was done")
+			t.Error("Close returned before the last reader was done")
 		}
 		start := time.Now()
 		wantErr(t, "the last release", second.Release(background), dsync.ErrLost, dsync.ErrClosed)
@@ -275,8 +273,8 @@ func TestCloseNotifiesReaders(t *testing.T) {
 	})
 }
 
-// An RUnlock of one reader does not notify the others, even if each has a hold of its own. A loss
-// A reader's hold ends when it is lost or released, and not when another reader of its process is done.
+// A reader's hold ends when it is lost or released, but not when another reader of its process is done, whether or
+// not the two share a hold in the store.
 func TestReadersAreNotifiedOfLossesOnly(t *testing.T) {
 	for name, turn := range map[string]time.Duration{"share": 0, "don't share": -1} {
 		t.Run(name, func(t *testing.T) {
@@ -288,11 +286,11 @@ func TestReadersAreNotifiedOfLossesOnly(t *testing.T) {
 				for range 2 {
 					h := take(t, rw.RHold)
 					if h.Token() == 0 {
-						t.Error("a reader holds nothing")
+						t.Error("a reader's hold has no token")
 					}
 					h.Release(background)
 					if !isClosed(h.Lost()) || h.Token() != 0 {
-						t.Error("a reader's hold goes on after its release")
+						t.Error("a reader's hold has not ended with its release")
 					}
 				}
 				synctest.Wait()
@@ -318,7 +316,7 @@ func TestReadersAreNotifiedOfLossesOnly(t *testing.T) {
 					wantErr(t, "release of what was lost", h.Release(background), dsync.ErrLost)
 				}
 				if isClosed(next.Lost()) || next.Token() == 0 {
-					t.Error("the next reader's hold is lost, too")
+					t.Error("the next reader's hold has ended, too")
 				}
 				next.Release(background)
 			})

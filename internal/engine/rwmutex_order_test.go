@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Promise 6: waiters are served in FIFO order, readers and writers alike. Adjacent readers hold the
-// key together.
+// Promise 6: readers and writers are served in one FIFO order. Readers that are adjacent in the queue hold the key
+// together.
 func TestRWMutexServesInOrder(t *testing.T) {
 	for _, sessions := range []int{1, 7} {
 		t.Run(fmt.Sprint(sessions, " sessions"), func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestRWMutexServesInOrder(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 				}
 				if late := all[0].RWMutex("k"); late.TryRLock() {
-					t.Error("TryRLock succeeded before a waiting writer")
+					t.Error("TryRLock overtook a waiting writer")
 					late.RUnlock()
 				}
 				first.RUnlock()
@@ -67,8 +67,8 @@ func TestRWMutexServesInOrder(t *testing.T) {
 	}
 }
 
-// wantNoStarving has every member of crowd lock and unlock continuously, each for d at a time, and
-// checks that one, which locks now and then, does not wait long.
+// wantNoStarving lets every member of crowd lock continuously, for d at a time. Meanwhile it locks one now and then,
+// and checks that this does not take long.
 func wantNoStarving(t *testing.T, polling bool, one sync.Locker, d time.Duration, crowd []sync.Locker) {
 	t.Helper()
 	stop := make(chan struct{})
@@ -89,10 +89,10 @@ func wantNoStarving(t *testing.T, polling bool, one sync.Locker, d time.Duration
 		start := time.Now()
 		one.Lock()
 		starved.Stop()
-		// It waits at most for callers that hold the key or have their turn. Without notices, it also waits for
-		// callers that arrive within a turn, and for the poll interval.
+		// one waits at most for callers that hold the key or are ahead of it. Without notices, it also waits for
+		// callers that arrive within HandOffTime, and for the poll interval.
 		if w := time.Since(start); !polling && w > 100*time.Millisecond || w > 1500*time.Millisecond {
-			t.Errorf("waited %v for %d that hold it for %v each", w, len(crowd), d)
+			t.Errorf("waited %v for %d callers that hold the key for %v each", w, len(crowd), d)
 		}
 		one.Unlock()
 		time.Sleep(time.Second)
@@ -101,8 +101,7 @@ func wantNoStarving(t *testing.T, polling bool, one sync.Locker, d time.Duration
 	wg.Wait()
 }
 
-// Readers that overlap continuously don't starve a writer, whether they are of its process, of
-// another, or of many.
+// Readers that overlap continuously don't starve a writer, whether they are in its process, in another, or in many.
 func TestWriterIsNotStarved(t *testing.T) {
 	for name, polling := range deliveries {
 		for _, readers := range []string{"same process", "one other process", "many processes"} {
@@ -129,7 +128,7 @@ func TestWriterIsNotStarved(t *testing.T) {
 	}
 }
 
-// Writers that lock continuously, in the reader's process or others, don't starve a reader.
+// Writers that lock continuously don't starve a reader, whether they are in its process or in others.
 func TestReaderIsNotStarved(t *testing.T) {
 	for name, polling := range deliveries {
 		for _, same := range []bool{false, true} {

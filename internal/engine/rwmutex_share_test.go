@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Promise 7: readers of one process share one claim and one token. All but the first of them cost
-// nothing, however many values name the key.
+// Promise 7: readers of one process share one claim and one token, even if they use different RWMutex values for the
+// key. All but the first cost no command.
 func TestReadersOfOneProcessShareOneClaim(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -28,28 +28,28 @@ func TestReadersOfOneProcessShareOneClaim(t *testing.T) {
 			}
 			if i%3 > 0 {
 				if !rw.TryRLock() {
-					t.Fatal("TryRLock failed beside a reader")
+					t.Fatal("TryRLock failed while another reader held the key")
 				}
 				done = append(done, rw.RUnlock)
 				continue
 			}
 			h := take(t, rw.RHold)
 			if h.Token() != firstHold.Token() {
-				t.Errorf("token %d beside %d", h.Token(), firstHold.Token())
+				t.Errorf("a reader has token %d, the first one %d", h.Token(), firstHold.Token())
 			}
 			last, done = h, append(done, func() { h.Release(background) })
 		}
 		if h := holders(t, store, "k"); len(h) != 1 || h[0].Token != firstHold.Token() {
-			t.Errorf("101 readers of one process hold as %v", h)
+			t.Errorf("101 readers of one process have the claims %v, want one", h)
 		}
 		for _, done := range done[:len(done)-1] {
 			if isClosed(last.Lost()) {
-				t.Fatal("Lost closed with a reader in")
+				t.Fatal("Lost closed while a reader still held the key")
 			}
 			done()
 		}
 		if d := store.Counts().Since(before); d.Writes != 0 || d.Total() != 1 { // the test's Load
-			t.Errorf("100 readers beside a reader took %v", d.Commands)
+			t.Errorf("100 readers that joined a reader took %v", d.Commands)
 		}
 		lost := last.Lost()
 		done[len(done)-1]()
@@ -59,7 +59,7 @@ func TestReadersOfOneProcessShareOneClaim(t *testing.T) {
 	})
 }
 
-// Promise 7: readers that come at once share one request, even if none of them holds the key yet.
+// Promise 7: readers that arrive at the same time share one request, even if none of them holds the key yet.
 func TestConcurrentReadersRequestOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -77,13 +77,13 @@ func TestConcurrentReadersRequestOnce(t *testing.T) {
 		}
 		wg.Wait()
 		if n := store.Counts().Commands[dsynctest.MethodAcquire]; n != 1 {
-			t.Errorf("50 readers that came at once sent %d Acquires, want 1", n)
+			t.Errorf("50 readers that arrived together sent %d Acquires, want 1", n)
 		}
 	})
 }
 
-// Overlapping readers share a hold for seconds at a time where the store notifies, and for a turn
-// where it can't. They are never without a hold.
+// Overlapping readers share a hold for seconds at a time if the store can notify, and for HandOffTime if it can't.
+// They are never without a hold.
 func TestOverlappingReadersCost(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestOverlappingReadersCost(t *testing.T) {
 				if most := seconds/5 + 3; !polling && asked > most {
 					t.Errorf("readers that overlap for %d s sent %d requests, want at most %d", seconds, asked, most)
 				}
-				// A turn is 50ms.
+				// HandOffTime is 50ms.
 				if least, most := seconds*10, seconds*20; polling && (asked < least || asked > most) {
 					t.Errorf("readers that overlap for %d s sent %d requests, want %d to %d", seconds, asked, least, most)
 				}
@@ -116,8 +116,8 @@ func TestOverlappingReadersCost(t *testing.T) {
 	}
 }
 
-// Readers that could share a hold don't while a writer of another process waits: at once where the
-// store notifies, after a turn where it can't.
+// While a writer of another process waits, new readers stop sharing a hold: at once if the store can notify, after
+// HandOffTime if it can't.
 func TestReadersYieldToAWriterElsewhere(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -137,10 +137,10 @@ func TestReadersYieldToAWriterElsewhere(t *testing.T) {
 				synctest.Wait()
 				switch shared := late.TryRLock(); {
 				case shared && !polling:
-					t.Error("shared a hold for which a writer waits")
+					t.Error("a reader shared a hold although a writer waits for it")
 					late.RUnlock()
 				case !shared && polling:
-					t.Error("within its turn a hold was not shared, although nobody can know of the writer")
+					t.Error("a reader did not share a hold within HandOffTime, although its session can't know of the writer yet")
 				case shared:
 					late.RUnlock()
 				}
@@ -153,7 +153,7 @@ func TestReadersYieldToAWriterElsewhere(t *testing.T) {
 				go func() { got <- take(t, late.RHold) }()
 				synctest.Wait()
 				if isClosed(locked) || len(got) != 0 {
-					t.Error("a writer or a late reader is in with a reader and a writer before them")
+					t.Error("the writer got the key before the first reader released it, or the late reader got it ahead of the writer")
 				}
 				before := h.Token()
 				h.Release(background)
@@ -161,7 +161,7 @@ func TestReadersYieldToAWriterElsewhere(t *testing.T) {
 				wtoken := writer.Token()
 				time.Sleep(time.Second)
 				if len(got) != 0 {
-					t.Error("a reader is in with a writer")
+					t.Error("a reader holds the key together with a writer")
 				}
 				writer.Release(background)
 				after := <-got
@@ -174,7 +174,7 @@ func TestReadersYieldToAWriterElsewhere(t *testing.T) {
 	}
 }
 
-// With a negative HandOffTime, which means a request for every hold, readers don't share.
+// With a negative HandOffTime, every hold needs a request, and readers don't share one.
 func TestReadersWithoutATurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -186,7 +186,7 @@ func TestReadersWithoutATurn(t *testing.T) {
 		rlock(t, rw)
 		before := holders(t, store, "k")
 		if len(before) != 2 {
-			t.Fatalf("two readers without a turn hold %v, want 2 claims", before)
+			t.Fatalf("two readers hold %v, want 2 claims", before)
 		}
 		rw.RUnlock() // the older hold
 		if h := holders(t, store, "k"); len(h) != 1 || h[0].Token != max(before[0].Token, before[1].Token) {
@@ -196,8 +196,8 @@ func TestReadersWithoutATurn(t *testing.T) {
 	})
 }
 
-// A listener that was opened after the claim was requested may have missed a waiting writer, so the
-// hold is not shared beyond its turn.
+// If the listener was opened only after the claim was requested, it may have missed the notice of a waiting writer.
+// So readers don't share the hold beyond HandOffTime.
 func TestReadersDoNotTrustALaterListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -68,10 +68,10 @@ func wantPanic(t testing.TB, what string, f func(), want ...string) {
 	f()
 }
 
-// deliveries are the ways in which waiters learn of grants.
+// deliveries are the ways in which waiters can learn of grants; the values are for Memory.Polling.
 var deliveries = map[string]bool{"notices": false, "polling": true}
 
-// Readers of many processes hold the key at once, and no writer does while one of them holds it.
+// Readers in many processes can hold the key at the same time, but no writer together with any of them.
 func TestReadersHoldTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -97,7 +97,7 @@ func TestReadersHoldTogether(t *testing.T) {
 		for _, h := range readers {
 			time.Sleep(ttl / 10)
 			if isClosed(locked) {
-				t.Fatal("a writer is in with readers")
+				t.Fatal("a writer holds the key together with readers")
 			}
 			if isClosed(h.Lost()) || h.Token() == 0 {
 				t.Fatal("a reader's hold is over")
@@ -107,15 +107,15 @@ func TestReadersHoldTogether(t *testing.T) {
 		<-locked
 		for _, rw := range rws {
 			if rw.TryRLock() || rw.TryLock() {
-				t.Fatal("locked while a writer is in")
+				t.Fatal("TryLock or TryRLock succeeded while a writer held the key")
 			}
 		}
 		writer.Unlock()
 	})
 }
 
-// Readers and writers in several goroutines of several processes at random: a writer is alone, and
-// its token is greater than every earlier one.
+// Several goroutines in several processes read and write at random times. A writer always holds the key alone, and
+// its token is greater than all earlier ones.
 func TestRWMutexExcludes(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestRWMutexExcludes(t *testing.T) {
 									hold := take(t, rw.Hold)
 									mu.Lock()
 									if writers++; writers != 1 || readers != 0 {
-										t.Errorf("a writer is in with %d writers and %d readers", writers-1, readers)
+										t.Errorf("a writer holds the key together with %d writers and %d readers", writers-1, readers)
 									}
 									if hold.Token() <= given {
 										t.Errorf("a writer's token %d after %d", hold.Token(), given)
@@ -165,7 +165,7 @@ func TestRWMutexExcludes(t *testing.T) {
 								readers++
 								most = max(most, readers)
 								if writers != 0 {
-									t.Error("a reader is in with a writer")
+									t.Error("a reader holds the key together with a writer")
 								}
 								if h.Token() <= written {
 									t.Errorf("a reader's token %d after a writer's %d", h.Token(), written)
@@ -183,7 +183,7 @@ func TestRWMutexExcludes(t *testing.T) {
 				}
 				wg.Wait()
 				if most < 2 {
-					t.Errorf("at most %d readers were in at once", most)
+					t.Errorf("at most %d readers held the key at once", most)
 				}
 				wantFree(t, store, "k")
 			})
@@ -191,7 +191,7 @@ func TestRWMutexExcludes(t *testing.T) {
 	}
 }
 
-// The errors of tries distinguish a held key from a store that did not answer.
+// The error of a try tells whether the key is held or the store did not answer.
 func TestRWMutexTry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -202,7 +202,7 @@ func TestRWMutexTry(t *testing.T) {
 			t.Helper()
 			var h *dsync.HeldError
 			if !errors.As(err, &h) || !errors.Is(err, dsync.ErrHeld) || h.Host != host || h.Key != "k" || h.Since.IsZero() {
-				t.Errorf("%s: %v, want that it is held by %s", what, err, host)
+				t.Errorf("%s: %v, want an error that names the holder %s", what, err, host)
 			}
 		}
 		try := func(ctx context.Context, rw *dsync.RWMutex) error {
@@ -210,16 +210,16 @@ func TestRWMutexTry(t *testing.T) {
 			return err
 		}
 		if !a.TryLock() {
-			t.Error("a try to write failed although the key is free")
+			t.Error("TryLock failed although the key was free")
 		}
 		wantHeld("a try beside a writer", try(background, b), "a")
 		if b.TryRLock() || a.TryRLock() {
-			t.Error("a try to read succeeded beside a writer")
+			t.Error("TryRLock succeeded while a writer held the key")
 		}
 		a.Unlock()
 		for _, rw := range []*dsync.RWMutex{b, a, a} {
 			if !rw.TryRLock() {
-				t.Error("a try to read failed beside readers")
+				t.Error("TryRLock failed although only readers held the key")
 			}
 		}
 		wantHeld("a try beside readers", try(background, a), "a") // a local holder is named first
@@ -234,7 +234,7 @@ func TestRWMutexTry(t *testing.T) {
 	})
 }
 
-// B10 for readers: an error of the store is neither success nor contention.
+// B10 for readers: an error of the store counts neither as success nor as a held key.
 func TestReadLockReturnsStoreError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		broken := errors.New("the store is broken")
@@ -242,7 +242,7 @@ func TestReadLockReturnsStoreError(t *testing.T) {
 		rw := newSession(t, store, nil).RWMutex("k")
 		store.fail(broken)
 		if rw.TryRLock() {
-			t.Error("a try to read succeeded in a broken store")
+			t.Error("TryRLock succeeded with a broken store")
 		}
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
@@ -251,7 +251,7 @@ func TestReadLockReturnsStoreError(t *testing.T) {
 		go func() { rw.RLock(); close(locked) }()
 		time.Sleep(5 * time.Second)
 		if isClosed(locked) {
-			t.Fatal("read-locked in a broken store")
+			t.Fatal("RLock succeeded with a broken store")
 		}
 		store.fail(nil)
 		<-locked
@@ -259,8 +259,8 @@ func TestReadLockReturnsStoreError(t *testing.T) {
 	})
 }
 
-// A cancelled waiter, in its process or in the store's queue, leaves nothing behind, and the
-// waiters behind it continue.
+// A cancelled waiter leaves nothing behind, whether it waited in its process or in the store's queue. The waiters
+// behind it continue.
 func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 	for _, sessions := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint(sessions, " sessions"), func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 				}
 				of := func(i int) *dsync.RWMutex { return rws[i%sessions] }
 				rlock(t, of(0))
-				time.Sleep(100 * time.Millisecond) // longer than a turn, during which of(0) would share the hold
+				time.Sleep(100 * time.Millisecond) // longer than HandOffTime, within which of(0) would share the hold
 				wctx, wcancel := context.WithCancel(background)
 				rctx, rcancel := context.WithCancel(background)
 				writer, reader, behind := make(chan error), make(chan error), make(chan error)
@@ -287,7 +287,7 @@ func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 				wantErr(t, "the reader", <-reader, context.Canceled)
 				wcancel()
 				wantErr(t, "the writer", <-writer, context.Canceled)
-				if err := <-behind; err != nil { // nothing blocks it any more
+				if err := <-behind; err != nil { // only the cancelled writer kept it waiting
 					t.Errorf("the reader behind: %v", err)
 				}
 				last.Release(background)
@@ -301,7 +301,7 @@ func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 	}
 }
 
-// Using one key as two kinds is an error that names both, here and elsewhere.
+// Using one key as two kinds is an error that names both kinds, in the same process and in another.
 func TestRWMutexKeyOfAnotherKind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -385,8 +385,8 @@ func TestRLocker(t *testing.T) {
 	})
 }
 
-// Writers of one process hand off the key, each with a greater token, and the readers after them
-// have a greater one still.
+// Writers of one process hand off the key to each other, each with a greater token. The next readers have an even
+// greater one.
 func TestWritersHandOffWithGreaterTokens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -410,7 +410,7 @@ func TestWritersHandOffWithGreaterTokens(t *testing.T) {
 		firstHold.Release(background)
 		wg.Wait()
 		if d := store.Counts().Since(before); d.Total() != 1 {
-			t.Errorf("50 hand-overs and a release took %v", d.Commands)
+			t.Errorf("50 hand-offs and a release took %v", d.Commands)
 		}
 		reader := take(t, first.RHold)
 		tokens = append(tokens, reader.Token())
