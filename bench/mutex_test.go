@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// BenchmarkLockUnlock measures an uncontended Lock and Unlock. On a server it alternates with two
-// raw majority writes, for the ratio of the medians.
+// BenchmarkLockUnlock measures an uncontended Lock and Unlock. On a server it also measures two raw
+// majority writes, and both in turn in one loop, for the ratio of their medians.
 func BenchmarkLockUnlock(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		b.Run("mutex", func(b *testing.B) {

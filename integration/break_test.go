@@ -125,7 +125,8 @@ func TestForceIsQuick(t *testing.T) {
 	})
 }
 
-// L8, L9: the holders and waiters of a key, with the times of their holds, and a list of keys.
+// L8, L9: Status returns the holders of a key, with the times of their holds, and its waiters. List
+// returns the keys with a prefix, in order.
 func TestL9Status(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

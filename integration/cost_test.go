@@ -189,8 +189,8 @@ func TestCostFailedTry(t *testing.T) {
 	})
 }
 
-// The cost of keeping locks does not depend on their number: a heartbeat, and a read of some of the
-// keys.
+// Keeping many locks costs no more than keeping one: in each heartbeat interval, one heartbeat and
+// at most one read of held keys.
 func TestCostOfManyLocks(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		many := 1_000

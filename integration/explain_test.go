@@ -13,8 +13,8 @@ import (
 )
 
 // explained fails the test unless the server answers the command from one range of the index, which
-// ends at "many/". It returns how many entries the server examined, or 0 if the server does not
-// say.
+// ends after the keys with the prefix "many/". It returns how many entries the server examined, or
+// 0 if the server does not say.
 func (r *room) explained(t *testing.T, command bson.Raw) (examined int) {
 	t.Helper()
 	var cmd bson.D

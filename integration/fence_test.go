@@ -65,7 +65,7 @@ func TestFence(t *testing.T) {
 			return matched(f.ReplaceOne(ctx, token, filter, struct {
 				By    int64
 				Text  string
-				Fence int64 // as it was read, and any number
+				Fence int64 // may contain any number: ReplaceOne sets the field
 			}{token, "$note", 1 << 62}))
 		}, func(by int64) map[string]any { return map[string]any{"fence": by, "by": by, "text": "$note"} }},
 		{"raise", func(ctx context.Context, f *fence.Collection, token int64, filter any) (int64, error) {

@@ -30,8 +30,8 @@ var migrations = fstest.MapFS{
 }
 
 // B19: if a process that has golang-migrate's own lock is killed, no process ever gets that lock
-// again, nor can one open a driver with Locking.Enabled. With adapters/golangmigrate the lock is
-// free when the TTL has run out, and one of the waiting processes runs the migrations.
+// again, and none can open a driver with Locking.Enabled. With adapters/golangmigrate the lock
+// becomes free when the TTL has run out, and one of the waiting processes runs the migrations.
 func TestGolangMigrate(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -104,8 +104,8 @@ func TestGuard(t *testing.T) {
 }
 
 // If two transactions overlap, the one that begins second commits second and sees what the first
-// one has written, or is refused. It makes no difference whether the first holder has committed
-// before, although then its token need not be written again.
+// one has written, or is refused. The same is true if the first holder has committed an earlier
+// transaction, so that this one need not write the token again.
 func TestGuardMakesOneWaitForTheOther(t *testing.T) {
 	const conflict = 112
 	lab.Each(t, server.Need{Transactions: true}, func(t *testing.T, s *server.Server) {
@@ -191,7 +191,7 @@ func TestGuardOfTwoKeys(t *testing.T) {
 }
 
 // A holder that hangs inside its transaction delays the next one only until the server aborts the
-// transaction. Then it is too late for the first.
+// transaction. After that the first one can no longer commit.
 func TestGuardStuckHolder(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {

@@ -23,9 +23,9 @@ func mount(t *testing.T, path string) string {
 	return other
 }
 
-// The lock of a killed process is granted a margin later to another process on the same machine: to
-// a waiter, to a process that starts afterwards, and to one that sees the directory at another
-// path.
+// If a process is killed, another process on the same machine is granted its lock after the margin,
+// long before the TTL: a waiter, a process that starts afterwards, and one that sees the directory
+// at another path.
 func TestHostDirKilledHolder(t *testing.T) {
 	t.Parallel()
 	const rounds = 5

@@ -154,7 +154,7 @@ func (w *nemesisWorker) campaign(try bool) *nemesisHold {
 	var end context.CancelFunc
 	h := &nemesisHold{Event: history.Event{Key: nemesisLeader, What: "leader", Weight: 1, Limit: 1}, fenced: true}
 	h.take = func(ctx context.Context) (err error) {
-		// ctx bounds the wait; a term ends with the context that Campaign was given.
+		// ctx bounds only the wait; the term ends with the context that Campaign is given.
 		var parent context.Context
 		parent, end = context.WithCancel(context.Background())
 		stop := context.AfterFunc(ctx, end)
@@ -177,7 +177,7 @@ func (w *nemesisWorker) campaign(try bool) *nemesisHold {
 		return t.Number
 	}
 	h.lost = func() <-chan struct{} {
-		if term.Err() != nil { // Err compares the clock, which Done can't
+		if term.Err() != nil { // Err reads the clock, so it can't be late as Done can
 			return over
 		}
 		return term.Done()
@@ -195,7 +195,7 @@ func (w *nemesisWorker) campaign(try bool) *nemesisHold {
 	}
 	h.release = func(ctx context.Context) error {
 		defer end()
-		lost := term.Err() != nil // Err compares the clock
+		lost := term.Err() != nil // Err reads the clock
 		if err := w.election.Resign(ctx); err != nil {
 			return err
 		}

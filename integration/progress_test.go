@@ -11,8 +11,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// L16: a goroutine hangs while its process lives. Its hold or term ends within the limit that it
-// has set, and another process gets the key after the grace. The session keeps its other holds.
+// L16: a goroutine hangs while its process lives. Its hold or term ends when it has reported no
+// progress for the limit that it has set. After the grace, another process gets the key. The
+// session keeps its other holds.
 func TestHangingHolder(t *testing.T) {
 	t.Parallel()
 	const limit, grace, busy = 2 * time.Second, time.Second, 10 * time.Second // busy: possible delay of a busy machine
@@ -21,8 +22,8 @@ func TestHangingHolder(t *testing.T) {
 		hangs := make(chan struct{})
 		t.Cleanup(func() { close(hangs) })
 
-		// work reports progress three times, and hangs. When its context ends, it reports how long
-		// that took.
+		// work reports progress three times, and hangs. When its context ends, it tells how long
+		// that was after the last report.
 		type end struct {
 			at    time.Time
 			after time.Duration
@@ -44,7 +45,7 @@ func TestHangingHolder(t *testing.T) {
 		check := func(e end, next time.Time) {
 			t.Helper()
 			if e.after < limit || e.after > limit+busy || !errors.Is(e.cause, dsync.ErrStalled) {
-				t.Errorf("ended %v after the last report (%v), want within %v", e.after, e.cause, limit)
+				t.Errorf("ended %v after the last report (%v), want %v or a little more", e.after, e.cause, limit)
 			}
 			wait := next.Sub(e.at)
 			if wait < grace*9/10 || wait > grace+busy { // e.at can be a bit late

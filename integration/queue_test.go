@@ -10,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B36: one waiter gives up, one is killed, and one is frozen. The next one is granted the key,
-// their claims are removed, and the frozen one gets its turn when it thaws.
+// B36: one waiter gives up, one is killed, and one is frozen. Their claims are removed, and the
+// next waiter is granted the key. When the frozen one thaws, it queues again and gets its turn.
 func TestB36LeavingTheQueue(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -296,7 +296,8 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 			}
 		}
 		field := func(name string, v any) bson.E { return bson.E{Key: name, Value: v} }
-		// freeSince inserts the record of a free key whose last token is smaller by room.
+		// freeSince inserts was as the record of a free key, with a last token that is smaller by
+		// room.
 		freeSince := func(room int64) func(string, bson.D) {
 			return func(key string, was bson.D) {
 				for i := range was {
@@ -385,9 +386,8 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 	})
 }
 
-// Apart from times and tokens, the short commands leave the same records as the pipelines. The
-// pipelines are those of a store that has not used the key before, for claims that differ from
-// simple ones only by a lease, which is removed again.
+// Apart from times and tokens, the short commands leave the same records as the pipelines. To make
+// the store use the pipelines, the test gives claims a lease, whose fields it does not compare.
 func TestShortCommandsLeaveTheSame(t *testing.T) {
 	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindElection} {
 		t.Run(string(kind), func(t *testing.T) { leaveTheSame(t, kind) })

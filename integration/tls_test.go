@@ -74,7 +74,7 @@ func TestTLS(t *testing.T) {
 						}
 						beat := p.Once(proxy.LoseRequest, heartbeats(holder.ID()))
 						select {
-						case <-beat: // the worst moment: the last acknowledged heartbeat is longest ago
+						case <-beat: // the worst moment: the most time has passed since an acknowledged heartbeat
 						case <-time.After(20 * time.Second):
 							t.Fatal("no heartbeat")
 						}

@@ -60,8 +60,9 @@ func next(t *testing.T) string {
 }
 
 // A rolling deployment of a version with another format. The next version continues with the
-// records of this one. This version refuses records of the next one and does not change them. Its
-// remaining holds of such keys become free when it ends.
+// records of this one. This version refuses records of the next one and does not change them. If
+// this version still holds a key whose record is of the next one, the key becomes free when the
+// session is closed.
 func TestNextVersion(t *testing.T) {
 	t.Parallel()
 	bin := next(t)
@@ -125,7 +126,7 @@ func TestNextVersion(t *testing.T) {
 		refused(held.Release(t.Context()))
 		select {
 		case err := <-ended:
-			t.Errorf("the next version was let in: %v\n%s", err, out)
+			t.Errorf("the next version acquired the key, although this version could not release it: %v\n%s", err, out)
 		case <-time.After(wakeUp):
 		}
 		if err := session.Close(t.Context()); err != nil {

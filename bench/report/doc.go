@@ -7,6 +7,7 @@
 //
 // It uses the server at MONGODB_URI. If that is not set, it starts mongod on loopback with its data
 // in a temporary directory. It starts etcd, PostgreSQL and Redis in the same way, and stops all of
-// them at the end. A server that is not installed is "not here" in the tables. Each ratio is one of
-// medians of operations that ran in turn in one loop. Run nothing else on the machine meanwhile.
+// them at the end. A server that is not installed is "not here" in the tables. Most figures are
+// ratios of medians (p99: of 99th percentiles) of operations that ran in turn in one loop. Run
+// nothing else on the machine meanwhile.
 package main

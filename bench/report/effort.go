@@ -15,7 +15,7 @@ type effort struct {
 	inMemory                 int
 	keys, newKeys            int
 	fleets                   []fleetSize
-	fleetIdle                time.Duration // until the connections opened at the start are closed again
+	fleetIdle                time.Duration // enough for the connections opened at the start to be closed again
 	fleetFor                 time.Duration
 	fleetCollections         int // collections of notices
 	reconnect                int // processes

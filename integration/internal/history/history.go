@@ -113,7 +113,7 @@ func (h *History) Holds() map[string][]*rules.Hold {
 	return byKey
 }
 
-// Faults returns the faults with their begin and end. A fault that did not end lasts until the end
+// Faults returns the faults and when each began and ended. One that did not end lasts until the end
 // of the history.
 func (h *History) Faults() []Span {
 	var spans []Span
@@ -144,7 +144,7 @@ func (h *History) end() time.Duration {
 	return h.Events[len(h.Events)-1].At
 }
 
-// A Span is a fault with its begin and end.
+// A Span is the time from the beginning of a fault to its end.
 type Span struct {
 	What, Target string
 	From, To     time.Duration

@@ -51,7 +51,7 @@ func (h *History) transfers(holds map[string][]*rules.Hold) map[termOf]transfer 
 }
 
 // transferred checks that after a successful Transfer only the named candidate had the next term,
-// both by the store's record and by the processes' own.
+// both in the store's record and in what the processes recorded.
 func (c *checker) transferred(h *History, holds map[string][]*rules.Hold) {
 	before := func(key string, term int64) (transfer, bool) {
 		t, ok := c.transfers[termOf{key, term - 1}]

@@ -88,7 +88,7 @@ func (c *conn) closed() bool {
 // wait returns when every link lets a message pass.
 func (c *conn) wait(d direction) error {
 	for {
-		// Start again at the first link: it may have been shut while another was waited for.
+		// Start again at the first link: it may have been shut while this loop waited for another.
 		shut := c.shut(d)
 		if shut == nil {
 			return nil

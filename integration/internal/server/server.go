@@ -32,7 +32,7 @@ type Need struct {
 	Container    bool // a container that a test may start, pause and kill
 }
 
-// missing returns what s lacks of the need, "" if it meets the need.
+// missing returns what the need requires and s lacks, or "" if s meets the need.
 func (n Need) missing(s *Server) string {
 	switch {
 	case n.MongoDB && s.FerretDB():
