@@ -33,9 +33,8 @@ const (
 type Claim struct {
 	Key string
 
-	// ID is the session's id, a dot and a decimal counter that grows with each of the session's claims. Every
-	// attempt to hold a key has a new ID, which is never used again: not with another key, and not for a try if it
-	// was used for a wait, or the reverse.
+	// ID is the session's id, a dot and a decimal counter that grows with each of the session's claims. Every attempt
+	// to hold a key has a new ID. An ID is never used for a second key, nor both for a try and for a wait.
 	ID string
 
 	// Session is the id of the session that the claim belongs to: letters, digits, '-' and '_'.

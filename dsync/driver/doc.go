@@ -14,6 +14,6 @@
 //	Periodic          1 of 1, for a tick; then the key is sealed up to that tick, with a result
 //	Once              a Periodic of one tick
 //
-// The stores of this module are dsync/mongo, on MongoDB, and dsync/dsynctest, in memory. Test any other store with
+// This module has two stores: dsync/mongo, on MongoDB, and dsync/dsynctest, in memory. Test any other store with
 // dsynctest.TestStore, the conformance suite for the contract stated in the comments below.
 package driver

@@ -132,19 +132,19 @@ type Release struct {
 	// notified ([NoticeWake]), so that it can wait for that end.
 	Keep time.Duration
 
-	// Seal, if positive, is the tick that has succeeded, with Result of up to [MaxValue] bytes. If the claim holds,
-	// its end has not come, and the key is not yet sealed up to that tick, the key is sealed until a Forget, and
-	// all claims whose Tick is not greater are removed from the queue. The others stay.
+	// Seal, if positive, is the tick that has succeeded. Result, of up to [MaxValue] bytes, is its result. If the
+	// claim holds, its end has not come, and the key is not yet sealed up to that tick, the key is sealed until a
+	// Forget, and all claims whose Tick is not greater are removed from the queue. The others stay.
 	Seal   int64
 	Result []byte `json:"-"`
 
-	// Successor, if not "", is the id of the waiting claim that is served first. The claim is then removed only if
-	// it holds, and the successor moves to the head of the queue before the key is settled. The other waiters keep
-	// their order. If the claim holds but the successor is not in the queue, the claim still holds after the
-	// command, and the error is ErrNotWaiting. If the claim does not hold, even if it waits, Found is false and
-	// nothing is removed. So once the claim is released, a repeated or late Release prefers nobody. And if a
-	// Release without an answer is repeated and the claim is not found, the first Release has granted what it could
-	// to the successor. Successor is ignored with Keep or Seal.
+	// Successor, if not "", is the id of the waiting claim that is served first. The claim is then removed only if it
+	// holds, and the successor moves to the head of the queue before the key is settled. The other waiters keep their
+	// order. If the claim holds but the successor is not in the queue, the claim still holds after the command, and
+	// the error is ErrNotWaiting. If the claim does not hold, even if it waits, Found is false and nothing is
+	// removed. So once the claim is released, a repeated or late Release prefers nobody. And if a Release got no
+	// answer, and a repetition does not find the claim, then the first Release has granted the successor what it
+	// could. Successor is ignored with Keep or Seal.
 	Successor string
 
 	// Early lets the store answer as soon as the claim is removed, before that is committed, if nobody waits for
@@ -214,8 +214,8 @@ type Edited struct {
 	// Holder is the hold after an Extend.
 	Holder Holder
 
-	// Applied is set after a Release with Early that a fail-over can still undo. Once the Committed of a later
-	// heartbeat in the same term is not before Applied, none can any more.
+	// Applied is set after a Release with Early that a fail-over can still undo. Once a later heartbeat in the same
+	// term replies with a Committed that is not before Applied, no fail-over can undo it.
 	Applied OpTime
 
 	Notices []Notice // to be sent with [Store].Notify

@@ -22,7 +22,7 @@ const MaxValue = 64 << 10
 // waits, so the record must have room for the values of a whole queue.
 const MaxClaimValue = 256
 
-// The least distance between the tokens of two grants of a key. The values between are for hand-offs within one
+// The least distance between the tokens of two grants of a key. The values in between are for hand-offs within one
 // process.
 const (
 	// TokenStep is the distance after most claims. If a store makes each token at least as great as its clock in

@@ -34,8 +34,8 @@ const (
 	NoticeGrant
 
 	// NoticeWake: the session should request the claim again, because what it waits for has changed. Either the
-	// holder has set an end to its hold, which is sent to the first waiter, or the key was sealed up to a tick: see
-	// [Release].
+	// holder has set an end to its hold (then only the first waiter is notified), or the key was sealed up to a tick:
+	// see [Release].
 	NoticeWake
 
 	// NoticeYield: the claim holds the key with Yield set, and others wait.

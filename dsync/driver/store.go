@@ -117,11 +117,12 @@ type Store interface {
 	// notices for that are returned with the error.
 	Edit(ctx context.Context, e Edit) (Edited, error)
 
-	// Discard removes claims that were released or given up, in case a copy of a request has made them join again.
-	// It removes each in a step of its own, like a Release without options. It leaves holders that have an end,
-	// because a release has left them there on purpose. Usually there is nothing to remove; then Discard writes
-	// nothing. Only Key, ID and Session of the claims are used. The notices are those of the Releases. If some
-	// claims can't be removed, Discard removes the others, and returns their notices with the error of the first.
+	// Discard removes claims that were released or given up, in case a copy of a request has made them join again. It
+	// removes each in a step of its own, like a Release without options. It leaves holders that have an end, because
+	// a release has left them there on purpose. Usually there is nothing to remove; then Discard writes nothing. Only
+	// Key, ID and Session of the claims are used. Discard returns the notices that Release would have returned for
+	// the removed claims. If it fails to remove some claims, it removes the others, and returns their notices with
+	// the first error.
 	Discard(ctx context.Context, claims []Claim) ([]Notice, error)
 
 	// Listen calls f, one call at a time, for the notices that are sent to the session and to observers of the
@@ -149,14 +150,14 @@ type Store interface {
 	// claims in WaitersAhead.
 	Keys(ctx context.Context, q KeyQuery) ([]State, error)
 
-	// Sessions returns the sessions that q selects, and the time of the reading. The reading may be stale: use it
-	// to set timers and for display, never to decide.
+	// Sessions returns the sessions that q selects, and the time of the reading. The reading may be stale: use it to
+	// set timers and for display, never for decisions.
 	Sessions(ctx context.Context, q SessionQuery) (m []Member, now time.Time, err error)
 
-	// Sweep scans one slice of the store, of at most 1,000 records, and deletes what has been
-	// idle for longer than retention: records of keys that nobody holds or waits for, and
-	// records of expired or lapsed sessions. It keeps the record of a key that counts terms or
-	// is sealed, or if a token of the key could be granted twice without it.
+	// Sweep scans one slice of the store, of at most 1,000 records, and deletes what has been idle for longer than
+	// retention: records of keys that nobody holds or waits for, and records of expired or lapsed sessions. It keeps
+	// the record of a key that counts terms or is sealed, and any record without which a token of its key could be
+	// granted twice.
 	//
 	// The store has one [SweepState] for all callers. If its Turn is that of last, the slice begins after its
 	// cursor, and Sweep returns the new state, with session as By. If not, somebody else has swept since last was
@@ -196,11 +197,11 @@ type SessionQuery struct {
 	// ids, and the next three fields narrow it.
 	IDs []string
 
-	// Observing, if not "", is a key: only sessions that observe it. The store may scan the records
-	// of all sessions for that.
+	// Observing, if not "", selects only the sessions that observe this key. The store may scan the records of all
+	// sessions to find them.
 	Observing string
 
-	// After is an id: only sessions whose ids come after it.
+	// After, if not "", selects only the sessions whose ids are greater than After.
 	After string
 
 	// Limit is the most sessions to return, at most 1,000. Default 1,000.
@@ -216,7 +217,7 @@ type KeyQuery struct {
 	// left out. If there are none, the query is for all keys, and the next three fields narrow it.
 	Keys []string
 
-	// Prefix and After: only keys that begin with Prefix, and come after the key After, in byte order.
+	// Prefix and After select only the keys that begin with Prefix and are greater than After in byte order.
 	Prefix, After string
 
 	// Limit is the most states to return, at most 1,000.
@@ -238,7 +239,8 @@ type HeartbeatReply struct {
 	Now     time.Time // the time that was recorded, by the store's clock
 	Revoked []Revocation
 
-	// Committed is up to where no fail-over can undo what was written in its term; zero: the store can't say.
+	// No fail-over can undo what was written in Committed's term, up to Committed. Zero means that the store can't
+	// tell.
 	Committed OpTime
 }
 

@@ -39,8 +39,8 @@ func RunCase(t testing.TB, name string, store driver.Store) bool {
 	return false
 }
 
-// Forget deletes the records of keys that nobody holds or waits for, whatever
-// their tokens, if unused is set, else of all keys.
+// Forget deletes the records of all keys or, if unused is set, only of those that nobody holds or waits for, whatever
+// their tokens.
 func (m *Memory) Forget(unused bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,14 +62,14 @@ func (m *Memory) ForgetSessions(age time.Duration) {
 	}
 }
 
-// Swept returns how far sweeping has come.
+// Swept returns how far sweeping has progressed.
 func (m *Memory) Swept() driver.SweepState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.swept
 }
 
-// SweptTo moves the cursor.
+// SweptTo sets the cursor of the sweep.
 func (m *Memory) SweptTo(after string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

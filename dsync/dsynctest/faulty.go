@@ -106,8 +106,7 @@ type Request struct {
 	Notice   driver.NoticeType // of a notice; of the first one of a Notify
 }
 
-// A Fault says what happens to one [Request]. The zero Fault is none. The fields can be
-// combined.
+// A Fault says what happens to one [Request]. The zero Fault does nothing. The fields can be combined.
 //
 // A request that has arrived is executed, even if its caller has already returned: as on a network, the end of a
 // context does not take back what was sent. So a Delay that is longer than the caller waits makes a request late,

@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// wake sends a notice of a's claim n to whoever listens.
+// wake notifies the listeners of session a about its claim n.
 func wake(m *dsynctest.Memory, n int) {
 	c := claim("k", "a", n)
 	m.Notify(context.Background(), []driver.Notice{{Type: driver.NoticeWake, Session: c.Session, Key: c.Key, Claim: c.ID}})
@@ -51,7 +51,7 @@ func TestFaultyListen(t *testing.T) {
 			t.Errorf("Listen = %v, want context.Canceled", err)
 		}
 
-		// One that is opened while the store is cut off waits.
+		// A Listen that is opened while the store is cut off waits for Heal.
 		ctx, cancel = context.WithCancel(t.Context())
 		got = nil
 		f.Cut()
@@ -154,7 +154,7 @@ func TestFaultyListenCallsOneAtATime(t *testing.T) {
 			}
 			<-done
 			if want := 6; !closed && heard != want || closed && heard >= want {
-				t.Errorf("heard %d notices; want all twice, %d, if the Faulty lives (closed %t)", heard, want, closed)
+				t.Errorf("heard %d notices, want %d: all of them twice, unless the Faulty was closed (closed %t)", heard, want, closed)
 			}
 		})
 	}

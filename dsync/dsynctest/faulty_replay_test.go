@@ -57,7 +57,7 @@ func TestFaultyReplay(t *testing.T) {
 	})
 }
 
-// What the methods that write were given is recorded as it was then.
+// Replay repeats each write with the arguments of its call, even if the caller has changed them since.
 func TestFaultyReplaysEveryWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, ctx := dsynctest.NewMemory(), t.Context()
@@ -104,7 +104,7 @@ func TestFaultyReplaysEveryWrite(t *testing.T) {
 	})
 }
 
-// A request that has not reached the store yet has no copy that could come before it.
+// Replay leaves out a request that has not reached the store yet: its copy would arrive first.
 func TestFaultyReplaysNothingEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, ctx := dsynctest.NewMemory(), t.Context()

@@ -27,8 +27,8 @@ func on(method dsynctest.Method, n int, fault dsynctest.Fault) func(dsynctest.Re
 	}
 }
 
-// One Acquire under each fault: what its caller gets, when, and what the store
-// holds, at once and in the end.
+// Each case makes one Acquire with a fault, and checks what its caller gets and when, and what the store holds at
+// that time and in the end.
 func TestFaultyRequests(t *testing.T) {
 	const timeout = 10 * time.Second
 	for _, tt := range []struct {
@@ -146,7 +146,7 @@ func TestFaultyAsksAboutEveryRequest(t *testing.T) {
 			want[i].Seq = i + 1
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("asked about\n%+v, want\n%+v", got, want)
+			t.Errorf("decide was called for\n%+v, want\n%+v", got, want)
 		}
 	})
 }
@@ -199,7 +199,7 @@ func TestFaultyCut(t *testing.T) {
 	})
 }
 
-// A request that is under way through a short cut arrives, its reply does not.
+// If the store is cut off for a moment while a request is under way, the request arrives, but its reply is lost.
 func TestFaultyShortCutLosesReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := dsynctest.NewMemory()
@@ -250,7 +250,7 @@ func TestFaultyClose(t *testing.T) {
 	})
 }
 
-// decide may draw a line at a request.
+// decide may call Cut at any request.
 func TestFaultyDecideMayCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f *dsynctest.Faulty

@@ -240,7 +240,7 @@ func (m *Memory) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, e
 
 // DeleteRecord deletes the record of a key, as an operator or a clean-up job may do in a database. No command of a
 // session does that while the key is in use. Package dsync promises that the key's holder finds out: see
-// dsync.ErrRecordDeleted. It does not count as a command.
+// dsync.ErrRecordDeleted. DeleteRecord does not count as a command.
 func (m *Memory) DeleteRecord(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// The first thousand in the queue are notified that a key was sealed, and no more.
+// When a key is sealed, only the first thousand claims in its queue are notified.
 func TestMemorySealWakesAThousand(t *testing.T) {
 	m, ctx := dsynctest.NewMemory(), t.Context()
 	storecmd.Acquire(ctx, m, claim("k", "a", 1), true, nil, soon())
@@ -31,8 +31,8 @@ func TestMemorySealWakesAThousand(t *testing.T) {
 	}
 }
 
-// A command that changes nothing returns no notices, except that the first in the queue makes
-// holders yield. A repeated Revoke returns none either.
+// A command that changes nothing returns no notices, except that each Acquire of the first claim in the queue returns
+// a NoticeYield for the holders. A repeated Revoke returns none either.
 func TestMemoryNotifiesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, ctx := dsynctest.NewMemory(), t.Context()
@@ -90,8 +90,8 @@ func TestMemoryNotifiesOnce(t *testing.T) {
 	})
 }
 
-// A listener that has ended is forgotten, with all its keys, even if the caller has changed the
-// slice since, or named a key twice.
+// When a Listen ends, the Memory forgets it for all its keys, even if the caller has since changed its slice of keys,
+// or the slice named a key twice.
 func TestMemoryForgetsListeners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := dsynctest.NewMemory()
