@@ -60,8 +60,8 @@ func (m *Memory) slice(after string) []string {
 	return ids
 }
 
-// first returns the first n keys of the map, in order, that come after the key after, or the first n of all if
-// beyond is false. It sorts few more than it returns.
+// first returns the first n keys of the map, in order, that are greater than after, or the first n of all keys if
+// beyond is false. It sorts few more keys than it returns.
 func first[T any](n int, from map[string]T, after string, beyond bool) []string {
 	var keys []string
 	last := "" // of n that were found, if there are so many

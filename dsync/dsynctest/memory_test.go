@@ -153,7 +153,7 @@ func TestMemoryQueueLimit(t *testing.T) {
 		}
 	}
 	if got := m.Counts().Since(before); got.Writes != 0 {
-		t.Errorf("what was refused wrote %d records", got.Writes)
+		t.Errorf("refused Acquires have written %d records", got.Writes)
 	}
 	if s, _, err := storecmd.Acquire(ctx, m, claim("k", "a", limit), true, nil, soon()); err != nil || s.Position != limit || len(s.WaitersAhead) != 8 {
 		t.Errorf("the last in the queue repeats: position %d, %d ahead, %v", s.Position, len(s.WaitersAhead), err)
@@ -181,11 +181,11 @@ func TestMemoryRefusesImpossibleWeight(t *testing.T) {
 		}
 	}
 	if keys := m.Records(); len(keys) > 0 {
-		t.Errorf("left records of %q", keys)
+		t.Errorf("the refused claims have left records of %q", keys)
 	}
 }
 
-// Nothing can be waited for in a key of no size.
+// With a limit below 1, no claim could ever be granted.
 func TestMemoryRefusesImpossibleLimit(t *testing.T) {
 	m := dsynctest.NewMemory()
 	for _, limit := range []int64{0, -1} {
@@ -221,7 +221,7 @@ func TestMemorySkew_B07(t *testing.T) {
 	})
 }
 
-// B08: a thousand rounds, clean-up and a clock that is set back included.
+// B08: tokens grow in each of a thousand rounds, even if the record is deleted in between or the clock is set back.
 func TestMemoryTokensGrow_B08(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, ctx := dsynctest.NewMemory(), t.Context()
@@ -283,7 +283,8 @@ func TestMemoryValuesAreCopies(t *testing.T) {
 	}
 }
 
-// What a caller was given does not change with the store.
+// A State that a caller was given does not change when the store does, and the caller can't change the store through
+// it.
 func TestMemoryStatesAreCopies(t *testing.T) {
 	m, ctx := dsynctest.NewMemory(), t.Context()
 	var claims []driver.Claim
@@ -315,7 +316,7 @@ func TestMemoryStatesAreCopies(t *testing.T) {
 	}
 }
 
-// What a caller was given or gave does not change with the store.
+// The caller and the store share no memory, neither in results nor in arguments.
 func TestMemoryResultsAreCopies(t *testing.T) {
 	m, ctx := dsynctest.NewMemory(), t.Context()
 	c, sent := claim("k", "a", 1), []byte("result")

@@ -21,7 +21,7 @@ type record struct {
 	kind    driver.Kind
 	limit   int64
 	former  []int64 // earlier limits of this kind, the latest last
-	token   int64   // token of the latest grant, or a later one reserved for its holder
+	token   int64   // token of the latest grant, or a greater one reserved for its holder
 	term    int64   // grants while the kind was KindElection
 	holders []driver.Holder
 	queue   []waiting
@@ -121,8 +121,8 @@ func (r *record) edit(e driver.Edit, now time.Time) (fx effect, err error) {
 	return fx, nil
 }
 
-// join drops what an Acquire drops and, if leave is not nil, the claim that it releases. Then it puts the claim
-// into the queue, if that is allowed.
+// join first drops the claims that an Acquire drops and, if leave is not nil, the claim that leave releases. Then it
+// puts j's claim into the queue, if that is allowed.
 func (r *record) join(j driver.Acquire, leave *driver.Release, now time.Time) (fx effect, err error) {
 	c := j.Claim
 	hasExpired := func(session string) bool { return slices.Contains(j.Expired, session) }
@@ -167,8 +167,8 @@ func (r *record) join(j driver.Acquire, leave *driver.Release, now time.Time) (f
 // over reports whether the key is sealed for claims with that tick.
 func (r *record) over(tick int64) bool { return r.sealed > 0 && tick <= r.sealed }
 
-// suits reports whether the claim's kind and limit match the key's, or the unused key can take over the claim's. If
-// the tick is over, only the kind matters.
+// suits reports whether the claim has the kind and limit of the key, or the key is not in use and can take over those
+// of the claim. If the claim's tick is over, only the kind matters.
 func (r *record) suits(c driver.Claim, inUse bool) bool {
 	switch {
 	case r.over(c.Tick):
@@ -426,7 +426,7 @@ func (r *record) formerWith(kind driver.Kind, from, limit int64) []int64 {
 	return former[max(0, len(former)-maxFormer):]
 }
 
-// holdersOf returns the holders that a session sees with [driver.KeyQuery].Session.
+// holdersOf returns the holders that a query with [driver.KeyQuery].Session shows.
 func (r *record) holdersOf(session string) (own []driver.Holder) {
 	for _, h := range r.holders {
 		if h.Session == session {
@@ -436,7 +436,7 @@ func (r *record) holdersOf(session string) (own []driver.Holder) {
 	return own
 }
 
-// state returns the record's State as seen by a claim ("" for none), with at most most waiters.
+// state returns the record's State as seen by a claim ("" for none), with at most as many waiters as most says.
 func (r *record) state(key, claim string, now time.Time, most int) driver.State {
 	s := driver.State{
 		Key:     key,
@@ -471,10 +471,10 @@ func (r *record) state(key, claim string, now time.Time, most int) driver.State 
 	return s
 }
 
-// idle reports whether a record can be deleted. It must not be sealed, which is permanent, or count terms, which
-// would start over. Nobody may hold the key or wait for it, and nothing may have happened since old. The token must
-// be as far behind the clock (more than one grant in a millisecond lets tokens run ahead of it), so that the first
-// token of a new record is greater.
+// idle reports whether a record can be deleted. Nobody may hold the key or wait for it, and the record must not have
+// changed since old. The key must not be sealed, because a seal is permanent, nor count terms, because the count
+// would start over. And the clock at old must have been ahead of the last token, so that a new record begins with a
+// greater one: with more than one grant in a millisecond, tokens run ahead of the clock.
 func (r *record) idle(old time.Time) bool {
 	return r.sealed == 0 && r.term == 0 && len(r.holders) == 0 && len(r.queue) == 0 &&
 		r.used.Before(old) && r.token+driver.TokenStep <= old.UnixMilli()*driver.TokenStep

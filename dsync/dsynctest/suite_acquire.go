@@ -216,7 +216,7 @@ func tokenCases() []conformanceCase {
 	}
 }
 
-// testTokenGrows takes a key over in every possible way; check compares the tokens of all states.
+// testTokenGrows makes a key change hands in every possible way; check compares the tokens of all states.
 func testTokenGrows(e *env) {
 	key, living := newID(), e.session()
 	var last int64
@@ -265,7 +265,7 @@ func testTokenStays(e *env) {
 	}
 }
 
-// termCases test the number of grants of an election's key.
+// termCases test that an election's term counts its grants.
 func termCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Term/CountsEveryGrant", test: testTermCounts},
@@ -275,14 +275,14 @@ func termCases() []conformanceCase {
 	}
 }
 
-// candidate returns a new claim to lead.
+// candidate returns a new claim of KindElection.
 func (e *env) candidate(key, session string) driver.Claim {
 	c := e.claim(key, session)
 	c.Kind = driver.KindElection
 	return c
 }
 
-// wantTerm checks the term of a state and of a reading after it.
+// wantTerm checks the term in a state, and in what Load returns after it.
 func (e *env) wantTerm(s driver.State, want int64) {
 	e.Helper()
 	if read := e.load(s.Key); s.Term != want || read.Term != want {
@@ -364,7 +364,8 @@ func testTermOtherKinds(e *env) {
 	e.wantTerm(e.acquire(e.candidate(key, session)), 2)
 }
 
-// testTermNotice compares the terms, as every case does, with what Load reads.
+// testTermNotice grants a term by notice. As in every case, noticed compares the term in the notice with what Load
+// reads.
 func testTermNotice(e *env) {
 	key, session := newID(), e.session()
 	l := e.hears()

@@ -5,7 +5,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// discardCases test how claims are removed that a copy of their request made join again.
+// discardCases test that Discard removes claims that have joined again because a copy of their request came late.
 func discardCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Discard/LetsTheNextIn", test: testDiscardHolder},
@@ -15,7 +15,7 @@ func discardCases() []conformanceCase {
 	}
 }
 
-// discard is Discard; it must not fail.
+// discard calls Discard, which must not fail.
 func (e *env) discard(claims ...driver.Claim) []driver.Notice {
 	e.Helper()
 	var named []driver.Claim

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// long is a TTL that does not end while a case runs, however slow the server is.
+	// long is a TTL that does not run out while a case runs, however slow the server is.
 	long = 10 * time.Minute
 
 	// short is a TTL or a lease whose end a case waits for.
@@ -25,9 +25,9 @@ const (
 	patience = 30 * time.Second
 )
 
-// An env is the environment of a conformance case. Its methods end the case if a command returns an unexpected
-// error, and check every State for what must always hold. Only one goroutine may call them; concurrent ones must
-// call the store directly.
+// An env is the environment of a conformance case. Its methods end the case if a command returns an unexpected error,
+// and check the invariants of every State. Only one goroutine may call them; concurrent goroutines must call the
+// store directly.
 type env struct {
 	testing.TB
 	ctx    context.Context
@@ -174,7 +174,7 @@ func (e *env) try(c driver.Claim, expired ...string) driver.State {
 	return e.acquireAs(c, false, e.far, expired...)
 }
 
-// hold is acquire of a claim that must be granted. A fixed lease is extended, so that it has an end.
+// hold acquires a claim that must be granted at once. It extends a fixed lease, so that it has an end.
 func (e *env) hold(c driver.Claim, expired ...string) driver.Holder {
 	e.Helper()
 	s := e.acquire(c, expired...)
@@ -188,7 +188,7 @@ func (e *env) hold(c driver.Claim, expired ...string) driver.Holder {
 	return h
 }
 
-// extend is an Extend of a claim that holds.
+// extend extends a claim that must hold its key.
 func (e *env) extend(c driver.Claim) driver.Holder {
 	e.Helper()
 	h, err := e.extendAs(c)
@@ -207,7 +207,7 @@ func (e *env) extendAs(c driver.Claim) (driver.Holder, error) {
 	return storecmd.Extend(e.ctx, e.store, c)
 }
 
-// queue is acquire of a claim that must join the end of the queue.
+// queue acquires a claim that must join the end of the queue.
 func (e *env) queue(c driver.Claim) {
 	e.Helper()
 	s := e.acquire(c)
@@ -216,14 +216,14 @@ func (e *env) queue(c driver.Claim) {
 	}
 }
 
-// release is a Release that must find the claim.
+// release releases a claim that must be there.
 func (e *env) release(c driver.Claim) {
 	e.Helper()
 	e.releaseKeep(c, 0, true)
 }
 
-// releaseKeep is a Release with Keep that must not fail. The caller must know the token and whether somebody
-// waited.
+// releaseKeep sends a Release with Keep, which must not fail. The case must have seen the claim's token, and whether
+// others waited when it was granted.
 func (e *env) releaseKeep(c driver.Claim, keep time.Duration, wantFound bool) {
 	e.Helper()
 	if h, ok := e.load(c.Key).Holder(c.ID); ok {
@@ -243,7 +243,7 @@ func (e *env) releaseAs(c driver.Claim, o driver.Release, wantFound bool) {
 	e.noticed(c, before, notices)
 }
 
-// load is Load; it must not fail.
+// load calls Load, which must not fail.
 func (e *env) load(key string) driver.State {
 	e.Helper()
 	s, err := e.store.Load(e.ctx, key, 1000)
@@ -275,7 +275,7 @@ func (e *env) until(t time.Time) {
 	}
 }
 
-// member reads one session until ok returns true, because a reading may be stale.
+// member reads one session, again and again until ok returns true, because a reading may be stale.
 func (e *env) member(id, want string, ok func(driver.Member) bool) driver.Member {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -358,8 +358,8 @@ func claimIDs(claims []driver.Claim) []string {
 	return ids
 }
 
-// check checks what must hold in every state of a key; the state may show at most most waiters. It must be called
-// with the states in the order of their commands.
+// check checks the invariants of a key's state, which may show at most as many waiters as most says. It must be
+// called with the states in the order of their commands.
 func (e *env) check(key string, s driver.State, most int) {
 	e.Helper()
 	if s.Key != key {
@@ -370,7 +370,7 @@ func (e *env) check(key string, s driver.State, most int) {
 	}
 	e.seen = s.Now
 	if len(s.WaitersAhead) > most || len(s.WaitersAhead) > s.Waiting || s.Position > s.Waiting {
-		e.Errorf("%d claims ahead of position %d of %d; want at most %d, and no more than wait", len(s.WaitersAhead), s.Position, s.Waiting, most)
+		e.Errorf("%d claims ahead of position %d of %d; want at most %d, and no more than there are", len(s.WaitersAhead), s.Position, s.Waiting, most)
 	}
 	g := e.tokens[key]
 	if g == nil {

@@ -20,7 +20,7 @@ func forgetCases() []conformanceCase {
 	}
 }
 
-// forget is a Forget without an error.
+// forget sends a Forget, which must not fail.
 func (e *env) forget(key string, token int64, want bool) {
 	e.Helper()
 	before := e.seen
@@ -31,7 +31,7 @@ func (e *env) forget(key string, token int64, want bool) {
 	e.noticed(driver.Claim{Key: key}, before, notices)
 }
 
-// once is a claim of KindOnce.
+// once returns a new claim of KindOnce.
 func (e *env) once(key, session string) driver.Claim {
 	c := e.claim(key, session)
 	c.Kind = driver.KindOnce

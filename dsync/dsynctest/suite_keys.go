@@ -23,7 +23,7 @@ func keysCases() []conformanceCase {
 	}
 }
 
-// keys is Keys without an error.
+// keys calls Keys, which must not fail.
 func (e *env) keys(prefix, after string, n int) []driver.State {
 	e.Helper()
 	states, err := e.store.Keys(e.ctx, driver.KeyQuery{Prefix: prefix, After: after, Limit: n})
@@ -31,7 +31,7 @@ func (e *env) keys(prefix, after string, n int) []driver.State {
 		e.Fatalf("Keys(%q, %q, %d): %v", prefix, after, n, err)
 	}
 	if len(states) > min(n, 1000) {
-		e.Fatalf("Keys(%q, %q, %d) has %d", prefix, after, n, len(states))
+		e.Fatalf("Keys(%q, %q, %d) has %d states", prefix, after, n, len(states))
 	}
 	for _, s := range states {
 		if s.Key <= after || !strings.HasPrefix(s.Key, prefix) || s.Kind == "" {
@@ -65,7 +65,7 @@ func (e *env) wantKeys(prefix, after string, n int, want ...string) {
 	}
 }
 
-// specials are endings of prefixes that a query language could misinterpret.
+// specials returns strings that a query language could misinterpret at the end of a prefix.
 func specials() []string {
 	return []string{
 		".", "*", "+", "?", "^", "$", "|", "(", ")", "[", "]", "{", "}", `\`, "%", "_", "'", `"`, "/", "$$NOW", " ", "\n", "\x01", "#",
@@ -247,7 +247,7 @@ func testKeysMost(e *env) {
 	}
 }
 
-// named is Keys with q, without an error.
+// named calls Keys with q, which must not fail.
 func (e *env) named(q driver.KeyQuery) []driver.State {
 	e.Helper()
 	states, err := e.store.Keys(e.ctx, q)

@@ -16,7 +16,7 @@ func lateCases() []conformanceCase {
 	}
 }
 
-// A life is the record of what one session did, with the keys that it used.
+// A life describes a session that has sent every kind of request, and the keys that it used.
 type life struct {
 	session string
 	wire    *Faulty // keeps a copy of each of its requests

@@ -56,7 +56,7 @@ func (e *env) listen(session string, keys ...string) *listener {
 	return nil
 }
 
-// hears is listen for a new session.
+// hears calls listen for a new session.
 func (e *env) hears(keys ...string) *listener {
 	e.Helper()
 	return e.listen(e.session(), keys...)
@@ -109,7 +109,7 @@ func (l *listener) wantHeard(want ...driver.Notice) {
 	}
 }
 
-// wantOnly checks that no other notice was received, or arrives directly after those.
+// wantOnly checks that no other notice was received, or arrives directly after these.
 func (l *listener) wantOnly(want ...driver.Notice) {
 	l.e.Helper()
 	time.Sleep(20 * time.Millisecond)
@@ -165,8 +165,8 @@ func listenCases() []conformanceCase {
 	}
 }
 
-// handOff releases another session's claim so that a claim of the session is granted, and returns that. The notices
-// are those of the release.
+// handOff releases another session's claim, so that a new claim of the session is granted, and returns the new claim.
+// e.notices are then those of the Release.
 func (e *env) handOff(key, session string) driver.Claim {
 	e.Helper()
 	holder, waiter := e.claim(key, e.session()), e.claim(key, session)

@@ -47,8 +47,8 @@ func change(key string) driver.Notice {
 	return driver.Notice{Type: driver.NoticeChange, Key: key}
 }
 
-// noticed records the notices that a command of c has returned, and checks that they are true. before is the last
-// known time of the store's clock before the command.
+// noticed records the notices that a command of c has returned, and checks that they are true. before is what the
+// store's clock said when it was last read before the command.
 func (e *env) noticed(c driver.Claim, before time.Time, notices []driver.Notice) {
 	e.Helper()
 	e.notices, e.before = notices, before
@@ -89,9 +89,9 @@ func (e *env) noticed(c driver.Claim, before time.Time, notices []driver.Notice)
 	}
 }
 
-// wantNotices checks which notices the last command has returned; noticed has already checked their tokens and
-// terms. It tolerates a change notice although nothing has changed, and a repeated grant notice from a command in
-// the same millisecond as the granting one.
+// wantNotices checks which notices the last command has returned; noticed has already checked their tokens and terms.
+// It tolerates a change notice although nothing has changed, and a command that repeats the notice of a grant made in
+// the same millisecond.
 func (e *env) wantNotices(want ...driver.Notice) {
 	e.Helper()
 	var got []driver.Notice
@@ -144,7 +144,7 @@ func testNoticeRelease(e *env) {
 	}
 }
 
-// testNoticeWhoevers grants a waiter its claim with each kind of command that can.
+// testNoticeWhoevers grants a waiter its claim with each kind of command that can do so.
 func testNoticeWhoevers(e *env) {
 	other := e.session()
 	l := e.hears()
@@ -330,7 +330,7 @@ func wakeCases() []conformanceCase {
 	}
 }
 
-// testSealRace seals while others acquire: each of them either was in the queue and no longer is, or sees the
+// testSealRace seals a key while others acquire it: each of them was either removed from the queue or sees the
 // result.
 func testSealRace(e *env) {
 	for range 3 {
@@ -362,7 +362,7 @@ func testSealRace(e *env) {
 	}
 }
 
-// testSealNotice has as many waiters as a server accepts in a short time.
+// testSealNotice uses as many waiters as a server can queue in a short time.
 func testSealNotice(e *env) {
 	key := newID()
 	a, b := e.hears(), e.hears()

@@ -27,7 +27,7 @@ func observeCases() []conformanceCase {
 	}
 }
 
-// observe is an Observe without an error.
+// observe calls Observe, which must not fail.
 func (e *env) observe(session string, seq int64, keys ...string) {
 	e.Helper()
 	if err := e.store.Observe(e.ctx, session, seq, keys); err != nil {
@@ -35,7 +35,7 @@ func (e *env) observe(session string, seq int64, keys ...string) {
 	}
 }
 
-// observers reads the observers of a key, without an error, up to 1,000.
+// observers reads up to 1,000 observers of a key. That must not fail.
 func (e *env) observers(key string) []string {
 	e.Helper()
 	return e.observersPage(key, "", 1000)
@@ -57,7 +57,7 @@ func (e *env) observersPage(key, after string, n int) []string {
 	return ids
 }
 
-// wantObservers reads until the sessions are those that observe key, because the reading may be stale.
+// wantObservers reads the observers of key until they are want, because a reading may be stale.
 func (e *env) wantObservers(key string, want ...string) {
 	e.Helper()
 	slices.Sort(want)
@@ -347,8 +347,8 @@ func testChangeEvery(e *env) {
 	l.wantOnly(change(key))
 }
 
-// testChangeOnly uses keys that nobody observes, with nearly the same names as an observed key.
-// Each command checks that the key of a returned change is observed.
+// testChangeOnly uses keys that nobody observes, with nearly the same names as an observed key. After each command,
+// noticed checks that the key of a returned NoticeChange is observed.
 func testChangeOnly(e *env) {
 	key, session := newID(), e.session()
 	l := e.hears(key)
@@ -402,7 +402,7 @@ func testChangeLate(e *env) {
 	}
 }
 
-// testChangeSeveral ends its listeners one after the other.
+// testChangeSeveral has several listeners on a key, and ends them one after the other.
 func testChangeSeveral(e *env) {
 	key, session := newID(), e.session()
 	var listeners []*listener

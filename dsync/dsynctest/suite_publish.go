@@ -29,14 +29,14 @@ func publishCases() []conformanceCase {
 	}
 }
 
-// publish is a Publish of c's next value, without an error.
+// publish publishes c's next value, which must not fail.
 func (e *env) publish(c driver.Claim, value []byte) {
 	e.Helper()
 	e.published[c.ID]++
 	e.publishAs(c, e.published[c.ID], value)
 }
 
-// publishAs is a Publish without an error.
+// publishAs sends a Publish, which must not fail.
 func (e *env) publishAs(c driver.Claim, seq int64, value []byte) {
 	e.Helper()
 	before := e.seen
@@ -56,7 +56,7 @@ func (e *env) wantValue(s driver.State, want []byte) {
 	}
 }
 
-// values returns the values to publish, one after the other.
+// values returns values to publish one after the other.
 func values() [][]byte {
 	return [][]byte{
 		[]byte("10.0.0.1:8080"), []byte("$$NOW"), []byte("$h"), {0, 1, 0xff, 0}, {}, []byte("again"),
@@ -195,7 +195,7 @@ func testPublishNotHeld(e *env) {
 func testPublishAfterEnd(e *env) {
 	c := e.leased(newID(), e.session(), short)
 	e.until(e.hold(c).Until)
-	// Nobody else has taken it, and nobody has dropped it.
+	// The lease has lapsed, but nobody else has acquired the key, and no command has dropped the lease.
 	if _, err := storecmd.Publish(e.ctx, e.store, c, 100, []byte("value")); !errors.Is(err, driver.ErrNotHeld) {
 		e.Errorf("Publish of a lease whose end has come: %v, want ErrNotHeld", err)
 	}
@@ -209,7 +209,7 @@ func testPublishLate(e *env) {
 		seq         int64
 		value, want string
 	}{{1, "a", "a"}, {2, "b", "b"}, {1, "a", "b"}, {2, "b", "b"}, {12, "c", "c"}, {2, "b", "c"}, {9, "d", "c"}, {13, "", ""}, {12, "c", ""}} {
-		e.publishAs(c, step.seq, []byte(step.value)) // it is not an error
+		e.publishAs(c, step.seq, []byte(step.value)) // a late Publish succeeds and changes nothing
 		e.wantValue(e.load(c.Key), []byte(step.want))
 	}
 }
@@ -246,8 +246,8 @@ func valued(c driver.Claim, value string) driver.Claim {
 	return c
 }
 
-// testPublishByGrant grants claims that have a value, with all kinds of releases. The value is there from the grant
-// on, while the claim holds, until the claim publishes another one.
+// testPublishByGrant grants claims that have a value, by every kind of Release. The key has that value from the grant
+// on, until the claim publishes another one or its hold ends.
 func testPublishByGrant(e *env) {
 	full := strings.Repeat("\xfe", driver.MaxClaimValue)
 	for _, new := range []func(key, session string) driver.Claim{e.candidate, e.claim} {
@@ -296,7 +296,7 @@ func testPublishByGrant(e *env) {
 	}
 }
 
-// testPublishByGrantSorts grants waiters of all kinds with other commands.
+// testPublishByGrantSorts grants claims of all kinds by other commands.
 func testPublishByGrantSorts(e *env) {
 	for _, sort := range []func(key, session string) driver.Claim{
 		e.candidate, e.claim, func(key, session string) driver.Claim { return e.leased(key, session, long) },
@@ -320,7 +320,7 @@ func testPublishByGrantSorts(e *env) {
 		e.wantValue(s, []byte("next"))
 	}
 
-	// Several claims hold a part each: the last value counts whose claim still holds.
+	// If several claims hold the key, its value is that of the last of them, as long as that claim holds.
 	key, session := newID(), e.session()
 	whole, a, b, c := e.weighted(key, session, 3, 3), e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 3)
 	e.hold(whole)
@@ -354,8 +354,8 @@ func testClaimValueTooLarge(e *env) {
 	}
 }
 
-// testPublishRace publishes while another claim gets the key: whatever arrives first, the value must not become the
-// other's.
+// testPublishRace publishes while another claim gets the key. Whichever command arrives first, the value must not
+// become that of the other claim.
 func testPublishRace(e *env) {
 	key, session := newID(), e.session()
 	holder := e.claim(key, session)
@@ -383,7 +383,7 @@ func testPublishRace(e *env) {
 		s := e.load(key)
 		e.wantHolders(s, next)
 		if s.Value != nil {
-			e.Fatalf("the next holder has the value %v of the last, of which %d succeeded", s.Value, published.Load())
+			e.Fatalf("the next holder has the value %v of the last, %d of whose Publishes succeeded", s.Value, published.Load())
 		}
 		holder = next
 	}
@@ -405,7 +405,7 @@ func sealCases() []conformanceCase {
 	}
 }
 
-// seal is a Release that seals, without an error.
+// seal sends a Release that seals, which must not fail.
 func (e *env) seal(c driver.Claim, result []byte, wantFound bool) {
 	e.Helper()
 	e.releaseAs(c, driver.Release{Seal: 1, Result: result}, wantFound)
@@ -417,7 +417,7 @@ func (e *env) wantSealed(s driver.State, token int64, result []byte) {
 	e.wantTick(s, 1, token, result)
 }
 
-// wantTick checks a state of a key that is sealed up to a tick, and whose last token is given.
+// wantTick checks a state of a key that is sealed up to tick with result, and has token as its last token.
 func (e *env) wantTick(s driver.State, tick, token int64, result []byte) {
 	e.Helper()
 	if s.Sealed != tick || s.Value == nil || !bytes.Equal(s.Value, result) || s.Token != token {
@@ -442,7 +442,7 @@ func testSealResult(e *env) {
 		token := e.hold(c).Token
 		e.publish(c, []byte("value"))
 		if s := e.load(c.Key); s.Sealed > 0 {
-			e.Fatalf("sealed before it was: %+v", s)
+			e.Fatalf("sealed before any Release with Seal: %+v", s)
 		}
 		sent := bytes.Clone(result)
 		e.seal(c, sent, true)
@@ -528,7 +528,7 @@ func testSealAfterEnd(e *env) {
 	key, session := newID(), e.session()
 	c := e.leased(key, session, short)
 	e.until(e.hold(c).Until)
-	// Nobody else has taken it, and nobody has dropped it.
+	// The lease has lapsed, but nobody else has acquired the key, and no command has dropped the lease.
 	if _, _, err := storecmd.Release(e.ctx, e.store, c, driver.Release{Seal: 1, Result: []byte("late")}); err != nil {
 		e.Fatalf("Release with Seal after its end: %v", err)
 	}

@@ -216,7 +216,7 @@ func testMismatchFreeKey(e *env) {
 	}
 }
 
-// yieldCases test claims that yield: the notices for their sessions, and the room after their tokens.
+// yieldCases test claims with Yield: the notices for their sessions, and the distance to the token after theirs.
 func yieldCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Yield/IsShown", test: testYieldShown},
@@ -297,8 +297,8 @@ func testYieldFirst(e *env) {
 	e.wantNotices()
 }
 
-// testYieldEach has a key with several holders: all that yield are notified, including those of the requester's own
-// session.
+// testYieldEach uses a key with several holders: the notices go to all of them that yield, even those of the
+// requester's own session.
 func testYieldEach(e *env) {
 	key := newID()
 	a, b := e.hears(), e.hears()
@@ -332,14 +332,15 @@ func testYieldGrant(e *env) {
 	e.wantNotices(granted(next, true))
 	e.release(next)
 
-	// Nobody is behind this one.
+	// Nobody waits behind the next claim.
 	alone := e.yielding(key, l.session, 1, 1)
 	e.queue(alone)
 	e.release(last)
 	e.wantNotices(granted(alone, false))
 	e.release(alone)
 
-	// From an expired session, by a claim that is then the first waiter.
+	// An Acquire drops an expired session's hold, which grants next. The claim of the Acquire is then the first
+	// waiter.
 	expired := e.session()
 	e.hold(e.claim(key, expired))
 	next = e.yielding(key, l.session, 1, 1)

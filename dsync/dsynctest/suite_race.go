@@ -105,7 +105,7 @@ func testRaceTries(e *env) {
 			}
 		}
 		if len(held) != 1 {
-			e.Fatalf("%d of 50 tries got the key", len(held))
+			e.Fatalf("%d of 50 tries acquired the key", len(held))
 		}
 		s := e.load(key)
 		e.wantHolders(s, held...)
@@ -205,7 +205,7 @@ func testRaceLimit(e *env) {
 	}
 }
 
-// testRaceWaiters has workers that wait by polling, each on its own.
+// testRaceWaiters runs workers that wait by polling, each on its own.
 func testRaceWaiters(e *env) {
 	const workers, rounds = 6, 3
 	key := newID()
@@ -232,7 +232,7 @@ func testRaceWaiters(e *env) {
 				time.Sleep(2 * time.Millisecond)
 			}
 			if n := holders.Add(1); n > 1 {
-				e.Errorf("%d hold the key", n)
+				e.Errorf("%d claims hold the key at a time", n)
 			}
 			time.Sleep(time.Millisecond)
 			holders.Add(-1)
@@ -244,8 +244,8 @@ func testRaceWaiters(e *env) {
 	e.wantFree(key)
 }
 
-// testRaceNotices has workers that wait only for notices; the worker whose command grants sends them. The queue is
-// often empty, so joins race with releases.
+// testRaceNotices runs workers that wait only for notices. A worker whose command grants claims sends the notices.
+// The queue is often empty, so Acquires race with Releases.
 func testRaceNotices(e *env) {
 	const workers, rounds, limit = 4, 10, 2
 	key := newID()
@@ -284,7 +284,7 @@ func testRaceNotices(e *env) {
 	e.wantFree(key)
 }
 
-// A learnt is what a session knows about its grant.
+// A learnt is what a session has learned about the grant of its claim.
 type learnt struct {
 	token int64
 	alone bool // the first reply had the grant, and nobody was in the queue
@@ -360,8 +360,8 @@ func testRaceRegister(e *env) {
 	}
 }
 
-// testRaceExpire expires a lapsed session while its owner's heartbeat arrives: either it stays expired, or it is
-// alive for everybody.
+// testRaceExpire expires a lapsed session while its owner's heartbeat arrives. Then either the session has expired
+// for good, or everybody finds it alive.
 func testRaceExpire(e *env) {
 	for round := range 6 {
 		const ttl = 60 * time.Millisecond

@@ -91,7 +91,7 @@ func (e *env) keep(c driver.Claim, d time.Duration) driver.Holder {
 	e.releaseKeep(c, d, true)
 	h, ok := e.load(c.Key).Holder(c.ID)
 	if !ok {
-		e.Fatalf("Release of %s with Keep %v: it no longer holds", c.ID, d)
+		e.Fatalf("Release of %s with Keep %v: the claim no longer holds the key", c.ID, d)
 	}
 	return h
 }
@@ -122,7 +122,7 @@ func testKeepRepeated(e *env) {
 			e.Errorf("Keep %v repeated with %v: ends at %v, want still %v", long, d, again.Until, first.Until)
 		}
 	}
-	// Nor does a repeated Acquire bring the session's hold back.
+	// A repeated Acquire does not bring back the hold that lives with the session either.
 	s := e.acquire(c)
 	if h, ok := s.Holder(c.ID); !ok || !h.Until.Equal(first.Until) {
 		e.Errorf("Acquire repeated after Keep: %+v, want it kept until %v", s.Holders, first.Until)
@@ -201,8 +201,8 @@ func testLeaseEnd(e *env) {
 	}
 }
 
-// However a claim with a lease is granted, it lives with its session until it is extended. Otherwise an unnoticed
-// grant would close the key for the whole lease.
+// However a claim with a lease is granted, it lives with its session until the first Extend. Otherwise a grant that
+// nobody learns of would block the key for the whole lease.
 func testLeaseUndated(e *env) {
 	for _, grant := range []func(c driver.Claim){
 		func(c driver.Claim) { e.acquire(c) },
@@ -244,7 +244,7 @@ func testLeaseShown(e *env) {
 	h := e.hold(c)
 	e.until(h.Until)
 	e.wantHolders(e.load(c.Key), c)
-	// Its own Acquire, late and without effect, does not bring it back.
+	// A late Acquire of the claim, which has no effect, does not bring it back.
 	s := e.acquireAs(c, true, h.Since.Add(-time.Second))
 	e.wantHolders(s)
 	e.wantQueue(s)
@@ -302,8 +302,8 @@ func testExtend(e *env) {
 	}
 }
 
-// A copy of its request may grant a claim again whose end has come. An Extend that was sent for the first grant and
-// arrives now must not extend the second one, because nobody knows of it.
+// After a lease has lapsed, a late copy of its request may be granted. An Extend that was sent for the first grant
+// and arrives now must not extend the second one, because nobody knows of that.
 func testExtendOfASecondGrant(e *env) {
 	c := e.leased(newID(), e.session(), 20*time.Millisecond)
 	first := e.hold(c)
@@ -384,7 +384,7 @@ func testExtendNotHeld(e *env) {
 func testExtendAfterEnd(e *env) {
 	c := e.leased(newID(), e.session(), short)
 	e.until(e.hold(c).Until)
-	// Nobody else has taken it, and nobody has dropped it.
+	// Nobody else has acquired the key, and no command has dropped the lapsed lease.
 	for range 2 {
 		e.wantNotHeld(c, "a lease whose end has come")
 	}

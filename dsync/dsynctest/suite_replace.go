@@ -13,7 +13,7 @@ func replaceCases() []conformanceCase {
 	}
 }
 
-// replace releases old and acquires next in one edit. The caller must know the token of old.
+// replace releases old and acquires next in one edit. The case must have seen the token of old.
 func (e *env) replace(old, next driver.Claim, notAfter time.Time) driver.State {
 	e.Helper()
 	if h, ok := e.load(old.Key).Holder(old.ID); ok {
@@ -22,8 +22,8 @@ func (e *env) replace(old, next driver.Claim, notAfter time.Time) driver.State {
 	return e.join(driver.Edit{Release: &driver.Release{Claim: old}, Acquire: &driver.Acquire{Claim: next, Wait: true, NotAfter: notAfter}})
 }
 
-// testReplaceSorts replaces claims of all kinds, with all kinds of claims in the queue. The result must be the same
-// as that of a Release and an Acquire.
+// testReplaceSorts replaces claims of all kinds while claims of all kinds wait. The result must be the same as that
+// of a Release followed by an Acquire.
 func testReplaceSorts(e *env) {
 	sorts := []func(key, session string) driver.Claim{
 		e.claim,

@@ -19,7 +19,7 @@ func resizeCases() []conformanceCase {
 	}
 }
 
-// resize is a Resize without an error, for the kind of claims that the env makes.
+// resize sends a Resize, which must not fail, for the kind of claims that e makes.
 func (e *env) resize(key string, from, limit int64) {
 	e.Helper()
 	before := e.seen
@@ -67,8 +67,8 @@ func testResizeKind(e *env) {
 	e.wantSize(key, "other", 3)
 }
 
-// testResizeKept locks a key that has become a mutex's, and checks that what it had before is still known: its
-// former limit, and the terms of an election.
+// testResizeKept locks keys as mutexes that had another limit or kind before, and checks that the store still knows
+// the former limit, and the number of terms of an election.
 func testResizeKept(e *env) {
 	sized, elected, session := newID(), newID(), e.session()
 	turns := func(claims ...driver.Claim) {

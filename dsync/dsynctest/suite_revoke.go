@@ -26,7 +26,7 @@ func revokeCases() []conformanceCase {
 	}
 }
 
-// revoke is a Revoke without an error.
+// revoke calls Revoke, which must not fail.
 func (e *env) revoke(session string, r driver.Revocation) {
 	e.Helper()
 	notices, err := e.store.Revoke(e.ctx, session, r)
@@ -41,7 +41,8 @@ func (e *env) revoke(session string, r driver.Revocation) {
 	}
 }
 
-// wantRevoked checks which revocations remain for a session after given was answered, in any order.
+// wantRevoked sends a heartbeat that removes given, and checks which revocations remain for the session, in any
+// order.
 func (e *env) wantRevoked(session string, given []driver.Revocation, want ...driver.Revocation) {
 	e.Helper()
 	p, err := e.store.Heartbeat(e.ctx, session, given)
@@ -175,7 +176,7 @@ func testRevokeClaim(e *env) {
 	e.wantQueue(s, waiter)
 }
 
-// testRevokeLate repeats requests after later ones.
+// testRevokeLate repeats earlier requests after later ones.
 func testRevokeLate(e *env) {
 	session := e.session()
 	first, second := driver.Revocation{Key: newID(), Claim: session + ".1"}, driver.Revocation{Key: newID(), Claim: session + ".2"}
@@ -210,7 +211,8 @@ func testRevokeNotice(e *env) {
 	e.wantNotices(revocation(l.session, all[0]))
 }
 
-// testRevokeRace revokes while heartbeats remove revocations: what was not given up remains in the end.
+// testRevokeRace adds revocations while heartbeats remove others. In the end, those that no heartbeat has removed
+// must remain.
 func testRevokeRace(e *env) {
 	const n = 8
 	session := e.session()

@@ -24,8 +24,9 @@ import (
 //	e for a late          the same, after the NotAfter of the Acquire
 //	resize 5; publish a   a Resize to 5, and a Publish by a
 //
-// Two slashes begin another script, on a key of its own. What the reply must say follows from the states: whether
-// the claim of a Release was there, errors, the sessions to notify, the position of a claim that joins.
+// Two slashes begin another script, on a key of its own. The states determine what the reply must say: whether the
+// claim of a Release was there, which error it has, which sessions are notified, and the position of a claim that
+// joins.
 func scripts() []scriptRow {
 	return []scriptRow{
 		{name: "Acquire/HolderMayRepeat", text: "a |; join a; a |; join a; a |; join a; a |"},
@@ -112,8 +113,8 @@ func scriptCases() []conformanceCase {
 	return cases
 }
 
-// lag is how far apart the times of two commands on a key may be when one came first: MongoDB's routers have clocks
-// of their own, and a short Acquire uses a time that the clock has already passed.
+// lag is by how much a command's time may be before that of an earlier command on the key: MongoDB's routers have
+// clocks of their own, and a short Acquire uses a time that the clock has already passed.
 const lag = 2 * time.Second
 
 // A stage is the key on which a script runs.
@@ -187,7 +188,7 @@ func among(claims []driver.Claim, c driver.Claim) bool {
 	return slices.ContainsFunc(claims, func(o driver.Claim) bool { return o.ID == c.ID })
 }
 
-// leaving returns c as its session knows it when releasing it.
+// leaving returns c with what its session knows about it when it releases it.
 func (s *stage) leaving(c driver.Claim) driver.Claim {
 	if h, ok := s.state.Holder(c.ID); ok {
 		c.Token, c.NoneWaiting = h.Token, s.alone[c.ID]
@@ -195,7 +196,8 @@ func (s *stage) leaving(c driver.Claim) driver.Claim {
 	return c
 }
 
-// edit makes an edit and checks its reply, except for the state: it returns the state of an Acquire, and its claim.
+// edit makes an edit and checks its reply, except for the state. After an Acquire it returns the claim, and the state
+// for want to check.
 func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 	s.Helper()
 	option := strings.Join(words[2:], " ")
@@ -262,7 +264,7 @@ func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 	return joined, nil
 }
 
-// want checks the key's state after an edit, and st, that of its reply to the claim joined.
+// want checks the key's state after an edit, and st, the state in the reply to the Acquire of joined.
 func (s *stage) want(edit, text string, joined driver.Claim, st *driver.State, notified bool) {
 	s.Helper()
 	notices := s.notices

@@ -30,7 +30,7 @@ func memberCases() []conformanceCase {
 	}
 }
 
-// wantLeft checks that Expire returns what is left of a session's TTL.
+// wantLeft checks that Expire returns the time left until the session lapses.
 func (e *env) wantLeft(session string, at time.Time, ttl time.Duration) {
 	e.Helper()
 	before := e.now()
@@ -270,7 +270,7 @@ func testMembersAll(e *env) {
 // A reader reads whole sessions, or their liveness.
 type reader func(context.Context, driver.Store, ...string) ([]driver.Member, time.Time, error)
 
-// reads reads sessions until ok accepts the reading, because a reading may be stale.
+// reads calls read until ok accepts the sessions, because a reading may be stale.
 func (e *env) reads(name string, read reader, ids []string, want string, ok func([]driver.Member) bool) {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -380,8 +380,7 @@ func testMembersMost(e *env) {
 	e.all("fewer again", func(m map[string]driver.Member) bool { return len(m) < 1000 })
 }
 
-// pages reads all sessions, which are more than a page, until all of the sorted ids are among them, because the
-// reading may be stale.
+// pages reads all sessions, page by page, until all of the sorted ids are among them, because a reading may be stale.
 func (e *env) pages(ids []string) {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -430,8 +429,7 @@ func testExpireLiving(e *env) {
 	}
 }
 
-// testExpireNotBefore calls Expire repeatedly until the session has expired. That must not happen before the end of
-// the TTL.
+// testExpireNotBefore calls Expire until the session has expired, which must not happen before the end of its TTL.
 func testExpireNotBefore(e *env) {
 	id, at := e.sessionTTL(short)
 	end := at.Add(short)
@@ -495,7 +493,7 @@ func testUnregisterOnly(e *env) {
 	}
 }
 
-// expiredCases test what happens to claims of expired sessions that an Acquire names.
+// expiredCases test what an Acquire does to the claims of the sessions in its Expired.
 func expiredCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Expired/HolderIsDropped", test: testExpiredHolder},

@@ -12,7 +12,7 @@ func successorCases() []conformanceCase {
 	}
 }
 
-// releaseTo releases c to its successor.
+// releaseTo releases c with successor as its Successor.
 func (e *env) releaseTo(c, successor driver.Claim, wantFound bool) {
 	e.Helper()
 	if h, ok := e.load(c.Key).Holder(c.ID); ok {
@@ -21,7 +21,8 @@ func (e *env) releaseTo(c, successor driver.Claim, wantFound bool) {
 	e.releaseAs(c, driver.Release{Successor: successor.ID}, wantFound)
 }
 
-// electing returns the claims on an election's key: a leader that has published something, and n candidates.
+// electing returns the claims on a new election's key: that of a leader that has published a value, and those of n
+// candidates.
 func (e *env) electing(n int) (leader driver.Claim, candidates []driver.Claim) {
 	e.Helper()
 	leader = e.candidate(newID(), e.session())

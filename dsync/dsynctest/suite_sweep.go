@@ -30,7 +30,7 @@ func sweepCases() []conformanceCase {
 	}
 }
 
-// sweepState reads how far sweeping has progressed, with a Sweep of a turn that never was.
+// sweepState reads how far sweeping has progressed, by a Sweep of a turn that never existed.
 func (e *env) sweepState() driver.SweepState {
 	e.Helper()
 	st, err := e.store.Sweep(e.ctx, "nobody", driver.SweepState{Turn: -1}, 0)
@@ -79,7 +79,7 @@ func (e *env) sweep(retention time.Duration) {
 	e.sweepRest(retention)
 }
 
-// used returns a key that was held, with others waiting, and is free again.
+// used returns a free key that was held and waited for, and its last token.
 func (e *env) used(session string) (key string, token int64) {
 	e.Helper()
 	key = newID()
@@ -230,7 +230,7 @@ func testSweepTokens(e *env) {
 	}
 }
 
-// many makes idle keys until there are more than fit into two slices.
+// many makes more idle keys than fit into two slices, and returns their claims.
 func (e *env) many(session string) (claims []driver.Claim) {
 	e.Helper()
 	for len(claims) < 2400 {
@@ -328,7 +328,7 @@ func testSweepTells(e *env) {
 	}
 }
 
-// testSweepStale sweeps with an outdated state, as a process does that was frozen, or whose request arrives late.
+// testSweepStale sweeps with an outdated state, as a process does that was frozen or whose request arrives late.
 func testSweepStale(e *env) {
 	stale := e.sweepState()
 	e.sweepRest(time.Hour)

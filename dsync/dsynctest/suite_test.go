@@ -9,12 +9,12 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// E12: stores can be plugged in, and this one, that ships, passes the suite.
+// E12: the interface allows other stores, and Memory, which ships with the module, passes its conformance suite.
 func TestMemoryConforms(t *testing.T) {
 	dsynctest.RunInBubbles(t, func(*testing.T) driver.Store { return dsynctest.NewMemory() })
 }
 
-// B07: the host's clock decides nothing.
+// B07: the suite passes on a store whose clock is far from the host's.
 func TestSkewedPollingMemoryConforms_B07(t *testing.T) {
 	dsynctest.RunInBubbles(t, func(*testing.T) driver.Store {
 		m := dsynctest.NewMemory()
@@ -40,7 +40,7 @@ func TestSlowStoreConforms(t *testing.T) {
 	})
 }
 
-// In parallel, on the host's clock, as on a database.
+// All cases share one Memory, in parallel and on the host's clock, as they share a database.
 func TestSharedMemoryConforms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

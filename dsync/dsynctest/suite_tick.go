@@ -30,7 +30,7 @@ func (e *env) tick(key, session string, tick int64) driver.Claim {
 	return c
 }
 
-// sealUpTo is a Release of a holding claim that seals.
+// sealUpTo releases a claim that must hold, and seals the key up to tick.
 func (e *env) sealUpTo(c driver.Claim, tick int64, result string) {
 	e.Helper()
 	e.releaseAs(c, driver.Release{Seal: tick, Result: []byte(result)}, true)
@@ -69,7 +69,7 @@ func testTickLater(e *env) {
 		e.wantTick(e.load(key), tick, h.Token, []byte("result"))
 		e.wantFree(key)
 	}
-	// While the next claim holds the key, the result is still the last one's.
+	// While the next claim holds the key, the result is still that of the last tick.
 	c := e.tick(key, session, 1<<50+1)
 	e.wantTick(e.acquire(c), 1<<50, e.load(key).Token, []byte("result"))
 	e.wantHolders(e.load(key), c)

@@ -10,7 +10,7 @@ import (
 
 // wrongDiscards are defects of Discard.
 func wrongDiscards() []plant {
-	// discard changes which claims each Discard names.
+	// discard changes the claims of each Discard.
 	discard := func(change func(m *dsynctest.Memory, claims []driver.Claim) []driver.Claim) func(*dsynctest.Memory, *wrong) {
 		return func(m *dsynctest.Memory, w *wrong) {
 			w.discard = func(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {

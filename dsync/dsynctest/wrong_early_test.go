@@ -9,7 +9,7 @@ import (
 
 // wrongEarlies are defects of Release with Early.
 func wrongEarlies() []plant {
-	// undoable makes a Release undoable that Memory has committed.
+	// undoable makes the store report a Release as not committed yet, although Memory has committed it.
 	undoable := func(which func(l *driver.Release, before driver.State, done driver.Edited) bool) func(*dsynctest.Memory, *wrong) {
 		return func(m *dsynctest.Memory, w *wrong) {
 			w.edit = func(ctx context.Context, e driver.Edit) (driver.Edited, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// forgets plants a Forget, which is given the present state of the key.
+// forgets plants f as the store's Forget, and gives it the state of the key before the Forget.
 func forgets(f func(ctx context.Context, m *dsynctest.Memory, e driver.Edit, s driver.State) (driver.Edited, error)) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.edit = func(ctx context.Context, e driver.Edit) (driver.Edited, error) {

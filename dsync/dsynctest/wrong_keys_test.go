@@ -169,7 +169,7 @@ func b2i(b bool) int {
 	return 0
 }
 
-// matching makes Keys find keys by match instead of by the prefix.
+// matching makes Keys select keys by match instead of by their prefix.
 func matching(match func(key, prefix string) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
@@ -180,7 +180,7 @@ func matching(match func(key, prefix string) bool) func(*dsynctest.Memory, *wron
 	}
 }
 
-// named changes what Keys returns of keys that are named.
+// named changes what Keys returns for the keys in KeyQuery.Keys.
 func named(change func(q driver.KeyQuery, states []driver.State) []driver.State) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.own = func(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {

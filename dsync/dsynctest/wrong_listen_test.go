@@ -160,7 +160,7 @@ func wrongListeners() []plant {
 	}
 }
 
-// hearing changes what a Listen hears.
+// hearing changes the notices that a Listen receives.
 func hearing(change func(n driver.Notice) []driver.Notice) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
@@ -173,7 +173,7 @@ func hearing(change func(n driver.Notice) []driver.Notice) func(*dsynctest.Memor
 	}
 }
 
-// deafFor has nobody hear notices of a type.
+// deafFor loses all notices of a type.
 func deafFor(t driver.NoticeType) func(*dsynctest.Memory, *wrong) {
 	return hearing(func(n driver.Notice) []driver.Notice {
 		if n.Type == t {

@@ -121,8 +121,8 @@ func wrongWakes() []plant {
 	}
 }
 
-// A command is one that returned notices, with the state right behind it: what it returned
-// itself, if it is an Acquire.
+// A command is a command that returned notices, with the state of its key after it. If it is an Acquire, that is the
+// state it returned.
 type command struct {
 	method  dsynctest.Method
 	key     string
@@ -167,7 +167,7 @@ func noticing(change func(by command, n []driver.Notice) []driver.Notice) func(*
 	}
 }
 
-// omitting leaves notices out.
+// omitting leaves out the notices for which drop is true.
 func omitting(drop func(by command, n driver.Notice) bool) func(*dsynctest.Memory, *wrong) {
 	return noticing(func(by command, n []driver.Notice) []driver.Notice {
 		return slices.DeleteFunc(n, func(n driver.Notice) bool { return drop(by, n) })
@@ -186,13 +186,13 @@ func reading(change func(*driver.Notice)) func(*dsynctest.Memory, *wrong) {
 	})
 }
 
-// grantOf is the notice of a hold's grant.
+// grantOf returns the notice of the grant of h.
 func grantOf(by command, h driver.Holder) driver.Notice {
 	return driver.Notice{Type: driver.NoticeGrant, Session: h.Session, Key: by.key, Claim: h.Claim,
 		Token: h.Token, Term: by.state.Term, Crowded: by.state.Waiting > 0}
 }
 
-// wakeOf are notices for claims in the queue.
+// wakeOf returns NoticeWakes for the claims from index from to index to in the queue.
 func wakeOf(by command, from, to int) (n []driver.Notice) {
 	ahead := by.state.WaitersAhead
 	for _, w := range ahead[min(from, len(ahead)):min(to, len(ahead))] {

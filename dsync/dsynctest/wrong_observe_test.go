@@ -150,7 +150,7 @@ func wrongObserves() []plant {
 	}
 }
 
-// observing records what keep leaves of a list.
+// observing makes Observe record only what keep returns of each list.
 func observing(keep func(keys []string) []string) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
@@ -159,8 +159,8 @@ func observing(keep func(keys []string) []string) func(*dsynctest.Memory, *wrong
 	}
 }
 
-// noting has the list of a session be what next says, by the one before and the one
-// that came, whatever its number.
+// noting makes Observe record, whatever the list's seq, the list that next returns for the recorded list and the new
+// one.
 func noting(next func(old, keys []string) []string) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
@@ -185,7 +185,7 @@ func noting(next func(old, keys []string) []string) func(*dsynctest.Memory, *wro
 	}
 }
 
-// comparing finds whom it observes by equal, and also those that don't live.
+// comparing finds the observers of a key by equal, and includes sessions that are not alive.
 func comparing(equal func(observed, key string) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
@@ -220,7 +220,7 @@ func details(ctx context.Context, m *dsynctest.Memory, ids []string) ([]driver.M
 	return found, err
 }
 
-// noSeqOfNothing forgets the number of a list with the list.
+// noSeqOfNothing forgets the seq of a list when an empty list replaces it.
 func noSeqOfNothing() func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
@@ -240,7 +240,7 @@ func noSeqOfNothing() func(*dsynctest.Memory, *wrong) {
 	}
 }
 
-// wrongChanges are defects of the notices for those who observe keys.
+// wrongChanges are defects of the notices for observers of keys.
 func wrongChanges() []plant {
 	passesBy := func(where func(by command) bool) func(*dsynctest.Memory, *wrong) {
 		return omitting(func(by command, n driver.Notice) bool { return n.Type == driver.NoticeChange && where(by) })
@@ -344,8 +344,8 @@ func wrongChanges() []plant {
 	}
 }
 
-// observed has commands return a change of a key if one that a listener has named is
-// like it.
+// observed makes commands return a NoticeChange for a key only if like says so for the key and one that a listener
+// has named.
 func observed(like func(key, named string) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var named []string

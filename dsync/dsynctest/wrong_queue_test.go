@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// wrongQueues are defects of the queue, of kinds and of expired sessions.
+// wrongQueues are defects of the queue, and of how kinds and expired sessions are handled.
 func wrongQueues() []plant {
 	return []plant{
 		{"a command grants 64 claims at most", "Queue/OneCommandGrantsAllThatFit", func(m *dsynctest.Memory, w *wrong) {
@@ -164,10 +164,10 @@ func deafTo(which func(wait bool) bool) func(*dsynctest.Memory, *wrong) {
 	}
 }
 
-// An acquiring changes the request of an Acquire, knowing the key's state before.
+// An acquiring changes the request of an Acquire; s is the key's state before it.
 type acquiring func(s driver.State, c *driver.Claim, wait bool, notAfter *time.Time)
 
-// asked lets Acquire execute another request than its caller's.
+// asked makes Acquire execute a changed request.
 func asked(change acquiring) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
@@ -178,7 +178,7 @@ func asked(change acquiring) func(*dsynctest.Memory, *wrong) {
 	}
 }
 
-// joinsAnew lets a claim that is known join once more.
+// joinsAnew lets a claim with First for which known is true join once more.
 func joinsAnew(known func(s driver.State, c driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
@@ -231,7 +231,7 @@ func wrongFirsts() []plant {
 	}
 }
 
-// yieldAll asks every holder to yield, whether it would or not.
+// yieldAll returns a NoticeYield for every holder, even those without Yield.
 func yieldAll(by command) (n []driver.Notice) {
 	for _, h := range by.state.Holders {
 		n = append(n, driver.Notice{Type: driver.NoticeYield, Session: h.Session, Key: by.key, Claim: h.Claim})

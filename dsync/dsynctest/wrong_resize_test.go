@@ -135,7 +135,7 @@ func wrongResizes() []plant {
 	}
 }
 
-// wrongLimits are defects of the limits that a key had.
+// wrongLimits are defects of a key's former limits.
 func wrongLimits() []plant {
 	return []plant{
 		{"former limits count no more", "Resize/FormerLimitCountsAsThePresent", refusing(func(s driver.State, c driver.Claim) bool { return c.Limit != s.Limit })},
@@ -212,7 +212,7 @@ func resized(f func(*dsynctest.Memory) resizing) func(*dsynctest.Memory, *wrong)
 	return func(m *dsynctest.Memory, w *wrong) { w.resize = f(m) }
 }
 
-// refusing lets Acquire return a mismatch.
+// refusing makes Acquire return a *MismatchError where where is true.
 func refusing(where func(driver.State, driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {

@@ -155,7 +155,7 @@ func wrongRevokes() []plant {
 	}
 }
 
-// takingOff lets heartbeats remove other revocations than they should.
+// takingOff makes heartbeats remove other revocations than they should.
 func takingOff(which func(given, stand []driver.Revocation) []driver.Revocation) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
@@ -172,7 +172,7 @@ func takingOff(which func(given, stand []driver.Revocation) []driver.Revocation)
 	}
 }
 
-// listing lets heartbeats return other revocations than there are.
+// listing makes heartbeats return other revocations than there are.
 func listing(change func([]driver.Revocation) []driver.Revocation) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {

@@ -246,7 +246,7 @@ func wrongMembers() []plant {
 	}
 }
 
-// takesOver lets Register answer as if it had made the sessions for which ok is true.
+// takesOver makes Register answer as if it had registered the known sessions for which ok is true.
 func takesOver(ok func(driver.Member, time.Time) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
@@ -259,7 +259,7 @@ func takesOver(ok func(driver.Member, time.Time) bool) func(*dsynctest.Memory, *
 	}
 }
 
-// wrongLives lets Liveness answer with what change makes of the true answer.
+// wrongLives makes Sessions with Liveness return what change makes of the true answer.
 func wrongLives(change func(m *dsynctest.Memory, ctx context.Context, found []driver.Member, ids []string) []driver.Member) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.lives = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
@@ -269,7 +269,7 @@ func wrongLives(change func(m *dsynctest.Memory, ctx context.Context, found []dr
 	}
 }
 
-// everybody lets Members of no ids read all sessions for which ok is true.
+// everybody makes Sessions without IDs return all sessions for which ok is true.
 func everybody(ok func(driver.Member, time.Time) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex

@@ -9,10 +9,10 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// A releaseFunc is a method Release.
+// A releaseFunc executes a Release.
 type releaseFunc = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error)
 
-// toSuccessors plants a Release that does something else if a successor is named.
+// toSuccessors plants do as the store's Release for Releases with a Successor.
 func toSuccessors(do func(m *dsynctest.Memory) releaseFunc) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		special := do(m)

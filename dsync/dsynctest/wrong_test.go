@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A wrong store is right but for the methods that are not nil.
+// A wrong is a Memory with defects: where a field is not nil, it replaces the method.
 type wrong struct {
 	*dsynctest.Memory
 	register   func(context.Context, driver.Member) (time.Time, error)
@@ -81,7 +81,7 @@ func (w *wrong) Observe(ctx context.Context, id string, seq int64, keys []string
 	return w.Memory.Observe(ctx, id, seq, keys)
 }
 
-// Edit calls edit, or the function for the only part of e.
+// Edit calls edit if it is set, else the function for the part that e has.
 func (w *wrong) Edit(ctx context.Context, e driver.Edit) (done driver.Edited, err error) {
 	switch {
 	case w.edit != nil:

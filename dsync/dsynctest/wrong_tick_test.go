@@ -11,11 +11,11 @@ import (
 
 // wrongTicks are defects of claims with a Tick.
 func wrongTicks() []plant {
-	// joins changes the claim that joins.
+	// joins changes the claims that join.
 	joins := func(with func(s driver.State, c *driver.Claim)) func(*dsynctest.Memory, *wrong) {
 		return asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) { with(s, c) })
 	}
-	// seals changes how a claim leaves that seals.
+	// seals changes the Releases that seal a tick.
 	seals := func(with func(s driver.State, l *driver.Release)) func(*dsynctest.Memory, *wrong) {
 		return func(m *dsynctest.Memory, w *wrong) {
 			w.release = func(ctx context.Context, c driver.Claim, l driver.Release) (bool, []driver.Notice, error) {

@@ -82,7 +82,7 @@ func (s *store) editReplace(ctx context.Context, l driver.Release, j driver.Acqu
 	}
 	for i := range left.Notices {
 		n := &left.Notices[i]
-		n.Crowded = n.Type == driver.NoticeGrant && joined.State.Waiting > 0 // c joined behind it
+		n.Crowded = n.Type == driver.NoticeGrant && joined.State.Waiting > 0 // c now waits behind the claim that was granted
 	}
 	return driver.Edited{State: joined.State, Found: left.Found, Notices: append(left.Notices, joined.Notices...)}, nil
 }
@@ -152,9 +152,9 @@ func (s *store) acquire(ctx context.Context, id string, j driver.Acquire) (r key
 	return r, err
 }
 
-// poll sends the pipeline for a claim that is already waiting, which cannot let it join. It reports whether the
-// claim holds the key or waits for it. The filter is only the _id, although the record may not have the claim,
-// because any other filter costs the server more than the pipeline saves.
+// poll sends the pipeline for a claim that is already waiting, which cannot let it join. It reports whether the claim
+// holds the key or waits for it. Its filter is the _id alone, even though the record may not have the claim, because
+// any other filter costs the server more than it saves.
 func (s *store) poll(ctx context.Context, id string, c driver.Claim, dead bson.D) (r keyRecord, found bool, err error) {
 	shape := s.shapes.acquire[acquiring{expired: len(dead) > 0, poll: true}]
 	found, err = s.modify(ctx, modify{query: bson.D{e("_id", id)}, update: pipeline(shape, dead), fields: seenBy(c.ID)}, &r)
@@ -166,8 +166,8 @@ func (s *store) poll(ctx context.Context, id string, c driver.Claim, dead bson.D
 	return r, holds || r.Position > 0, nil
 }
 
-// update sends one update statement. It reports whether that matched or created a record, and whether it changed or
-// created it.
+// update sends one update statement. matched says that the statement matched or created a record, changed that it
+// changed or created one.
 func (s *store) update(ctx context.Context, statement bson.D) (matched, changed bool, err error) {
 	raw, err := s.write(ctx, updating(s.collection, statement))
 	if err != nil {

@@ -154,8 +154,8 @@ func TestAcquireRefusesNonsense(t *testing.T) {
 	})
 }
 
-// A repeated request is a poll, which cannot join. If the claim is not there any more, the request
-// that lets it join follows.
+// A repeated Acquire first sends a poll, which cannot let the claim join. If the claim is no longer there, a command
+// follows that lets it join.
 func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
 	now := time.Now()
 	there := ok(e("value", bson.D{e("now", now), e("position", 1), e("waiting", 1)}))
@@ -184,7 +184,7 @@ func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
 				})
 				done, err := s.Edit(t.Context(), driver.Edit{Acquire: &driver.Acquire{Claim: mutexClaim(1), Wait: tc.wait, NotAfter: time.Now(), Repeated: true}})
 				if granted := strings.HasPrefix(name, "the poll removed"); granted != (len(done.Notices) == 1) {
-					t.Errorf("got the notices %v, want one of whom the poll granted the key", done.Notices)
+					t.Errorf("got the notices %v, want one, for the claim that the poll granted", done.Notices)
 				}
 				if err != nil || done.State.Position != 1 {
 					t.Errorf("got position %d, %v, want 1", done.State.Position, err)
@@ -195,7 +195,7 @@ func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
 				}
 				last := sent[len(sent)-1].cmd.Lookup("update", "0", "$set", "_", "$literal", "claim").IsZero()
 				if poll := tc.wait && tc.want == 1; last != poll {
-					t.Errorf("the last one brings no claim: %t, want %t", last, poll)
+					t.Errorf("the last command is a poll, without a claim: %t, want %t", last, poll)
 				}
 			})
 		})

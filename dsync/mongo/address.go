@@ -65,8 +65,8 @@ func (s *store) withAddress(record bson.D, session string) bson.D {
 	return record
 }
 
-// createdCollections are the collections of notices that this process has created or found. An
-// error means that this process cannot create the collection.
+// createdCollections are the collections of notices that this process has created, found, or learned that it cannot
+// create. For the latter, made has the error.
 type createdCollections struct {
 	search sync.Once
 	mu     sync.Mutex

@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A capped has the collections of a fake that stores notices as a server does, and
-// answers other commands by more.
+// A capped simulates capped collections: it stores notices and serves tailable cursors as a server does. Its function
+// more answers all other commands.
 type capped struct {
 	more func(call) bson.D
 
@@ -43,7 +43,7 @@ func newCapped(more func(call) bson.D) *capped {
 	}
 }
 
-// change does something to the collections, and has all cursors check.
+// change calls do, which may change the collections, and makes all cursors check for news.
 func (s *capped) change(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +116,7 @@ func (s *capped) create(name string, c call) bson.D {
 	return ok()
 }
 
-// list answers with the names of the collections in the range that is asked for.
+// list answers a listCollections with the names of the collections in its range.
 func (s *capped) list(c call) bson.D {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,7 @@ func (s *capped) find(name string, c call) bson.D {
 	return s.batch(cursor, s.last, "firstBatch", s.read(cursor))
 }
 
-// read is what matches from where the cursor is. s.mu must be held.
+// read returns the matching documents from the cursor's position on. s.mu must be held.
 func (s *capped) read(c *cappedCursor) (docs []bson.Raw) {
 	coll := s.collections[c.name]
 	for _, doc := range coll.docs[c.next-coll.lost:] {
@@ -215,7 +215,7 @@ func (s *capped) getMore(c call) bson.D {
 	}
 }
 
-// passes evaluates a filter as far as it is used: equality and $in.
+// passes evaluates a filter. It knows only what this package uses: equality and $in.
 func passes(doc, filter bson.Raw) bool {
 	for _, el := range must(filter.Elements()) {
 		got, _ := doc.Lookup(el.Key()).StringValueOK()

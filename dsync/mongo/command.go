@@ -113,8 +113,8 @@ type modify struct {
 	before bool // reply with the record as it was before the command
 }
 
-// modify sends m and decodes into v the record as it is afterwards, or with m.before as it was before. found is
-// false if there is no record and m does not upsert.
+// modify sends m and decodes into v the record as it is after the command or, with m.before, as it was before it.
+// found is false if there is no record and m does not upsert.
 //
 // If many upserts of a new _id race, one or two may get "duplicate key" from a server that did not resolve the race
 // itself (seen on 4.4). They are repeated once, immediately. Servers other than MongoDB may answer such a race with

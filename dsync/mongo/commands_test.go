@@ -19,11 +19,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// onFile is what docs/protocol.md refers to.
+// onFile is the list of commands that docs/protocol.md refers to.
 const onFile = "../../docs/commands.txt"
 
-// B23: docs/commands.txt has every command as it is sent. After a change of the shapes
-// write it anew, and read what has changed:
+// B23: docs/commands.txt lists every command as it is sent. After a change to a command, write the file again, and
+// read the diff:
 //
 //	LEASEHOLD_WRITE=1 go test ./dsync/mongo -run TestCommandsOnFile
 func TestCommandsOnFile(t *testing.T) {
@@ -219,17 +219,17 @@ func TestCommandsOnFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got.Bytes(), want) {
-		t.Error("docs/commands.txt is not what is sent: write it with LEASEHOLD_WRITE=1 and read what has changed; see docs/protocol.md, too")
+		t.Error("docs/commands.txt differs from the commands that are sent: write it with LEASEHOLD_WRITE=1, read the diff, and check docs/protocol.md, too")
 	}
 }
 
-// A sending is a call of a store whose commands are on file.
+// A sending is a call of a store whose commands are in the file.
 type sending struct {
 	name string
 	do   func(context.Context, driver.Store) error
 }
 
-// wellAnswered is what a server would say to the commands.
+// wellAnswered answers commands as a server would.
 func wellAnswered(c call) bson.D {
 	if c.name == "findAndModify" && shortOf(c) != "" {
 		claim := anyClaim.FindStringSubmatch(c.cmd.String())[1]
@@ -256,7 +256,7 @@ func wellAnswered(c call) bson.D {
 	}))
 }
 
-// asSent is a command as text, without what the driver adds to each.
+// asSent returns a command as text, without the fields that the driver adds to every command.
 func asSent(t *testing.T, cmd bson.Raw) string {
 	t.Helper()
 	var fields bson.D
@@ -282,7 +282,7 @@ func asSent(t *testing.T, cmd bson.Raw) string {
 	return folded(text.String())
 }
 
-// folded has what is short on one line.
+// folded puts on one line what is short enough for it.
 func folded(text string) string {
 	const width = 140
 	var b bytes.Buffer

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// contactLimit is how long the first contact is tried if ctx has no deadline, and the time limit of one try. It
-	// is longer than a slow election.
+	// contactLimit is how long contact keeps trying if ctx has no deadline, and how long one try may take. It is
+	// longer than a slow election.
 	contactLimit = 30 * time.Second
 
 	// firstPause and maxPause are the pauses between tries, before jitter.

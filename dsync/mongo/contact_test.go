@@ -15,8 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// interruptions are what a server answers for a while, and then no more: one that is about to be no primary any
-// more, or is no primary yet, that is overloaded or full, or a router whose shards are out of reach.
+// interruptions are temporary errors: from a server that is no longer the primary or not yet, from one that is
+// overloaded or full, and from a router that cannot reach its shards.
 var interruptions = map[string]func(call) bson.D{
 	"stepping down":  func(call) bson.D { return refusal(11602, "InterruptedDueToReplStateChange") },
 	"not a primary":  func(call) bson.D { return refusal(10107, "NotWritablePrimary") },
@@ -54,13 +54,13 @@ func atlas(says string) bson.D {
 	return bson.D{e("ok", 0), e("code", 8000), e("codeName", "AtlasError"), e("errmsg", says)}
 }
 
-// overloaded is the error of a server that sheds load, as those from 8.2 on and hosted ones do.
+// overloaded returns the error of a server that sheds load, as MongoDB from 8.2 on and hosted servers do.
 func overloaded(code int) bson.D {
 	return append(refusal(code, "Overloaded"), e("errorLabels", bson.A{"SystemOverloadedError", "RetryableError", "NoWritesPerformed"}))
 }
 
-// B41: a program that starts during a state that passes, such as a step-down, waits for its end, whichever of its
-// commands fails.
+// B41: a program that starts during a temporary state, such as a step-down, waits until that ends, whichever of
+// Open's commands fails.
 func TestOpenWaitsForWhatPasses(t *testing.T) {
 	const election = 12 * time.Second
 	for name, interrupted := range interruptions {
@@ -99,8 +99,8 @@ func TestOpenWaitsForWhatPasses(t *testing.T) {
 	}
 }
 
-// Open waits as long as ctx allows, or half a minute if ctx has no deadline. The error has both
-// the server's error and that time was up. A warning once a minute says why it waits.
+// Open waits as long as ctx allows, or half a minute if ctx has no deadline. Its error wraps both the server's error
+// and context.DeadlineExceeded. Once a minute, a warning says why it waits.
 func TestOpenWaitsNoLongerThanItMay(t *testing.T) {
 	for _, limit := range []time.Duration{0, 5 * time.Second, 2 * time.Minute} {
 		interrupted, says := interruptions["stepping down"], "InterruptedDueToReplStateChange"
@@ -137,7 +137,7 @@ func TestOpenWaitsNoLongerThanItMay(t *testing.T) {
 	}
 }
 
-// A ctx that is cancelled ends it at once.
+// Open returns at once when its ctx is cancelled.
 func TestOpenIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)

@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// B33: the caller's ctx carries a transaction, and the lock joins it.
+// B33: if the caller's ctx carries a transaction, the lock's commands must not join it.
 func TestStoreIgnoresContextValues(t *testing.T) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {
@@ -46,8 +46,7 @@ func TestStoreIgnoresContextValues(t *testing.T) {
 	}
 }
 
-// A deadline ends the call and leaves the connection, a cancelled context ends
-// the call and the connection.
+// When ctx's deadline passes, the call ends and its connection is kept. When ctx is cancelled, both end.
 func TestStoreContextEnds(t *testing.T) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {
@@ -80,7 +79,7 @@ func TestStoreContextEnds(t *testing.T) {
 	}
 }
 
-// Without a deadline, too, a call on a connection that died silently ends.
+// A call on a connection that died silently ends even if ctx has no deadline.
 func TestStoreWithoutDeadline(t *testing.T) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {
@@ -117,7 +116,7 @@ func TestStoreLateReplyKeepsConnection(t *testing.T) {
 			t.Error(err)
 		}
 		if after, _ := f.Connections(); after != before {
-			t.Errorf("%d connections were made, want %d: the late reply was to be read", after, before)
+			t.Errorf("%d connections were made, want %d: the driver should have read the late reply and kept the connection", after, before)
 		}
 	})
 }

@@ -11,10 +11,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// Discard implements [driver.Store]. It sends one update, which changes nothing and counts the records that have
-// one of the claims. Usually none has. It is an update rather than a read because an update waits for a majority: a
-// deposed primary cannot say that the claims are gone. If there are any, a read finds them, and then they are
-// released.
+// Discard implements [driver.Store]. It sends one update, which changes nothing and counts the records that have one
+// of the claims. Usually none has. It is an update rather than a read because an update waits for a majority, so a
+// deposed primary cannot wrongly say that the claims are gone. If there are such records, a read finds their claims,
+// which are then released one by one.
 func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
 	byKey := make(map[string][]string)
 	for _, c := range claims {
@@ -74,7 +74,7 @@ func (r discardRecord) has(claim string) bool {
 		slices.ContainsFunc(r.Queue, func(w waiterRecord) bool { return w.Claim == claim })
 }
 
-// among is a filter for records in which one of the claims holds without an end, or waits.
+// among returns a filter for records in which one of the claims holds without an end, or waits.
 func among(ids []string) bson.D {
 	in := bson.D{e("$in", ids)}
 	held := bson.D{e("$elemMatch", bson.D{e("a", in), e("e", bson.D{e("$exists", false)})})}

@@ -13,8 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A claim that can't be removed does not keep the others of the same Discard, and not the notices of those whom they let
-// in, whether the server refuses to look for it or to release it. (B40)
+// B40: whether the server refuses to look for a claim or to release it, Discard removes the other claims, and returns
+// the notices of the grants that this makes.
 func TestDiscardGoesOnBehindARefusedClaim(t *testing.T) {
 	for _, refuses := range []string{"update", "findAndModify"} {
 		t.Run(refuses, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestDiscardGoesOnBehindARefusedClaim(t *testing.T) {
 				}
 				for _, id := range []string{"k/b", "k/c"} {
 					if !slices.Contains(released, id) {
-						t.Errorf("released %q, want also %s", released, id)
+						t.Errorf("released %q, want %s, too", released, id)
 					}
 				}
 			})
@@ -63,7 +63,7 @@ func TestDiscardGoesOnBehindARefusedClaim(t *testing.T) {
 	}
 }
 
-// If its time is over, Discard says so, and not that the claims are gone that it has not come to. (B40)
+// B40: if its ctx ends before it has removed all claims, Discard returns an error.
 func TestDiscardOutOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := outOfTime{Context: context.Background()}
@@ -87,12 +87,12 @@ func TestDiscardOutOfTime(t *testing.T) {
 		})
 		claims := []driver.Claim{{Key: "a", ID: "s.a", Session: "s"}, {Key: "b", ID: "s.b", Session: "s"}}
 		if _, err := s.Discard(&ctx, claims); !errors.Is(err, context.DeadlineExceeded) || released != 1 {
-			t.Errorf("Discard: %v, after %d of 2 claims; want that its time is over", err, released)
+			t.Errorf("Discard: %v, after %d of 2 claims; want an error that says that ctx has ended", err, released)
 		}
 	})
 }
 
-// outOfTime is a context whose end nobody hears of, as if it came just after a reply.
+// outOfTime is a context that has ended, but whose Done channel is not closed, as if it ended just after a reply.
 type outOfTime struct {
 	context.Context
 	over atomic.Bool

@@ -8,11 +8,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A release with driver.Release.Early is sent with w: 1 to a replica set. Its reply says at which position of the
-// log it is (opTime), and hello says up to where a majority has the log (lastWrite.majorityOpTime). A router passes
-// on neither, and other topologies have no fail-over; so there a release is an ordinary write.
+// A release with driver.Release.Early is sent with w: 1 to a replica set. Its reply says at which position of the log
+// it is (opTime), and hello says up to where a majority has the log (lastWrite.majorityOpTime). A router passes on
+// neither, and a standalone has no fail-over, so there a release is an ordinary write.
 
-// unknownOpTime stands for the position of a release whose reply does not say it. It is never committed.
+// unknownOpTime stands for the position of a release whose reply does not contain it. It never counts as committed.
 var unknownOpTime = driver.OpTime{Term: -1}
 
 // opTime returns the OpTime at the given path of a reply, and whether there is one.

@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// An early release is sent with w: 1 to a replica set, and says where in the log it is. The heartbeat after it says
-// how far the log is committed.
+// To a replica set, an early release is sent with w: 1, and Edit returns its position in the log. The next heartbeat
+// returns up to which position the log is committed.
 func TestEarlyRelease(t *testing.T) {
 	opTime := func(s uint32, term int64) bson.D {
 		return bson.D{e("ts", bson.Timestamp{T: s, I: 1}), e("t", term)}
@@ -49,12 +49,12 @@ func TestEarlyRelease(t *testing.T) {
 				test.leave.Claim = mutexClaim(1)
 				done, err := s.Edit(t.Context(), driver.Edit{Release: &test.leave})
 				if err != nil || !done.Found || done.Applied != test.applied {
-					t.Errorf("release: %+v, %v; want it left, applied %v", done, err, test.applied)
+					t.Errorf("release: %+v, %v; want it found, applied %v", done, err, test.applied)
 				}
 				var w any
 				f.took()[0].cmd.Lookup("writeConcern", "w").Unmarshal(&w)
 				if w != test.w {
-					t.Errorf("it was sent with w: %v, want %v", w, test.w)
+					t.Errorf("the release was sent with w: %v, want %v", w, test.w)
 				}
 				f.say(func(d bson.D) bson.D {
 					return append(d, e("lastWrite", bson.D{e("majorityOpTime", opTime(101, 7))}))

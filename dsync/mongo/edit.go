@@ -27,11 +27,11 @@ import (
 // It takes one more for a Mutex or an election if the next claim is of another sort, such as a fixed lease or one
 // with Yield.
 //
-// With Keep, Seal or a Successor, only the pipeline is sent, each in a version of its own. With Seal, if the hold's
-// end has come so that the claim cannot seal, claims that the command grants get no notice.
+// For Keep, Seal and a Successor there is a version of the pipeline each, and only that is sent. If a Release with
+// Seal cannot seal because the hold's end has come, the claims that it grants get no notice.
 //
-// Release and Acquire are one short hand-over that also adds the claim, if that is possible, and otherwise the
-// commands of both.
+// A Release with an Acquire is one short hand-over that also adds the claim, if that is possible. Otherwise the
+// commands of both are sent.
 //
 // After Resizes, the last 16 former limits of a key are known.
 func (s *store) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {

@@ -36,8 +36,8 @@ func ExampleOpen() {
 	fmt.Println("no other process sends invoices now")
 }
 
-// A program whose client exists already lets its waiters follow a fail-over at once, and refuses to run on a host
-// whose clock is off.
+// This program uses its own client. A PrimaryWatch lets its waiters follow a fail-over at once, and a ClockCheck
+// makes Open fail on a host whose clock is off.
 func ExamplePrimaryWatch() {
 	ctx := context.Background()
 	watch := new(dsyncmongo.PrimaryWatch)
@@ -58,8 +58,8 @@ func ExamplePrimaryWatch() {
 	defer func() { _ = locks.Close(ctx) }()
 }
 
-// Thousands of processes, most of which lock once a day and can wait, and some that hand a lock to each other all the
-// time.
+// These are options for thousands of processes: most of them lock once a day and can wait, and some hand a lock to
+// each other all the time.
 func ExampleOptions() {
 	ctx := context.Background()
 	opt := dsyncmongo.Options{NoticeCollections: 256}

@@ -16,8 +16,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A fake is a server that speaks the wire protocol over net.Pipe and answers what
-// the test says. It computes nothing.
+// A fake is a server that speaks the wire protocol over net.Pipe, and answers commands as the test says. It computes
+// nothing.
 type fake struct {
 	*mongofake.Server
 	t testing.TB
@@ -39,7 +39,7 @@ type call struct {
 	since time.Time // of the last short acquire, up to this one
 }
 
-// shortGrant is what a short acquire writes.
+// shortGrant returns the value at path of what a short acquire writes.
 func (c call) shortGrant(path ...string) bson.RawValue {
 	for _, changes := range changesOfShort {
 		grant, err := c.cmd.LookupErr(slices.Concat([]string{"updates", "0", "u", "0"}, changes, []string{"$cond", "1", "$literal"}, path)...)
@@ -50,11 +50,11 @@ func (c call) shortGrant(path ...string) bson.RawValue {
 	return bson.RawValue{}
 }
 
-// changesOfShort are the paths of what a short command changes, in its first stage: on MongoDB that of
-// an Acquire and that of a hand-over, and on other servers of both.
+// changesOfShort are the paths, in the first stage of a short command, of the fields that it changes: on MongoDB for
+// an Acquire and for a hand-over, and on other servers for both.
 var changesOfShort = [][]string{{"$replaceWith"}, {"$replaceWith", "$mergeObjects", "1"}, {"$set", "_"}}
 
-// Answers that are none.
+// Replies that are not answers: they don't say whether the command was applied.
 var (
 	lost   = mongofake.Lost
 	silent = mongofake.Silent
@@ -78,7 +78,7 @@ func e(key string, value any) bson.E { return bson.E{Key: key, Value: value} }
 
 func refusal(code int, name string) bson.D { return mongofake.Refusal(code, name) }
 
-// newFake returns a fake that says it is a replica set of MongoDB.
+// newFake returns a fake that presents itself as a MongoDB replica set.
 func newFake(t testing.TB) *fake {
 	f := &fake{t: t, hello: mongofake.Hello()}
 	f.Server = mongofake.New(f.handle)
@@ -91,7 +91,7 @@ func (f *fake) client(opts ...*options.ClientOptions) *mongo.Client {
 	return f.Client(f.t, opts...)
 }
 
-// store returns a store on f. From then on answer answers, and calls are kept.
+// store returns a store on f. From then on answer answers, and f records the calls.
 func (f *fake) store(opt *dsyncmongo.Options, answer func(call) bson.D) driver.Store {
 	f.t.Helper()
 	return f.storeOn(f.client(), opt, answer)
@@ -113,7 +113,7 @@ func (f *fake) script(answer func(call) bson.D) {
 	f.answer, f.calls = answer, nil
 }
 
-// say changes what the fake says of itself.
+// say changes f's reply to hello.
 func (f *fake) say(change func(bson.D) bson.D) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -166,8 +166,7 @@ func (f *fake) handle(name string, cmd bson.Raw) bson.D {
 	return answer(c)
 }
 
-// honest answers a store's probe as a server would that computes everything, and that was not
-// probed before.
+// honest answers a probe as a server does that computes everything correctly, and that has not been probed before.
 func honest(c call) bson.D {
 	now := time.Now().Truncate(time.Millisecond)
 	token := now.UnixMilli() * 1024
@@ -288,7 +287,7 @@ func honest(c call) bson.D {
 	return refusal(59, "CommandNotFound")
 }
 
-// mineOf is the claim that a pipeline of c is for, "" if there is none.
+// mineOf returns the id of the claim that c's pipeline is for, or "" if there is none.
 func mineOf(c call) string {
 	scratch := []string{"update", "0", "$set", "_", "$literal"}
 	for _, name := range [][]string{{"mine"}, {"claim", "a"}} {
@@ -311,7 +310,7 @@ func probeRecord(c call) string {
 	return id
 }
 
-// shortOf is which of the short commands c is, "" if none.
+// shortOf returns which of the short commands c is, or "" if it is none.
 func shortOf(c call) string {
 	path := []string{"update"}
 	if c.name == "update" {

@@ -16,11 +16,11 @@ import (
 const maxListed = 1_000
 
 // Listen implements [driver.Store] with a tailable cursor on the capped collection of the session's address and, if
-// there are keys, another on that of the observers. Only inserts into those collections wake a cursor, and only
-// Notify makes them, so the cost of listening does not depend on other writes. Listen needs find, insert,
-// createCollection and convertToCapped on those collections; the server requires the last to create a capped
-// collection (4.4: db/auth/authorization_session_impl.cpp, checkAuthForCreate). The first Listen of a store also
-// lists which of the collections exist, which needs no further privilege. Listen marks the keys as observed in
+// there are keys, another on the collection for observers. Only inserts into those collections wake a cursor, and
+// only Notify makes them, so the cost of listening does not depend on other writes. Listen needs find, insert,
+// createCollection and convertToCapped on those collections; the server requires convertToCapped for creating a
+// capped collection (4.4: db/auth/authorization_session_impl.cpp, checkAuthForCreate). The first Listen of a store
+// also lists which of the collections exist, which needs no further privilege. Listen marks the keys as observed in
 // their records, with one command for a thousand keys, and renews the marks every few minutes.
 //
 // A cursor is used for five minutes, one for keys for a minute, and any cursor on a sharded cluster for twenty

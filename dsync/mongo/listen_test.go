@@ -38,7 +38,7 @@ type hearing struct {
 	stop    context.CancelFunc
 }
 
-// newHearing has a store, and nobody listens yet.
+// newHearing returns a hearing with a new store, on which nothing listens yet.
 func newHearing(t *testing.T, hello func(bson.D) bson.D, opt *dsyncmongo.Options, client ...*options.ClientOptions) *hearing {
 	t.Helper()
 	h := &hearing{t: t, f: newFake(t), log: new(bytes.Buffer), ended: make(chan struct{})}
@@ -63,7 +63,7 @@ func newHearing(t *testing.T, hello func(bson.D) bson.D, opt *dsyncmongo.Options
 	return h
 }
 
-// addressOf is what the session's claims say.
+// addressOf returns the address in the session's claims.
 func (h *hearing) addressOf(session string) int {
 	h.t.Helper()
 	c := driver.Claim{Key: "k", ID: session + ".1", Session: session, Kind: driver.KindSemaphore, Weight: 1, Limit: 2}
@@ -75,7 +75,7 @@ func (h *hearing) addressOf(session string) int {
 
 func (h *hearing) collection(address int) string { return fmt.Sprint("leasehold.notices.", address) }
 
-// listen begins to listen, and returns once that is ready or has ended.
+// listen starts a Listen, and returns when that is ready or has ended.
 func (h *hearing) listen(session string, keys ...string) {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(h.t.Context())
@@ -92,7 +92,7 @@ func (h *hearing) hear(n driver.Notice) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.running {
-		h.t.Error("it is called while a call is under way")
+		h.t.Error("Listen called f while another call was running")
 	}
 	h.running = true
 	h.mu.Unlock()
@@ -106,7 +106,7 @@ func (h *hearing) hear(n driver.Notice) {
 	h.heard = append(h.heard, n)
 }
 
-// took returns what was heard since the last call, and how often it was ready.
+// took returns the notices received since the last call of took, and the number of NoticeReadys among them.
 func (h *hearing) took() (heard []driver.Notice, readies int) {
 	time.Sleep(100 * time.Millisecond)
 	synctest.Wait()
@@ -131,15 +131,15 @@ func (h *hearing) notify(notices ...driver.Notice) {
 	}
 }
 
-// wake is a notice for a session that listens at that address.
+// wake returns a notice for a session that listens at that address.
 func wake(session string, n, address int) driver.Notice {
 	return driver.Notice{Type: driver.NoticeWake, Session: session, Key: "k", Claim: fmt.Sprint(session, ".", n), Address: address}
 }
 
 func change(key string) driver.Notice { return driver.Notice{Type: driver.NoticeChange, Key: key} }
 
-// A session that listens receives the notices that are sent to it as they were sent, and nobody
-// else's, once it is ready.
+// Once its Listen is ready, a session receives the notices that are sent to it, unchanged, and those of no other
+// session.
 func TestListenHears(t *testing.T) {
 	for name, hello := range map[string]func(bson.D) bson.D{"replica set": nil, "standalone": asStandalone, "mongos": asMongos} {
 		t.Run(name, func(t *testing.T) {
@@ -171,8 +171,7 @@ func TestListenHears(t *testing.T) {
 	}
 }
 
-// A missing collection is created, with a notice for nobody, since an empty collection
-// cannot be tailed.
+// Listen creates a missing collection, and inserts a notice for nobody, since an empty collection cannot be tailed.
 func TestListenCreatesItsCollection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)
@@ -189,16 +188,17 @@ func TestListenCreatesItsCollection(t *testing.T) {
 		}
 		create := calls[1].cmd
 		if w, _ := create.Lookup("writeConcern", "w").StringValueOK(); w != "majority" || !create.Lookup("capped").Boolean() {
-			t.Errorf("made with %v, want it capped, and known to a majority", create)
+			t.Errorf("made with %v, want it capped and confirmed by a majority", create)
 		}
 		if n := h.collections.count("find"); n != 2 {
-			t.Errorf("%d cursors, want the one that ended at once, and one", n)
+			t.Errorf("%d cursors, want two: the one that ended at once, and one more", n)
 		}
 	})
 }
 
-// Whoever listens first finds the collections that are there already: a notice to each is one insert. That is
-// believed only with a majority's word, and what can't be found out is created as before.
+// The first Listen of a store finds the collections that exist, so that a notice to one of them takes only an insert.
+// It believes the list only if a majority confirms it. Without a confirmed list, each collection is created before
+// the first insert.
 func TestListenFindsTheCollections(t *testing.T) {
 	for name, test := range map[string]struct {
 		instead string
@@ -235,12 +235,12 @@ func TestListenFindsTheCollections(t *testing.T) {
 					if c.name == "listCollections" {
 						lists++
 						if !c.cmd.Lookup("nameOnly").Boolean() || !c.cmd.Lookup("authorizedCollections").Boolean() {
-							t.Errorf("%v takes a right of its own", c.cmd)
+							t.Errorf("%v needs a further privilege", c.cmd)
 						}
 					}
 				}
 				if lists != 1 {
-					t.Errorf("%d times, want once", lists)
+					t.Errorf("%d listCollections, want one", lists)
 				}
 				collections.change(func() { delete(collections.instead, test.instead) })
 				f.script(collections.answer)
@@ -257,7 +257,7 @@ func TestListenFindsTheCollections(t *testing.T) {
 	}
 }
 
-// names are those of the calls.
+// names returns the names of the calls.
 func names(calls []call) (names []string) {
 	for _, c := range calls {
 		names = append(names, c.name)
@@ -265,8 +265,8 @@ func names(calls []call) (names []string) {
 	return names
 }
 
-// A cursor is replaced by another every five minutes, through a mongos every twenty seconds,
-// and no notice is repeated or missed for that.
+// Listen replaces its cursor every five minutes, through a mongos every twenty seconds, without repeating or missing
+// a notice.
 func TestListenReplacesItsCursor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		hello func(bson.D) bson.D
@@ -300,8 +300,8 @@ func TestListenReplacesItsCursor(t *testing.T) {
 	}
 }
 
-// If notices may have been missed, waiters request again: after an overrun, when the collection
-// was dropped, or when the last notice that was seen is no longer there.
+// NoticeReady is repeated, so that waiters request again, whenever notices may have been missed: after an overrun,
+// after the collection was dropped, and when the last notice that was seen is no longer there.
 func TestListenMissesSome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)
@@ -311,8 +311,8 @@ func TestListenMissesSome(t *testing.T) {
 		h.want("at the beginning", []driver.Notice{wake("s", 1, h.address)}, 1)
 		time.Sleep(2 * time.Second)
 
-		// Three more come while the cursor is kept. One of them is left, which a waiter that
-		// requests again does not need.
+		// Three more notices overrun the open cursor, because the collection keeps only the last of them. Listen does
+		// not pass that on, since waiters request again.
 		h.collections.change(func() {
 			c := h.collections.collections[coll]
 			for i := 2; i <= 4; i++ {
@@ -353,7 +353,7 @@ func TestListenMissesSome(t *testing.T) {
 
 func (h *hearing) overrun(n int) { h.collections.overrun(h.collection(h.address), n) }
 
-// A new primary is noticed within seconds, and no notice is lost or repeated for that.
+// Listen notices a new primary within seconds, and no notice is lost or repeated because of it.
 func TestListenFollowsThePrimary(t *testing.T) {
 	elections := map[string]func(int) func(bson.D) bson.D{
 		"election": elected,
@@ -389,8 +389,8 @@ func TestListenFollowsThePrimary(t *testing.T) {
 	}
 }
 
-// A listener to keys marks them, after it opened its cursor and before it is ready, and again
-// while it listens. It receives the changes of those keys only.
+// A Listen with keys marks them as observed after it has opened its cursor and before it is ready, and renews the
+// marks while it listens. It receives the changes of those keys only.
 func TestListenKeys(t *testing.T) {
 	for _, session := range []string{"s", ""} {
 		t.Run("session "+session, func(t *testing.T) {
@@ -472,7 +472,7 @@ func (h *hearing) checkMark(ids ...string) {
 	for _, u := range cmd.Updates {
 		got = append(got, u.Q[0].Value.(string))
 		if len(u.Q) != 1 || !u.Upsert {
-			h.t.Errorf("marked by %v, want it by _id, made if it is missing", marks[0].cmd)
+			h.t.Errorf("marked by %v, want an upsert by _id", marks[0].cmd)
 		}
 	}
 	if !slices.Equal(got, ids) || cmd.WriteConcern.W != "majority" {
@@ -480,8 +480,8 @@ func (h *hearing) checkMark(ids ...string) {
 	}
 }
 
-// If there are more keys than one command should name, they are marked in parts, and filtered
-// by the listener.
+// If there are more keys than one command should name, several commands mark them, and the listener filters the
+// changes itself.
 func TestListenManyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)
@@ -499,7 +499,7 @@ func TestListenManyKeys(t *testing.T) {
 	})
 }
 
-// An upsert that raced is sent once more.
+// An upsert that lost a race is sent once more.
 func TestListenMarksAgainAfterARace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)
@@ -518,7 +518,7 @@ func TestListenMarksAgainAfterARace(t *testing.T) {
 	})
 }
 
-// Without session and keys there is nothing to hear.
+// A Listen without a session and keys sends no commands and receives nothing.
 func TestListenToNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)
@@ -531,7 +531,7 @@ func TestListenToNothing(t *testing.T) {
 	})
 }
 
-// A temporary error does not mean "poll from now on".
+// A temporary error ends Listen, but not with errors.ErrUnsupported, after which the caller would only poll.
 func TestListenBreaks(t *testing.T) {
 	for name, answer := range map[string]bson.D{
 		"stepping down": refusal(11602, "InterruptedDueToReplStateChange"),
@@ -659,8 +659,8 @@ func TestListenUnsupported(t *testing.T) {
 	}
 }
 
-// A session whose Listen failed for good listens again if a later one is ready. A Listen for
-// keys only has no effect on the session's claims.
+// After a Listen was refused, the session's claims say again that it listens as soon as a later Listen is ready. A
+// Listen for keys alone has no effect on the session's claims.
 func TestListenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)
@@ -669,13 +669,13 @@ func TestListenAgain(t *testing.T) {
 			t.Errorf("got %v, want errors.ErrUnsupported", err)
 		}
 		if h.addressOf("s") != h.address {
-			t.Error("after a Listen to keys its claims say nothing")
+			t.Error("after a Listen for keys was refused, the claims of s don't say that it listens")
 		}
 		if err := h.s.Listen(t.Context(), "s", nil, nil); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("got %v, want errors.ErrUnsupported", err)
 		}
 		if h.addressOf("s") != 0 {
-			t.Error("its claims say that it listens")
+			t.Error("after its Listen was refused, the claims of s say that it listens")
 		}
 		h.collections.mu.Lock()
 		delete(h.collections.instead, "find")
@@ -683,13 +683,13 @@ func TestListenAgain(t *testing.T) {
 		h.listen("s")
 		h.want("at the beginning", nil, 1)
 		if h.addressOf("s") != h.address {
-			t.Error("its claims don't say that it listens")
+			t.Error("the claims of s don't say that it listens")
 		}
 	})
 }
 
-// Listening and notifying take find, insert and create on their own collections, and which there are, one command on
-// the other, and questions about the primary.
+// To the collections of notices, Listen and Notify send only find, getMore, insert and create, besides a
+// listCollections. To the store's collection they send only the updates that mark keys.
 func TestListenOrdinaryCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, &dsyncmongo.Options{Collection: "locks"})

@@ -26,7 +26,7 @@ type reading[T any] struct {
 	Found []T       `bson:"found"`
 }
 
-// readFacet runs the stages of a facet. While the database does not exist, a mongos returns no result at all; then
+// readFacet runs the stages of a facet. While the database does not exist, a mongos returns no document at all. Then
 // the time comes from hello.
 func readFacet[T any](ctx context.Context, s *store, majority bool, stages []bson.D) (reading[T], error) {
 	var r []reading[T]
@@ -103,7 +103,7 @@ func (s *store) keys(ctx context.Context, q driver.KeyQuery) (states []driver.St
 	}
 	ctx, cancel := limited(noValues{ctx})
 	defer cancel()
-	// A record without a kind was created for a command that then queued nothing.
+	// A record without a kind was created for a command that then added no claim.
 	stages := []bson.D{
 		{e("$match", bson.D{e("_id", within), e("y", bson.D{e("$exists", true)})})},
 		{e("$sort", bson.D{e("_id", 1)})},

@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A command is encoded as the driver would: every type of value that commands have, and others.
+// marshal encodes a command as the driver would, with every type of value that commands have, and other types.
 func TestMarshalAsTheDriverDoes(t *testing.T) {
 	type named string
 	inner := bson.D{e("text", "a\x00é"), e("again", bson.D{})}

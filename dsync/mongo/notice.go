@@ -96,8 +96,8 @@ func (r *keyRecord) kept(l driver.Release) []driver.Notice {
 }
 
 // sealed returns the notices for the claims whose ticks were over when l sealed the key, and for the first of the
-// others. It returns nil if l did not seal the key. r is the record as it was before: the reply can't also have the
-// record as it is afterwards, so the token of a grant is unknown.
+// others. It returns nil if l did not seal the key. r is the record before the command; a reply can't also contain
+// the record after it, so the token of a grant is unknown.
 func (r *keyRecord) sealed(l driver.Release) []driver.Notice {
 	seals := slices.ContainsFunc(r.Holders, func(h holderRecord) bool {
 		return h.Claim == l.Claim.ID && !h.holder().Ended(r.Now)
@@ -190,7 +190,7 @@ func (s *store) Notify(ctx context.Context, notices []driver.Notice) error {
 		}
 	}
 	var errs []error
-	// The observers' address, 0, comes last: waiters need their notices sooner.
+	// Address 0, that of the observers, comes last: waiters need their notices sooner.
 	for _, address := range slices.Backward(slices.Sorted(maps.Keys(addresses))) {
 		if err := s.insertNotices(ctx, address, addresses[address]); err != nil {
 			errs = append(errs, failure("notify", err))

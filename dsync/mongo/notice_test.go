@@ -13,8 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The reply decides whom to notify. Sessions that do not listen have no address and get no
-// notices.
+// The notices of a command follow from its reply. Sessions that do not listen have no address and get no notices.
 func TestNoticesOfReplies(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_000).UTC()
 	before, after := now.Add(-time.Millisecond), now.Add(time.Millisecond)
@@ -62,9 +61,9 @@ func TestNoticesOfReplies(t *testing.T) {
 		return driver.Notice{Type: driver.NoticeWake, Session: claim[:1], Key: "k", Claim: claim, Address: 5}
 	}
 	at, observed := e("at", now), e("o", after)
-	// What all replies have; a case adds to it, or says something else.
+	// base has the fields of all replies. A case adds fields, or replaces these.
 	base := bson.D{e("now", now), e("y", "semaphore"), e("f", 2), e("c", 3), e("t", int64(2048))}
-	// A record before a short hand-over.
+	// held returns a record as it was before a short hand-over.
 	held := func(more ...bson.E) bson.D {
 		return append(bson.D{e("f", 2), e("c", 1), e("t", int64(1024)), e("h", bson.A{bson.D{e("a", mine)}})}, more...)
 	}
@@ -228,13 +227,13 @@ func TestNoticesOfReplies(t *testing.T) {
 	}
 }
 
-// shortGrant says whether the reply is that of a short hand-over.
+// shortGrant reports whether the reply is that of a short hand-over.
 func shortGrant(reply bson.D) bool {
 	return slices.ContainsFunc(reply, func(f bson.E) bool { return f.Key == "first" })
 }
 
-// The notice of a hand-over has the token that was sent, which is as great as the server's
-// clock allows.
+// The notice of a short hand-over has the token that the command carried, which is as great as the server's clock
+// allows.
 func TestNoticeOfAHandOverHasItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -255,8 +254,8 @@ func TestNoticeOfAHandOverHasItsToken(t *testing.T) {
 	})
 }
 
-// An Acquire that releases another claim by a command of its own, and then fails, has the notices
-// of that release: nobody else knows whom it granted the key to.
+// If an Edit with Release and Acquire makes the Release by a command of its own, and the Acquire then fails, the Edit
+// returns the notices of the Release: no later command would return them.
 func TestNoticesOfAReplacementThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)

@@ -16,7 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// sentTo are the commands and their collections.
+// sentTo returns the names of the commands with their collections.
 func sentTo(calls []call) (sent []string) {
 	for _, c := range calls {
 		on, _ := c.cmd.Lookup(c.name).StringValueOK()
@@ -25,8 +25,8 @@ func sentTo(calls []call) (sent []string) {
 	return sent
 }
 
-// Notify takes one insert for each collection, and in each process one command before the first
-// insert that creates the collection: an insert would create one that is not capped.
+// Notify sends one insert to each collection. Before a process's first insert into a collection, Notify sends a
+// command that creates it, because the insert would create one that is not capped.
 func TestNotifyInserts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)
@@ -46,7 +46,7 @@ func TestNotifyInserts(t *testing.T) {
 			}
 			for _, c := range calls {
 				if w := c.cmd.Lookup("writeConcern", "w"); c.name == "insert" && w.Int32() != 1 {
-					t.Errorf("it waits for %v", w)
+					t.Errorf("the insert has the write concern %v", w)
 				}
 			}
 		}
@@ -101,8 +101,8 @@ func TestNotifyNobody(t *testing.T) {
 	}
 }
 
-// Without the right to create a collection nothing is sent there, then or later, and the log says
-// once what to grant. After a temporary error the next notice tries again.
+// Without the right to create a collection, Notify sends nothing to it, now or later, and the log says once which
+// right to grant. After a temporary error, the next Notify tries again.
 func TestNotifyIsRefused(t *testing.T) {
 	for _, command := range []string{"create", "insert"} {
 		t.Run(command, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestNotifyIsRefused(t *testing.T) {
 						t.Errorf("interrupted: got %v, want an error that may pass", err)
 					}
 					if n := strings.Count(fmt.Sprint(names(h.f.took())), command); n != 2 {
-						t.Errorf("interrupted: %d times, want both collections tried", n)
+						t.Errorf("interrupted: %d creates, want one for each of both collections", n)
 					}
 				}
 				refuse(refusal(13, "Unauthorized"))
@@ -138,7 +138,7 @@ func TestNotifyIsRefused(t *testing.T) {
 	}
 }
 
-// If a majority has not confirmed a new collection, it is created again.
+// If no majority has confirmed a new collection, Notify inserts nothing into it and returns an error.
 func TestNotifyIntoWhatAFailOverMayUndo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)
@@ -155,8 +155,8 @@ func TestNotifyIntoWhatAFailOverMayUndo(t *testing.T) {
 	})
 }
 
-// A session's address is the same with every process that has as many, and the sessions are
-// spread among all.
+// A session has the same address in all processes with the same NoticeCollections, and the sessions are spread over
+// all addresses.
 func TestAddresses(t *testing.T) {
 	testkit.Large(t)
 	const each = 40
@@ -190,7 +190,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// The address is in the session's record and in its claims, those of short acquires too.
+// The session's address is in its record and in all its claims, even those of short acquires.
 func TestAddressesAreWritten(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestAddressesAreWritten(t *testing.T) {
 				t.Fatalf("sent %v", calls[3].cmd)
 			}
 			if off && (recorded || claimed || shortly) || !off && (record < 1 || claim != record || short != record) {
-				t.Errorf("PollOnly %t: the record has address %d, a claim %d, and that of a short acquire %d", off, record, claim, short)
+				t.Errorf("PollOnly %t: the session's record has address %d, its claim %d, and its claim in a short acquire %d", off, record, claim, short)
 			}
 		})
 	}

@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Observe implements [driver.Store]. The session's record stores the keys, for Sessions, and the number of the
-// list. It does not make commands notify the session of changes; Listen does.
+// Observe implements [driver.Store]. It writes the keys and the list's seq into the session's record, for Sessions.
+// It does not make commands notify the session of changes; Listen does that.
 func (s *store) Observe(ctx context.Context, session string, seq int64, keys []string) error {
 	newer := op("$gt", seq, op("$ifNull", "$list", int64(0)))
 	var list any = "$$REMOVE"
@@ -34,9 +34,9 @@ func (s *store) Observe(ctx context.Context, session string, seq int64, keys []s
 }
 
 const (
-	// observedFor is how long a mark says that a key is observed. A mark is renewed when less than half of that is
-	// left. The listener sends a new mark when its last one is older than markAgain; markAgain plus the age of a
-	// cursor is less than half of observedFor.
+	// observedFor is how long a mark says that a key is observed. A listener marks its keys again when its last
+	// marking is longer ago than markAgain, and the command then writes only marks of which less than half is left.
+	// markAgain plus the age of a cursor is less than half of observedFor.
 	observedFor = 10 * time.Minute
 	markAgain   = 3 * time.Minute
 
@@ -49,7 +49,7 @@ const (
 // apply to a record with a mark. The first command that settles after that time removes the mark. If many sessions
 // observe a key, one mark serves all of them until half of its time has passed.
 //
-// A missing record is created; its time decides when it is swept.
+// mark creates a missing record, with a time that decides when it is swept.
 func (t *tail) mark(ctx context.Context) error {
 	if len(t.keys) == 0 || !t.marked.IsZero() && time.Since(t.marked) < markAgain {
 		return nil
@@ -79,8 +79,8 @@ func (s *store) mark(ctx context.Context, keys []string) error {
 	return err
 }
 
-// marking returns the pipeline that sets the mark. It does not touch a record in a later
-// format, in which "o" may mean something else.
+// marking returns the pipeline that sets the mark. It leaves alone a record in a later format, in which "o" may mean
+// something else.
 func marking() []bson.D {
 	due := op("$and",
 		op("$lt", "$o", op("$add", now, (observedFor/2).Milliseconds())),

@@ -82,9 +82,9 @@ func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session
 // the primary, and one that waits has three. The functions of a ServerMonitor are called as usual.
 //
 // If database is "", it is the one that the connection string names, or else "leasehold", as for the command
-// leasehold. Then Connect refuses a connection string that names one of the server's own databases, as some name
-// admin for the password's sake. An error about a malformed connection string quotes nothing from it, because
-// that may be a piece of the password.
+// leasehold. In that case, Connect refuses a connection string that names one of the server's own databases: some
+// name admin, because their user is defined there. An error about a malformed connection string quotes nothing from
+// it, because that may be a piece of the password.
 func Connect(ctx context.Context, clientOptions *options.ClientOptions, database string, opt *Options) (*dsync.Session, error) {
 	if clientOptions == nil {
 		return nil, errors.New("mongo: the client options are nil; pass some, as options.Client().ApplyURI(\"mongodb://…\")")

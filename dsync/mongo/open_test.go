@@ -93,7 +93,7 @@ func TestConnectRefusesNonsense(t *testing.T) {
 	}
 }
 
-// Open's client is the caller's, Connect's ends with the session.
+// Closing a session of Open leaves the caller's client open. Closing a session of Connect closes its own client.
 func TestOpenAndConnect(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -140,7 +140,7 @@ func TestOpenAndConnect(t *testing.T) {
 	}
 }
 
-// A session whose server has gone away closes within a second all the same.
+// A session of Connect closes within a second even if its server no longer answers.
 func TestConnectCloseWithoutServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -178,11 +178,11 @@ func TestConnectFailsWithoutServer(t *testing.T) {
 			t.Errorf("Connect took %v, want %v", d, attempt)
 		}
 		f.End()
-		f.Wait() // every connection is closed: nothing is left of the client
+		f.Wait() // returns only when all connections of the client are closed
 	})
 }
 
-// One answer that gets lost on the way ends Open, whatever ctx says.
+// If one reply is lost, Open ends after 30 s, even if ctx has no deadline.
 func TestOpenLosesAnAnswer(t *testing.T) {
 	for _, nth := range []int{1, 2, 10, 24, 25} { // not hello, which the fake answers by itself
 		t.Run(fmt.Sprint(nth), func(t *testing.T) {
@@ -207,8 +207,9 @@ func TestOpenLosesAnAnswer(t *testing.T) {
 	}
 }
 
-// The database that is not named is the connection string's, or else "leasehold", as for the command. It need
-// not be named there, and may be the server's own for the sake of the password, if it is named in the call.
+// If the call names no database, Connect uses the one in the connection string, or else "leasehold", as the command
+// leasehold does. If the call names one, the connection string need not, or may name one of the server's own, because
+// the user is defined there.
 func TestConnectTakesTheDatabaseOfTheConnectionString(t *testing.T) {
 	for _, tc := range []struct{ uri, database, want string }{
 		{"", "", "leasehold"},
@@ -247,7 +248,7 @@ func TestConnectTakesTheDatabaseOfTheConnectionString(t *testing.T) {
 	}
 }
 
-// An error about a malformed connection string has no piece of its password.
+// An error about a malformed connection string contains no part of its password.
 func TestConnectKeepsPasswordsOutOfErrors(t *testing.T) {
 	for _, uri := range []string{
 		"mongodb://me:se%zzcret@h/", "mongodb://me:se/cret@h/", "mongodb://me:se:cret@h/", "mongodb://me:s@ecret@h/", "mongodb://me:s@ecret/x@h/", "mongodb://me:s@ecret:cret/x@h/",
@@ -257,7 +258,7 @@ func TestConnectKeepsPasswordsOutOfErrors(t *testing.T) {
 			_, err := dsyncmongo.Connect(t.Context(), options.Client().ApplyURI(uri), database, nil)
 			for e := err; e != nil; e = errors.Unwrap(e) {
 				if text := e.Error(); strings.Contains(text, "cret") || strings.Contains(text, "%zz") {
-					t.Errorf("%s: %q, want no piece of the password", uri, text)
+					t.Errorf("%s: %q, want no part of the password", uri, text)
 				}
 			}
 			if err == nil {

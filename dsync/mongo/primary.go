@@ -46,9 +46,9 @@ func (w *PrimaryWatch) ServerMonitor(next *event.ServerMonitor) *event.ServerMon
 	return &m
 }
 
-// see compares the primary with the last one known. That one stays while there is none, or when the driver finds
-// the same one again after a broken connection, so most events change nothing. The driver holds a lock meanwhile,
-// so see must not block.
+// see compares the primary with the last one known. The last known primary stays while the driver knows none, and
+// when the driver finds the same one again after a broken connection. So most events change nothing. The driver holds
+// a lock meanwhile, so see must not block.
 func (w *PrimaryWatch) see(d event.TopologyDescription) {
 	primary := primaryOf(d)
 	w.mu.Lock()

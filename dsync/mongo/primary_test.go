@@ -19,10 +19,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// checks is how often the driver of these tests checks the server: the least that it accepts.
+// checks is the interval at which the driver checks the server in these tests, the shortest that it accepts.
 const checks = 500 * time.Millisecond
 
-// newWatched is newHearing with a PrimaryWatch.
+// newWatched returns a hearing as newHearing does, with a PrimaryWatch.
 func newWatched(t *testing.T, hello func(bson.D) bson.D) *hearing {
 	t.Helper()
 	watch := new(dsyncmongo.PrimaryWatch)
@@ -30,7 +30,7 @@ func newWatched(t *testing.T, hello func(bson.D) bson.D) *hearing {
 	return newHearing(t, hello, &dsyncmongo.Options{PrimaryWatch: watch}, client)
 }
 
-// elected says that a primary was elected, the n-th.
+// elected changes a hello to that of the n-th elected primary.
 func elected(n int) func(bson.D) bson.D {
 	return func(d bson.D) bson.D {
 		id := bson.ObjectID{}
@@ -39,7 +39,7 @@ func elected(n int) func(bson.D) bson.D {
 	}
 }
 
-// deposed says that the member is no longer the primary, and that there is none.
+// deposed changes a hello to that of a member that is no longer the primary, while there is none.
 func deposed(d bson.D) bson.D {
 	for _, field := range []string{"isWritablePrimary", "ismaster", "primary", "electionId"} {
 		d = without(field)(d)
@@ -47,7 +47,7 @@ func deposed(d bson.D) bson.D {
 	return append(d, e("isWritablePrimary", false), e("ismaster", false), e("secondary", true))
 }
 
-// electedAgain ends what deposed began.
+// electedAgain changes a hello back after deposed, to that of the n-th elected primary.
 func electedAgain(n int) func(bson.D) bson.D {
 	return func(d bson.D) bson.D {
 		for _, field := range []string{"isWritablePrimary", "ismaster", "secondary"} {
@@ -57,8 +57,8 @@ func electedAgain(n int) func(bson.D) bson.D {
 	}
 }
 
-// A listener is on the new primary within a second of the driver knowing it, though the cursor on
-// the former one stays open, and its waiters request again. Meanwhile it keeps its cursor.
+// A listener opens a cursor on a new primary within a second of the driver knowing it, even though the one on the
+// former primary stays open, and its waiters request again. While there is no primary, it keeps its cursor.
 func TestListenFollowsThePrimaryAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newWatched(t, elected(1))
@@ -86,8 +86,7 @@ func TestListenFollowsThePrimaryAtOnce(t *testing.T) {
 	})
 }
 
-// What the driver reports of the same primary opens no cursor, and primaries that follow each
-// other quickly open one a second at most.
+// Events about the same primary open no cursor. Primaries that follow each other quickly open at most one a second.
 func TestListenIsNotFloodedByEvents(t *testing.T) {
 	const during = 20 * time.Second
 	cases := map[string]struct {
@@ -122,7 +121,7 @@ func TestListenIsNotFloodedByEvents(t *testing.T) {
 	}
 }
 
-// Without a PrimaryWatch, each heartbeat has the listener ask who is the primary.
+// Without a PrimaryWatch, a listener asks for the primary after each heartbeat.
 func TestListenAsksForThePrimaryWithHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, elected(1), nil)
@@ -139,8 +138,8 @@ func TestListenAsksForThePrimaryWithHeartbeats(t *testing.T) {
 	})
 }
 
-// The sessions of one store ask together: if each of n asked after each heartbeat of all the others, they would
-// send n² questions.
+// The listeners of one store share one question about the primary: if each of n asked after each heartbeat of all the
+// others, they would ask n² times.
 func TestListenersAskForThePrimaryTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const sessions = 40
@@ -187,7 +186,7 @@ func TestListenersAskForThePrimaryTogether(t *testing.T) {
 	})
 }
 
-// A member that never answers again does not delay the cursor on the new primary.
+// A former primary that never answers again does not delay the cursor on the new one.
 func TestListenDoesNotWaitForTheFormerPrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newWatched(t, elected(1))
@@ -201,7 +200,7 @@ func TestListenDoesNotWaitForTheFormerPrimary(t *testing.T) {
 	})
 }
 
-// Connect watches the primary by itself, and the caller's monitor is called as before.
+// Connect watches the primary without a PrimaryWatch in Options, and the caller's monitor is still called.
 func TestConnectFollowsThePrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -248,7 +247,7 @@ func TestConnectFollowsThePrimary(t *testing.T) {
 	})
 }
 
-// A PrimaryWatch that would never see anything is refused.
+// Open refuses a PrimaryWatch that is not the monitor of its client.
 func TestPrimaryWatchOfAnotherClientIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)

@@ -38,8 +38,8 @@ func (s *store) probe(ctx context.Context) error {
 	return nil
 }
 
-// tryCommandsOnce is tryCommands for a server whose result can be remembered: if it has passed before, only one
-// command is sent.
+// tryCommandsOnce calls tryCommands unless the collection records that the server has passed; to find that out takes
+// one command. If tryCommands succeeds, it records that.
 func (s *store) tryCommandsOnce(ctx context.Context) error {
 	passed, err := s.probed(ctx)
 	if err != nil || passed {
@@ -55,7 +55,8 @@ func (s *store) tryCommandsOnce(ctx context.Context) error {
 }
 
 // refuseCapped returns an error if the collection is capped. From MongoDB 6.0 on, all commands would work on it,
-// until the server deletes the oldest records. Only a capped collection can be tailed.
+// until the server deletes the oldest records. refuseCapped opens a tailable cursor, which only a capped collection
+// allows.
 func (s *store) refuseCapped(ctx context.Context) error {
 	cursor, err := s.tail(ctx, s.collection, bson.D{e("_id", s.probeID())})
 	if err == nil {
@@ -69,10 +70,10 @@ func (s *store) refuseCapped(ctx context.Context) error {
 	return nil
 }
 
-// tryCommands tries the store's own commands on records that it creates and removes. One pass covers a little of
-// everything: a holder that has expired, a holder whose end has come, an expired waiter, a fixed lease, weights, a
-// queue that may be overtaken only at its head, a named successor, terms, a value, a new limit, a tick that is
-// over, a revocation, and the cases of the short commands.
+// tryCommands tries the store's own commands on records that it creates and removes. One pass covers a holder that
+// has expired, a holder whose end has come, an expired waiter, a fixed lease, weights, a queue that may be overtaken
+// only at its head, a named successor, terms, a value, a new limit, a tick that is over, a revocation, and the cases
+// of the short commands.
 func (s *store) tryCommands(ctx context.Context) error {
 	p := prober{store: s, prefix: probePrefix + xid.New().String() + "/"}
 	err := p.run(ctx)
@@ -95,7 +96,7 @@ func (p *prober) twins() []string {
 	return []string{"A", "a", "\u00e9", "e\u0301", "1", "01", "a b", "ab"}
 }
 
-// wrong returns the error for a server that computed something else.
+// wrong returns the error for a server that computes something else than MongoDB.
 func wrong(command string, why error, got any) error {
 	return fmt.Errorf("mongo: probe: %w: the server does not compute %s as MongoDB does: %w; got %+v", driver.ErrRefused, command, why, got)
 }

@@ -67,8 +67,8 @@ func (p *prober) insert(ctx context.Context) error {
 	return nil
 }
 
-// key tries the commands on a key. Claim one.1 holds all of the key; then two.1 and three.1
-// hold it together, with a greater limit; then two.1 seals it, which leaves two of three waiters.
+// key tries the commands on a key. First, claim one.1 holds all of the key. Then two.1 and three.1 hold it together,
+// after a Resize to a greater limit. Then two.1 seals it, which leaves two of three waiters.
 func (p *prober) key(ctx context.Context) error {
 	id := p.id("key")
 	mine := driver.Claim{Key: "probe", ID: "$mine.1", Session: "$mine", Kind: driver.KindElection, Weight: 2, Limit: 9, Tick: probeTick + 1}
@@ -111,8 +111,8 @@ func (p *prober) key(ctx context.Context) error {
 	return p.seal(ctx, id, both, mine)
 }
 
-// keepAndRelease makes one.1 keep the key for a while and then release it. The release for holders without waiters
-// must not do that, since others wait.
+// keepAndRelease makes one.1 keep the key for a while and then release it. It also checks that the release for keys
+// that nobody waits for changes nothing, since others wait.
 func (p *prober) keepAndRelease(ctx context.Context, id string) (found bool, next keyRecord, err error) {
 	c := driver.Claim{Key: "probe", ID: "one.1"}
 	l := driver.Release{Claim: c, Keep: probeLease / 2}
@@ -137,8 +137,8 @@ func (p *prober) keepAndRelease(ctx context.Context, id string) (found bool, nex
 	return found, next, nil
 }
 
-// seal makes two.1 seal the key. Then a claim like late joins, whose tick is over; this drops later.1. Then three.1
-// releases the key.
+// seal makes two.1 seal the key. Then a claim like late requests the key, although its tick is over; this drops
+// later.1. Then three.1 releases the key.
 func (p *prober) seal(ctx context.Context, id string, before driver.State, late driver.Claim) error {
 	was, found, err := p.release(ctx, id, driver.Release{Claim: driver.Claim{ID: "two.1"}, Seal: probeTick, Result: []byte(probeResult)})
 	if err != nil {
@@ -184,7 +184,7 @@ func notified(notices []driver.Notice, holders []driver.Holder, claims ...string
 	return nil
 }
 
-// dated checks that the record has the time of this command, and that nobody observes it any more.
+// dated checks that the record has the time of this command, and no longer has the mark of an observer.
 func dated(r *keyRecord) error {
 	if !r.At.Equal(r.Now) || !r.Observed.IsZero() {
 		return errors.New("want the time of the change in the record")

@@ -13,15 +13,15 @@ import (
 const probeVersion = 7
 
 // probeID returns the _id of the record that says that this version of the server passed this version of the probe.
-// Each pair of versions has its own record, so that processes of two releases, or behind two routers, do not make
+// Each pair of versions has its own record; otherwise processes of two releases, or behind two routers, would make
 // each other probe again and again. There are few such pairs, so the records are never deleted; Sweep stops before
 // them.
 func (s *store) probeID() string {
 	return fmt.Sprintf("%sprobe/%d/%d", sweepEnd, probeVersion, s.server.wireVersion)
 }
 
-// probed reports whether the server has passed the probe before. It is a write, and an upsert, so that Open still
-// fails if the privileges to find, insert or update are missing, or if no majority confirms writes.
+// probed reports whether the server has passed the probe before. It asks by an upsert that a majority must confirm,
+// so that Open fails if the user may not find, insert or update, or if no majority confirms writes.
 //
 // If the collection is dropped, the record is gone too: a new collection may have a collation, which only the probe
 // notices.

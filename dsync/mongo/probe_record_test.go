@@ -19,7 +19,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A memory answers as honest does, but keeps the records of passed probes.
+// A memory answers as honest does, but remembers which probes have passed.
 type memory struct {
 	passed map[string]bool // by collection and _id
 }
@@ -43,7 +43,7 @@ func (m *memory) answer(c call) bson.D {
 	return ok(e("n", 1), e("value", bson.D{}))
 }
 
-// A second Open does not probe what the first one did, unless something is different.
+// A second Open does not probe again, unless something has changed that matters to the probe.
 func TestOpenProbesOnce(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -94,7 +94,7 @@ func TestOpenProbesOnce(t *testing.T) {
 	}
 }
 
-// Open costs two commands on a server that has passed.
+// Open sends two commands to a server that has passed the probe.
 func TestOpenIsCheap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := make(chan string, 100)
@@ -124,7 +124,7 @@ func TestOpenIsCheap(t *testing.T) {
 	})
 }
 
-// What documentation says of the number of commands of Open is what Open sends.
+// Open sends as many commands as the documentation says.
 func TestDocsCountTheProbe(t *testing.T) {
 	first := 1 + len(stepsOfAProbe) // hello is not one of the steps
 	probe := first - len([]string{"hello", "findAndModify of the record", "find", "update that sets passed"})
@@ -147,7 +147,8 @@ func TestDocsCountTheProbe(t *testing.T) {
 	}
 }
 
-// A server that has passed must still let the user write.
+// Open writes even to a server that is recorded as having passed the probe, so that it fails if the user may not
+// write.
 func TestOpenOfAPassedServerStillWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, m := newFake(t), newMemory()
@@ -166,7 +167,7 @@ func TestOpenOfAPassedServerStillWrites(t *testing.T) {
 		}
 		f.script(func(call) bson.D { return refusal(13, "Unauthorized") })
 		if _, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "Unauthorized") {
-			t.Errorf("got %v, want what the server said", err)
+			t.Errorf("got %v, want the server's error", err)
 		}
 	})
 }
@@ -185,7 +186,7 @@ func TestOpenRefusesACappedCollection(t *testing.T) {
 		for i := range 2 {
 			_, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil)
 			if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "leasehold is capped") || !strings.Contains(err.Error(), "drop it") {
-				t.Errorf("got %v, want that the collection is capped, and what to do", err)
+				t.Errorf("got %v, want an error that says that the collection is capped, and what to do", err)
 			}
 			if got := len(f.took()); got != 2*(i+1) {
 				t.Errorf("sent %d commands by the end of Open %d, want two for each", got, i+1)
@@ -194,8 +195,8 @@ func TestOpenRefusesACappedCollection(t *testing.T) {
 	})
 }
 
-// Through a fail-over, Open probes again from the beginning until everything has passed, and
-// only then remembers it.
+// If a fail-over interrupts the probe, Open probes again from the beginning, and records that the server has passed
+// only after a complete probe.
 func TestOpenRepeatsAnInterruptedProbe(t *testing.T) {
 	n := len(stepsOfAProbe)
 	for name, interrupted := range interruptions {
@@ -238,7 +239,7 @@ func TestOpenRepeatsAnInterruptedProbe(t *testing.T) {
 	}
 }
 
-// The commands of a probe are the same as when its version was raised last.
+// The probe's commands must not change unless probeVersion is raised.
 func TestProbeVersion(t *testing.T) {
 	const version, want = "7", "2e12182d2cae2580"
 	synctest.Test(t, func(t *testing.T) {

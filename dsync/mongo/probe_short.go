@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// short tries the short commands: each on a record that meets its conditions, and on one that does not, where it
-// must change nothing; and on MongoDB also the short Acquire of a key without a record. The time of their grants is
+// short tries each short command on a record that meets its conditions, and on one that does not, where it must
+// change nothing. On MongoDB it also tries the short Acquire of a key without a record. The time of their grants is
 // recent, because it becomes the record's time, which decides when a sweep deletes the record.
 func (p *prober) short(ctx context.Context) error {
 	past := time.UnixMilli(1)
@@ -130,7 +130,7 @@ func handedShort(c driver.Claim, h *handOver) error {
 	return nil
 }
 
-// acquiredShort checks the state in the reply to another claim's Acquire, after c was granted.
+// acquiredShort checks the state in the reply to the Acquire of another claim, sent after c was granted the key.
 func acquiredShort(c driver.Claim, since time.Time, st driver.State) error {
 	h, ok := st.Holder(c.ID)
 	switch {

@@ -15,8 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// stepsOfAProbe are the commands of the first Open in their order, as stepOf names them.
-// A server is only as well tried as these are.
+// stepsOfAProbe are the commands of the first Open in their order, as stepOf names them. The probe finds only defects
+// that these commands show.
 var stepsOfAProbe = []string{
 	"findAndModify passed",
 	"find",
@@ -51,7 +51,7 @@ var stepsOfAProbe = []string{
 	"update passed",
 }
 
-// shapeOf is a pipeline without its first stage, which has what differs between calls.
+// shapeOf returns c's pipeline without its first stage, which holds the arguments of the call.
 func shapeOf(c call) string {
 	for _, path := range [][]string{{"update"}, {"updates", "0", "u"}} {
 		if stages, ok := c.cmd.Lookup(path...).ArrayOK(); ok {
@@ -62,7 +62,7 @@ func shapeOf(c call) string {
 	return ""
 }
 
-// shapes are the names of the pipelines by what they are, learnt from a store's methods.
+// shapes returns the names of the pipelines by their shapes, which it learns by calling a store's methods.
 func shapes(t *testing.T, s driver.Store, f *fake) map[string]string {
 	t.Helper()
 	c := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindSemaphore, Weight: 1, Limit: 2}
@@ -175,8 +175,8 @@ func TestProbeTriesEveryCommand(t *testing.T) {
 	})
 }
 
-// Whichever of its commands a server refuses, the store is not made, the probe's records are
-// deleted, and the next Open probes again.
+// Whichever of the probe's commands a server refuses, Open returns an error, the probe's records are deleted, and the
+// next Open probes again.
 func TestProbeFailsWithEachOfItsCommands(t *testing.T) {
 	for i, step := range stepsOfAProbe {
 		if step == "find" {
@@ -193,7 +193,7 @@ func TestProbeFailsWithEachOfItsCommands(t *testing.T) {
 					return honest(c)
 				})
 				if _, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "Unauthorized") {
-					t.Errorf("got %v, want what the server said", err)
+					t.Errorf("got %v, want the server's error", err)
 				}
 				sent := f.took()
 				if step == "update passed" {
@@ -207,8 +207,7 @@ func TestProbeFailsWithEachOfItsCommands(t *testing.T) {
 	}
 }
 
-// The records of a probe are as old as the probe, whatever it does with them: a Sweep of
-// another process leaves them alone.
+// No command of the probe gives a record an old time, so a Sweep of another process leaves the probe's records alone.
 func TestProbeMakesNothingOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// successor tries a release to a named claim, after short has run: $short.6 holds the record "short". At first the
-// successor does not wait, and nothing must change. Then it waits, and is granted the key.
+// successor tries a Release with a Successor. It runs after short, which leaves the key "short" held by $short.6. At
+// first the successor does not wait, and nothing must change. Then it waits, and must be granted the key.
 func (p *prober) successor(ctx context.Context) error {
 	id, c, next := p.id("short"), probeShort("$short.6"), probeShort("$short.8")
 	if _, err := p.acquire(ctx, id, driver.Acquire{Claim: next, Wait: true, NotAfter: never}); err != nil {

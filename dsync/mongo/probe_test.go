@@ -32,7 +32,7 @@ func TestProbe(t *testing.T) {
 			return honest(c)
 		}
 	}
-	// short changes the replies to one of the short commands, for that claim.
+	// short changes the replies to a short command for a claim.
 	short := func(command, claim string, with func(bson.D) bson.D) func(call) bson.D {
 		return func(c call) bson.D {
 			d := honest(c)
@@ -42,7 +42,7 @@ func TestProbe(t *testing.T) {
 			return d
 		}
 	}
-	// handed changes the reply to the short hand-over that is done.
+	// handed changes the reply to the short hand-over whose conditions are met.
 	handed := func(with func(bson.D) bson.D) func(call) bson.D {
 		return func(c call) bson.D {
 			d := honest(c)
@@ -52,7 +52,7 @@ func TestProbe(t *testing.T) {
 			return d
 		}
 	}
-	// upsert is the reply to the short acquire of that claim, of a key without a record.
+	// upsert replaces the reply to a claim's short acquire of a key without a record.
 	upsert := func(claim string, reply bson.D) func(call) bson.D {
 		return func(c call) bson.D {
 			if text := c.cmd.String(); shortOf(c) == "short acquire" && strings.Contains(text, "/new") && strings.Contains(text, claim) {
@@ -278,7 +278,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// field is a field of the reply's value.
+// field returns a field of the reply's value.
 func field(reply bson.D, name string) any {
 	for _, el := range reply {
 		if value, isDoc := el.Value.(bson.D); isDoc && el.Key == "value" {
@@ -292,7 +292,7 @@ func field(reply bson.D, name string) any {
 	return nil
 }
 
-// replaced sets a field of the reply's value, if it has one.
+// replaced sets a field of the reply's value, if there is a value.
 func replaced(reply bson.D, field string, v any) bson.D {
 	for _, el := range reply {
 		value, isDoc := el.Value.(bson.D)
@@ -356,8 +356,8 @@ func without(field string) func(bson.D) bson.D {
 	}
 }
 
-// On servers other than MongoDB a record is made before it is changed, once. It has the
-// server's time, however far the host's is from that: Sweep judges its age by it.
+// On servers other than MongoDB, a missing record is created, once, before it is changed. It gets the server's time,
+// however far off the host's clock is, because Sweep judges its age by that.
 func TestPortableMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)

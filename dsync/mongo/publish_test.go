@@ -51,7 +51,8 @@ func TestPublishAnswers(t *testing.T) {
 	}
 }
 
-// A value is shown with the holder who published it, a term with an election.
+// A State shows the value that a holder has published or, if the key is sealed, the result. It shows a term only for
+// an election.
 func TestStateOfRecord(t *testing.T) {
 	sealed := func(result string) bson.E {
 		return e("done", bson.D{e("k", int64(512)), e("b", []byte(result))})

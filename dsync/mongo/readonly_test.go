@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A read-only store identifies the server and does nothing else, refuses methods that would
-// write without sending anything, and reads as usual.
+// A read-only store only identifies the server when it is opened. It refuses methods that would write, without
+// sending anything, and reads as usual.
 func TestReadOnly(t *testing.T) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// The same holds for claims that short commands would be used for.
+// A read-only store sends no short commands either.
 func TestReadOnlySendsNoShortCommand(t *testing.T) {
 	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindElection} {
 		synctest.Test(t, func(t *testing.T) {

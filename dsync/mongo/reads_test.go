@@ -30,8 +30,8 @@ func cursor(docs ...bson.D) bson.D {
 	return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", batch)}))
 }
 
-// Readings of keys show what a majority has, if the server can read that. Lists of sessions, which
-// only set timers, never wait for a majority.
+// Readings of keys show only what a majority has, if the server supports such reads. Readings of sessions, which only
+// set timers, never do.
 func TestReadsOfKeysAreCommitted(t *testing.T) {
 	servers := map[string]struct {
 		hello func(bson.D) bson.D
@@ -110,8 +110,8 @@ func TestMembersReadsEveryField(t *testing.T) {
 	})
 }
 
-// The keys that begin with a prefix end before the first string that does not, in the
-// order of bytes, whatever the prefix ends in.
+// Keys with a prefix reads up to the first string, in byte order, after all those that begin with the prefix,
+// whatever the prefix ends in.
 func TestKeysEndBehindThePrefix(t *testing.T) {
 	for prefix, want := range map[string]string{
 		"":                     "k0",
@@ -139,8 +139,8 @@ func TestKeysEndBehindThePrefix(t *testing.T) {
 	}
 }
 
-// A write whose time is nearly over waits for its majority as long as that, and never
-// without an end, which a wtimeout of 0 means.
+// A write whose ctx is about to end has a wtimeout of at least 1 ms: a wtimeout of 0 would mean to wait for a
+// majority without end.
 func TestMajorityWaitAlwaysEnds(t *testing.T) {
 	for _, left := range []time.Duration{time.Nanosecond, 100 * time.Microsecond, 999 * time.Microsecond, 1500 * time.Microsecond} {
 		for _, m := range methods {
@@ -167,14 +167,14 @@ func TestMajorityWaitAlwaysEnds(t *testing.T) {
 	}
 }
 
-// A dialer leads to a fake for each address.
+// A dialer connects each address to a fake.
 type dialer map[string]*fake
 
 func (d dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	return d[address].DialContext(ctx, network, address)
 }
 
-// Servers whose clocks are farther apart than the margin are warned of, and no others.
+// Open warns of servers whose clocks are farther apart than the margin, and only then.
 func TestOpenComparesTheSpreadWithTheMargin(t *testing.T) {
 	const margin = 300 * time.Millisecond
 	for _, apart := range []time.Duration{0, margin - 50*time.Millisecond, margin + 50*time.Millisecond, -margin - 50*time.Millisecond, time.Hour} {
@@ -214,7 +214,7 @@ func TestOpenComparesTheSpreadWithTheMargin(t *testing.T) {
 	}
 }
 
-// asMongos and asStandalone make the hello of a replica set that of others.
+// asMongos and asStandalone change the hello of a replica set to that of a mongos or a standalone.
 func asMongos(d bson.D) bson.D { return append(without("setName")(d), e("msg", "isdbgrid")) }
 
 func asStandalone(d bson.D) bson.D {
@@ -224,14 +224,14 @@ func asStandalone(d bson.D) bson.D {
 	return d
 }
 
-// anyClient is client for a server that need not be a replica set's.
+// anyClient returns a client for a server that need not be a member of a replica set.
 func (f *fake) anyClient(opts ...*options.ClientOptions) *mongo.Client {
 	f.t.Helper()
 	any := options.Client().SetHosts([]string{"fake:27017"}).SetDialer(f).SetServerMonitoringMode("poll")
 	return f.clientOf(options.MergeClientOptions(append(opts, any)...))
 }
 
-// clientOf is client with no options but those.
+// clientOf returns a client with only the given options.
 func (f *fake) clientOf(opt *options.ClientOptions) *mongo.Client {
 	f.t.Helper()
 	c, err := mongo.Connect(opt)
@@ -239,8 +239,8 @@ func (f *fake) clientOf(opt *options.ClientOptions) *mongo.Client {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() {
-		// Without a deadline, with which the driver may wait in a busy loop (v2.9.3,
-		// pool.close) that a bubble never gets out of.
+		// The context has no deadline: with one, the driver may wait in a busy loop (v2.9.3, pool.close), which never
+		// ends in a bubble.
 		if err := c.Disconnect(context.Background()); err != nil {
 			f.t.Error(err)
 		}
@@ -250,7 +250,7 @@ func (f *fake) clientOf(opt *options.ClientOptions) *mongo.Client {
 	return c
 }
 
-// The name of a record is what a person needs to find it: the collection, and a filter.
+// RecordName returns what a person needs to find the record: the collection and a filter.
 func TestRecordName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)

@@ -132,7 +132,7 @@ func grantedOr(claim string) bson.D {
 	return op("$or", granted(), op("$eq", "$$this.a", literal(claim)))
 }
 
-// whomKept also has the kept claim and the first waiter.
+// whomKept returns the fields of whom, where the holders include the kept claim, and the first waiter.
 func whomKept(claim string) bson.D {
 	return append(whom(grantedOr(claim)), e("ahead", queueHead(1)))
 }

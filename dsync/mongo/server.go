@@ -36,14 +36,15 @@ type server struct {
 	// other member, and for the same one after a restart, or after another member was the primary in between.
 	member string
 
-	// committed is up to where a majority has the log of the replica set; zero if the server does not say.
+	// committed is the position up to which a majority has the replica set's log; zero if the server does not report
+	// it.
 	committed driver.OpTime
 
 	now time.Time // the server's clock in the reply to hello
 	at  time.Time // when that reply arrived, by this host's clock
 }
 
-// clock returns the approximate time of the server's clock, good enough to judge ages.
+// clock returns the approximate time by the server's clock, which is good enough to judge ages.
 func (v server) clock() time.Time { return v.now.Add(time.Since(v.at)) }
 
 // hello asks the server what it is. It needs no privilege, and unlike buildInfo it is part of
@@ -99,9 +100,9 @@ func (s *store) report() {
 		slog.String("database", s.db.Name()), slog.String("collection", s.collection))
 }
 
-// A clock tracks the server's clock by the server's own replies. A session keeps such a record as well, but from
-// all replies. That would not do here: the time of a short Acquire's reply is taken from this clock, so a clock fed
-// by all replies would fall behind by a round trip each time.
+// A clock tracks the server's clock, using only times that the server itself reported. A session keeps such a record
+// too, but takes the time from every reply. A clock must not do that, because the time in a short Acquire's State is
+// taken from it: it would fall behind by a round trip each time.
 type clock struct {
 	mu      sync.Mutex
 	now, at time.Time // the last time that the server reported, and when its reply arrived

@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// What the record says after the command decides what Expire returns; the host's clock,
-// here a year behind, decides nothing.
+// What Expire returns depends only on the record after the command. The host's clock, which is a year behind here,
+// does not matter.
 func TestExpireAnswers(t *testing.T) {
 	now := func() time.Time { return time.Now().Add(365 * 24 * time.Hour) }
 	cases := []struct {
@@ -40,9 +40,9 @@ func TestExpireAnswers(t *testing.T) {
 	}
 }
 
-// B31, promise 1: Register makes a record, and takes none over: it is for a record
-// that has neither a TTL nor an expiry, which is one that create made or none. Where there
-// is another, MongoDB refuses the upsert, and a portable server matches nothing.
+// B31, promise 1: Register succeeds only if there is no record with this ID, or one that has neither a TTL nor an
+// expiry, as create makes. Against any other record MongoDB refuses the upsert as a duplicate key; on a server that
+// is not MongoDB the update matches nothing.
 func TestRegisterRefusesKnownIDs(t *testing.T) {
 	made := func(call) bson.D { return ok(e("value", bson.D{e("at", time.Now())}), e("n", 1)) }
 	none := func(call) bson.D { return ok(e("value", nil)) }
@@ -110,8 +110,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// A heartbeat, a revocation and a list of observed keys write only records of sessions that have
-// not expired: none of them undoes an expiry.
+// Heartbeat, Revoke and Observe write only to records of sessions that have not expired, so none of them can undo an
+// expiry.
 func TestHeartbeatIsForTheLiving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -131,14 +131,14 @@ func TestHeartbeatIsForTheLiving(t *testing.T) {
 				t.Errorf("%s is not only for sessions that have not expired: %v", c.name, c.cmd)
 			}
 			if up, _ := c.cmd.Lookup("upsert").BooleanOK(); up {
-				t.Errorf("%s makes a session: %v", c.name, c.cmd)
+				t.Errorf("%s would create a session: %v", c.name, c.cmd)
 			}
 		}
 	})
 }
 
-// B25: a duration that is no whole number of milliseconds is rounded up, never down to
-// one that is over earlier, or to none.
+// B25: durations are rounded up to whole milliseconds. Rounded down, they would end too early, or become 0, which
+// means without end.
 func TestDurationsAreRoundedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const d = time.Millisecond + time.Nanosecond
@@ -167,7 +167,8 @@ func TestDurationsAreRoundedUp(t *testing.T) {
 	})
 }
 
-// A mongos answers nothing at all where the database does not exist yet.
+// While the database does not exist, a mongos returns an empty cursor, even for a pipeline that always returns one
+// document.
 func TestReadingWithoutADatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)

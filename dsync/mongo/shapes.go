@@ -17,10 +17,9 @@ const (
 	maxAhead = 8
 	maxShown = 1_000
 
-	// maxGrants is the maximum number of claims that one write grants, and of waiters that a
-	// seal may wake, since the reply names them all. More can fit at once only when a writer or a
-	// large semaphore makes room for as many sessions; the next write to the key grants the
-	// rest.
+	// maxGrants is the maximum number of claims that one write grants, and of waiters that a seal may wake, since the
+	// reply names them all. More can fit at once only when the writer of an RWMutex, or a large hold of a semaphore,
+	// makes room for so many; the next write to the key grants the rest.
 	maxGrants = 1_000
 
 	// maxFormer is how many former limits of a key are remembered.
@@ -43,7 +42,7 @@ const (
 //   - Options that the client knows select the pipeline instead of being conditions in it.
 //   - Every write that queues or grants a claim writes both h and q. So a missing list is replaced by an empty one
 //     only where the record may be new.
-//   - A missing value is less than any other, is false as a condition, and is ignored by $min and
+//   - A missing value is less than any other, counts as false in a condition, and is ignored by $min and
 //     $max.
 type shapes struct {
 	acquire                 map[acquiring][]bson.Raw
@@ -133,8 +132,8 @@ func holds() bson.D { return op("$gt", op("$ifNull", "$$this.e", never), now) }
 // never is later than any time of the server's clock. It stands for the end of a claim without an end of its own.
 var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// alive is true of a holder with an end of its own until that end, whatever happens to its session, because what
-// ReleaseAfter keeps must outlive its process.
+// alive is true of a holder with an end of its own until that end, even if its session expires, because a hold kept
+// by ReleaseAfter must outlive its process.
 func alive() bson.D { return op("$cond", "$$this.e", op("$gt", "$$this.e", now), waits()) }
 
 // claims returns the fields that a command changes if it changes anything. limits returns those of a command that

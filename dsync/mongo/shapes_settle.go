@@ -5,8 +5,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// settle grants from the head of the queue whatever fits, each claim with a new token and, for an election, the
-// next term. It also removes a mark whose time has passed, sets the time of the change, and removes the scratch
+// settle grants claims from the head of the queue as long as they fit, each with a new token and, for an election,
+// the next term. It also removes a mark whose time has passed, sets the time of the change, and removes the scratch
 // field. A command that changes nothing must leave the record bit by bit as it is, so that nothing is written.
 //
 // fields are the original fields that was has saved, or nil if the command certainly changes the record. rest, if

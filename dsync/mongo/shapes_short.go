@@ -27,8 +27,9 @@ func (s *store) merged(changes any, fields ...string) bson.A {
 }
 
 // acquiringShort does what joining and settle do on a record without claims, for a token that is at least a step
-// greater than its last. claim is c as it waits. Either the key was last used with c's kind and limit, or its
-// record is missing; here, a missing record is just an _id, perhaps with the time that create writes.
+// greater than its last. claim is the record of c in a queue. The stages grant c only if the key was last used with
+// c's kind and limit or has no record; here, a record with only an _id, and perhaps the time that create writes,
+// counts as missing.
 //
 // On MongoDB it replaces the record by a literal one, which takes the server less time than any change to the
 // existing record. So the record must not have anything that the literal lacks: an election's terms, and former
@@ -63,8 +64,8 @@ func releasingShort(c driver.Claim) bson.A {
 }
 
 // handingOver does what settle does when c, which is the only holder and has the key's last token, is removed: it
-// grants the key with the given token to the first waiter. If j is not nil, it first does what joining does; so
-// there is a waiter.
+// grants the key to the first waiter, with the given token. If j is not nil, it first does what joining does, so
+// there is always a waiter.
 func (s *store) handingOver(c driver.Claim, token int64, j *joiner) bson.A {
 	is := bson.A{"$h.a", "$t", "$f", "$c", "$$first.d", "$$first.l"}
 	want := bson.A{bson.A{c.ID}, c.Token, formatVersion, c.Limit, nil, nil}
@@ -94,7 +95,7 @@ func (s *store) handingOver(c driver.Claim, token int64, j *joiner) bson.A {
 }
 
 // handedOver returns the fields that the conditions of handingOver need, and the waiter that was granted the key,
-// of the record as it was before. If j is not nil, it also returns the claims nearest ahead of it.
+// both from the record as it was before. If j is not nil, it also returns the claims nearest ahead of it.
 func handedOver(c driver.Claim, j *joiner) bson.D {
 	fields := bson.D{
 		e("_id", 0), e("h.a", 1), e("t", 1), e("f", 1), e("c", 1), e("o", 1), e("n", 1),

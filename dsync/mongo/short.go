@@ -35,10 +35,10 @@ func after(last int64, reached time.Time) int64 {
 // and a claim with a tick needs a check that the tick is not over.
 func plain(c driver.Claim) bool { return simple(c) && c.Kind != driver.KindElection && c.Tick == 0 }
 
-// maxLag is how far the server's clock may be past the time by which a short Acquire's token was chosen; later, the
-// command has no effect. Without a record, there is no last token to compare with, and a sweep may have deleted
-// one. But the tokens in records that a sweep deletes are behind the clock by the retention, which is at least two
-// TTLs, so at least two seconds. So a token that is behind by at most maxLag is greater.
+// maxLag is how long a short Acquire has an effect, by the server's clock, from the time on for which its token was
+// chosen. If the key has no record, there is no last token to compare with, but there may have been one in a record
+// that a sweep has deleted. Such a token is behind the clock by the retention, which is at least two TTLs and so at
+// least two seconds. So a token that is at most maxLag behind the clock is greater.
 const maxLag = time.Second
 
 // acquireFree sends the short Acquire, unless that would probably fail. If this process was the last to use the
@@ -46,7 +46,7 @@ const maxLag = time.Second
 // released it. The short Acquire is then sent too, except
 //
 //   - for a key that was contended, and for a repeated request, which usually comes from a waiter;
-//   - on servers other than MongoDB, where it can't make a record.
+//   - on servers other than MongoDB, where it can't create a record.
 func (s *store) acquireFree(ctx context.Context, j driver.Acquire) (st driver.State, granted bool, err error) {
 	c := j.Claim
 	reached := s.clock.reached().Truncate(time.Millisecond) // the precision of the record
@@ -162,7 +162,7 @@ func (h *handOver) readQueue() error {
 	return waiters[0].Unmarshal(&h.First)
 }
 
-// met reports whether the conditions of handingOver were met.
+// met reports whether h, the record as it was before, met the conditions of handingOver.
 func (h *handOver) met(c driver.Claim, j *joiner) bool {
 	r := &h.Before
 	if j != nil && (r.Waiting >= driver.MaxQueue || r.Now.After(j.notAfter.Truncate(time.Millisecond))) {
@@ -286,7 +286,7 @@ type lastUsedKey struct {
 	token int64  // the key's last token
 }
 
-// note records the key's last token, and that claim holds the key; "" means that nobody does.
+// note records the key's last token and the claim that holds the key, or "" if none does.
 func (l *lastUsedKeys) note(key, claim string, token int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

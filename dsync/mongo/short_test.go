@@ -16,8 +16,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A shortServer recognizes the commands on a key, and answers them as if the key were free, unless
-// the test says otherwise.
+// A shortServer recognizes the commands on a key, and answers them as if the key were free, unless the test says
+// otherwise.
 type shortServer struct {
 	t       *testing.T
 	f       *fake
@@ -59,7 +59,7 @@ func newShortServerOn(t *testing.T, hello func(bson.D) bson.D) *shortServer {
 	return q
 }
 
-// kindOf names a command: one of the short ones, or of the pipelines.
+// kindOf names a command: a short one, or one with a pipeline.
 func kindOf(c call) string {
 	_, err := c.cmd.LookupErr("update", "0", "$set", "_", "$literal", "mine")
 	_, claims := c.cmd.LookupErr("update", "0", "$set", "_", "$literal", "claim")
@@ -74,7 +74,7 @@ func kindOf(c call) string {
 	return "acquire" // or any other findAndModify
 }
 
-// sent returns what was sent since it was called last.
+// sent returns the kinds of the commands that were sent since its last call.
 func (q *shortServer) sent() string {
 	var kinds []string
 	for _, c := range q.f.took() {
@@ -117,12 +117,12 @@ func (q *shortServer) release(c driver.Claim) []driver.Notice {
 	return notices
 }
 
-// mutexClaim was granted with nobody in the queue, as far as its session knows.
+// mutexClaim returns a claim that, as far as its session knows, was granted while nobody waited.
 func mutexClaim(n int) driver.Claim {
 	return driver.Claim{Key: "k", ID: fmt.Sprint("s.", n), Session: "s", Kind: driver.KindMutex, Weight: 1, Limit: 1, Token: 1024, NoneWaiting: true}
 }
 
-// A key that nobody else uses takes two short commands for each acquire and release.
+// On a key that nobody else uses, each acquire and each release is one short command.
 func TestLastUsedKeyTakesShortCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -133,8 +133,8 @@ func TestLastUsedKeyTakesShortCommands(t *testing.T) {
 	})
 }
 
-// So does a key that has no record, which the short acquire makes. If it does not, because it
-// came too late or another process was faster, the long one follows.
+// The same holds for a key without a record, which the short acquire creates. If the short acquire comes too late, or
+// another process is faster, the long one follows.
 func TestNewKeyTakesShortCommands(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reply bson.D
@@ -152,7 +152,7 @@ func TestNewKeyTakesShortCommands(t *testing.T) {
 				q.instead["short acquire"] = tc.reply
 				q.turn(mutexClaim(1))
 				if upsert, _ := q.f.took()[0].cmd.Lookup("updates", "0", "upsert").BooleanOK(); !upsert {
-					t.Error("the short acquire does not make a record")
+					t.Error("the short acquire does not create a record")
 				}
 				q.want(name, tc.want)
 			})
@@ -160,7 +160,7 @@ func TestNewKeyTakesShortCommands(t *testing.T) {
 	}
 }
 
-// A short acquire without an answer is an error, and no second command follows.
+// If a short acquire gets no answer, Acquire returns an error and sends no second command.
 func TestNewKeyWithoutAnswer(t *testing.T) {
 	unknown := e("writeConcernError", bson.D{e("code", 64), e("errmsg", "waiting for replication timed out")})
 	for name, reply := range map[string]bson.D{
@@ -173,7 +173,7 @@ func TestNewKeyWithoutAnswer(t *testing.T) {
 				q := newShortServer(t)
 				q.instead["short acquire"] = reply
 				if err := q.acquire(mutexClaim(1)); err == nil || errors.Is(err, driver.ErrRefused) {
-					t.Errorf("got %v, want an error that is no answer", err)
+					t.Errorf("got %v, want an error that leaves open whether the command was applied", err)
 				}
 				q.want(name, "short acquire")
 				q.turn(mutexClaim(2))
@@ -183,8 +183,7 @@ func TestNewKeyWithoutAnswer(t *testing.T) {
 	}
 }
 
-// The first acquire of a key that this process did not use last is short, if the key may well
-// be free.
+// The first acquire of a key that this process was not the last to use is short if the key may well be free.
 func TestUnknownKeyIsAcquired(t *testing.T) {
 	repeated := func(j *driver.Acquire) { j.Repeated = true }
 	for name, tc := range map[string]struct {
@@ -217,7 +216,7 @@ func TestUnknownKeyIsAcquired(t *testing.T) {
 	}
 }
 
-// Where upserts can't be relied on, the short acquire of a key that was used before makes no
+// On servers whose upserts can't be relied on, the short acquire of a key that was used before does not create a
 // record.
 func TestKnownKeyIsNotMadeOnOtherServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -234,7 +233,7 @@ func TestKnownKeyIsNotMadeOnOtherServers(t *testing.T) {
 	})
 }
 
-// A stage that FerretDB computes otherwise is not sent to other servers.
+// To servers other than MongoDB, no short command has a stage that FerretDB computes differently.
 func TestShortCommandsElsewhere(t *testing.T) {
 	for name, elsewhere := range map[string]bool{"MongoDB": false, "another": true} {
 		t.Run(name, func(t *testing.T) {
@@ -265,8 +264,8 @@ func TestShortCommandsElsewhere(t *testing.T) {
 	}
 }
 
-// If others usually hold the key, an acquire usually takes one command: the short one is left out
-// until the long one finds the key free, with nobody in the queue.
+// If others usually hold the key, an acquire usually takes one command: no short command is sent until the long one
+// finds the key free and nobody waiting.
 func TestContendedKeyIsAcquiredWithOneCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -293,7 +292,7 @@ func TestContendedKeyIsAcquiredWithOneCommand(t *testing.T) {
 	})
 }
 
-// A try that is refused, and a release that grants the key to others, show that it is contended.
+// After a try that was refused, or a release that granted the key to another session, the key counts as contended.
 func TestContendedKeyIsKnownFromAnyCommand(t *testing.T) {
 	for name, do := range map[string]func(*shortServer){
 		"a try": func(q *shortServer) {
@@ -328,7 +327,7 @@ func TestContendedKeyIsKnownFromAnyCommand(t *testing.T) {
 	}
 }
 
-// A short acquire has no effect from a second after its token on, nor after notAfter.
+// A short acquire has no effect later than a second after the time of its token, or after notAfter.
 func TestShortAcquireExpiresSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -349,14 +348,14 @@ func TestShortAcquireExpiresSoon(t *testing.T) {
 			until := conditions[len(conditions)-1].Lookup("$lte", "1").Time()
 			since, _ := sent.shortGrant("at").TimeOK()
 			if got := until.Sub(since); got != tc.want {
-				t.Errorf("with notAfter in %v it has no effect after %v, want %v", tc.notAfter, got, tc.want)
+				t.Errorf("with notAfter in %v the command has no effect after %v, want %v", tc.notAfter, got, tc.want)
 			}
 		}
 	})
 }
 
-// If a short command changes nothing, the next command follows at once. The key is then not a
-// last-used key any more, so its next acquire begins with the pipeline.
+// If a short command changes nothing, the next command follows at once. The process was then not the last to use the
+// key, so its next acquire begins with the pipeline.
 func TestShortCommandsEndWhenOthersCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -391,8 +390,8 @@ func TestShortCommandsEndWhenOthersCome(t *testing.T) {
 	})
 }
 
-// An observed key takes commands whose reply is read, except for the release of a process that
-// does not know that the key is observed.
+// On an observed key, a process sends only commands whose reply it reads, except for a release if it does not know
+// yet that the key is observed.
 func TestObservedKeyTakesCommandsWithReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -412,7 +411,7 @@ func TestObservedKeyTakesCommandsWithReplies(t *testing.T) {
 		if got := q.release(mutexClaim(2)); !slices.Equal(got, want) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
-		q.observed = time.Now() // has passed, and stands in the record until a pipeline changes it
+		q.observed = time.Now() // this time has passed, but the record has it until a pipeline changes that
 		if got := q.release(mutexClaim(2)); len(got) > 0 {
 			t.Errorf("got %+v when nobody observed it any more", got)
 		}
@@ -422,8 +421,8 @@ func TestObservedKeyTakesCommandsWithReplies(t *testing.T) {
 	})
 }
 
-// The release of a claim that was granted while others waited begins with the hand-over, or
-// with the pipeline if there is no short command for it.
+// The release of a claim that was granted while others waited begins with the short hand-over, or with the pipeline
+// if there is no short hand-over for the claim.
 func TestReleaseBehindWaiters(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*driver.Claim)
@@ -459,7 +458,7 @@ func TestReleaseBehindWaiters(t *testing.T) {
 	})
 }
 
-// If this process knows that few wait, the reply to a hand-over is the whole record.
+// If this process knows that few claims wait, a short hand-over asks for the whole record.
 func TestHandOverBeforeAFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -474,7 +473,7 @@ func TestHandOverBeforeAFew(t *testing.T) {
 				t.Fatalf("%s: sent %q, want a short hand-over", what, names(calls))
 			}
 			if _, err := calls[0].cmd.LookupErr("fields"); (err != nil) != whole {
-				t.Errorf("%s: the whole record was asked for: %t, want %t", what, err != nil, whole)
+				t.Errorf("%s: the command asks for the whole record: %t, want %t", what, err != nil, whole)
 			}
 			return notices
 		}
@@ -509,13 +508,13 @@ func TestHandOverBeforeAFew(t *testing.T) {
 		}
 		reply(bson.A{})
 		if got := release("one waits", true); len(got) > 0 {
-			t.Errorf("notices %+v of a record with an empty queue, want none", got)
+			t.Errorf("notices %+v for a record with an empty queue, want none", got)
 		}
 	})
 }
 
-// The token of a short grant is greater than the last by at least a step, and as great as the
-// server's clock allows, by the last reply and not by the host's clock.
+// The token of a short grant is greater than the last by at least a step, and as great as the server's clock allows.
+// The time comes from the server's last reply, not from the host's clock.
 func TestShortGrantTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const last = 1024 // as the answers of newShortServer have it
@@ -583,7 +582,7 @@ func TestShortGrantTokens(t *testing.T) {
 	})
 }
 
-// If a command on a key is not answered, the state of the key is unknown.
+// If a command on a key gets no answer, the state of the key is unknown, so the next acquire of it is not short.
 func TestLastUsedKeyIsForgottenWithoutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -616,7 +615,7 @@ func TestLastUsedKeyIsForgottenWithoutAnswer(t *testing.T) {
 	})
 }
 
-// A try is one command, even if it fails: it begins with the pipeline.
+// A try takes one command even if it fails, because it begins with the pipeline.
 func TestTryTakesOneCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -629,8 +628,8 @@ func TestTryTakesOneCommand(t *testing.T) {
 	})
 }
 
-// Claims that need more than a token use the pipeline, as does a release that keeps or seals
-// the key.
+// A claim that needs more than a token is granted by the pipeline. A release that keeps or seals the key uses it,
+// too.
 func TestShortCommandsOnlyForSimpleClaims(t *testing.T) {
 	claims := map[string]func(*driver.Claim){
 		"lease":    func(c *driver.Claim) { c.Lease = time.Minute },
@@ -674,8 +673,8 @@ func TestShortCommandsOnlyForSimpleClaims(t *testing.T) {
 	}
 }
 
-// If there are more keys than are remembered, arbitrary ones are forgotten: which were contended,
-// and the last tokens of the others.
+// A store remembers at most maxRemembered contended keys, and the last tokens of at most as many other keys. Beyond
+// that it forgets arbitrary ones.
 func TestLastUsedKeysAreBounded(t *testing.T) {
 	testkit.Large(t)
 	const n = 5000

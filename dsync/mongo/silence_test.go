@@ -16,9 +16,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A wire is a network in front of a fake that can swallow everything without a word, as
-// a firewall does that forgot its connections: those that are there stay silent
-// forever, and those that are being made meanwhile are never answered.
+// A wire is a network in front of a fake. While it is cut it drops everything without an error, like a firewall that
+// has lost its state: existing connections stay silent forever, and connections that are being opened are never
+// answered.
 type wire struct {
 	f *fake
 
@@ -53,7 +53,7 @@ func (w *wire) DialContext(ctx context.Context, network, address string) (net.Co
 	return &wired{Conn: conn, w: w, epoch: epoch}, err
 }
 
-// A wired is a connection that is silent from the first cut on.
+// A wired is a connection over a wire, silent from the first cut on.
 type wired struct {
 	net.Conn
 	w     *wire
@@ -83,7 +83,7 @@ func (c *wired) Read(b []byte) (int, error) {
 
 var anyClaim = regexp.MustCompile(`"([0-9A-Za-z-]+\.[0-9]+)"`)
 
-// granting answers as a server where every key is free.
+// granting answers as a server does on which every key is free.
 func granting(c call) bson.D {
 	fields := bson.D{e("now", time.Now()), e("at", time.Now()), e("y", "mutex"), e("c", 1), e("t", int64(1024))}
 	if claim := anyClaim.FindStringSubmatch(c.cmd.String()); claim != nil {
@@ -92,8 +92,8 @@ func granting(c call) bson.D {
 	return ok(e("value", fields), e("n", 1), e("nModified", 1))
 }
 
-// connected returns a session over a wire, whose client has all the connections that
-// it may have. The fake takes a tenth of a second for each command.
+// connected returns a session over a wire, after its client has opened as many connections as it may. The fake takes
+// a tenth of a second for each command.
 func connected(t *testing.T, opt dsync.Options, more ...*options.ClientOptions) (*dsync.Session, *wire) {
 	t.Helper()
 	f := newFake(t)
@@ -131,8 +131,8 @@ func connected(t *testing.T, opt dsync.Options, more ...*options.ClientOptions) 
 	return s, w
 }
 
-// silence lets the wire be silent for a while and returns whether a lock that was held
-// is lost in the time after it, and how long another takes then.
+// silence cuts the wire for a while. It returns whether a lock that was held has been lost by a TTL later, and how
+// long it takes to acquire another lock right after the silence.
 func silence(s *dsync.Session, w *wire, before, silent time.Duration) (lost bool, took time.Duration) {
 	held, other := s.Mutex("held"), s.Mutex("other")
 	held.Lock()
@@ -154,10 +154,10 @@ func silence(s *dsync.Session, w *wire, before, silent time.Duration) (lost bool
 	return lost, took
 }
 
-// A network that swallows everything for up to half a TTL costs no lock, whenever it
-// begins, and waiters go on soon after it. With the driver's own time-outs every lock
-// was lost after 5 s of it, with a TTL of 30 s: the connections that had died without a
-// word were tried one after the other, each for the length of an attempt.
+// A network that silently drops everything for up to half a TTL costs no lock, whenever that begins, and soon
+// afterwards locks can be acquired again. With the driver's own time-outs and a TTL of 30 s, 5 s of silence were
+// enough to lose every lock: the driver tried the dead connections one after the other, each for the length of an
+// attempt.
 func TestSilenceCostsNoLock(t *testing.T) {
 	for _, ttl := range []time.Duration{10 * time.Second, 30 * time.Second, time.Minute} {
 		for i := range 5 {
@@ -167,9 +167,9 @@ func TestSilenceCostsNoLock(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						s, w := connected(t, dsync.Options{TTL: ttl})
 						lost, took := silence(s, w, before, silent)
-						limit := ttl * 11 / 20 // up to three dead connections are met
+						limit := ttl * 11 / 20 // a command may try up to three dead connections
 						if silent >= ttl/3 {
-							limit = ttl / 8 // the monitor has noticed: none is left
+							limit = ttl / 8 // the monitor has noticed the silence, and no dead connection is left
 						}
 						if lost || took > limit {
 							t.Errorf("lost %t, another lock took %v; want not, and at most %v", lost, took, limit)
@@ -181,33 +181,33 @@ func TestSilenceCostsNoLock(t *testing.T) {
 	}
 }
 
-// After half a TTL and more of silence nothing is left of the connections that died in
-// it: a lock takes a few round trips then, and the time of an attempt to connect.
+// After a silence of half a TTL or more, no dead connection is left. A lock then takes a few round trips, and the
+// time to open a connection.
 func TestSilenceEndsForAll(t *testing.T) {
 	for _, silent := range []time.Duration{15 * time.Second, 25 * time.Second, 40 * time.Second, 10 * time.Minute} {
 		t.Run(fmt.Sprint(silent), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, w := connected(t, dsync.Options{})
 				if _, took := silence(s, w, time.Second, silent); took > s.Options().TTL/8 {
-					t.Errorf("a lock took %v after it, want a moment", took)
+					t.Errorf("after the silence, a lock took %v, want at most a moment", took)
 				}
 			})
 		})
 	}
 }
 
-// What the caller says of time-outs holds, also where it does harm.
+// Connect keeps the caller's time-outs, even if they do harm.
 func TestConnectTakesTheCallersTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := options.Client().SetConnectTimeout(30 * time.Second).SetHeartbeatInterval(10 * time.Second).SetMaxConnIdleTime(0)
 		s, w := connected(t, dsync.Options{}, own)
 		if lost, took := silence(s, w, 5*time.Second, 5*time.Second); !lost {
-			t.Errorf("not lost, and another lock took %v; want what the driver's defaults do", took)
+			t.Errorf("not lost, and another lock took %v; want the loss that the driver's defaults cause", took)
 		}
 	})
 }
 
-// A Heartbeat that is longer than most finds its connection where it left it.
+// With a long heartbeat interval, too, each heartbeat finds the connection of the last one still open.
 func TestConnectKeepsTheHeartbeatsConnection(t *testing.T) {
 	for _, interval := range []time.Duration{0, 20 * time.Second} {
 		t.Run(fmt.Sprint(interval), func(t *testing.T) {

@@ -19,8 +19,7 @@ import (
 
 const attempt = 5 * time.Second
 
-// methods are all methods that send commands of their own accord, as one that
-// uses hostile names.
+// methods are calls of all methods that send commands, with hostile names as arguments.
 var methods = []struct {
 	name   string
 	writes bool
@@ -133,7 +132,7 @@ const evil = "$$NOW"
 
 var evilClaim = driver.Claim{Key: evil, ID: evil + ".1", Session: evil, Kind: evil, Weight: 1, Limit: 1, Lease: attempt, Yield: true}
 
-// null is the answer of a server that has no such record.
+// null answers as a server does that has no such record.
 func null(call) bson.D { return ok(e("value", nil), e("n", 0)) }
 
 func TestStoreOneCommand(t *testing.T) {
@@ -166,8 +165,8 @@ func TestStoreOneCommand(t *testing.T) {
 	}
 }
 
-// L11, B17, promise 10: find, insert, update and remove on the one collection are enough,
-// which is leasehold or as chosen. For what notices need see TestListenOrdinaryCommands.
+// L11, B17, promise 10: the rights find, insert, update and remove on one collection, leasehold or the one in
+// Options, are enough. For what notices need, see TestListenOrdinaryCommands.
 func TestOrdinaryCommandsOnOneCollection(t *testing.T) {
 	ordinary := []string{"findAndModify", "update", "insert", "delete", "find", "aggregate"}
 	for _, opt := range []*dsyncmongo.Options{nil, {Collection: "locks"}} {
@@ -197,7 +196,7 @@ func TestOrdinaryCommandsOnOneCollection(t *testing.T) {
 					}
 				}
 				for _, m := range methods {
-					check(m.name, null, func() { m.call(t.Context(), s) }) // an error says that there is no such record
+					check(m.name, null, func() { m.call(t.Context(), s) }) // returns an error: there is no such record
 				}
 				found := bson.D{e("id", int64(0)), e("ns", "app."+want), e("firstBatch", bson.A{bson.D{
 					e("now", time.Now()), e("end", "k/z"), e("size", 1),
@@ -210,7 +209,7 @@ func TestOrdinaryCommandsOnOneCollection(t *testing.T) {
 	}
 }
 
-// checkCommand checks what must be true of every command with a deadline.
+// checkCommand checks what must be true of every command that is sent with a deadline.
 func checkCommand(t *testing.T, c call, writes bool) {
 	t.Helper()
 	if ms, _ := c.cmd.Lookup("maxTimeMS").AsInt64OK(); ms < 1 || ms > attempt.Milliseconds() {
@@ -237,13 +236,13 @@ func checkCommand(t *testing.T, c call, writes bool) {
 	}
 }
 
-// checkQuoted checks that a caller's text does not stand where it is evaluated.
+// checkQuoted checks that a caller's text is nowhere evaluated as an expression, nor used as the name of a field.
 func checkQuoted(t *testing.T, v bson.RawValue, callers string) {
 	t.Helper()
 	switch v.Type {
 	case bson.TypeString:
 		if v.StringValue() == callers {
-			t.Errorf("the text %q stands where it is evaluated", callers)
+			t.Errorf("the text %q would be evaluated", callers)
 		}
 	case bson.TypeEmbeddedDocument, bson.TypeArray:
 		elements, err := bson.Raw(v.Value).Elements()
@@ -252,7 +251,7 @@ func checkQuoted(t *testing.T, v bson.RawValue, callers string) {
 		}
 		for _, el := range elements {
 			if el.Key() == callers {
-				t.Errorf("the text %q stands as a field's name", callers)
+				t.Errorf("the text %q is the name of a field", callers)
 			}
 			if el.Key() != "$literal" {
 				checkQuoted(t, el.Value(), callers)
@@ -261,8 +260,8 @@ func checkQuoted(t *testing.T, v bson.RawValue, callers string) {
 	}
 }
 
-// Callers' texts are literals: the claim's id is checked in every command by
-// TestStoreOneCommand, the others here, where no "$$NOW" of our own can hide them.
+// Callers' texts are sent as literals. TestStoreOneCommand checks the claim's id in every command. This test checks
+// the other texts. It uses "$evil", which no pipeline of our own contains, as many contain "$$NOW".
 func TestStoreTextsAreLiterals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -304,7 +303,7 @@ func TestStoreTextsAreLiterals(t *testing.T) {
 	})
 }
 
-// B10, B09: what is not known to be committed is an error, never an answer.
+// B10, B09: if a command is not known to be committed, its method returns an error that is not an answer.
 func TestStoreUnknownOutcome(t *testing.T) {
 	granted := func() bson.D {
 		now := time.Now()
@@ -407,7 +406,7 @@ func TestStoreNoRecord(t *testing.T) {
 	})
 }
 
-// An upsert that raced is sent a second time, and no more.
+// An upsert that lost a race is sent a second time, but not a third.
 func TestStoreDuplicateKey(t *testing.T) {
 	for _, m := range methods {
 		if m.name != "Expire" && m.name != "Unregister" && m.name != "AcquireTry" {
@@ -441,7 +440,7 @@ func TestStoreDuplicateKey(t *testing.T) {
 	}
 }
 
-// The driver's options of the caller's client must not change what is sent.
+// The options of the caller's client must not change how commands are encoded.
 func TestStoreEncodesByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)

@@ -12,13 +12,13 @@ const (
 	// sweepSlice is how many records one Sweep scans.
 	sweepSlice = 512
 
-	// sweepEnd comes after every record that is swept. sweepID is the _id of the record that says how far sweeping
-	// has progressed.
+	// sweepEnd is greater than the _id of every record that is swept. sweepID is the _id of the record that says how
+	// far sweeping has progressed.
 	sweepEnd = "x/"
 	sweepID  = sweepEnd + "sweep"
 
-	// making is the age after which a record created for a command that never came (see create) may be swept. It is
-	// longer than any command takes.
+	// making is the age from which a record may be swept that was created for a command that never came: see create.
+	// No command takes that long.
 	making = time.Hour
 )
 
@@ -46,7 +46,7 @@ func (r sweepRecord) state() driver.SweepState {
 }
 
 // Sweep implements [driver.Store]. It sends three commands, or only the first if somebody else has swept since. The
-// first reads how far sweeping has progressed, the end of the slice, using only the index, and the server's clock.
+// first reads the state of sweeping, the end of the slice, for which it needs only the index, and the server's clock.
 // The second deletes what was idle at that time, which is passed as an argument, since delete has no $$NOW on 4.4.
 // All conditions are in its filter, so a record that is used again in between is left alone. The third advances the
 // state. It comes last, so if the process dies before it, the slice is merely swept again.
@@ -158,8 +158,8 @@ func (s *store) sweepAdvance(ctx context.Context, session string, next driver.Sw
 // behind returns the first string after all strings that begin with p.
 func behind(p string) string { return p[:len(p)-1] + "0" } // '0' follows '/'
 
-// within returns the condition that the _id begins with p, and comes after after and not after end. ok is false if
-// there is no such _id.
+// within returns the condition that an _id begins with p, is greater than after and is at most end. ok is false if no
+// _id can meet it.
 func within(p, after, end string) (part bson.E, ok bool) {
 	from, to := e("$gte", p), e("$lt", behind(p))
 	if after >= p {

@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// swept answers as a server with the record, whose next slice has so many records up to end.
+// swept answers as a server does that has the record, and whose next slice has size records and ends at end.
 func swept(now time.Time, record bson.D, size int, end string, deleted int, advanced bson.D) func(call) bson.D {
 	return func(c call) bson.D {
 		switch c.name {
@@ -30,8 +30,8 @@ func swept(now time.Time, record bson.D, size int, end string, deleted int, adva
 	}
 }
 
-// Sweep reads, deletes within its slice and advances the record, and after somebody
-// else's turn only reads.
+// Sweep reads the state, deletes within its slice and advances the state. If somebody else has swept since, it only
+// reads.
 func TestSweepCommands(t *testing.T) {
 	const slice, retention = 512, 7 * 24 * time.Hour
 	now := time.UnixMilli(1_800_000_000_000).UTC()
@@ -116,14 +116,14 @@ func TestSweepCommands(t *testing.T) {
 					calls = calls[1:]
 				}
 				if len(calls) > 0 {
-					t.Errorf("and it sent %v", calls)
+					t.Errorf("after that, Sweep sent %v", calls)
 				}
 			})
 		})
 	}
 }
 
-// checkDeletes checks that the command deletes in these ranges, and by that time.
+// checkDeletes checks that the command deletes in these ranges what was idle at that time.
 func checkDeletes(t *testing.T, c call, ranges []bson.D, then time.Time) {
 	t.Helper()
 	var cmd struct {
@@ -165,7 +165,7 @@ func checkDeletes(t *testing.T, c call, ranges []bson.D, then time.Time) {
 	}
 }
 
-// checkAdvance checks that the command makes that of the record, if it is still at turn.
+// checkAdvance checks that the command changes the record to becomes if it is still at turn.
 func checkAdvance(t *testing.T, c call, turn int64, becomes bson.D) {
 	t.Helper()
 	if c.name != "findAndModify" || c.cmd.Lookup("query", "_id").StringValue() != "x/sweep" {
@@ -185,7 +185,7 @@ func checkAdvance(t *testing.T, c call, turn int64, becomes bson.D) {
 		switch v := bson.Raw(cond).Lookup("1"); field.Key() {
 		case "by":
 			if v.Document().Lookup("$literal").StringValue() != "$me" {
-				t.Errorf("swept by %v, want $me as it is", v)
+				t.Errorf("swept by %v, want the session's id as a literal", v)
 			}
 		case "at":
 			if v.StringValue() != "$$NOW" {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// awaitLimit is how long the server waits before it answers a request for notices without
-	// one. Notices are not delayed by it.
+	// awaitLimit is how long the server waits for notices before it answers a request without any. It does not delay
+	// notices.
 	awaitLimit = 10 * time.Second
 
 	// silenceLimit is how much longer an answer may take before the connection counts as dead.
@@ -28,10 +28,10 @@ const (
 	tailAgeKeys    = time.Minute
 	tailAgeSharded = 20 * time.Second
 
-	// tailPause is the least time between two cursors ended by the server, if the next one is to be opened at once.
-	// If it was less, the tail breaks, and its caller waits before it listens again. A cursor is also used at least
-	// that long before a new primary ends it, because each new cursor on another primary makes every waiter request
-	// again.
+	// If the server ends a cursor, the next one is opened at once, but only if the server last did so at least
+	// tailPause ago. Otherwise the tail breaks, and its caller waits before it listens again. A new primary does not
+	// end a cursor before it is tailPause old either, because each new cursor on another primary makes every waiter
+	// request again.
 	tailPause = time.Second
 
 	// wholeCollection is more notices than a collection can have.
@@ -242,8 +242,8 @@ func (t *tail) primary(ctx context.Context) (string, error) {
 	return v.member, err
 }
 
-// reopen opens a cursor, and reads the notices that came after the last one seen. gap means that this one is no
-// longer there, so later ones may be missing too.
+// reopen opens a cursor, and reads the notices that came after the last one seen. gap means that the last one is no
+// longer in the collection, so later ones may be missing, too.
 func (t *tail) reopen(ctx context.Context) (gap bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, silenceLimit)
 	defer cancel()
@@ -314,8 +314,8 @@ func (t *tail) begin(ctx context.Context) error {
 	return t.s.insertNotices(ctx, t.address, bson.A{bson.D{e("to", "")}})
 }
 
-// first reads the first batch, in the order in which the notices came, and keeps the notices after the last one
-// seen. found is false if that one is not among them.
+// first reads the first batch, in the order of insertion, and keeps the notices after the one whose _id is the
+// argument last. found is false if the batch does not contain that one.
 func (t *tail) first(ctx context.Context, last bson.ObjectID) (found bool, err error) {
 	t.fresh, t.last, found = nil, bson.ObjectID{}, last.IsZero()
 	// The first batch has arrived, so next does not wait, even if the batch is empty.
