@@ -25,13 +25,13 @@ func trials() int {
 	return 1000
 }
 
-// Promise 1, B02, B03, B07, B09, B21: whatever goes wrong between the holder and the store, its
-// Lost closes at least the grace before anyone else acquires.
+// Promise 1, B02, B03, B07, B09, B21: whatever goes wrong between the holder and the store, the holder's Lost closes
+// at least the grace before anyone else acquires the key.
 func TestMutexLostBeforeTaken(t *testing.T) {
 	type fault func(r *rand.Rand, f *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault
 	faults := map[string]fault{
 		"partition": func(r *rand.Rand, f *dsynctest.Faulty, _ func() bool) func(dsynctest.Request) dsynctest.Fault {
-			return nil // uses Cut
+			return nil // the trial calls Cut instead
 		},
 		"hung heartbeat": func(r *rand.Rand, _ *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault {
 			return func(q dsynctest.Request) dsynctest.Fault {
@@ -107,7 +107,7 @@ func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynct
 			select {
 			case <-h.Lost():
 				lost = time.Now()
-			case <-time.After(10 * ttl): // this network was not bad enough
+			case <-time.After(10 * ttl): // the faults of this trial did not cost the hold
 				lost, released = time.Now().Add(-grace), true
 				go h.Release(background)
 			}
@@ -145,8 +145,8 @@ func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynct
 	})
 }
 
-// Promise 1, B06, B19, L13: a crashed holder's lock is granted at its last heartbeat + TTL by the
-// store's clock, not before, and at most one wake-up later.
+// Promise 1, B06, B19, L13: a crashed holder's lock becomes free a TTL after its last heartbeat, by the store's
+// clock, and not earlier. The next waiter is granted it at most one wake-up later.
 func TestCrashedHolderIsFollowedAtExpiry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		draws := testkit.Draw(t)
@@ -156,7 +156,7 @@ func TestCrashedHolderIsFollowedAtExpiry(t *testing.T) {
 			a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
 			lock(t, a.Mutex("k"))
 			time.Sleep(draws.Below(ttl))
-			faulty.Cut() // looks like a crash to the store
+			faulty.Cut() // to the store, this looks like a crash
 			m, _, err := storecmd.Members(background, memory, a.ID())
 			if err != nil {
 				t.Fatal(err)
@@ -189,7 +189,7 @@ func TestTryLockTakesALapsedHold(t *testing.T) {
 	})
 }
 
-// B03: a timer reports the loss even if a heartbeat hangs forever.
+// B03: a timer reports a loss in time, even while a heartbeat hangs.
 func TestTimerReportsLossDuringAHungHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
@@ -224,7 +224,7 @@ func TestOneHungHeartbeatCostsNothing(t *testing.T) {
 		mu.Lock()
 		time.Sleep(20 * ttl)
 		if isClosed(mu.Lost()) {
-			t.Error("lost, though every second heartbeat was answered")
+			t.Error("the hold was lost, although every second heartbeat was answered")
 		}
 		mu.Unlock()
 	})
@@ -270,8 +270,8 @@ func TestDeadlineCountsFromTheSend(t *testing.T) {
 	}
 }
 
-// B09: the reply to each command is lost once. No lock is lost, nothing is left behind, and
-// everything continues.
+// B09: if a command's request or reply is lost once, no lock is lost, nothing is left behind, and everything
+// continues.
 func TestLostReplyHarmsNothing(t *testing.T) {
 	for _, method := range []dsynctest.Method{
 		dsynctest.MethodRegister, dsynctest.MethodAcquire, dsynctest.MethodHeartbeat,
@@ -298,7 +298,7 @@ func TestLostReplyHarmsNothing(t *testing.T) {
 					lock(t, mu)
 					time.Sleep(3 * ttl)
 					if isClosed(mu.Lost()) {
-						t.Error("lost for one reply")
+						t.Error("the loss of one message cost the hold")
 					}
 					mu.Unlock()
 					time.Sleep(ttl)
@@ -312,8 +312,8 @@ func TestLostReplyHarmsNothing(t *testing.T) {
 	}
 }
 
-// B09, B31, promise 4: a try or a wait whose reply is lost and whose caller has given up leaves
-// nothing that outlives the attempt, even if the request arrives late.
+// B09, B31, promise 4: if the caller of a try or a wait gives up before it has the reply, nothing of the request
+// remains in the store, even if the reply is lost or the request arrives late.
 func TestAbandonedRequestLeavesNothing(t *testing.T) {
 	for _, fault := range []dsynctest.Fault{
 		{LoseReply: true},
@@ -353,8 +353,8 @@ func TestAbandonedRequestLeavesNothing(t *testing.T) {
 	}
 }
 
-// B31: an attempt that fails at once, as when its connection breaks, but arrives after the release
-// that followed it, is released once more.
+// B31: an attempt can fail at once, as when its connection breaks, and yet reach the store after the release that
+// followed it. Its claim is then released once more.
 func TestRequestThatOvertakesItsReleaseIsReleasedAgain(t *testing.T) {
 	for _, unlocked := range []bool{false, true} {
 		t.Run(fmt.Sprint("granted and unlocked ", unlocked), func(t *testing.T) {
@@ -382,11 +382,11 @@ func TestRequestThatOvertakesItsReleaseIsReleasedAgain(t *testing.T) {
 	}
 }
 
-// A resetStore fails the next Acquires at once, and executes them later.
+// A resetStore fails as many Acquires as resets says at once, but executes them later.
 type resetStore struct {
 	*dsynctest.Memory
 	resets atomic.Int64
-	late   chan struct{} // closed when one has been executed
+	late   chan struct{} // closed when the last of them has been executed
 }
 
 func (s *resetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
@@ -396,7 +396,7 @@ func (s *resetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, er
 	late := make(chan struct{})
 	s.late = late
 	time.AfterFunc(ttl/10, func() {
-		// As if it waited, so that a try leaves something behind as well.
+		// With Wait set, even a try's request leaves something behind.
 		join := *e.Acquire
 		join.Wait = true
 		s.Memory.Edit(background, driver.Edit{Release: e.Release, Acquire: &join})
@@ -405,8 +405,7 @@ func (s *resetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, er
 	return driver.Edited{}, errors.New("connection reset")
 }
 
-// B31: every request of a session, delivered again after all later ones, joins nothing and frees
-// nothing.
+// B31: if a session's requests are delivered again after all later ones, none of them joins a queue or frees a key.
 func TestReplayedRequestsChangeNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -440,7 +439,7 @@ func TestReplayedRequestsChangeNothing(t *testing.T) {
 				}
 			}
 			if isClosed(mine.Lost()) {
-				t.Errorf("%s: lost", when)
+				t.Errorf("%s: a hold was lost", when)
 			}
 		}
 		check("before")
@@ -452,7 +451,7 @@ func TestReplayedRequestsChangeNothing(t *testing.T) {
 			time.Sleep(ttl)
 			check("later")
 		}
-		// The same after the end of the session.
+		// The same must hold after the end of the session.
 		mine.Unlock()
 		if err := a.Close(background); err != nil {
 			t.Fatal(err)
@@ -494,8 +493,8 @@ func TestRepeatedUnlockFreesNoNewerLock(t *testing.T) {
 	})
 }
 
-// B05, B32, L6: after a loss the lock stays locked in its process until the late Unlock. That
-// Unlock does not free anybody's newer hold, not even one of the same process.
+// B05, B32, L6: after a loss, the lock stays locked in its process until the holder unlocks it. That late Unlock
+// does not free anybody's newer hold, not even one of the same process.
 func TestLostMutexStaysLockedHere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -513,10 +512,10 @@ func TestLostMutexStaysLockedHere(t *testing.T) {
 		}()
 		time.Sleep(5 * ttl)
 		if isClosed(locked) {
-			t.Fatal("locked by another goroutine before the release of the lost hold")
+			t.Fatal("another goroutine locked the key before the lost hold was released")
 		}
 		if other.TryLock() || mu.TryLock() {
-			t.Fatal("TryLock succeeded before the release of the lost hold")
+			t.Fatal("TryLock succeeded before the lost hold was released")
 		}
 		wantErr(t, "late Release", h.Release(background), dsync.ErrLost)
 		<-locked
@@ -528,7 +527,8 @@ func TestLostMutexStaysLockedHere(t *testing.T) {
 	})
 }
 
-// B26: until then a try fails as well, although the store would grant it and nobody waits.
+// B26: until a lost hold is unlocked, a try in its process fails as well, although nobody waits and the store would
+// grant it.
 func TestTryFailsUntilALostHoldIsUnlocked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		faulty := newFaulty(t, dsynctest.NewMemory(), nil)
@@ -548,8 +548,7 @@ func TestTryFailsUntilALostHoldIsUnlocked(t *testing.T) {
 	})
 }
 
-// B36: waiters that are cancelled, or whose process crashes, leave the queue, and the next is
-// served.
+// B36: if a waiter is cancelled or its process crashes, it is removed from the queue, and the next waiter is served.
 func TestExpiredAndCancelledWaitersLeave(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -589,8 +588,8 @@ func TestExpiredAndCancelledWaitersLeave(t *testing.T) {
 	})
 }
 
-// Promise 4: a claim of this session that it does not know, such as a request repeated by the
-// network can leave, is released as soon as a notice or a reply names it.
+// Promise 4: a request that the network repeats can leave a claim of this session that the session does not know. It
+// is released as soon as a notice or a reply names it.
 func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
@@ -608,7 +607,7 @@ func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
 				time.Sleep(time.Second)
 				mu := other.Mutex("k")
 				if !polling {
-					lock(t, mu) // both wait, and are granted by the Unlock
+					lock(t, mu) // the two unknown claims wait, and the Unlock grants them
 				}
 				for _, id := range []string{".1000000", ".1000001"} {
 					unknown := driver.Claim{
@@ -620,7 +619,7 @@ func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
 					}
 				}
 				if polling {
-					s.Mutex("k").TryLock() // the reply names both: one holds, one waits
+					s.Mutex("k").TryLock() // the reply names both unknown claims: one holds the key, one waits
 				} else {
 					mu.Unlock()
 				}
@@ -667,8 +666,8 @@ func TestLateNoticesCostNothing(t *testing.T) {
 	})
 }
 
-// A reply that was under way when another claim of the session ended may still name that claim. It
-// is not unknown, and is not released again.
+// If one of the session's claims ends while the reply for another is under way, the reply may still name the ended
+// claim. The session does not treat it as unknown, and does not release it again.
 func TestLateRepliesCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -686,7 +685,7 @@ func TestLateRepliesCostNothing(t *testing.T) {
 		time.Sleep(3500 * time.Millisecond)
 		before := memory.Counts()
 		asked := acquiring(sem, 1)
-		time.Sleep(500 * time.Millisecond) // the reply, which names both, is under way
+		time.Sleep(500 * time.Millisecond) // the reply, which names both claims, is under way
 		cancel()
 		time.Sleep(time.Millisecond)
 		sem.Release(1)
@@ -701,8 +700,8 @@ func TestLateRepliesCostNothing(t *testing.T) {
 	})
 }
 
-// A reply that a held claim is absent is believed the second time, after an acknowledged heartbeat:
-// the first may come from a deposed primary.
+// If the reply to a Release says that the claim is absent, the session first has a heartbeat acknowledged and then
+// sends the Release again, because the reply may come from a deposed primary. It believes the second such reply.
 func TestAbsentHoldIsReleasedAgain(t *testing.T) {
 	for _, lies := range []int64{1, 2} {
 		t.Run(fmt.Sprint(lies, " times absent"), func(t *testing.T) {
@@ -717,7 +716,7 @@ func TestAbsentHoldIsReleasedAgain(t *testing.T) {
 					t.Errorf("Release: %v", err)
 				}
 				if beats := store.Counts().Since(before).Commands[dsynctest.MethodHeartbeat]; beats == 0 {
-					t.Error("believed without a heartbeat in between")
+					t.Error("the session believed the reply without sending a heartbeat")
 				}
 				if h := holders(t, store, "k"); lies == 1 && len(h) != 0 {
 					t.Errorf("still held: %v", h)
@@ -727,7 +726,7 @@ func TestAbsentHoldIsReleasedAgain(t *testing.T) {
 	}
 }
 
-// A deposedStore replies to the next releases that the claim is absent.
+// A deposedStore answers as many Releases as lies says as if the claim were absent.
 type deposedStore struct {
 	*dsynctest.Memory
 	lies atomic.Int64

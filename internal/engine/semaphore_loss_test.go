@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// L13: what a crashed process held is free at its last heartbeat + TTL, not before, and at most one
-// wake-up later. What others hold stays theirs.
+// L13: the units of a crashed process become free a TTL after its last heartbeat, not earlier, and are granted at
+// most one wake-up later. Other holders keep theirs.
 func TestCrashedHoldersPartIsFreeAtExpiry(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestCrashedHoldersPartIsFreeAtExpiry(t *testing.T) {
 	}
 }
 
-// A try takes over what a crashed process held.
+// A try gets the units of a crashed process as soon as its session has lapsed.
 func TestTryAcquireTakesALapsedPart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -61,7 +61,7 @@ func TestTryAcquireTakesALapsedPart(t *testing.T) {
 		acquire(t, a, 3)
 		faulty.Cut()
 		if !b.TryAcquire(2) || b.TryAcquire(1) {
-			t.Error("more or less than the rest is free before expiry")
+			t.Error("before expiry, the free units are not exactly those that nobody held")
 		}
 		time.Sleep(ttl)
 		if err := errOf(b.TryHold(background, 3)); err != nil {
@@ -70,7 +70,7 @@ func TestTryAcquireTakesALapsedPart(t *testing.T) {
 	})
 }
 
-// Release takes lost units first, and frees none of those acquired since.
+// Release counts against lost units first, and frees none of those acquired later.
 func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -83,14 +83,14 @@ func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 		acquire(t, m, 1)
 		acquire(t, m, 2)
 		m.Release(1)
-		m.Release(1) // as many as one of the new holds, which it must not release
+		m.Release(1) // as many units as one of the new holds has, but Release must not end that hold
 		if h := holders(t, memory, "k"); h[len(h)-2].Weight != 1 || h[len(h)-1].Weight != 2 {
 			t.Errorf("held by %v: a hold that was not lost was released in place of a lost one", h)
 		}
 		time.Sleep(2 * ttl)
-		m.Release(2) // the rest of what was lost, and the hold of 1
+		m.Release(2) // the rest of the lost units, and the new hold of 1
 		if h := holders(t, memory, "k"); len(h) != 1 && len(h) != 2 || h[len(h)-1].Weight != 2 {
-			t.Errorf("held by %v, want by the new hold of 2", h) // the lost one may still be there, because nobody requested it
+			t.Errorf("held by %v, want by the new hold of 2", h) // the lost hold may still be there, because nobody has requested its units
 		}
 		m.Release(2)
 		other := newSession(t, memory, nil).Semaphore("k", 10)
@@ -99,7 +99,7 @@ func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 	})
 }
 
-// The same if the lost hold is not the oldest.
+// Release counts against lost units first even if the lost hold is not the oldest. The same goes for RUnlock.
 func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -108,7 +108,7 @@ func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 		acquire(t, m, 1)
 		acquire(t, m, 2)
 		rlock(t, rw)
-		rlock(t, rw) // without a turn, so readers don't share
+		rlock(t, rw) // HandOffTime is negative, so readers don't share a hold
 		synctest.Wait()
 		kept := make(map[string]int64)
 		for _, key := range []string{"k", "rw"} {
@@ -126,7 +126,7 @@ func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		m.Release(1) // a part of the 2
+		m.Release(1) // one of the lost 2
 		m.Release(1)
 		rw.RUnlock()
 		for key, token := range kept {
@@ -142,8 +142,8 @@ func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 	})
 }
 
-// Nobody waits for the Release of lost units, not even in the same process: they are free when the
-// lost session is expired, which is after the grace.
+// Nobody has to wait for the Release of lost units, not even in the same process. They become free when the lost
+// session is expired, which is after the grace.
 func TestSemaphoreLostPartIsFreeHere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -157,7 +157,7 @@ func TestSemaphoreLostPartIsFreeHere(t *testing.T) {
 		faulty.Heal()
 		nextHold := units(t, next, 3)
 		if d := time.Since(notified); d < grace || d > 2*ttl {
-			t.Errorf("free %v after it was lost, want at least the grace of %v, and soon after", d, grace)
+			t.Errorf("the units were free %v after the loss, want at least the grace of %v and at most two TTLs", d, grace)
 		}
 		wantErr(t, "late Release", lostHold.Release(background), dsync.ErrLost)
 		time.Sleep(ttl)
@@ -168,7 +168,8 @@ func TestSemaphoreLostPartIsFreeHere(t *testing.T) {
 	})
 }
 
-// Promise 9: the same for units lost by a Break.
+// Promise 9: nobody has to wait for the Release of units lost by a Break either. They become free at the end of the
+// grace.
 func TestBreakFreesASemaphore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -189,7 +190,7 @@ func TestBreakFreesASemaphore(t *testing.T) {
 		if !isClosed(one.Lost()) || !isClosed(two.Lost()) {
 			t.Error("a holder was not notified")
 		}
-		// The second of two changes of a key is reported a little later.
+		// The notice of the second of two quick changes of a key comes a little later.
 		if err, d := <-waiting, time.Since(start); err != nil || d < grace || d > grace+20*time.Millisecond {
 			t.Errorf("Acquire: %v, %v after Break, want the grace of %v", err, d, grace)
 		}
@@ -204,8 +205,8 @@ func TestBreakFreesASemaphore(t *testing.T) {
 	})
 }
 
-// A cancelled waiter, local or in the store's queue, leaves nothing behind, and the waiters behind
-// it continue at once.
+// A cancelled waiter leaves nothing behind, whether it waited in its process or in the store's queue. The waiters
+// behind it continue at once.
 func TestCancelledAcquireLeavesNothing(t *testing.T) {
 	for _, same := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -233,7 +234,7 @@ func TestCancelledAcquireLeavesNothing(t *testing.T) {
 			wantErr(t, "Acquire", <-errs, context.Canceled)
 			synctest.Wait()
 			if len(light) != 1 {
-				t.Errorf("same process %t: the waiter behind the cancelled one is not in", same)
+				t.Errorf("same process %t: the waiter behind the cancelled one still waits", same)
 			}
 			wantErr(t, "ended ctx", m.Acquire(ctx, 1), context.Canceled)
 			wantErr(t, "ended ctx", errOf(m.TryHold(ctx, 1)), context.Canceled)
@@ -246,7 +247,7 @@ func TestCancelledAcquireLeavesNothing(t *testing.T) {
 	}
 }
 
-// Close notifies the holders, waits for each until it has released everything, and ends the waits.
+// Close notifies the holders, waits until they have released everything, and ends all waits.
 func TestCloseNotifiesSemaphoreHolders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -261,7 +262,7 @@ func TestCloseNotifiesSemaphoreHolders(t *testing.T) {
 		wantErr(t, "Release", two.Release(background), dsync.ErrLost, dsync.ErrClosed)
 		time.Sleep(grace / 2)
 		if len(closed) != 0 {
-			t.Error("closed before all was released")
+			t.Error("Close returned before everything was released")
 		}
 		one.Release(background)
 		start := time.Now()
@@ -276,7 +277,7 @@ func TestCloseNotifiesSemaphoreHolders(t *testing.T) {
 	})
 }
 
-// B10: an error of the store is neither success nor contention.
+// B10: an error of the store counts neither as success nor as a held key.
 func TestSemaphoreReturnsStoreError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		broken := errors.New("the store is broken")
@@ -286,7 +287,7 @@ func TestSemaphoreReturnsStoreError(t *testing.T) {
 		err := errOf(m.TryHold(background, 1))
 		wantErr(t, "TryHold", err, broken)
 		if errors.Is(err, dsync.ErrHeld) || m.TryAcquire(1) {
-			t.Errorf("a broken store is ErrHeld, or success: %v", err)
+			t.Errorf("the error with a broken store is ErrHeld or nil: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()

@@ -21,7 +21,7 @@ func resize(t testing.TB, m *dsync.Semaphore, size int64) {
 	}
 }
 
-// A greater size lets waiters in, here and elsewhere.
+// If Resize makes a semaphore larger, the waiters that now fit get their units, in this process and in others.
 func TestResizeUpLetsWaitersIn(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestResizeUpLetsWaitersIn(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				for i, in := range []int{1, 1, 0, 0} { // 2 + 1 + 2
 					if len(waiting[i]) != in {
-						t.Errorf("waiter %d: in %d, want %d", i, len(waiting[i]), in)
+						t.Errorf("waiter %d: served %d times, want %d", i, len(waiting[i]), in)
 					}
 				}
 				resize(t, elsewhere, 8)
@@ -50,7 +50,7 @@ func TestResizeUpLetsWaitersIn(t *testing.T) {
 					}
 				}
 				if n := sum(t, store, "k"); n != 8 {
-					t.Errorf("%d are held, want all of the new size", n)
+					t.Errorf("%d units are held, want all of the new size", n)
 				}
 				m.Release(2)
 				here.Release(2)
@@ -60,7 +60,7 @@ func TestResizeUpLetsWaitersIn(t *testing.T) {
 	}
 }
 
-// A smaller size takes effect as holders release, and takes nothing from anybody.
+// If Resize makes a semaphore smaller, nobody loses units. The new size takes effect as holders release.
 func TestResizeDownTakesEffectAsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -74,7 +74,7 @@ func TestResizeDownTakesEffectAsReleased(t *testing.T) {
 			m.Release(1)
 			time.Sleep(ttl)
 			if n := sum(t, store, "k"); len(waiting) != 0 || n != held {
-				t.Errorf("let in beyond the new size, or something was taken: %d are held", n)
+				t.Errorf("more units were granted than the new size allows, or a holder lost units: %d are held", n)
 			}
 		}
 		m.Release(1)
@@ -84,15 +84,15 @@ func TestResizeDownTakesEffectAsReleased(t *testing.T) {
 		if n := sum(t, store, "k"); n != 2 {
 			t.Errorf("%d are held, want 2", n)
 		}
-		// It fits the old size, but not the new one.
+		// This Acquire fits the old size, but not the new one.
 		wantErr(t, "Acquire", errOf(other.TryHold(background, 5)), dsync.ErrMismatch)
 		m.Release(1)
 		other.Release(1)
 	})
 }
 
-// Processes with the old and the new size continue side by side. Together they can use all of the
-// new size, and one process can, too. A process with a third size gets an error.
+// Processes that use the old size and processes that use the new one can continue together. Either of them can use
+// all units of the new size. A process with a third size gets an error.
 func TestOldSizeStillWorksAfterResize(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -103,7 +103,7 @@ func TestOldSizeStillWorksAfterResize(t *testing.T) {
 		acquire(t, fresh, 1)
 		other := olds.Semaphore("k", 2)
 		if !other.TryAcquire(1) || !other.TryAcquire(2) {
-			t.Error("a process with the old size can't acquire more than that of the new size")
+			t.Error("a process with the old size can't acquire all units of the new size")
 		}
 		wantErr(t, "TryHold", errOf(old.TryHold(background, 1)), dsync.ErrHeld)
 		err := errOf(newSession(t, store, nil).Semaphore("k", 7).TryHold(background, 1))
@@ -119,7 +119,7 @@ func TestOldSizeStillWorksAfterResize(t *testing.T) {
 	})
 }
 
-// Resize may be repeated, undone, and called on a free key or one that was never used.
+// Resize may be repeated or undone. It may be called on a free key, or on one that was never used.
 func TestResizeRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -140,7 +140,7 @@ func TestResizeRepeated(t *testing.T) {
 		resize(t, m, 2)
 		old.Release(2)
 		if m.TryAcquire(1) {
-			t.Error("let in beyond the size")
+			t.Error("units beyond the size were granted")
 		}
 		m.Release(2)
 		for size := int64(10); size < 18; size++ { // the last 8 former sizes are remembered
@@ -150,7 +150,7 @@ func TestResizeRepeated(t *testing.T) {
 	})
 }
 
-// Resize is refused, and changes nothing, while somebody waits for more than the new size.
+// While somebody waits for more than the new size, Resize is refused and changes nothing.
 func TestResizeRefusedForAWaiter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -159,7 +159,7 @@ func TestResizeRefusedForAWaiter(t *testing.T) {
 		waiting := acquiring(other, 4)
 		wantErr(t, "Resize", m.Resize(background, 3), dsync.ErrRefused)
 		if err := errOf(m.TryHold(background, 5)); !errors.Is(err, dsync.ErrHeld) {
-			t.Errorf("a try for the old size after a Resize that was refused: %v", err)
+			t.Errorf("a try for the old size after a refused Resize: %v", err)
 		}
 		resize(t, m, 4)
 		m.Release(3)
@@ -170,8 +170,8 @@ func TestResizeRefusedForAWaiter(t *testing.T) {
 	})
 }
 
-// If a local waiter behind another wants more than the new size, its wait ends with an error
-// instead of blocking those behind it.
+// If a waiter in the local queue wants more than the new size, its wait ends with an error, so it does not block the
+// waiters behind it.
 func TestResizeFailsALocalWaiter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -185,14 +185,14 @@ func TestResizeFailsALocalWaiter(t *testing.T) {
 		m.Release(4)
 		synctest.Wait()
 		if len(first) != 1 || len(heavy) != 1 || len(light) != 1 {
-			t.Fatalf("waits for 2, 5 and 1 that ended: %d, %d, %d", len(first), len(heavy), len(light))
+			t.Fatalf("ended waits for 2, 5 and 1: %d, %d, %d; want one each", len(first), len(heavy), len(light))
 		}
 		wantErr(t, "Acquire of more than the size", <-heavy, dsync.ErrMismatch)
 	})
 }
 
-// Acquires of the full size are served in FIFO order within a process as well, with tokens in that
-// order, whatever happens to the size meanwhile.
+// Within a process, too, Acquires of the full size are served in FIFO order. Even if the size changes meanwhile,
+// later grants have greater tokens.
 func TestFullAcquiresKeepTheirOrder(t *testing.T) {
 	for _, size := range []int64{1, 3} {
 		for _, resized := range []bool{false, true} {
@@ -229,7 +229,7 @@ func TestFullAcquiresKeepTheirOrder(t *testing.T) {
 					for i := range tokens {
 						for j := range tokens {
 							if at[i].Before(at[j]) && tokens[i] >= tokens[j] {
-								t.Errorf("token %d, and later %d", tokens[i], tokens[j])
+								t.Errorf("token %d, and after it %d", tokens[i], tokens[j])
 							}
 						}
 					}

@@ -43,7 +43,7 @@ func acquiring(m *dsync.Semaphore, n int64) <-chan error {
 	return done
 }
 
-// sum returns the sum of the weights that hold key in the store.
+// sum returns the total weight of key's holders in the store.
 func sum(t testing.TB, store driver.Store, key string) (n int64) {
 	t.Helper()
 	for _, h := range holders(t, store, key) {
@@ -52,7 +52,7 @@ func sum(t testing.TB, store driver.Store, key string) (n int64) {
 	return n
 }
 
-// The holders together never have more than the size, and sometimes all of it.
+// Together the holders never have more units than the size, but sometimes all of them.
 func TestSemaphoreHoldsAtMostItsSize(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -103,8 +103,8 @@ func TestSemaphoreHoldsAtMostItsSize(t *testing.T) {
 	}
 }
 
-// Promise 6: a waiter for many units is not overtaken by one for few, here or elsewhere, and is let
-// in as soon as it fits.
+// Promise 6: a waiter for few units does not overtake a waiter for many, neither in the same process nor in another.
+// The waiter for many gets its units as soon as they are free.
 func TestSemaphoreServesInOrder(t *testing.T) {
 	for _, sessions := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(sessions, " sessions"), func(t *testing.T) {
@@ -124,17 +124,17 @@ func TestSemaphoreServesInOrder(t *testing.T) {
 				}
 				time.Sleep(ttl)
 				if len(heavy)+len(light) != 0 {
-					t.Fatal("a light one overtook a heavy one, or there was too little room")
+					t.Fatal("the waiter for 1 overtook the one for 3, or 3 units were granted although fewer were free")
 				}
 				of(1).Release(1)
 				synctest.Wait()
 				if len(heavy)+len(light) != 0 {
-					t.Fatal("a light one overtook a heavy one, or there was too little room")
+					t.Fatal("the waiter for 1 overtook the one for 3, or 3 units were granted although fewer were free")
 				}
 				of(0).Release(2)
 				synctest.Wait()
 				if len(heavy) != 1 || len(light) != 1 {
-					t.Errorf("with all of it free, of 3 and 1: %d and %d were let in", len(heavy), len(light))
+					t.Errorf("with all units free, %d waiters for 3 and %d for 1 were served, want one each", len(heavy), len(light))
 				}
 				of(2).Release(3)
 				of(3).Release(1)
@@ -143,7 +143,7 @@ func TestSemaphoreServesInOrder(t *testing.T) {
 	}
 }
 
-// Invalid arguments are refused with an error that says what would be right.
+// Invalid arguments are refused with an error that says which are valid.
 func TestSemaphoreMisuse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -172,7 +172,7 @@ func TestSemaphoreMisuse(t *testing.T) {
 			}
 		}
 		if d := store.Counts().Since(before); d.Total() != 0 {
-			t.Errorf("bad input cost %v", d.Commands)
+			t.Errorf("calls with invalid arguments sent %v", d.Commands)
 		}
 		wantPanic(t, "Semaphore", func() { s.Semaphore("", 1) }, "1 to 512 bytes")
 		wantPanic(t, "Release of nothing", func() { m.Release(1) }, "more than it holds", `"k"`)
@@ -233,7 +233,7 @@ func TestSemaphoreSizesDiffer(t *testing.T) {
 	})
 }
 
-// Using one key as two kinds is an error that names both.
+// Using one key as two kinds is an error that names both kinds.
 func TestSemaphoreKeyOfAnotherKind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -256,8 +256,8 @@ func TestSemaphoreKeyOfAnotherKind(t *testing.T) {
 	})
 }
 
-// Release may split units differently from Acquire. The units of one Acquire become free for others
-// when all of them are released.
+// The units of one Acquire may be released in parts, or together with those of others. They become free for other
+// processes when all of them are released.
 func TestReleaseInOtherParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -266,33 +266,33 @@ func TestReleaseInOtherParts(t *testing.T) {
 		acquire(t, m, 3)
 		acquire(t, m, 2)
 		for _, c := range []struct{ release, held int64 }{
-			{3, 7}, // exactly that hold
-			{1, 7}, // of the oldest
+			{3, 7}, // exactly as many as one hold has
+			{1, 7}, // one unit of the oldest hold
 			{3, 7},
-			{1, 2}, // the rest of it
+			{1, 2}, // the rest of the oldest hold
 			{2, 0},
 		} {
 			m.Release(c.release)
 			if n := sum(t, store, "k"); n != c.held {
-				t.Errorf("%d are held in the store after Release(%d), want %d", n, c.release, c.held)
+				t.Errorf("%d units are held in the store after Release(%d), want %d", n, c.release, c.held)
 			}
 		}
 		acquire(t, m, 4)
 		acquire(t, m, 6)
 		m.Release(9)
 		if n := sum(t, store, "k"); n != 6 {
-			t.Errorf("%d are held in the store, want the 6 until the last of them is released", n)
+			t.Errorf("%d units are held in the store, want 6 until the last of them is released", n)
 		}
 		wantPanic(t, "Release", func() { m.Release(2) }, "more than it holds")
 		m.Release(1)
 		if sum(t, store, "k") != 0 {
-			t.Error("held after the release of all of it")
+			t.Error("units are still held after all were released")
 		}
 	})
 }
 
-// Release of several acquisitions waits for the store for a third of the TTL in all. It logs only those that were
-// not answered by then.
+// If Release ends several acquisitions, it waits for the store for at most a third of the TTL in all. It logs only
+// those that the store has not confirmed by then.
 func TestReleaseOfSeveralWaitsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -323,12 +323,12 @@ func TestReleaseOfSeveralWaitsOnce(t *testing.T) {
 		}
 		synctest.Wait() // for the log
 		if got := strings.Count(log.String(), "goes on in the background"); got != hung {
-			t.Errorf("logged %d releases that were not answered, want %d:\n%s", got, hung, &log)
+			t.Errorf("logged %d unanswered releases, want %d:\n%s", got, hung, &log)
 		}
 	})
 }
 
-// Goroutines of one process hold units at once, each with a claim and a token of its own. Only one
+// Goroutines of one process can hold units at the same time, each with a claim and a token of its own. At most one
 // of them at a time is in the store's queue.
 func TestSemaphoreWithinAProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -355,7 +355,7 @@ func TestSemaphoreWithinAProcess(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := queueLength(t, store, "k"); n > 1 {
-			t.Errorf("100 goroutines of one process have %d places in the queue, want at most 1", n)
+			t.Errorf("100 goroutines of one process have %d claims in the queue, want at most 1", n)
 		}
 		for _, h := range held {
 			h.Release(background)
@@ -364,7 +364,7 @@ func TestSemaphoreWithinAProcess(t *testing.T) {
 	})
 }
 
-// Each hold of a Semaphore has its own token, and its own end.
+// Each hold of a Semaphore has a token of its own and ends by itself.
 func TestSemaphoreHoldsEndByThemselves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -375,7 +375,7 @@ func TestSemaphoreHoldsEndByThemselves(t *testing.T) {
 		}
 		first.Release(background)
 		if !isClosed(first.Lost()) || first.Token() != 0 || isClosed(second.Lost()) || second.Token() == 0 {
-			t.Errorf("after the release of the first: %v; %v", first, second)
+			t.Errorf("after the release of the first: %v; %v; want only the first ended", first, second)
 		}
 		second.Release(background)
 		if !isClosed(second.Lost()) || sum(t, store, "k") != 0 {

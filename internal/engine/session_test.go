@@ -20,7 +20,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// L11: invalid options are refused by New, with an error that says what would be right.
+// L11: New refuses invalid options with an error that says which values are valid.
 func TestOptionsThatCannotWork(t *testing.T) {
 	for _, test := range []struct {
 		name, want string
@@ -46,7 +46,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		})
 	}
 	if _, err := dsync.New(nil, nil); err == nil {
-		t.Error("New took a nil store")
+		t.Error("New accepted a nil store")
 	}
 	for _, opt := range []dsync.Options{{}, {TTL: time.Second}, {TTL: 1500 * time.Millisecond}, {TTL: time.Hour, HeartbeatInterval: time.Second}} {
 		s, err := dsync.New(dsynctest.NewMemory(), &opt)
@@ -58,8 +58,8 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	}
 }
 
-// When the session is lost, it continues under a new id: waiters request again. The lost session is
-// left to lapse; it is never unregistered, and nothing more is sent under its id.
+// After a loss, the session continues under a new id, and its waiters request their keys again. The old registration
+// lapses by itself: it is never unregistered, and nothing more is sent under its id.
 func TestLostSessionContinuesUnderANewID(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -94,7 +94,7 @@ func TestLostSessionContinuesUnderANewID(t *testing.T) {
 		faulty.Heal()
 		time.Sleep(ttl / 2)
 		if s.ID() == id || s.ID() == "" {
-			t.Errorf("the identity is %q after the loss of %q", s.ID(), id)
+			t.Errorf("the id is %q after the loss of %q", s.ID(), id)
 		}
 		if m, now, err := storecmd.Members(background, memory, id); err != nil || len(m) != 1 || m[0].Expired && now.Before(m[0].LastHeartbeat.Add(ttl)) {
 			t.Errorf("the lost session is %+v (%v): it must lapse by itself", m, err)
@@ -107,12 +107,12 @@ func TestLostSessionContinuesUnderANewID(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(sent) != 0 {
-			t.Errorf("sent under the lost identity: %v", sent)
+			t.Errorf("sent under the lost id: %v", sent)
 		}
 	})
 }
 
-// B24, S1: ids are generated here, never given, and never repeat. Names shown for processes may
+// B24, S1: the library generates the ids of sessions, and they never repeat. The names that processes show may
 // repeat.
 func TestIdentitiesAreDistinct(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestIdentitiesAreDistinct(t *testing.T) {
 			mu := s.Mutex("k")
 			lock(t, mu)
 			if ids[s.ID()] || s.ID() == "" || tokens[mu.Token()] {
-				t.Fatalf("identity %q or token %d twice", s.ID(), mu.Token())
+				t.Fatalf("id %q or token %d appeared twice", s.ID(), mu.Token())
 			}
 			ids[s.ID()], tokens[mu.Token()] = true, true
 			mu.Unlock()
@@ -133,7 +133,7 @@ func TestIdentitiesAreDistinct(t *testing.T) {
 	})
 }
 
-// B14: Close takes a round trip or two and frees everything, even with a context that has ended.
+// B14: Close frees everything within a round trip or two, even if its context has ended.
 func TestCloseFreesEverything(t *testing.T) {
 	for _, cancelled := range []bool{false, true} {
 		t.Run(fmt.Sprint("cancelled ", cancelled), func(t *testing.T) {
@@ -187,8 +187,8 @@ func TestCloseFreesEverything(t *testing.T) {
 	}
 }
 
-// B29, promise 1: Close gives holders their grace even if its context ends earlier: nobody else is
-// granted a key that a notified holder still works with.
+// B29, promise 1: even if the context of Close ends early, holders have their grace. Until it is over, nobody else
+// is granted a key whose notified holder may still be working.
 func TestCloseGrantsTheGrace(t *testing.T) {
 	for _, limit := range []time.Duration{0, grace / 2, time.Hour} {
 		t.Run(fmt.Sprint("ctx of ", limit), func(t *testing.T) {
@@ -216,13 +216,14 @@ func TestCloseGrantsTheGrace(t *testing.T) {
 				if d := time.Since(notified); d > min(limit, grace) {
 					t.Errorf("Close took %v, want %v", d, min(limit, grace))
 				}
-				// If ctx cut the wait short, the key frees itself at its end, without a notice.
+				// If ctx cut Close short, the key becomes free by itself at the end of the grace, and no notice is
+				// sent.
 				late := 50 * time.Millisecond
 				if limit < grace {
 					late = 6 * time.Second // the poll interval
 				}
 				if d := (<-taken).Sub(notified); d < grace || d > grace+late {
-					t.Errorf("taken %v after the holder was notified, want the grace of %v", d, grace)
+					t.Errorf("taken %v after the holder was notified, want about the grace of %v", d, grace)
 				}
 				wantErr(t, "Unlock after Close", h.Release(background), dsync.ErrLost, dsync.ErrClosed)
 			})
@@ -230,7 +231,7 @@ func TestCloseGrantsTheGrace(t *testing.T) {
 	}
 }
 
-// Close with an unreachable store returns with an error, and leaves the session to lapse.
+// If the store is unreachable, Close returns an error, and the session lapses by itself.
 func TestCloseWithoutStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -255,8 +256,8 @@ func TestCloseWithoutStore(t *testing.T) {
 	})
 }
 
-// If the release that keeps the grace of a busy holder is not answered, the session is not
-// unregistered, because its claims could be dropped at once.
+// At Close, a Release keeps the key of a holder that is still busy for the rest of its grace. If this Release is not
+// answered, Close does not unregister the session, because others could then drop its claims at once.
 func TestCloseLeavesAGraceThatIsUnconfirmed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -270,7 +271,7 @@ func TestCloseLeavesAGraceThatIsUnconfirmed(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		cancel()
 		if err := s.Close(ctx); err == nil {
-			t.Error("Close returned nil though a release was not answered")
+			t.Error("Close returned nil, although a release was not answered")
 		}
 		for errOf(other.Mutex("k").TryHold(background)) != nil {
 			time.Sleep(10 * time.Millisecond)
@@ -281,7 +282,7 @@ func TestCloseLeavesAGraceThatIsUnconfirmed(t *testing.T) {
 	})
 }
 
-// Lock panics for what waiting cannot fix: a closed session, or a key in use as another kind.
+// Lock panics if waiting can't help: on a closed session, or if the key is in use as another kind.
 func TestLockPanics(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -310,15 +311,15 @@ func TestLockPanics(t *testing.T) {
 				limit := time.AfterFunc(time.Minute, func() { panic(name + ": Lock waits") })
 				defer limit.Stop()
 				tc.lock()
-				t.Errorf("%s: locked", name)
+				t.Errorf("%s: Lock returned", name)
 			}()
 		}
 		mu.Unlock()
 	})
 }
 
-// A Lock that waits when the session is closed never returns, because a panic would crash a program
-// that is shutting down. (Not in a bubble: a goroutine blocked forever can't end there.)
+// If the session is closed while Lock waits, Lock never returns, because a panic would crash a program that is
+// shutting down. (This test can't use a bubble, in which every goroutine must end.)
 func TestLockThatWaitsOnAClosedSession(t *testing.T) {
 	s, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {
@@ -389,21 +390,21 @@ func TestHooksDisturbNothing(t *testing.T) {
 				}
 				time.Sleep(20 * ttl)
 				if isClosed(mu.Lost()) {
-					t.Error("a hook cost the lock")
+					t.Error("a hook caused the loss of the lock")
 				}
 				mu.Unlock()
 				if count.Load() == 0 && name != "none" {
 					t.Error("no hook was called")
 				}
 				s.Close(background)
-				time.Sleep(10 * ttl) // the hook that sleeps
+				time.Sleep(10 * ttl) // until the hook that sleeps returns
 			})
 		})
 	}
 }
 
-// The hooks of Options and those of AddHooks are all called for each heartbeat, although reports
-// behind a slow hook are conflated.
+// The Heartbeat hooks of Options and of AddHooks are called equally often, although reports are merged while a slow
+// hook delays them.
 func TestEveryHeartbeatHookIsCalled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		calls := make([]int, 3)
@@ -425,8 +426,8 @@ func TestEveryHeartbeatHookIsCalled(t *testing.T) {
 	})
 }
 
-// B04, E1: exactly one Lost for each hold that ended before its release, none for a release, and
-// all in order.
+// B04, E1: the Lost hook is called exactly once for each hold that ended before its release, and never for a
+// release. All hooks are called in order.
 func TestHooksReportGrantsAndLosses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		faulty := newFaulty(t, dsynctest.NewMemory(), nil)
@@ -481,7 +482,7 @@ func TestClockJumpIsReported(t *testing.T) {
 	})
 }
 
-// A kind mismatch returns an error at once, which names both kinds.
+// If a key is in use as another kind, LockContext and the like return an error at once that names both kinds.
 func TestKindMismatchIsReturned(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -506,7 +507,7 @@ func TestKindMismatchIsReturned(t *testing.T) {
 	})
 }
 
-// B19: expired sessions that held or waited as another kind block nobody.
+// B19: if expired sessions held a key or waited for it as another kind, they block nobody.
 func TestKindOfAnExpiredSessionIsForgotten(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -537,8 +538,7 @@ func TestKindOfAnExpiredSessionIsForgotten(t *testing.T) {
 	}
 }
 
-// B33: the values of the caller's context, such as a transaction, do not reach the store, and
-// neither does its end.
+// B33: neither the values of the caller's context, such as a transaction, nor its cancellation reach the store.
 func TestCommandsHaveContextsOfTheirOwn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		type key struct{}
@@ -584,7 +584,7 @@ func (s *valueStore) look(ctx context.Context) {
 	_, s.bounded = ctx.Deadline()
 }
 
-// Options has what is in force: the defaults, and the poll interval of now.
+// Session.Options returns the options in force, with the defaults and the current poll interval.
 func TestOptionsInForce(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -603,7 +603,7 @@ func TestOptionsInForce(t *testing.T) {
 			}
 			o.Meta["a"] = "c"
 			if got := s.Options().Meta["a"]; got != "b" {
-				t.Errorf("Meta is the session's own: %q", got)
+				t.Errorf("a change of the returned Meta has changed the session's: %q", got)
 			}
 			turn(s.Mutex("k"))
 			lock(t, s.Mutex("k")) // after a second the session listens
@@ -616,15 +616,15 @@ func TestOptionsInForce(t *testing.T) {
 				t.Errorf("polling %t: PollInterval %v, want %v", polling, got, want)
 			}
 			if _, err := dsync.New(store, &o); err != nil {
-				t.Errorf("a session with the options of another: %v", err)
+				t.Errorf("New with the options that another session returned: %v", err)
 			}
 			members, _, err := admin.New(s).Members(background)
 			if err != nil {
 				t.Fatal(err)
 			}
-			shown := members[0].Settings // and the version of the program's build
+			shown := members[0].Settings // these also have the version in the program's build info
 			if shown.Heartbeat != o.HeartbeatInterval || shown.Margin != o.Margin || shown.Grace != o.Grace || shown.Poll != 0 {
-				t.Errorf("others see %+v of %+v", shown, o)
+				t.Errorf("other sessions see %+v, but the options are %+v", shown, o)
 			}
 		})
 	}

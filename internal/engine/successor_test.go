@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A hold with a successor is released to it, though a goroutine of this process waits for the
-// key and would otherwise get it by a hand-off.
+// A hold with a successor is released to the successor, even if a goroutine of its own process waits for the key and
+// would otherwise get it by a hand-off.
 func TestReleaseByIsNotHandedOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -36,7 +36,7 @@ func TestReleaseByIsNotHandedOff(t *testing.T) {
 			t.Fatalf("%d wait (%v), want 1", st.Waiting, err)
 		}
 		if !h.ReleaseBy(driver.Release{Successor: st.WaitersAhead[0].Claim}) || h.ReleaseBy(driver.Release{Successor: "another.1"}) {
-			t.Error("want ReleaseBy true of a live hold, once")
+			t.Error("ReleaseBy of a live hold: want true for the first call and false for the second")
 		}
 		if err := h.Release(background); err != nil {
 			t.Errorf("Release: %v", err)
@@ -44,14 +44,14 @@ func TestReleaseByIsNotHandedOff(t *testing.T) {
 		select {
 		case <-there:
 		case <-here:
-			t.Fatal("it was handed off in the process")
+			t.Fatal("the hold was handed off in the process")
 		}
 		<-h.Finished()
 		if err := h.ReleasedBy(); err != nil {
 			t.Errorf("ReleasedBy: %v", err)
 		}
 		if h.ReleaseBy(driver.Release{Successor: "another.1"}) {
-			t.Error("ReleaseBy is true of a hold that is over")
+			t.Error("ReleaseBy returned true for a hold that is over")
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// use holds a key once, like a session that was never registered.
+// use acquires and releases a key once, for a session that was never registered.
 func use(t testing.TB, store driver.Store, key string, kind driver.Kind) {
 	t.Helper()
 	c := driver.Claim{Key: key, ID: "user.1", Session: "user", Kind: kind, Weight: 1, Limit: 1}
@@ -41,8 +41,8 @@ func swept(t testing.TB, store driver.Store) driver.SweepState {
 	return st
 }
 
-// replaced keeps n sessions of a fleet alive. Each is replaced by a new one after life, at
-// different times. It returns a function that ends the fleet.
+// replaced keeps n sessions running. It replaces each with a new one after life, but not all at the same time. It
+// returns a function that ends them.
 func replaced(t testing.TB, store driver.Store, n int, life time.Duration, opt dsync.Options) (end func()) {
 	ctx, cancel := context.WithCancel(background)
 	done := make(chan bool)
@@ -72,8 +72,8 @@ func replaced(t testing.TB, store driver.Store, n int, life time.Duration, opt d
 	}
 }
 
-// B22: at a hundred new keys per second the store has little more than the retention requires,
-// whatever the names of the keys are, and even if no process lives for long.
+// B22: at a hundred new keys per second, the store keeps few more records than the retention requires, whatever the
+// keys are called, and even if no process lives long.
 func TestStoreStaysBounded(t *testing.T) {
 	testkit.Large(t)
 	const (
@@ -116,8 +116,7 @@ func TestStoreStaysBounded(t *testing.T) {
 	}
 }
 
-// B22: even if every process is short-lived the store is swept, and most processes send nothing for
-// it.
+// B22: the store is swept even if all processes are short-lived. Most of them send no Sweep.
 func TestShortLivedProcessesSweep(t *testing.T) {
 	testkit.Large(t)
 	for _, tc := range []struct {
@@ -156,8 +155,7 @@ func TestShortLivedProcessesSweep(t *testing.T) {
 	}
 }
 
-// B22: a sweep gets past many records that are kept forever, even though processes are replaced now
-// and then.
+// B22: sweeping gets past many records that are kept forever, even if processes are replaced now and then.
 func TestSweepReachesRecordsBehindThoseKept(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
@@ -179,15 +177,15 @@ func TestSweepReachesRecordsBehindThoseKept(t *testing.T) {
 		}
 		end()
 		if dead > 0 {
-			t.Errorf("%d sessions expired twice the retention of 1h ago, and were not swept", dead)
+			t.Errorf("%d sessions expired more than two hours ago, twice the retention, but were not swept", dead)
 		}
 		if n := len(store.Records()); n < 2000 {
-			t.Errorf("of 2,000 keys that count terms %d are left", n)
+			t.Errorf("%d of 2,000 keys that count terms are left, want all", n)
 		}
 	})
 }
 
-// B22, promise 7: a fleet with nothing to sweep sends about one Sweep a minute in all.
+// B22, promise 7: if there is nothing to sweep, all sessions together send about one Sweep a minute.
 func TestFleetSweepsOnceAMinute(t *testing.T) {
 	testkit.Large(t)
 	for _, fleet := range []int{1, 20, 200} {
@@ -287,8 +285,7 @@ func TestPauseBetweenSlices(t *testing.T) {
 	}
 }
 
-// A session that finds another one sweeping checks less and less often, as it does if Sweep fails,
-// and takes over at once from one that is late.
+// If a session finds that another one sweeps, or if its Sweep fails, it checks less and less often.
 func TestSweepersStayAway(t *testing.T) {
 	testkit.Large(t)
 	const retention = 7 * 24 * time.Hour
@@ -311,7 +308,7 @@ func TestSweepersStayAway(t *testing.T) {
 				store.sweep = func(_ string, last driver.SweepState) (driver.SweepState, error) {
 					n := int(sent.Add(1))
 					if n > 1000 {
-						time.Sleep(time.Hour) // long enough to see it
+						time.Sleep(time.Hour) // so that a session that sends far too many Sweeps does not do so forever
 					}
 					return driver.SweepState{Turn: tc.turn(n, last.Turn), By: "another", At: time.Now().Add(-tc.ago), Now: time.Now(), Seen: 1, LastRound: 1}, tc.err
 				}
@@ -325,7 +322,7 @@ func TestSweepersStayAway(t *testing.T) {
 	}
 }
 
-// When the session that sweeps is cut off, another soon continues where it stopped.
+// If the session that sweeps is cut off, another one soon continues where it stopped.
 func TestSweeperIsReplaced(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
@@ -356,7 +353,7 @@ func TestSweeperIsReplaced(t *testing.T) {
 			// A session's first check is exponentially distributed with a mean of a minute: it is
 			// later than a quarter of an hour once in three million times.
 			if d := st.At.Sub(last.At); d > 18*time.Minute {
-				t.Errorf("%v between turn %d and %d", d, last.Turn, st.Turn)
+				t.Errorf("%v passed between turns %d and %d", d, last.Turn, st.Turn)
 			}
 		}
 		if len(by) < 8 || len(turns) < 80 {

@@ -7,8 +7,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// After a crash TryLock gets every key of the crashed process, not only the first, although it
-// knows by then that the session has expired.
+// After a crash, a session's tries get every key of the crashed process. The first try expires the crashed session;
+// the others succeed although the session is already known to have expired.
 func TestTryTakesEveryKeyOfAnExpiredSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

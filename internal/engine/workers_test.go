@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 )
 
-// However many functions ran at a time, only a few goroutines stay to run more, and none is left in
-// the end.
+// However many functions ran at the same time, only a few idle goroutines are kept for reuse, and in the end none is
+// left.
 func TestWorkersAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const others = 10 // unrelated goroutines that come and go
@@ -29,11 +29,11 @@ func TestWorkersAreFew(t *testing.T) {
 			}
 			n := runtime.NumGoroutine() - before
 			for i := 0; n > maxIdle+others && i < 5_000_000; i++ {
-				runtime.Gosched() // goroutines that have ended may be counted for a moment
+				runtime.Gosched() // goroutines that have just ended may still be counted
 				n = runtime.NumGoroutine() - before
 			}
 			if n > maxIdle+others {
-				t.Errorf("%d goroutines wait, want at most %d", n, maxIdle)
+				t.Errorf("%d goroutines are idle, want at most %d", n, maxIdle)
 			}
 		}
 		used := make(map[string]bool)
@@ -42,7 +42,7 @@ func TestWorkersAreFew(t *testing.T) {
 			synctest.Wait()
 		}
 		if len(used) > maxIdle {
-			t.Errorf("100 functions ran one after the other on %d goroutines, want the %d that wait", len(used), maxIdle)
+			t.Errorf("100 functions ran one after another on %d goroutines, want at most the %d idle ones", len(used), maxIdle)
 		}
 		cancel()
 		w.wg.Wait()
