@@ -1,5 +1,5 @@
-// Package calls calls functions that may block, panic or never return, such as the user's hooks and loggers: in
-// order, and without anyone waiting for them.
+// Package calls calls the user's hooks and loggers, in order. Nobody waits for them, because they may block, panic or
+// never return.
 package calls
 
 import (
@@ -27,8 +27,8 @@ type call struct {
 // Add queues f behind all functions that were added before.
 func (q *Queue) Add(f func()) { q.add(call{f: f}) }
 
-// AddLatest is Add, except that f replaces a waiting function with the same key, unless a function added by Add
-// waits behind that. So a slow function delays at most one report for each key. key must be comparable and not nil.
+// AddLatest is like Add, but f replaces a waiting function with the same key, unless a function added by Add waits
+// behind it. So a slow function delays at most one report for each key. key must be comparable and not nil.
 func (q *Queue) AddLatest(key any, f func()) { q.add(call{f, key}) }
 
 func (q *Queue) add(c call) {

@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Key is what a reading showed of a key.
+// A Key is the state of a key, as read from the store.
 type Key struct {
 	Name    string
 	Kind    driver.Kind
@@ -55,10 +55,10 @@ func Describe(members, keys []string) string {
 }
 
 // Find returns deadlocks in two readings of some keys, at least one for each waiter that is in a deadlock. Each key
-// is read at a different moment, so one reading may show a cycle that never existed. But what is in both readings
-// existed at one moment between them, all at the same time. A cycle counts only if nothing frees anybody in it: no
-// holder outside of it, and no order of releases. ends reports whether a hold of a whole key may end by itself; nil
-// means that none does.
+// is read at a different moment, so one reading may show a cycle that never existed. But all that is in both readings
+// existed at the same time, at a moment between them. A cycle counts only if nothing can free anybody in it, such as a
+// release by a holder outside of it. ends reports whether a hold of a whole key may end by itself; nil means that none
+// does.
 func Find(first, again []Key, ends func(h Claim, now time.Time) bool) (all []Cycle) {
 	g := &waitGraph{waits: make(map[string][]Claim), key: make(map[string]*Key)}
 	role := func(p Claim) string { return p.ID + p.Since.String() } // Since is zero for a waiter
@@ -104,9 +104,9 @@ type waitGraph struct {
 }
 
 // reduce simulates what happens if every session that waits for nothing releases what it holds, and then the
-// sessions served by that do the same, and so on. Claims that are never served remain. The order does not matter,
-// because what can be released or granted can also be so later. What is granted in the simulation is released in it
-// too: a wait that exists now did not begin after that grant.
+// sessions served by that do the same, and so on. Claims that are never served remain. The order does not matter: what
+// can be released or granted now can also be released or granted later. What is granted in the simulation is also
+// released in it, because a wait that exists now cannot have begun after that grant.
 func (g *waitGraph) reduce() {
 	for changed := true; changed; {
 		changed = false

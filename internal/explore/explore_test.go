@@ -351,7 +351,7 @@ func (w *world) ends() error {
 			return fmt.Errorf("nothing can happen any more, after %q; %s", tail(last), w)
 		}
 		if w.now.Sub(began) > most || len(last) > 10_000 {
-			return fmt.Errorf("not served, or not clean, after %v without faults, at last %q; %s", w.now.Sub(began), tail(last), w)
+			return fmt.Errorf("somebody is not served, or something is left over, after %v without faults, at last %q; %s", w.now.Sub(began), tail(last), w)
 		}
 		if !w.closedByNobody() {
 			open = w.now

@@ -229,13 +229,13 @@ func (w *world) step(i int, e core.Event) error {
 			h := n.hold(f.Hold)
 			done, _ := e.(*core.Done) // the deadline comes first
 			if h == nil || h.ended != 0 || h.users == 0 && (done == nil || done.Hold != f.Hold) || h.freed {
-				return fmt.Errorf("%s ends the hold of call %d, which has ended before, or is done: %+v", name(i), f.Hold.Call, h)
+				return fmt.Errorf("%s ends the hold of call %d, which has already ended or is done: %+v", name(i), f.Hold.Call, h)
 			}
 			if h.over != 0 {
 				deadline = h.over
 			}
 			if errors.Is(f.Cause, core.ErrStalled) && (h.stalls == 0 || w.now < h.stalls) {
-				return fmt.Errorf("%s ends the hold of call %d, and its limit for progress is not over: %+v", name(i), f.Hold.Call, h)
+				return fmt.Errorf("%s ends the hold of call %d before its limit for progress is over: %+v", name(i), f.Hold.Call, h)
 			}
 			h.ended = min(w.now, deadline) // later only after a freeze
 			if h.over != 0 && errors.Is(f.Cause, core.ErrClosed) {
@@ -252,7 +252,7 @@ func (w *world) step(i int, e core.Event) error {
 			case h.seals > 0 && f.Err == nil && !w.store.sealedBy(h):
 				return fmt.Errorf("%s frees the hold of call %d, which has not sealed the key", name(i), f.Hold.Call)
 			case h.successor != "" && (f.Passed == nil && !h.passed || errors.Is(f.Passed, driver.ErrNotWaiting) && h.passed):
-				return fmt.Errorf("%s says %v of the successor of call %d, which has the key: %v", name(i), f.Passed, f.Hold.Call, h.passed)
+				return fmt.Errorf("%s reports %v for the successor of call %d, but whether that was granted the key is %v", name(i), f.Passed, f.Hold.Call, h.passed)
 			}
 			h.freed = true
 			if f.Err != nil {
@@ -280,7 +280,7 @@ func (w *world) step(i int, e core.Event) error {
 	}
 	for _, h := range n.holds {
 		if h.stalls != 0 && h.stalls <= w.now && h.ended == 0 && h.users > 0 {
-			return fmt.Errorf("%s goes on with the hold of call %d, and its limit for progress is over: %+v", name(i), h.call.Call, h)
+			return fmt.Errorf("%s goes on with the hold of call %d after its limit for progress is over: %+v", name(i), h.call.Call, h)
 		}
 		if h.deleted != 0 && h.ended == 0 && h.users > 0 && w.now.Sub(h.deleted) > w.cfg.Heartbeat {
 			return fmt.Errorf("%s goes on with the hold of call %d, whose record somebody deleted at %v: %+v", name(i), h.call.Call, h.deleted, h)
@@ -301,7 +301,7 @@ func (w *world) closeSays(i int, session string, err error) error {
 		return nil
 	}
 	if !errors.Is(err, core.ErrNotUnregistered) {
-		return fmt.Errorf("%s says %v when it has closed, and its session is registered", name(i), err)
+		return fmt.Errorf("%s has closed and says %v, but its session is still registered", name(i), err)
 	}
 	var e *core.NotReleasedError
 	errors.As(err, &e)
@@ -310,7 +310,7 @@ func (w *world) closeSays(i int, session string, err error) error {
 		there, holds := key.holder(h.id)
 		again := there.Token > h.token // it was released, and a copy of its request has joined since, which nobody here knows
 		if holds && !again && there.Until.IsZero() && there.Session == session && (e == nil || !slices.Contains(e.Keys, h.call.Key)) {
-			return fmt.Errorf("%s says %v when it has closed, and it holds %s by claim %s", name(i), err, h.call.Key, h.id)
+			return fmt.Errorf("%s has closed and says %v, but it still holds %s with claim %s", name(i), err, h.call.Key, h.id)
 		}
 	}
 	return nil
@@ -346,13 +346,13 @@ func (w *world) mayStillSend(i int, s *core.Send, session string) error {
 	if s.Op == core.Expire && s.Died && !slices.ContainsFunc(w.nodes, func(n node) bool {
 		return n.dead && n.core.Session() == s.Session && w.now.Sub(n.died) >= w.cfg.Margin
 	}) {
-		return fmt.Errorf("%s expires session %s for its process, which lives or has died just now", name(i), s.Session)
+		return fmt.Errorf("%s expires session %s as one whose process has died, but it lives or has died just now", name(i), s.Session)
 	}
 	if v := s.Edit.Release; v != nil && v.Seal > 0 && slices.ContainsFunc(w.nodes[i].holds, func(h hold) bool { return h.id == v.Claim.ID && h.ended != 0 }) {
 		return fmt.Errorf("%s seals with claim %s, whose hold was lost", name(i), v.Claim.ID)
 	}
 	if v := s.Edit.Release; v != nil && v.Keep > w.cfg.Grace+2*w.cfg.Margin && slices.ContainsFunc(w.nodes[i].holds, func(h hold) bool { return h.id == v.Claim.ID && h.asked }) {
-		return fmt.Errorf("%s keeps claim %s for %v, though somebody asks for the key", name(i), v.Claim.ID, v.Keep)
+		return fmt.Errorf("%s keeps claim %s for %v, though it knows that the key was revoked", name(i), v.Claim.ID, v.Keep)
 	}
 	return nil
 }
@@ -384,7 +384,7 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 		switch {
 		case errors.As(d.Err, new(*core.SealedError)):
 			if k := w.store.keys[a.Key]; !k.over(a.Tick) {
-				return fmt.Errorf("%s tells call %d that its tick is over, and the last one is %d", name(i), a.Call, k.sealed)
+				return fmt.Errorf("%s tells call %d that its tick is over, but the last one that succeeded is %d", name(i), a.Call, k.sealed)
 			}
 		case errors.Is(d.Err, core.ErrGivenUp), a.Try, errors.Is(d.Err, driver.ErrMismatch):
 		case errors.Is(d.Err, driver.ErrRefused):
@@ -420,7 +420,7 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 				here += h.call.Weight
 			}
 			if !a.Shares && h.token == d.Token {
-				return fmt.Errorf("%s delivers the token %d to call %d, which that of %s has", name(i), d.Token, a.Call, name(j))
+				return fmt.Errorf("%s delivers the token %d to call %d, but a hold of %s has that token", name(i), d.Token, a.Call, name(j))
 			}
 		}
 	}
@@ -435,9 +435,9 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 	case sum > a.Limit:
 		return fmt.Errorf("too many holders: %s delivers to call %d, and %s", name(i), a.Call, other)
 	case here > a.Limit:
-		return fmt.Errorf("%s delivers to call %d, and a holder here is not done", name(i), a.Call)
+		return fmt.Errorf("%s delivers to call %d although another of its holders is not done", name(i), a.Call)
 	case exclusive && d.Token <= t.all, d.Token <= t.exclusive:
-		return fmt.Errorf("token %d after %v", d.Token, t)
+		return fmt.Errorf("token %d is not greater than earlier tokens, %+v", d.Token, t)
 	}
 	if t.all = max(t.all, d.Token); exclusive {
 		t.exclusive = d.Token
@@ -481,12 +481,12 @@ func (w *world) protected(i int, h *hold) bool {
 func (w *world) mayChange(c *core.Command, before record) error {
 	after := w.store.keys[claimOf(c).Key]
 	if after.sealed < before.sealed || after.sealed == before.sealed && string(before.result) != string(after.result) {
-		return fmt.Errorf("the key was sealed up to %d with %q, and now to %d with %q", before.sealed, before.result, after.sealed, after.result)
+		return fmt.Errorf("the key was sealed up to tick %d with %q, and now is up to %d with %q", before.sealed, before.result, after.sealed, after.result)
 	}
 	if c.Edit.Release != nil && c.Edit.Acquire == nil {
 		for _, q := range before.queue {
 			if _, holds := after.holder(q.Claim); !holds && after.position(q.Claim) < 0 && q.Claim != c.Edit.Release.Claim.ID && !after.over(q.tick) {
-				return fmt.Errorf("claim %s was in the queue for tick %d, and the last one is %d", q.Claim, q.tick, after.sealed)
+				return fmt.Errorf("claim %s is no longer in the queue for tick %d, but the last one sealed is %d", q.Claim, q.tick, after.sealed)
 			}
 		}
 	}
@@ -494,7 +494,7 @@ func (w *world) mayChange(c *core.Command, before record) error {
 		passed := func(o waiting) bool { return o.tick < q.tick }
 		named := c.Edit.Release != nil && c.Edit.Release.Successor == q.Claim
 		if _, holds := after.holder(q.Claim); holds && !named && slices.ContainsFunc(after.queue, passed) {
-			return fmt.Errorf("claim %s is granted for tick %d, and an earlier one waits", q.Claim, q.tick)
+			return fmt.Errorf("claim %s was granted for tick %d while one for an earlier tick waits", q.Claim, q.tick)
 		}
 	}
 	for _, h := range before.holders {
@@ -504,12 +504,12 @@ func (w *world) mayChange(c *core.Command, before record) error {
 		}
 		if now.Token != h.Token { // another hold: a copy of its request has made the claim join again
 			if w.store.now(w.now).Before(h.Until) {
-				return fmt.Errorf("claim %s has left before its end at %v", h.Claim, h.Until)
+				return fmt.Errorf("claim %s was dropped before its end at %v", h.Claim, h.Until)
 			}
 			continue
 		}
 		if later := now.Until.Compare(h.Until); later > 0 && c.Op == core.Release || later < 0 && c.Op != core.Release {
-			return fmt.Errorf("claim %s ends at %v, and no longer at %v", h.Claim, now.Until, h.Until)
+			return fmt.Errorf("the end of claim %s has moved to %v, from %v", h.Claim, now.Until, h.Until)
 		}
 	}
 	return nil
@@ -1082,7 +1082,7 @@ func (w *world) callerActions(i int, fair bool, add add) {
 					w.giveUps--
 					err := w.step(i, core.GiveUp{Call: o.call})
 					if err == nil && w.nodes[i].callers[c].call != nil {
-						err = fmt.Errorf("call %d has given up and gets nothing", o.call.Call)
+						err = fmt.Errorf("call %d has given up and gets no answer", o.call.Call)
 					}
 					return err
 				})

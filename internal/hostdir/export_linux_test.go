@@ -2,7 +2,7 @@ package hostdir
 
 import "os"
 
-// OfBoot returns the folder as a machine of another boot sees it.
+// OfBoot returns the folder as it appears to a machine with another boot id.
 func (d *Dir) OfBoot(boot string) *Dir { return &Dir{d.path, boot} }
 
 // At returns a folder that Open has not tried.
@@ -21,7 +21,7 @@ func (d *Dir) Mark(path string) string {
 	return d.mark(f)
 }
 
-// Opened opens the session's file now; dead is Dead for that file, as of its call.
+// Opened opens the session's file now. dead does what Dead does, with that file, at the time of its call.
 func (d *Dir) Opened(session, mark string) (dead func() bool) {
 	f, err := os.Open(d.file(session))
 	if err != nil {

@@ -165,8 +165,8 @@ func TestOnlyADeathFreesTheLock(t *testing.T) {
 	}
 }
 
-// A process that ends a lock, as closing a session does, is alive. Another process that opened the file before and
-// tries its lock afterwards must not take it for dead.
+// A process that closes a session ends the lock, but is alive. Another process that opened the file before, and tries
+// the lock afterwards, must not take the first one for dead.
 func TestUnlockIsNoDeath(t *testing.T) {
 	d, path := open(t)
 	mark, unlock, err := d.Lock("a")
@@ -176,11 +176,11 @@ func TestUnlockIsNoDeath(t *testing.T) {
 	dead := d.Opened("a", mark)
 	unlock()
 	if dead() {
-		t.Error("opened before the end of the lock, and tried after it: a living process is dead")
+		t.Error("the file was opened before the lock ended and tried afterwards: Dead reports true for a live process")
 	}
 	wantDead(t, "when the lock has ended", d, mark, false)
 
-	// Nor if the name belongs to another file by then.
+	// The same holds if the name belongs to another file by then.
 	if mark, unlock, err = d.Lock("a"); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestUnlockIsNoDeath(t *testing.T) {
 		t.Fatal(err)
 	}
 	if dead() {
-		t.Error("a file of the same name: a living process is dead")
+		t.Error("the name belongs to another file: Dead reports true for a live process")
 	}
 }
 
@@ -219,7 +219,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("5s later: not yet: %s", what)
+			t.Fatalf("after 5s, still not: %s", what)
 		}
 	}
 }
@@ -363,7 +363,7 @@ func wantHeard(t *testing.T, heard <-chan bool) {
 	select {
 	case <-heard:
 	case <-time.After(5 * time.Second):
-		t.Fatal("5s later: the death was not heard of")
+		t.Fatal("the death was not noticed within 5s")
 	}
 }
 
@@ -377,7 +377,7 @@ func TestRemovedFolder(t *testing.T) {
 	}
 	select {
 	case <-heard:
-		t.Error("a death was heard of")
+		t.Error("a death was noticed")
 	default:
 	}
 }

@@ -46,7 +46,7 @@ var aboutURI = regexp.MustCompile(`error (parsing|validating) uri: `)
 // that was looked up.
 var quoted = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"|address .*: |lookup .*: `)
 
-// harmless matches quoted words of the driver's own: names of schemes, and of known options.
+// harmless matches quoted words that come from the driver itself: names of schemes and of known options.
 var harmless = regexp.MustCompile(`scheme must be "mongodb" or "mongodb\+srv"$|invalid value for "[A-Za-z]+": `)
 
 // Redact returns err, an error of the driver about its options, without what it quotes from a malformed connection

@@ -44,8 +44,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// The database is the one that the driver finds, or the default. If the driver mistakes a part of the password for
-// it, it is refused.
+// Database returns the database that the driver finds, or the default. If the driver mistakes a part of the password
+// for a database, Database returns an error.
 func TestDatabase(t *testing.T) {
 	for _, c := range []struct {
 		uri, want string

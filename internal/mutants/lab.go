@@ -38,8 +38,8 @@ func newLabs(root string, n, runs int, verbose bool) (labs []lab, remove func(),
 }
 
 // test runs go test in the copy, ignoring cached results. Paths are trimmed, so that packages without a mutant are
-// built once and stay cached, wherever the copy is. Optimizing is off: for a mutant and its tests that takes longer
-// than the tests.
+// built once and stay cached, wherever the copy is. Optimization is off, because it would take longer than the tests
+// themselves.
 func (l *lab) test(pkg, pattern, timeout string, flags ...string) (output string, passed bool) {
 	args := append([]string{"test", "-short", "-count=1", "-trimpath", "-vet=off",
 		"-gcflags=-N -l", "-ldflags=-s -w", "-run", pattern, "-timeout", timeout}, flags...)

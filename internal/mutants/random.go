@@ -64,8 +64,8 @@ func (d *draw) run(root string) error {
 	r := rand.New(rand.NewPCG(d.seed, 0))
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 
-	// Places are handed out in the order of the draw, and an extra one only if one did not compile. So a seed gives
-	// the same mutants however many are tried at once.
+	// Places are handed out in the order in which they were drawn, plus one for each that does not compile. So a seed
+	// gives the same mutants however many are tried at once.
 	var (
 		mu                    sync.Mutex
 		changed               = sync.NewCond(&mu)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What the operators make of a function, as its changed lines.
+// The operators make these changes to a function; each is given as the changed line.
 func TestOperators(t *testing.T) {
 	for name, c := range map[string]struct {
 		src  string
@@ -61,8 +61,8 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// A seed stands for the same mutants however many are tried at once; a mutant that does not compile does not count;
-// it may be caught by the package's own tests, or by those of a package that depends on it.
+// A seed gives the same mutants however many are tried at once. A mutant that does not compile does not count. A mutant
+// may be caught by the tests of its own package, or by those of a package that depends on it.
 func TestRandom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds many test programs")

@@ -118,7 +118,7 @@ func NewParticipant(p admin.Participant, queued bool, now time.Time) Participant
 	return r
 }
 
-// A Member is a session, or one that takes part in an election.
+// A Member is a session. If it is listed as taking part in an election, it has a role.
 type Member struct {
 	Process
 	Role string       `json:"role,omitempty"` // its role in the election

@@ -23,8 +23,8 @@ import (
 // TTL is the default TTL of the sessions of [NewSession].
 const TTL = 10 * time.Second
 
-// Long reports whether tests should take the time for a full proof, as in CI, that is, whether LEASEHOLD_LONG is
-// set. Otherwise every test does a smaller part of the same.
+// Long reports whether LEASEHOLD_LONG is set, as in CI. Then tests take the time for a full proof; otherwise each does a
+// smaller part of the same.
 func Long() bool { return os.Getenv("LEASEHOLD_LONG") != "" }
 
 // Large skips a test of sizes or counts (thousands of goroutines or keys, or hours of time) if LEASEHOLD_REPEATED
@@ -84,8 +84,8 @@ func (l *locked) Uint64() uint64 {
 	return l.source.Uint64()
 }
 
-// NewSession returns a silent session that is closed at the end of the test. Unless the test sets a Retention, it
-// never sweeps: tests count commands, and sweeps come at random times.
+// NewSession returns a session that logs nothing unless opt has a Logger, and that is closed at the end of the test.
+// Unless opt has a Retention, it never sweeps: tests count commands, and sweeps come at random times.
 func NewSession(t testing.TB, store driver.Store, opt *dsync.Options) *dsync.Session {
 	t.Helper()
 	var o dsync.Options
@@ -136,8 +136,8 @@ func WantErr(t testing.TB, what string, err error, want ...error) {
 	}
 }
 
-// WaitAt calls locked on a goroutine, and waits until that is the n-th in the queue for key. The returned channel
-// receives the error of locked.
+// WaitAt calls locked, which waits for key, on another goroutine. It fails the test unless key then has n waiters. The
+// returned channel receives the error of locked.
 func WaitAt(t testing.TB, store driver.Store, key string, n int, locked func(context.Context) error, ctx context.Context) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
