@@ -34,7 +34,7 @@ func TestL5Break(t *testing.T) {
 				mon := newMonitor(r.DB)
 				holder := lock(t, r.session(opt, mon.client()).Mutex("broken"))
 				if listens {
-					eventually(t, "it listens", func() bool { return len(mon.commands(awaits)) > 0 })
+					eventually(t, "the holder listens to notices", func() bool { return len(mon.commands(awaits)) > 0 })
 					time.Sleep(500 * time.Millisecond) // until it listens and has then requested the key again
 				}
 				notified := make(chan time.Time, 1)

@@ -59,7 +59,7 @@ func TestB07ClockSteps(t *testing.T) {
 			for i, m := range []*dsync.Mutex{next, last} {
 				ch := locking(t.Context(), m)
 				go func() { grants <- <-ch }()
-				eventually(t, "it waits", func() bool { return load(t, store, "key").Waiting == i+1 })
+				eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == i+1 })
 			}
 			all[3] = enter(func(o dsync.Options) *dsync.Session { return r.session(o) }) // a new session, which has seen no other session
 			tries := all[3].Mutex("key")
@@ -138,7 +138,7 @@ func TestB07ClockSteps(t *testing.T) {
 			}
 			for i, o := range all {
 				if step > ttl {
-					eventually(t, "a report of each", func() bool { return len(o.count().jumps) > 0 })
+					eventually(t, "the session reports the jump", func() bool { return len(o.count().jumps) > 0 })
 				}
 				got := o.count()
 				if len(got.jumps) > 1 || (len(got.jumps) == 1) != (step.Abs() > margin) {

@@ -136,7 +136,7 @@ func TestCostOfContendedKey(t *testing.T) {
 		for range n {
 			h := lock(t, holder)
 			waits := locking(t.Context(), contended)
-			eventually(t, "it waits", func() bool { return load(t, store, "contended").Waiting == 1 })
+			eventually(t, "the waiter is queued", func() bool { return load(t, store, "contended").Waiting == 1 })
 			release(t, h)
 			release(t, granted(t, waits).h)
 		}
@@ -233,7 +233,7 @@ func TestCostOfManyLocks(t *testing.T) {
 				heartbeat := func(c command) bool { return c.id == "s/"+session.ID() }
 				read := func(c command) bool { return c.name == "aggregate" }
 				began = time.Now()
-				eventually(t, "it has sent some heartbeats, and read what it holds", func() bool {
+				eventually(t, "the session has sent some heartbeats, and read what it holds", func() bool {
 					return len(mon.commands(heartbeat)) >= periods && len(mon.commands(read)) > 0
 				})
 				sent := mon.commands(func(c command) bool { return !aboutNotices(c) })
@@ -334,7 +334,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 		}
 		store := r.store()
 		eventually(t, "all are queued", func() bool { return load(t, store, "line").Waiting == line })
-		eventually(t, "all have requested the key again since they listen", func() bool {
+		eventually(t, "all have requested the key again after they began to listen", func() bool {
 			waiting.reset()
 			time.Sleep(time.Second)
 			return len(waiting.commands(func(c command) bool { return !listening(c) })) == 0 || !s.Has(server.Need{Notices: true})

@@ -32,7 +32,7 @@ func TestDroppedCollection(t *testing.T) {
 		h := lock(t, mu)
 		token := h.Token()
 		ch := locking(t.Context(), waiter.Mutex("key"))
-		eventually(t, "it waits", func() bool { return load(t, r.store(), "key").Waiting == 1 })
+		eventually(t, "the waiter is queued", func() bool { return load(t, r.store(), "key").Waiting == 1 })
 
 		if err := r.raw().Drop(t.Context()); err != nil {
 			t.Fatal(err)

@@ -237,7 +237,7 @@ func TestB15RunAfterAnOutage(t *testing.T) {
 				return errors.New("the work failed, too")
 			})
 		}()
-		eventually(t, "it leads", func() bool { return running.Load() == 1 })
+		eventually(t, "the process leads", func() bool { return running.Load() == 1 })
 		for range 2 {
 			p.Cut()
 			time.Sleep(3 * opt.TTL)
@@ -245,7 +245,7 @@ func TestB15RunAfterAnOutage(t *testing.T) {
 				t.Fatal("the process leads without a database")
 			}
 			p.Heal()
-			eventually(t, "it leads again", func() bool { return running.Load() == 1 })
+			eventually(t, "the process leads again", func() bool { return running.Load() == 1 })
 		}
 		cancel()
 		wantIs(t, "Run", <-done, context.Canceled)

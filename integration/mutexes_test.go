@@ -205,7 +205,7 @@ func TestDeadlockOfProcesses(t *testing.T) {
 				t.Errorf("%v: a deadlock was reported for a chain of %d", got, i)
 			}
 			p.Tell(proc.Order{Do: "lock", Key: keys[(i+1)%3]})
-			eventually(t, "it waits", func() bool { return load(t, r.store(), keys[(i+1)%3]).Waiting == 1 })
+			eventually(t, "the waiter is queued", func() bool { return load(t, r.store(), keys[(i+1)%3]).Waiting == 1 })
 		}
 		closed := time.Now()
 		if got := found(); len(got) != 1 || len(got[0].Members) != 3 || got[0].Members[0].PID == 0 {

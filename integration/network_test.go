@@ -129,7 +129,7 @@ func TestNetworkPartsMembers(t *testing.T) {
 			}
 			in.Heal()
 			out.Heal()
-			eventually(t, c.name+": all are in one term", func() bool { return term(old) == term(next) })
+			eventually(t, c.name+": the former primary is in the new term", func() bool { return term(old) == term(next) })
 		}
 	})
 }

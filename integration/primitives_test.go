@@ -271,7 +271,7 @@ func TestLinger(t *testing.T) {
 		}
 		mu := warm(t, r.session(linger, mon.client()), "mine")
 		if pushes {
-			eventually(t, "it listens", func() bool { return len(mon.commands(awaits)) > 0 })
+			eventually(t, "the session listens", func() bool { return len(mon.commands(awaits)) > 0 })
 			release(t, lock(t, mu)) // a new hold, as the previous grant no longer lingers
 		}
 		mon.reset()

@@ -141,7 +141,7 @@ func TestRollingUpgrade(t *testing.T) {
 		goOn := func(after string) {
 			t.Helper()
 			l, e := locks.count(), terms.count()
-			eventually(t, after+": all go on", func() bool { return locks.count() > l+20 && terms.count() > e+20 })
+			eventually(t, after+": all sessions make progress", func() bool { return locks.count() > l+20 && terms.count() > e+20 })
 		}
 		restart := func(m *mongod.Member) {
 			t.Helper()

@@ -214,21 +214,21 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 				r := newRoom(t, s)
 				o := &ordeal{room: r, t: t, key: "key", file: filepath.Join(t.TempDir(), "beats"), bin: bin, store: r.store()}
 				holder := o.start()
-				eventually(t, "the first holds", func() bool { return o.last() > 0 })
+				eventually(t, "the first session holds the key", func() bool { return o.last() > 0 })
 				token := o.last()
 				for round := range rounds {
 					fault := faults[(i*rounds+round)%len(faults)]
 					next := o.start()
 					// On a busy machine any session may lose a lease without a fault: the holder,
 					// or the next one before its command has begun.
-					eventually(t, "the next waits", func() bool {
+					eventually(t, "the next session waits", func() bool {
 						next = next.orAnother(token)
 						return load(t, o.store, o.key).Waiting == 1 || o.last() > token
 					})
 					hit := time.Now()
 					after := fault.hit(holder)
 					hits.Add(1)
-					eventually(t, fault.name+": the next holds", func() bool {
+					eventually(t, fault.name+": the next session holds the key", func() bool {
 						next = next.orAnother(token)
 						return o.last() > token
 					})

@@ -485,12 +485,12 @@ func leaveTheSame(t *testing.T, kind driver.Kind) {
 			}
 		}
 		each("the first acquire", acquire(1))
-		each("release without a line", release(1, true))
+		each("release without a queue", release(1, true))
 		each("acquire of a free key", acquire(2))
-		each("release by who may not be alone", release(2, false))
+		each("release by a holder that may have waiters", release(2, false))
 		each("acquire of a free key again", acquire(2))
 		each("joining the queue", acquire(3))
-		each("joining the queue behind it", acquire(4))
+		each("joining the queue behind the first waiter", acquire(4))
 		if kind == driver.KindElection {
 			each("publishing", func(key string) error {
 				_, err := storecmd.Publish(ctx, store, claim(key, 2), 1, []byte("x"))
@@ -499,6 +499,6 @@ func leaveTheSame(t *testing.T, kind driver.Kind) {
 		}
 		each("release with two waiters", release(2, false))
 		each("release with one waiter", release(3, false))
-		each("release of the last", release(4, true))
+		each("release by the last holder", release(4, true))
 	})
 }

@@ -66,7 +66,7 @@ func TestTLS(t *testing.T) {
 					h := lock(t, m)
 					ch := locking(t.Context(), waiter.Mutex("key"))
 					store := r.store()
-					eventually(t, "it waits", func() bool { return load(t, store, "key").Waiting == 1 })
+					eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
 					beats()
 					for range 3 {
 						if closed(h.Lost()) {
