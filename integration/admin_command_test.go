@@ -92,7 +92,7 @@ func TestBreakCommand(t *testing.T) {
 		}()
 		status, out, bad := newSpy(r).run("break", "key")
 		if status != 0 || bad != "" || !strings.Contains(out, "released it") || !strings.Contains(out, "key: free now, 0 waiting") {
-			t.Errorf("exit status %d, %q, %q", status, out, bad)
+			t.Errorf("exit status %d; stdout %q, stderr %q", status, out, bad)
 		}
 		members, _, err := admin.New(holder).Members(t.Context())
 		if err != nil || len(members) != 1 || members[0].ID != holder.ID() {

@@ -135,7 +135,7 @@ func TestL9Status(t *testing.T) {
 		opt.Host, opt.Name = "host of a", "a"
 		a, b := r.session(opt), r.session(r.short(20*time.Second))
 		if st, err := admin.New(b).Status(t.Context(), "jobs/1"); st.Held() || err != nil {
-			t.Errorf("a free key: %v, %v", st, err)
+			t.Errorf("Status of a free key: %v, %v, want no holder", st, err)
 		}
 		held := lock(t, a.Mutex("jobs/1"))
 		ch := locking(t.Context(), b.Mutex("jobs/1"))

@@ -45,7 +45,7 @@ func TestB07ClockSteps(t *testing.T) {
 		grows := func(what string, now int64) {
 			t.Helper()
 			if now <= token {
-				t.Errorf("%s: token %d after %d", what, now, token)
+				t.Errorf("%s: token %d came after %d, want a greater one", what, now, token)
 			}
 			token = now
 		}
@@ -142,15 +142,15 @@ func TestB07ClockSteps(t *testing.T) {
 				}
 				got := o.count()
 				if len(got.jumps) > 1 || (len(got.jumps) == 1) != (step.Abs() > margin) {
-					t.Errorf("step %v: session %d reported %v", step, i, got.jumps)
+					t.Errorf("step %v: session %d reported the jumps %v, want one if the step exceeds the margin, otherwise none", step, i, got.jumps)
 				}
 				for _, d := range got.jumps {
 					if (d > 0) != (step > 0) || d.Abs() > step.Abs()+margin || d.Abs() < margin { // d is the least by which the clock has jumped
-						t.Errorf("step %v: session %d reported %v", step, i, d)
+						t.Errorf("step %v: session %d reported a jump of %v", step, i, d)
 					}
 				}
 				if n := strings.Count(o.log.String(), "the store's clock jumped by more than the margin"); n != o.jumped {
-					t.Errorf("session %d logged %d jumps, and reported %d", i, n, o.jumped)
+					t.Errorf("session %d logged %d jumps, but reported %d", i, n, o.jumped)
 				}
 			}
 		}

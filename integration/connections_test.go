@@ -33,7 +33,7 @@ func TestConnections(t *testing.T) {
 		mu := r.session(opt.Session).Mutex("k")
 		mu.Lock()
 		if c.Mutex("k").TryLock() {
-			t.Fatal("locked twice")
+			t.Fatal("TryLock of a held key succeeded")
 		}
 		has(2, "idle")
 		waited := make(chan error)

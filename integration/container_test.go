@@ -47,7 +47,7 @@ func TestPausedServer(t *testing.T) {
 
 		g := granted(t, ch)
 		if g.token <= first {
-			t.Errorf("token %d after %d", g.token, first)
+			t.Errorf("token %d came after %d, want a greater one", g.token, first)
 		}
 		if err := h.Release(t.Context()); sentinel(err) != "lost" {
 			t.Errorf("late Release: %v, want ErrLost", err)

@@ -265,7 +265,7 @@ func TestCostOfManyLocks(t *testing.T) {
 				}
 				if log != nil {
 					if w := log.writes(t, ""); w < periods-1 || w > len(mon.commands(heartbeat))+1 {
-						t.Errorf("%d document writes for %d heartbeats", w, beats)
+						t.Errorf("%d document writes for %d heartbeats, want one each", w, beats)
 					}
 				}
 				mon.noDuplicates(t)

@@ -58,7 +58,7 @@ func TestUndoneUnlock(t *testing.T) {
 		})
 		b := lock(t, r.session(opt).Mutex("key"))
 		if b.Token() <= first {
-			t.Errorf("token %d after %d", b.Token(), first)
+			t.Errorf("token %d came after %d, want a greater one", b.Token(), first)
 		}
 		lost.none(t)
 		release(t, b)

@@ -46,7 +46,7 @@ func TestElectionOfProcesses(t *testing.T) {
 			st := follower(t, store, a.Key, before.token, 20*time.Second)
 			now = leaderSeen{st.Holders[0].Session, st.Holders[0].Token, st.Term}
 			if now.term != before.term+1 {
-				t.Errorf("round %d: term %d after %d", round, now.term, before.term)
+				t.Errorf("round %d: term %d came after %d, want the next number", round, now.term, before.term)
 			}
 			p := ps[now.session]
 			if p == nil {
@@ -70,7 +70,7 @@ func TestElectionOfProcesses(t *testing.T) {
 				p.Tell(proc.Order{Do: harm})
 				p.Await(harm)
 				if e := p.Await("lost"); e.Token != now.token {
-					t.Errorf("lost %+v", e)
+					t.Errorf("the leader lost %+v, want its own term", e)
 				}
 				follower(t, store, a.Key, now.token, 10*time.Second)
 				lab.Note(t, "%s: seen to be followed after %v", harm, time.Since(start).Round(time.Millisecond))
@@ -310,7 +310,7 @@ func TestB16ResignAndRestart(t *testing.T) {
 		for l := range seen {
 			if l.Term == 2 {
 				if l.Name != "node" {
-					t.Errorf("observed %+v", l)
+					t.Errorf("observed %+v, want the name node", l)
 				}
 				break
 			}

@@ -72,7 +72,7 @@ func TestFailover(t *testing.T) {
 				release(t, h)
 				g := granted(t, ch)
 				if g.token <= first {
-					t.Errorf("token %d after %d", g.token, first)
+					t.Errorf("token %d came after %d, want a greater one", g.token, first)
 				}
 				release(t, g.h)
 				for range 20 {

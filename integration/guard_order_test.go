@@ -220,7 +220,7 @@ func TestGuardCommitsInOrderOfTokens(t *testing.T) {
 				tally("frozen primaries", 1)
 			}
 			if time.Since(began) > time.Minute+time.Duration(goal)*50*time.Millisecond {
-				t.Fatalf("%d transactions in %v", tally("committed", 0), time.Since(began))
+				t.Fatalf("only %d transactions were committed in %v", tally("committed", 0), time.Since(began))
 			}
 		}
 		for _, p := range ps {
@@ -240,11 +240,11 @@ func TestGuardCommitsInOrderOfTokens(t *testing.T) {
 				}
 			}
 			if len(wrote) != 2 || wrote[0].O != wrote[1].O || len(tx) != 3 {
-				t.Fatalf("a transaction contains %v", tx)
+				t.Fatalf("a transaction contains %v, want the token and the same document in both collections", tx)
 			}
 			w := wrote[0].O
 			if w.Token < last[w.Key] {
-				t.Errorf("%s was committed with token %d after %d", w.ID, w.Token, last[w.Key])
+				t.Errorf("%s was committed with token %d, after a transaction with token %d", w.ID, w.Token, last[w.Key])
 			}
 			if w.Token != last[w.Key] {
 				holders++
@@ -267,7 +267,7 @@ func TestGuardCommitsInOrderOfTokens(t *testing.T) {
 			t.Errorf("%d documents, %v, after %d transactions", n, err, total)
 		}
 		if count["fenced"] == 0 || count["step-downs"]+count["frozen primaries"] == 0 {
-			t.Errorf("no transaction was refused, or no primary was harmed: %v", count)
+			t.Errorf("no transaction was refused, or no primary was harmed, so this test shows little: %v", count)
 		}
 		rollbacks, err := own.Set().Rollbacks(t.Context())
 		if err != nil {

@@ -271,11 +271,11 @@ func TestCostOfGuard(t *testing.T) {
 		}
 		log := r.transactions(t)
 		if len(log) != 2*(n+1) {
-			t.Errorf("%d entries in the log for %d transactions", len(log), 2*(n+1))
+			t.Errorf("%d entries in the oplog for %d transactions, want one each", len(log), 2*(n+1))
 		}
 		for _, tx := range log {
 			if len(tx) != 3 {
-				t.Errorf("a transaction of two writes has %d: %v", len(tx), tx)
+				t.Errorf("a transaction of two writes has %d in the oplog, want 3, with that of the token: %v", len(tx), tx)
 			}
 		}
 	})

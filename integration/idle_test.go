@@ -58,7 +58,7 @@ func TestB08TokensGrow(t *testing.T) {
 			}
 			h := lock(t, m)
 			if token := h.Token(); token <= last {
-				t.Fatalf("cycle %d: token %d after %d", i, token, last)
+				t.Fatalf("cycle %d: token %d came after %d, want a greater one", i, token, last)
 			} else {
 				last = token
 			}

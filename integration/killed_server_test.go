@@ -46,7 +46,7 @@ func TestKilledServer(t *testing.T) {
 							if token := h.Token(); token > last {
 								last, grants = token, grants+1
 							} else if token != 0 {
-								t.Errorf("token %d after %d", token, last)
+								t.Errorf("token %d came after %d, want a greater one", token, last)
 							}
 							mu.Unlock()
 							h.Release(context.Background()) // waits until the server is back

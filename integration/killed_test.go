@@ -78,7 +78,7 @@ func TestTryAfterCrash(t *testing.T) {
 		time.Sleep(opt.TTL + 200*time.Millisecond)
 		h, err := tries.TryHold(t.Context())
 		if err != nil {
-			t.Fatalf("one try after the lapse: %v", err)
+			t.Fatalf("the first try after the session lapsed: %v", err)
 		}
 		release(t, h)
 	})

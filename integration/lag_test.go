@@ -34,7 +34,7 @@ func TestLaggingSecondary(t *testing.T) {
 				release(t, h)
 				g := granted(t, ch)
 				if g.token <= before {
-					t.Errorf("token %d after %d", g.token, before)
+					t.Errorf("token %d came after %d, want a greater one", g.token, before)
 				}
 				h, a, b = g.h, b, a
 			}

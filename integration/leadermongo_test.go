@@ -44,7 +44,7 @@ func TestS5ElectionStraightFromADatabase(t *testing.T) {
 				continue // the value is published in the background
 			}
 			if l.Name != "a" || string(l.Value) != "here I am" || l.Term != 1 {
-				t.Errorf("observed %+v", l)
+				t.Errorf("observed %+v, want term 1 of a, with its value", l)
 			}
 			break
 		}
@@ -99,7 +99,7 @@ func TestLeaderMongoRefusesNonsense(t *testing.T) {
 		},
 	} {
 		if e, err := f(); err == nil || e != nil {
-			t.Errorf("%s: %v, %v", name, e, err)
+			t.Errorf("%s: %v, %v, want an error", name, e, err)
 		}
 	}
 }

@@ -152,7 +152,7 @@ func lostRelease(t *testing.T, f fault) {
 	f.p.Heal()
 	time.Sleep(time.Second)
 	if newer.token <= g.token {
-		t.Errorf("token %d after %d", newer.token, g.token)
+		t.Errorf("token %d came after %d, want a greater one", newer.token, g.token)
 	}
 	if st := load(t, f.store, "key"); len(st.Holders) != 1 || st.Holders[0].Token != newer.token {
 		t.Errorf("the newer lock is gone: holders %v, want token %d", st.Holders, newer.token)

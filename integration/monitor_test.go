@@ -105,7 +105,7 @@ func (m *monitor) commands(f func(command) bool) []command {
 func (m *monitor) noDuplicates(t testing.TB) {
 	t.Helper()
 	for _, c := range m.commands(func(c command) bool { return c.code == 11000 && !knownOfProbe(c) }) {
-		t.Errorf("%v: answered with code 11000", c)
+		t.Errorf("%v was answered with code 11000, a duplicate key", c)
 	}
 }
 

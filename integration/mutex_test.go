@@ -99,7 +99,7 @@ func TestLease(t *testing.T) {
 			t.Errorf("taken %v after its end, want 0 to %v (waited %v)", over, wakeUp, time.Since(begin))
 		}
 		if next.Token() <= first {
-			t.Errorf("token %d after %d", next.Token(), first)
+			t.Errorf("token %d came after %d, want a greater one", next.Token(), first)
 		}
 		if _, err := l.Extend(t.Context()); sentinel(err) != "lost" {
 			t.Errorf("Extend after the end: %v, want ErrLost", err)
@@ -184,14 +184,14 @@ func TestB14Close(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(begin); took > wakeUp {
-			t.Errorf("Close took %v", took)
+			t.Errorf("Close took %v, want about a round trip", took)
 		}
 		if m := member(t, r.store(), id); !m.Expired {
 			t.Errorf("after Close the session's record is %+v, want it expired", m)
 		}
 		m := r.session(r.short(10 * time.Second)).Mutex("key")
 		if _, err := m.TryHold(t.Context()); err != nil {
-			t.Errorf("after Close: %v", err)
+			t.Errorf("another session's TryHold after Close: %v", err)
 		}
 	})
 }

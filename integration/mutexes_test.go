@@ -213,7 +213,7 @@ func TestDeadlockOfProcesses(t *testing.T) {
 		}
 		ev := ps[2].Await("deadlock")
 		if ev.N != 3 {
-			t.Errorf("%d members: %s", ev.N, ev.Text)
+			t.Errorf("the reported deadlock has %d processes, want 3: %s", ev.N, ev.Text)
 		}
 		lab.Note(t, "a deadlock of 3 processes was named after %.1f s: %s", ev.Wall.Sub(closed).Seconds(), ev.Text)
 		ps[0].Kill()

@@ -70,7 +70,7 @@ func TestNoticesUnderFaults(t *testing.T) {
 					}
 					taken.Add(1)
 					if n := holders.Add(1); n != 1 {
-						t.Errorf("%d holders", n)
+						t.Errorf("%d holders at the same time, want 1", n)
 					}
 					if token := h.Token(); token <= last.Swap(token) {
 						t.Errorf("token %d is not greater than the one before", token)

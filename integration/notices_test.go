@@ -94,7 +94,7 @@ func TestNoticesOverrun(t *testing.T) {
 			}
 		}
 		if n, err := place.CountDocuments(t.Context(), notice); err != nil || n != 0 {
-			t.Fatalf("%d notices after the overrun, %v", n, err)
+			t.Fatalf("%d notices are left after the overrun (error %v), want none", n, err)
 		}
 		begin := time.Now()
 		p.Heal()

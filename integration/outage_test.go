@@ -47,7 +47,7 @@ func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	heal()
 	g := granted(t, ch)
 	if g.token <= first {
-		t.Errorf("token %d after %d", g.token, first)
+		t.Errorf("token %d came after %d, want a greater one", g.token, first)
 	}
 	g.h.Release(t.Context()) // it may be lost again while the secondary lags
 	eventually(t, "a hold is released", func() bool { return lock(t, m).Release(t.Context()) == nil })
@@ -61,7 +61,7 @@ func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	most := 3 + int(time.Since(stopped)/(10*time.Second)) // at the beginning, every ten seconds, and at the end
 	for op, n := range said {
 		if op != "" && n > most {
-			t.Errorf("%d lines about %s:\n%s", n, op, log.String())
+			t.Errorf("the log has too many lines, %d, about %s:\n%s", n, op, log.String())
 		}
 	}
 	if !strings.Contains(log.String(), why) && !strings.Contains(log.String(), slow) {

@@ -92,7 +92,7 @@ func TestPasswordChanged(t *testing.T) {
 			t.Errorf("Lock with the old password: %v, want ErrRefused", err)
 		}
 		if n := strings.Count(log.String(), "op=Heartbeat"); n < 1 || n > 2 || !strings.Contains(log.String(), "Authentication failed") {
-			t.Errorf("the log has %d lines about heartbeats:\n%s", n, log.String())
+			t.Errorf("the log has %d lines about heartbeats, want one or two, with the reason:\n%s", n, log.String())
 		}
 		tried := logins(p)
 		time.Sleep(o.TTL)

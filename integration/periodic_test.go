@@ -158,11 +158,11 @@ func (f *periodicHosts) judge(t *testing.T, apart time.Duration) {
 	ticks := slices.Sorted(maps.Keys(f.succeeded))
 	for i, n := range ticks[:max(0, len(ticks)-1)] {
 		if next := ticks[i+1]; f.succeeded[next] <= f.succeeded[n] {
-			t.Errorf("tick %d succeeded with token %d, and tick %d with %d", n, f.succeeded[n], next, f.succeeded[next])
+			t.Errorf("tick %d succeeded with token %d, but the later tick %d with %d, want a greater one", n, f.succeeded[n], next, f.succeeded[next])
 		}
 	}
 	if len(ticks) < 5 {
-		t.Fatalf("only %d ticks have succeeded; outcomes %v", len(ticks), f.outcomes)
+		t.Fatalf("only %d ticks have succeeded, want at least 5; the outcomes were %v", len(ticks), f.outcomes)
 	}
 	passed := 0
 	for n := range f.called {

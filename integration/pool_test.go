@@ -75,7 +75,7 @@ func TestB34ExhaustedPool(t *testing.T) {
 				defer mu.Unlock()
 				if own {
 					if !stillHeld {
-						t.Errorf("lost, although the session has a client of its own: %v", why)
+						t.Errorf("the hold was lost, although the session has a client of its own: %v", why)
 					}
 					lost.none(t)
 					release(t, h)

@@ -64,7 +64,7 @@ func TestRWMutex(t *testing.T) {
 			t.Error("readers never read together")
 		}
 		if st := load(t, r.store(), "rw"); len(st.Holders) != 0 || st.Waiting != 0 {
-			t.Errorf("in the end: %+v", st)
+			t.Errorf("at the end the key's state is %+v, want no holder and no waiter", st)
 		}
 	})
 }
@@ -150,13 +150,13 @@ func TestSemaphore(t *testing.T) {
 		}
 		_, err := renewed.TryHold(t.Context(), 1)
 		if !errors.Is(err, dsync.ErrMismatch) || !strings.Contains(err.Error(), "size 2, not 3") {
-			t.Errorf("another size: %v", err)
+			t.Errorf("with another size: %v, want ErrMismatch with both sizes", err)
 		}
 		if err := renewed.Resize(t.Context(), 3); err != nil {
 			t.Fatal(err)
 		}
 		if !renewed.TryAcquire(1) || old.TryAcquire(1) {
-			t.Error("the size is not 3 for all")
+			t.Error("after the resize to 3, the new size is refused or the old one is not")
 		}
 		old.Release(2)
 		if !old.TryAcquire(1) {
@@ -187,7 +187,7 @@ func TestOnce(t *testing.T) {
 						return []byte("done"), nil
 					})
 					if !errors.Is(err, failed) && (err != nil || string(value) != "done") {
-						t.Errorf("DoValue: %q, %v", value, err)
+						t.Errorf("DoValue: %q, %v, want done, or the error of the run", value, err)
 					}
 				})
 			}
@@ -198,7 +198,7 @@ func TestOnce(t *testing.T) {
 		}
 		value, done, err := r.session(r.short(20 * time.Second)).Once("migration").Value(t.Context())
 		if err != nil || !done || string(value) != "done" {
-			t.Errorf("Value: %q, %v, %v", value, done, err)
+			t.Errorf("Value: %q, %v, %v, want done", value, done, err)
 		}
 	})
 }
@@ -223,7 +223,7 @@ func TestHandOff(t *testing.T) {
 					for range rounds {
 						mu.Lock()
 						if token := mu.Token(); token <= last {
-							t.Errorf("token %d after %d", token, last)
+							t.Errorf("token %d came after %d, want a greater one", token, last)
 						} else {
 							last = token
 						}
@@ -242,7 +242,7 @@ func TestHandOff(t *testing.T) {
 		const holds = processes * goroutines * rounds
 		n := len(mon.commands(onKeyName("handed off")))
 		if n > holds/5 {
-			t.Errorf("%d commands for %d holds", n, holds)
+			t.Errorf("%d commands for %d holds, want at most a fifth as many", n, holds)
 		}
 		if passed < 2*processes {
 			t.Errorf("the key passed between processes only %d times", passed)
@@ -280,7 +280,7 @@ func TestLinger(t *testing.T) {
 			mu.Unlock()
 		}
 		if n := len(mon.commands(onKeyName("mine"))); n != 0 {
-			t.Errorf("%d commands for a key that lingers", n)
+			t.Errorf("%d commands for a key that lingers, want none", n)
 		}
 		other := r.session(plain)
 		if _, err := other.Mutex("mine").TryHold(t.Context()); sentinel(err) != "held" {
@@ -288,7 +288,7 @@ func TestLinger(t *testing.T) {
 		}
 		next := lock(t, other.Mutex("mine")) // by a notice, far sooner than Linger or a poll
 		if st := load(t, r.store(), "mine"); len(st.Holders) != 1 || st.Holders[0].Session != other.ID() {
-			t.Errorf("held by %+v", st.Holders)
+			t.Errorf("the key is held by %+v, want the other session", st.Holders)
 		}
 		release(t, next)
 	})

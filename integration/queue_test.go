@@ -81,12 +81,12 @@ func TestB36LeavingTheQueue(t *testing.T) {
 		for _, field := range []string{"h", "q"} {
 			if a, ok := raw.Lookup(field).ArrayOK(); ok {
 				if vs, _ := a.Values(); len(vs) != 0 {
-					t.Errorf("%s is %v at the end", field, a)
+					t.Errorf("at the end the field %s is %v, want it empty", field, a)
 				}
 			}
 		}
 		if len(raw) > 512 {
-			t.Errorf("the document has %d bytes at the end: %v", len(raw), raw)
+			t.Errorf("at the end the record has %d bytes, want at most 512: %v", len(raw), raw)
 		}
 	})
 }

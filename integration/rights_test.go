@@ -204,7 +204,7 @@ func TestRightsTakenAway(t *testing.T) {
 			t.Errorf("Lock without rights: %v after %v, want ErrRefused", err, time.Since(began))
 		}
 		if n := strings.Count(log.String(), "op=Heartbeat"); n < 1 || n > 2 || !strings.Contains(log.String(), "not authorized") {
-			t.Errorf("the log has %d lines about heartbeats:\n%s", n, log.String())
+			t.Errorf("the log has %d lines about heartbeats, want one or two, with the reason:\n%s", n, log.String())
 		}
 		run(bson.E{Key: "grantRolesToUser", Value: "locker"}, bson.E{Key: "roles", Value: bson.A{"dbOwner"}})
 		release(t, lock(t, m))

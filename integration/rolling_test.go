@@ -186,7 +186,7 @@ func TestRollingUpgrade(t *testing.T) {
 		release(t, kept)
 		g := granted(t, ch)
 		if g.token <= token {
-			t.Errorf("token %d after %d", g.token, token)
+			t.Errorf("token %d came after %d, want a greater one", g.token, token)
 		}
 		release(t, g.h)
 		cancel()

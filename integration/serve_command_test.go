@@ -44,7 +44,7 @@ func TestServeCommand(t *testing.T) {
 			return asked
 		}, "serve", "--listen", "localhost:0")
 		if state.ExitCode() != 0 || bad != "" {
-			t.Errorf("interrupted: exit status %d, %q", state.ExitCode(), bad)
+			t.Errorf("after an interrupt: exit status %d, stderr %q; want 0 and nothing", state.ExitCode(), bad)
 		}
 		if len(spy.took("")) == 0 {
 			t.Error("serve sent no commands, so this test shows nothing")

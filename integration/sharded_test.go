@@ -56,7 +56,7 @@ func TestHandOffSharded(t *testing.T) {
 			g := granted(t, ch) // by the notice: a poll would come later
 			took += g.at.Sub(begin)
 			if g.token <= first {
-				t.Errorf("token %d after %d", g.token, first)
+				t.Errorf("token %d came after %d, want a greater one", g.token, first)
 			}
 			release(t, g.h)
 		}

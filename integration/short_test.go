@@ -245,7 +245,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 				t.Errorf("%s: held by %q, want %q", name, got, tc.want)
 			}
 			if tc.changes == bytes.Equal(before, after) {
-				t.Errorf("%s: %v became %v", name, before, after)
+				t.Errorf("%s: the record was %v and is now %v", name, before, after)
 			}
 		}
 	})
@@ -365,7 +365,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 					t.Errorf("held by %q, want %q", held, tc.want)
 				}
 				if tc.want != "s.1" && !bytes.Equal(before, after) {
-					t.Errorf("%v became %v", before, after)
+					t.Errorf("the record was %v and is now %v", before, after)
 				}
 				if tc.name == "in time" { // repeat it while the claim holds the key, and after its release
 					for range 2 {
@@ -373,7 +373,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 							t.Fatal(err)
 						}
 						if now, _ := r.raw().FindOne(ctx, id).Raw(); !bytes.Equal(now, after) {
-							t.Errorf("repeated: %v became %v", after, now)
+							t.Errorf("after the repeated command, the record was %v and is now %v", after, now)
 						}
 						if held, _ := after.Lookup("h", "0", "a").StringValueOK(); held != "" {
 							free(other, claim(key, 1))

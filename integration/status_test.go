@@ -40,7 +40,7 @@ func TestStatusOfManyKeys(t *testing.T) {
 		header, _ := lines.ReadString('\n')
 		first, err := lines.ReadString('\n')
 		if !strings.HasPrefix(header, "KEY ") || !strings.HasPrefix(first, "many/00000 ") || err != nil {
-			t.Errorf("the first lines are %q, %q, %v", header, first, err)
+			t.Errorf("the first lines are %q and %q (error %v), want the header and the first key", header, first, err)
 		}
 		early := len(pages(spy.took("aggregate")))
 		if early > pagesOfAll/2 {

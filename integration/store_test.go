@@ -113,7 +113,7 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 				t.Errorf("%s: got %v, want %v", op.name, err, op.want)
 			}
 			if n := log.writes(t, ""); n > 0 {
-				t.Errorf("%s was written: %d entries", op.name, n)
+				t.Errorf("%s wrote %d entries to the oplog, want none", op.name, n)
 			}
 			log.reset(t)
 		}
@@ -283,7 +283,7 @@ func TestB22DiedWhileOpening(t *testing.T) {
 		}
 		sweep(t, store, time.Millisecond)
 		if n := count(); n != 0 {
-			t.Errorf("%d records are left after all that is idle was swept", n)
+			t.Errorf("%d records are left after a sweep of everything idle, want none", n)
 		}
 	})
 }

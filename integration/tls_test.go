@@ -70,13 +70,13 @@ func TestTLS(t *testing.T) {
 					beats()
 					for range 3 {
 						if closed(h.Lost()) {
-							t.Fatal("lost")
+							t.Fatal("the hold was lost")
 						}
 						beat := p.Once(proxy.LoseRequest, heartbeats(holder.ID()))
 						select {
 						case <-beat: // the worst moment: the most time has passed since an acknowledged heartbeat
 						case <-time.After(20 * time.Second):
-							t.Fatal("no heartbeat")
+							t.Fatal("no heartbeat was sent within 20 s")
 						}
 						p.Cut()
 						p.Heal()

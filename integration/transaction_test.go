@@ -52,7 +52,7 @@ func TestB33LockInsideTransaction(t *testing.T) {
 			t.Errorf("after the abort the holders are %v, want token %d", st.Holders, h.Token())
 		}
 		if r.session(r.short(10 * time.Second)).Mutex("inside").TryLock() {
-			t.Error("after the abort another session could lock")
+			t.Error("after the abort another session could acquire the key")
 		}
 		for _, c := range mon.commands(func(c command) bool { return aboutKey(c) || aboutSession(c) }) {
 			if _, err := c.body.LookupErr("autocommit"); err == nil {

@@ -79,7 +79,7 @@ func TestB01ProcessesTakeTurns(t *testing.T) {
 		slices.SortFunc(all, func(a, b turn) int { return a.n - b.n })
 		for i := range all {
 			if all[i].n != i {
-				t.Fatalf("turn %d saw the number %d", i, all[i].n)
+				t.Fatalf("turn %d saw the number %d, want the same", i, all[i].n)
 			}
 			if i > 0 && all[i].token <= all[i-1].token {
 				t.Errorf("token %d of turn %d is not greater than %d of the turn before", all[i].token, i, all[i-1].token)

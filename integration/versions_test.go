@@ -101,7 +101,7 @@ func TestNextVersion(t *testing.T) {
 		}
 		before := record("shared")
 		if last := before.Lookup("t").AsInt64(); last <= token {
-			t.Errorf("token %d after %d", last, token)
+			t.Errorf("token %d came after %d, want a greater one", last, token)
 		}
 		refused(shared.LockContext(t.Context()))
 		_, err := shared.TryHold(t.Context())
