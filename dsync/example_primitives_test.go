@@ -155,8 +155,8 @@ func ExampleOnce_Do() {
 	for range 3 { // three processes, one after the other
 		locks, _ := dsync.New(store, nil)
 		err := locks.Once("migration 42").Do(ctx, func(ctx context.Context) error {
-			// ctx ends when the hold is lost: pass it on. The token guards what
-			// must not be done by a run that was lost.
+			// ctx ends when the hold is lost, so pass it on. The token protects data that a run
+			// must not change after it was lost.
 			fmt.Println("migrating, token:", dsync.HoldFrom(ctx).Token() > 0)
 			return nil
 		})
@@ -168,7 +168,7 @@ func ExampleOnce_Do() {
 	// Output: migrating, token: true
 }
 
-// The secret that the first process makes up is the secret of all processes, forever.
+// The secret that the first process makes up is the secret of all processes from then on.
 func ExampleOnce_DoValue() {
 	ctx := context.Background()
 	store := dsynctest.NewMemory()
@@ -223,7 +223,7 @@ func ExamplePeriodic_Do() {
 	// c false <nil>
 }
 
-// Every host shows the report of the last night, although one host has made it.
+// Every host shows last night's report, although only one host has made it.
 func ExamplePeriodic_DoValue() {
 	ctx := context.Background()
 	store := dsynctest.NewMemory()
@@ -241,7 +241,7 @@ func ExamplePeriodic_DoValue() {
 	// b: 17 invoices, by a; made here: false, <nil>
 }
 
-// A run that makes up for what was missed before it: it begins where the last one that succeeded has ended.
+// A run also covers the time of the runs that were missed before it: it begins where the last successful run ended.
 func ExamplePeriodic_Last() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
@@ -268,7 +268,7 @@ func ExamplePeriodic_Last() {
 	report(day.Add(1 * time.Hour))
 	report(day.Add(2 * time.Hour))
 	report(day.Add(5 * time.Hour)) // all hosts were down at 03:00 and 04:00
-	report(day.Add(4 * time.Hour)) // it is over
+	report(day.Add(4 * time.Hour)) // too late: a later tick has already succeeded
 	// Output:
 	// from 00:00 to 01:00
 	// from 01:00 to 02:00

@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Processes that begin at the same time obtain one certificate for each name, which all
-// of them then have.
+// Processes that begin at the same time obtain only one certificate for each name, and then all of
+// them have it.
 func TestOneCertificateForAllProcesses(t *testing.T) {
 	path := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -51,8 +51,9 @@ func TestOneCertificateForAllProcesses(t *testing.T) {
 	})
 }
 
-// A process that loses its lock while it obtains a certificate, and fails, acquires the lock
-// again before it tries again, and finds the certificate that another has obtained.
+// A process loses its lock while it obtains a certificate, and fails to obtain it. Before it tries
+// again it acquires the lock again, and then finds the certificate that another process has
+// obtained.
 func TestRetryAfterALossFindsTheCertificate(t *testing.T) {
 	path := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -60,28 +61,28 @@ func TestRetryAfterALossFindsTheCertificate(t *testing.T) {
 		store := dsynctest.NewMemory()
 		faulty := dsynctest.NewFaulty(store, nil)
 		defer faulty.Close()
-		// Cut off from the store and from the authority.
+		// The first process is cut off from both the store and the authority.
 		first := &authority{t: t, takes: 2 * ttl, fail: func(context.Context) error { return errors.New("no network") }}
 		other := &authority{t: t, takes: 2 * time.Minute}
 		a, b := newConfig(t, path, newLocker(t, faulty), first), newConfig(t, path, newLocker(t, store), other)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if err := a.ObtainCertAsync(background, name); err != nil {
-				t.Errorf("the process that lost its lock: %v", err)
+				t.Errorf("error of the process that lost its lock: %v", err)
 			}
 		})
 		time.Sleep(time.Second)
 		faulty.Cut()
 		wg.Go(func() {
 			if err := b.ObtainCertAsync(background, name); err != nil {
-				t.Errorf("the other process: %v", err)
+				t.Errorf("error of the other process: %v", err)
 			}
 		})
 		time.Sleep(2 * ttl)
-		faulty.Heal() // before the first tries again, while the other is at it
+		faulty.Heal() // before the first process tries again, while the other still obtains the certificate
 		wg.Wait()
 		if first.requests[name] != 1 || other.issued[name] != 1 {
-			t.Errorf("the first asked %d times and the other obtained %d, want 1 and 1", first.requests[name], other.issued[name])
+			t.Errorf("the first process requested %d certificates and the other obtained %d, want 1 and 1", first.requests[name], other.issued[name])
 		}
 	})
 }

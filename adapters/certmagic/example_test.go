@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Certificates in a directory that processes share, and locks in a database. A program
-// opens its session there, with Open of package dsync/mongo.
+// Processes share a directory that has the certificates, and a database that has the locks. A
+// program opens its session on that database with Open of package dsync/mongo.
 func Example() {
 	locks, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {
@@ -39,7 +39,7 @@ func Example() {
 	// Output: locked
 }
 
-// Two programs with certificates of their own share a database. Each has its own locks there.
+// Two programs share a database, but each has certificates and locks of its own.
 func ExampleOptions() {
 	locks, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {

@@ -86,7 +86,7 @@ func newConfig(t testing.TB, path string, locker *dsynccertmagic.Locker, issuer 
 type authority struct {
 	t     testing.TB
 	takes time.Duration
-	fail  func(ctx context.Context) error // before it issues one; nil: it does not
+	fail  func(ctx context.Context) error // called before a certificate is issued; if it returns an error, none is; nil: never fails
 
 	mu       sync.Mutex
 	requests map[string]int // by name
@@ -104,7 +104,7 @@ func (a *authority) Issue(ctx context.Context, csr *x509.CertificateRequest) (*c
 	}
 	a.requests[name]++
 	if a.running[name] {
-		a.t.Errorf("two certificates for %q are asked for at the same time", name)
+		a.t.Errorf("two certificates for %q are requested at the same time", name)
 	}
 	a.running[name] = true
 	a.mu.Unlock()
@@ -125,7 +125,7 @@ func (a *authority) Issue(ctx context.Context, csr *x509.CertificateRequest) (*c
 	return &certmagic.IssuedCertificate{Certificate: certificate(a.t, csr)}, nil
 }
 
-// certificate returns one for csr, signed by an untrusted authority.
+// certificate returns a certificate for csr, signed by an untrusted authority.
 func certificate(t testing.TB, csr *x509.CertificateRequest) []byte {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

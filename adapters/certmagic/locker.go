@@ -29,22 +29,22 @@ type Locker struct {
 	prefix string
 
 	mu    sync.Mutex
-	names map[string]*turns // of the names that somebody in this process has locked or waits for
+	names map[string]*turns // by name, for the names that a caller in this process has locked or waits for
 }
 
-// turns lets callers in this process have one name in turn, each from its Lock to its Unlock, even if the lock
-// itself is lost and renewed meanwhile. Callers pass names only, so whoever holds the name has to be the one
-// that unlocks it: if a renewal let the next caller of this process in, the first one's Unlock would release the
-// lock of the second.
+// turns makes callers in this process take turns with one name. A turn lasts from a caller's Lock to its Unlock, even
+// if the lock itself is lost and renewed meanwhile. Unlock gets only the name, so nobody but the caller whose turn it
+// is may have the lock: if a renewal let the next caller in, the first caller's Unlock would release the second
+// caller's lock.
 type turns struct {
 	taken chan struct{} // has capacity 1; full while it is somebody's turn
-	users int           // the one whose turn it is, and those who wait; guarded by the Locker's mu
+	users int           // callers: the one whose turn it is, and those that wait; guarded by the Locker's mu
 	turn  *turn         // whose turn it is; nil until it has the lock; guarded by the Locker's mu
 }
 
-// A turn is one caller's, from its Lock to its Unlock.
+// A turn is the turn of one caller, from its Lock to its Unlock.
 type turn struct {
-	hold *dsync.Hold // of the lock; nil: it was lost, and its renewal has failed or has not ended
+	hold *dsync.Hold // the hold of the lock; nil: the lock was lost, and its renewal has failed or is still running
 }
 
 var (
@@ -79,9 +79,8 @@ func (l *Locker) Lock(ctx context.Context, name string) error {
 	}, func(mu *dsync.Mutex) (*dsync.Hold, error) { return mu.Hold(ctx) })
 }
 
-// TryLock locks name if that is possible without waiting for another, and reports
-// whether it did. Errors are those of dsync.Mutex.TryHold but dsync.ErrHeld, and
-// dsync.ErrInvalidKey.
+// TryLock locks name if that is possible without waiting, and reports whether it did. Errors are
+// those of dsync.Mutex.TryHold except dsync.ErrHeld, and dsync.ErrInvalidKey.
 func (l *Locker) TryLock(ctx context.Context, name string) (bool, error) {
 	err := l.lock(name, func(n *turns) error {
 		select {
@@ -97,7 +96,7 @@ func (l *Locker) TryLock(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
-// lock has take get the turn in this process, and then lock the lock.
+// lock calls take to get the turn in this process, and then lock to acquire the lock itself.
 func (l *Locker) lock(name string, take func(*turns) error, lock func(*dsync.Mutex) (*dsync.Hold, error)) error {
 	key := l.prefix + name
 	if err := dsync.CheckKey(key); err != nil {
@@ -120,7 +119,7 @@ func (l *Locker) lock(name string, take func(*turns) error, lock func(*dsync.Mut
 	return nil
 }
 
-// enter counts a caller of the name. It must call leave when it does not need the name any more.
+// enter counts a caller of the name. The caller must call leave when it no longer needs the name.
 func (l *Locker) enter(name string) *turns {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,9 +140,9 @@ func (l *Locker) leave(name string, n *turns) {
 	}
 }
 
-// Unlock unlocks name. ctx bounds only the wait for the store's answer. The error is
-// ctx's, or that name is not locked; a lock that was lost needs no release, and is no
-// error.
+// Unlock unlocks name. ctx bounds only the wait for the store's answer. The error is ctx's, or says
+// that name is not locked. If the lock was lost, there is nothing to release, and Unlock returns
+// nil.
 func (l *Locker) Unlock(ctx context.Context, name string) error {
 	l.mu.Lock()
 	n := l.names[name]
@@ -167,11 +166,11 @@ func (l *Locker) Unlock(ctx context.Context, name string) error {
 	return nil
 }
 
-// RenewLockLease checks that name is still locked: a lock needs no renewal, it lives with
-// its session, so the duration has no effect. But if it was lost, it is locked anew, behind
-// the processes that wait for it by now. Goroutines of this process still wait until
-// name is unlocked. After an error name has to be unlocked all the same, and may be renewed once
-// more before that. Errors are those of [Locker.Lock], or that name is not locked.
+// RenewLockLease checks that name is still locked. A lock needs no renewal, because its session
+// renews it, so the duration has no effect. But if the lock was lost, RenewLockLease acquires it
+// again, behind the processes that wait for it by now. Goroutines of this process still wait until
+// name is unlocked. After an error, name must still be unlocked, and may be renewed again before
+// that. Errors are those of [Locker.Lock], or say that name is not locked.
 func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	l.mu.Lock()
 	n := l.names[name]
@@ -200,14 +199,14 @@ func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duratio
 		turn.hold = hold
 	}
 	l.mu.Unlock()
-	if unlocked { // by certmagic.CleanUpOwnLocks, when the process ends
+	if unlocked { // unlocked by certmagic.CleanUpOwnLocks, when the process ends
 		_ = hold.Release(ctx)
 		return fmt.Errorf("certmagic: renew the lock of %q: it was unlocked meanwhile", name)
 	}
 	return nil
 }
 
-// storage is another Storage with the locks of a Locker in place of its own.
+// storage is another Storage with the locks of a Locker instead of its own.
 type storage struct {
 	*Locker
 	other // one level deeper than the Locker, whose methods take precedence
@@ -215,6 +214,6 @@ type storage struct {
 
 type other struct{ certmagic.Storage }
 
-// Storage returns s with the locks of l in place of its own. It is a
-// certmagic.TryLocker and a certmagic.LockLeaseRenewer, too.
+// Storage returns s with the locks of l instead of its own. The result is also a
+// certmagic.TryLocker and a certmagic.LockLeaseRenewer.
 func (l *Locker) Storage(s certmagic.Storage) certmagic.Storage { return storage{l, other{s}} }

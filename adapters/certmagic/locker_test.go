@@ -35,7 +35,7 @@ func TestLockerWaitsAndTries(t *testing.T) {
 			t.Errorf("Lock until ctx ends: %v", err)
 		}
 		if err := b.Unlock(background, "n"); err == nil {
-			t.Error("Unlock of what another has locked is no error")
+			t.Error("Unlock of a name that another process has locked returned no error")
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -58,16 +58,16 @@ func TestLockerWaitsAndTries(t *testing.T) {
 			t.Error(err)
 		}
 		if err := a.Lock(background, "\x00"); !errors.Is(err, dsync.ErrInvalidKey) {
-			t.Errorf("Lock of a name that is no key: %v", err)
+			t.Errorf("Lock of a name that is not a valid key: %v", err)
 		}
 		if _, err := dsynccertmagic.NewLocker(nil, nil); err == nil {
-			t.Error("a nil session is taken")
+			t.Error("a nil session is accepted")
 		}
 	})
 }
 
-// A lock that is held needs no renewal. One that was lost is acquired again, after its present
-// holder, and its Unlock does not release anybody else's lock.
+// A lock that is still held needs no renewal. A lost lock is acquired again when its present holder
+// is done. Unlock of a lost lock does not release another process's lock.
 func TestRenewalOfALostLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -94,7 +94,7 @@ func TestRenewalOfALostLock(t *testing.T) {
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
 		if err := a.RenewLockLease(ctx, "n", time.Hour); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("renewal of a lost lock while another has it: %v", err)
+			t.Errorf("renewal of a lost lock while another process has it: %v", err)
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -104,14 +104,14 @@ func TestRenewalOfALostLock(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		if ok, err := newLocker(t, store).TryLock(background, "n"); ok || err != nil {
-			t.Errorf("what another has was taken: %t, %v", ok, err)
+			t.Errorf("the lock of another process was taken: %t, %v", ok, err)
 		}
 		if err := b.Unlock(background, "n"); err != nil {
 			t.Error(err)
 		}
 		wg.Wait()
 		if ok, _ := b.TryLock(background, "n"); ok {
-			t.Error("a renewed lock is free")
+			t.Error("a lock is free after its renewal")
 		}
 
 		faulty.Cut()
@@ -124,12 +124,12 @@ func TestRenewalOfALostLock(t *testing.T) {
 			t.Errorf("Unlock of a lost lock: %v", err)
 		}
 		if ok, _ := a.TryLock(background, "n"); ok {
-			t.Error("Unlock of a lost lock freed that of another")
+			t.Error("Unlock of a lost lock released another process's lock")
 		}
 	})
 }
 
-// The storage has the optional interfaces, too.
+// The storage also has the optional interfaces.
 func TestStorageHasTheLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLocker(t, dsynctest.NewMemory())
@@ -138,12 +138,12 @@ func TestStorageHasTheLocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if try, ok := storage.(certmagic.TryLocker); !ok {
-			t.Error("the storage is no TryLocker")
+			t.Error("the storage is not a TryLocker")
 		} else if got, err := try.TryLock(background, "n"); got || err != nil {
 			t.Errorf("TryLock of a locked name: %t, %v", got, err)
 		}
 		if renew, ok := storage.(certmagic.LockLeaseRenewer); !ok {
-			t.Error("the storage is no LockLeaseRenewer")
+			t.Error("the storage is not a LockLeaseRenewer")
 		} else if err := renew.RenewLockLease(background, "n", time.Hour); err != nil {
 			t.Error(err)
 		}
@@ -153,9 +153,9 @@ func TestStorageHasTheLocks(t *testing.T) {
 	})
 }
 
-// A goroutine that has locked a name has it until it unlocks it, also while it renews a lock that was lost and when
-// that fails: callers pass names only, so its Unlock would release the lock of a goroutine of this process that came
-// in between.
+// A goroutine that has locked a name keeps the name until it unlocks it, even while it renews a lost lock and if the
+// renewal fails. Unlock gets only the name, so if another goroutine of this process had locked the name meanwhile,
+// the first goroutine's Unlock would release the second one's lock.
 func TestRenewalThatFailsKeepsTheName(t *testing.T) {
 	for _, renewed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("renewed once more: %t", renewed), func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestRenewalThatFailsKeepsTheName(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				if second {
-					t.Error("a second goroutine has locked the name that the first has not unlocked")
+					t.Error("a second goroutine has locked the name although the first has not unlocked it")
 				}
 				if ok, err := a.TryLock(background, "n"); ok || err != nil {
 					t.Errorf("TryLock of the name that another goroutine has: %t, %v", ok, err)
@@ -218,14 +218,15 @@ func TestRenewalThatFailsKeepsTheName(t *testing.T) {
 					t.Errorf("TryLock of a free lock: %t, %v", ok, err)
 				}
 				if err := a.RenewLockLease(background, "n", time.Minute); err == nil {
-					t.Error("the renewal of a lock that nobody here has locked is no error")
+					t.Error("the renewal of a name that this process has not locked returned no error")
 				}
 			})
 		})
 	}
 }
 
-// certmagic.CleanUpOwnLocks unlocks what a goroutine is renewing; the renewal leaves nothing locked.
+// If certmagic.CleanUpOwnLocks unlocks a name while a goroutine renews it, the renewal leaves
+// nothing locked.
 func TestUnlockDuringARenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -242,7 +243,7 @@ func TestUnlockDuringARenewal(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if err := a.RenewLockLease(background, "n", time.Minute); err == nil {
-				t.Error("a lock that was unlocked is renewed")
+				t.Error("the renewal succeeded although the name was unlocked meanwhile")
 			}
 		})
 		synctest.Wait()

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/adapters/clientgo"
 )
 
-// The durations of the electors. They are as the package comment says that they must be.
+// The durations of the electors. They meet the conditions of the package comment.
 const (
 	lease    = 6 * time.Second
 	deadline = 3 * time.Second
@@ -19,28 +19,28 @@ const (
 	timeout  = 700 * time.Millisecond
 )
 
-// A contest is the electors of one election. It counts the leaders.
+// A contest runs the electors of one election and counts the leaders.
 type contest struct {
 	*place
-	started chan *candidate // who begins to lead
+	started chan *candidate // receives each candidate that begins to lead
 
 	mu       sync.Mutex
 	leading  int
 	overlaps int
 }
 
-// A candidate is an elector, with a client of its own.
+// A candidate is an elector with a client of its own.
 type candidate struct {
 	*contest
 	net     network
 	lock    *clientgo.Lock
 	endWork context.CancelFunc // ends the leader's work
-	worked  chan struct{}      // closed when it has ended
+	worked  chan struct{}      // closed when the leader's work has ended
 	endRun  context.CancelFunc // ends Run
 	ran     chan struct{}      // closed when Run has returned
 }
 
-// candidate starts one.
+// candidate starts a candidate.
 func (c *contest) candidate(t *testing.T) *candidate {
 	t.Helper()
 	e := &candidate{contest: c, worked: make(chan struct{}), ran: make(chan struct{})}
@@ -107,8 +107,9 @@ func (c *contest) next(t *testing.T, within time.Duration) *candidate {
 	}
 }
 
-// stop ends the work of the leader, and then its elector, which releases. It does so after a
-// renewal: one that is under way would be cut off, and could make the release fail.
+// stop ends the leader's work, and then its elector, which releases the lease. It does so just
+// after a renewal, because a renewal that is under way would be cut off and could make the release
+// fail.
 func (e *candidate) stop(t *testing.T) {
 	t.Helper()
 	e.endWork()
@@ -125,23 +126,24 @@ func (e *candidate) stop(t *testing.T) {
 	<-e.ran
 }
 
-// One of three processes leads at any time: another does soon after an orderly stop, and after
-// the lease when the leader is cut off, which by then has stopped.
+// One of three processes leads at any time. After an orderly stop another leads soon. After the
+// leader is cut off, another leads when the lease is over, and by then the former leader has
+// stopped.
 func TestElectors(t *testing.T) {
-	const slack = 20 * time.Second // of a busy machine
+	const slack = 20 * time.Second // for a busy machine
 	c := &contest{place: newPlace(t), started: make(chan *candidate, 10)}
 	for range 3 {
 		c.candidate(t)
 	}
 	first := c.next(t, slack)
 	if r, _ := get(t, c.place.lock(t, nil)); r.HolderIdentity != first.lock.Identity() {
-		t.Errorf("the record is of %q, but %q leads", r.HolderIdentity, first.lock.Identity())
+		t.Errorf("the record names %q, but %q leads", r.HolderIdentity, first.lock.Identity())
 	}
 
-	time.Sleep(lease + deadline) // it renews
+	time.Sleep(lease + deadline) // long enough to need renewals
 	select {
 	case <-first.worked:
-		t.Fatal("the leader does not lead any more")
+		t.Fatal("the leader no longer leads")
 	default:
 	}
 

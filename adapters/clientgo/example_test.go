@@ -18,8 +18,8 @@ import (
 	leadermongo "github.com/leasehold-go/leasehold/leader/mongo"
 )
 
-// A controller whose work runs on the process that leads. It is compiled, and not run, because it
-// needs a server.
+// A controller's work runs on the process that leads. The example needs a server, so it is compiled
+// but not run.
 func Example() {
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))
 	if err != nil {
@@ -48,8 +48,8 @@ func Example() {
 	elector.Run(context.Background())
 }
 
-// A controller in a pod with client-go's usual LeaseDuration of 15 s, which records its leadership as events about the
-// pod. It is compiled, and not run.
+// A controller in a pod uses client-go's usual LeaseDuration of 15 s, and records its leadership as events about the
+// pod. The example is compiled but not run.
 func ExampleOptions() {
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))
 	if err != nil {
@@ -70,8 +70,8 @@ func ExampleOptions() {
 	fmt.Println(lock.Describe(), lock.Identity())
 }
 
-// What new code uses instead: the work's context ends before another process can lead, and
-// the term has a fencing token.
+// New code uses leader.Election instead: the work's context ends before another process can lead,
+// and the term has a fencing token.
 func Example_leader() {
 	ctx := context.Background()
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))

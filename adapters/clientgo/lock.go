@@ -65,8 +65,7 @@ type Lock struct {
 	name string
 	opt  Options
 
-	// seen is the version of the document that was last read or written, and zero if it is
-	// unknown.
+	// seen is the version of the document that was last read or written, or zero if it is unknown.
 	seen bson.ObjectID
 }
 
@@ -109,8 +108,8 @@ func New(db *mongo.Database, name string, opt *Options) (*Lock, error) {
 	return l, nil
 }
 
-// Get returns the record, and the stored document, which differs after each write. If there is
-// none, the error is one that IsNotFound of k8s.io/apimachinery/pkg/api/errors recognizes.
+// Get returns the record, and the stored document, which is different after each write. If there is
+// no record, the error is one that IsNotFound of k8s.io/apimachinery/pkg/api/errors recognizes.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.seen = bson.NilObjectID
 	ctx, cancel := l.bounded(ctx)
@@ -147,10 +146,10 @@ func (l *Lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	})
 }
 
-// Update replaces the record if it is still the one that this Lock has last read or written.
-// If not, the error is one that IsConflict of k8s.io/apimachinery/pkg/api/errors
-// recognizes. After any error, including that of a Create, Update fails until Get has
-// succeeded, because the write may have been applied although its reply was lost.
+// Update replaces the record if it is still the one that this Lock last read or wrote. If it is
+// not, the error is one that IsConflict of k8s.io/apimachinery/pkg/api/errors recognizes. After any
+// error, even one of Create, Update fails until Get has succeeded, because the write may have been
+// applied although its reply was lost.
 func (l *Lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	seen := l.seen
 	if seen.IsZero() {
@@ -168,8 +167,8 @@ func (l *Lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	})
 }
 
-// write has send store the record under a version of its own, and remembers the version if
-// that succeeds. Versions are ObjectIDs, not numbers: after a write whose reply was lost, the next
+// write calls send to store the record under a new version, and remembers the version if that
+// succeeds. Versions are ObjectIDs, not numbers: after a write whose reply was lost, the next
 // number might be that of another process's write.
 func (l *Lock) write(op string, r resourcelock.LeaderElectionRecord, send func(next bson.Raw) error) error {
 	l.seen = bson.NilObjectID

@@ -79,7 +79,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// events are those that were recorded.
+// events are the recorded events.
 type events []string
 
 func (e *events) Eventf(obj runtime.Object, kind, reason, message string, args ...any) {
@@ -102,7 +102,7 @@ func TestRecordEvent(t *testing.T) {
 	}
 }
 
-// An unreachable server is not mistaken for a missing record, and costs Timeout.
+// An unreachable server is not mistaken for a missing record, and a call takes Timeout.
 func TestUnreachable(t *testing.T) {
 	l, err := clientgo.New(nowhere(t), "e", &clientgo.Options{Timeout: 50 * time.Millisecond})
 	if err != nil {
@@ -119,9 +119,9 @@ func TestUnreachable(t *testing.T) {
 		t.Errorf("Create: %v, want a time-out", err)
 	}
 	if err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{}); err == nil || !strings.Contains(err.Error(), "unknown") {
-		t.Errorf("Update without a Get: %v, want an error that says so", err)
+		t.Errorf("Update without a Get: %v, want an error that says that the version is unknown", err)
 	}
 	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("they took %v", took)
+		t.Errorf("the three calls took %v", took)
 	}
 }

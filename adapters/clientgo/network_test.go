@@ -10,7 +10,7 @@ import (
 
 var errCut = errors.New("the network is cut")
 
-// A network is a dialer whose connections can be cut, and lose a reply.
+// A network is a dialer that can cut its connections and lose a reply.
 type network struct {
 	mu    sync.Mutex
 	isCut bool
@@ -28,7 +28,7 @@ func (n *network) cut() {
 	}
 }
 
-// loseReply loses the reply to the next command of that name.
+// loseReply makes the reply to the next command of that name get lost.
 func (n *network) loseReply(command string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -62,7 +62,7 @@ type conn struct {
 
 func (c *conn) Write(b []byte) (int, error) {
 	c.n.mu.Lock()
-	// A command is a document whose first field, a string (2), has its name.
+	// A command is a document. Its first field, a string (type 2), has the command's name.
 	if lose := c.n.lose; lose != "" && bytes.Contains(b, []byte("\x02"+lose+"\x00")) {
 		c.n.lose = ""
 		c.mu.Lock()
@@ -73,8 +73,8 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Read returns what the server sends. A reply that gets lost has arrived, so the server
-// has done the command.
+// Read returns what the server sends. A reply is lost only after it has arrived, so the server has
+// executed the command.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.mu.Lock()

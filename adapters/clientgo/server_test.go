@@ -19,10 +19,10 @@ import (
 	"github.com/leasehold-go/leasehold/adapters/clientgo"
 )
 
-// The tests on a server, which MONGODB_URI names. integration.TestClientGo runs them on each of
-// its servers.
+// These tests run on the server that MONGODB_URI names. integration.TestClientGo runs them on each
+// of its servers.
 
-// A place is a database of a test's own.
+// A place is a database for a single test.
 type place struct {
 	uri, db string
 }
@@ -65,7 +65,8 @@ func (p *place) client(t *testing.T, n *network) *mongo.Client {
 	return client
 }
 
-// lock returns a lock on a client of its own. It has time: a test server may be busy.
+// lock returns a lock on a client of its own. Its Timeout is long, because a test server may be
+// busy.
 func (p *place) lock(t *testing.T, n *network) *clientgo.Lock {
 	t.Helper()
 	l, err := clientgo.New(p.client(t, n).Database(p.db), "e", &clientgo.Options{Timeout: 20 * time.Second})
@@ -75,7 +76,7 @@ func (p *place) lock(t *testing.T, n *network) *clientgo.Lock {
 	return l
 }
 
-// record returns a record with that holder.
+// record returns a record with the given holder.
 func record(holder string) resourcelock.LeaderElectionRecord {
 	now := time.Now().Truncate(time.Millisecond)
 	return resourcelock.LeaderElectionRecord{
@@ -92,7 +93,7 @@ func same(a, b resourcelock.LeaderElectionRecord) bool {
 	return times && a == b
 }
 
-// get is Get, which must succeed.
+// get calls Get, which must succeed.
 func get(t *testing.T, l *clientgo.Lock) (resourcelock.LeaderElectionRecord, []byte) {
 	t.Helper()
 	r, raw, err := l.Get(t.Context())
@@ -102,7 +103,8 @@ func get(t *testing.T, l *clientgo.Lock) (resourcelock.LeaderElectionRecord, []b
 	return *r, raw
 }
 
-// A record is missing, created once, and read as it was written.
+// Get says that a record is missing, Create creates it only once, and Get returns it as it was
+// written.
 func TestRecord(t *testing.T) {
 	p := newPlace(t)
 	a, b := p.lock(t, nil), p.lock(t, nil)
@@ -122,7 +124,7 @@ func TestRecord(t *testing.T) {
 	if !same(got, want) {
 		t.Errorf("read %+v, want %+v", got, want)
 	}
-	// The same record again is a change, which candidates must see.
+	// Writing the same record again is a change that candidates must see.
 	if err := a.Update(t.Context(), want); err != nil {
 		t.Errorf("Update after Create: %v", err)
 	}
@@ -172,12 +174,12 @@ func TestUpdateIsCompareAndSet(t *testing.T) {
 			t.Fatalf("round %d: %d locks changed the record, want one", round, len(winners))
 		}
 		if got, _ := get(t, locks[0]); got.HolderIdentity != winners[0] {
-			t.Errorf("the record is of %q, but %q changed it", got.HolderIdentity, winners[0])
+			t.Errorf("the record names %q, but %q changed it", got.HolderIdentity, winners[0])
 		}
 	}
 }
 
-// After a write whose reply is lost, Update fails until a Get.
+// If the reply to a write is lost, Update fails until a Get.
 func TestLostReply(t *testing.T) {
 	for command, write := range map[string]func(*clientgo.Lock, context.Context, resourcelock.LeaderElectionRecord) error{
 		"insert": (*clientgo.Lock).Create,
@@ -210,7 +212,7 @@ func TestLostReply(t *testing.T) {
 				t.Errorf("Update after a Get: %v", err)
 			}
 			if err := b.Update(t.Context(), record("b")); !apierrors.IsConflict(err) {
-				t.Errorf("Update of an outdated reading: %v, want Conflict", err)
+				t.Errorf("Update of an outdated record: %v, want Conflict", err)
 			}
 		})
 	}
@@ -236,7 +238,7 @@ func TestFailedUpdateNeedsGet(t *testing.T) {
 	}
 }
 
-// A context that carries a transaction does not make the lock's commands part of it.
+// If the context carries a transaction, the lock's commands do not become part of it.
 func TestTransactionIsNotJoined(t *testing.T) {
 	p := newPlace(t)
 	client := p.client(t, nil)

@@ -27,13 +27,13 @@ func NewElector(election *leader.Election) (*Elector, error) {
 	return &Elector{election}, nil
 }
 
-// Run campaigns, and again after each loss, until ctx ends; then it resigns, so that
-// another process leads at once. Jobs don't end with ctx: shut the scheduler down first, which
-// waits for them.
+// Run campaigns, and again after each loss, until ctx ends. Then it resigns, so that another
+// process leads at once. Jobs don't end with ctx, so shut the scheduler down first: that waits for
+// them.
 //
-// gocron does not say when the jobs have ended that ran when the leadership was lost. So Run gives them the
-// session's grace, in which nobody else leads. After that it takes them to have ended:
-// dsync.Session.Healthy reports no error for a job that still runs.
+// gocron does not say when the jobs that ran at a loss of the leadership have ended. So Run gives them the session's
+// grace, in which nobody else leads, and after that assumes that they have ended: dsync.Session.Healthy reports no
+// error for a job that still runs.
 //
 // The error is ctx's, or one of leader.Election.Campaign that waiting can't fix. Run is made for
 // errgroup.Group.Go.
@@ -47,8 +47,8 @@ func (e *Elector) Run(ctx context.Context) error {
 	})
 }
 
-// IsLeader returns nil if this process leads, else [leader.ErrNotLeader]. It compares the
-// clock: it never says so past the end of the lease.
+// IsLeader returns nil if this process leads, otherwise [leader.ErrNotLeader]. It checks the clock,
+// so it never returns nil after the end of the lease.
 func (e *Elector) IsLeader(context.Context) error {
 	if !e.election.IsLeader() {
 		return leader.ErrNotLeader

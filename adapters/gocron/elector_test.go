@@ -18,17 +18,17 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// A process has a scheduler under an elector.
+// A process has a scheduler whose jobs run only while its elector leads.
 type process struct {
 	session  *dsync.Session
 	election *leader.Election
 	elector  *dsyncgocron.Elector
-	shutdown func() // of its scheduler
+	shutdown func() // shuts down its scheduler
 	stop     func() // ends Run, and waits for it
 	store    *dsynctest.Faulty
 }
 
-// elect starts process i, whose job takes no time.
+// elect starts process i. Its job takes no time.
 func elect(t *testing.T, store driver.Store, r *runs, i int) *process {
 	t.Helper()
 	p := &process{store: dsynctest.NewFaulty(store, nil)}
@@ -51,11 +51,11 @@ func elect(t *testing.T, store driver.Store, r *runs, i int) *process {
 	p.stop = func() { cancel(); wg.Wait() }
 	t.Cleanup(p.stop)
 	p.shutdown = schedule(t, time.Now().Add(1500*time.Millisecond), time.Second, r.job(i, 0), gocron.WithDistributedElector(p.elector))
-	synctest.Wait() // so that the first one leads
+	synctest.Wait() // so that the first process leads
 	return p
 }
 
-// All jobs run on the leader, and on the next one after it has stopped.
+// All jobs run on the leader. When it has stopped, they run on the next leader.
 func TestElectorRunsJobsOnTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r runs
@@ -66,7 +66,7 @@ func TestElectorRunsJobsOnTheLeader(t *testing.T) {
 			t.Errorf("the job ran %d times on the leader and %d on the other, want 59 and none", on0, on1)
 		}
 		if err := b.elector.IsLeader(background); !errors.Is(err, leader.ErrNotLeader) {
-			t.Errorf("an Elector that does not lead: %v", err)
+			t.Errorf("IsLeader of an Elector that does not lead: %v", err)
 		}
 		a.shutdown()
 		a.stop()
@@ -76,13 +76,13 @@ func TestElectorRunsJobsOnTheLeader(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if on0, on1 := r.count(); on0 != 59 || on1 != 60 {
-			t.Errorf("then it ran %d times on the former leader and %d on the next, want 59 and 60", on0, on1)
+			t.Errorf("after the change the job had run %d times on the former leader and %d on the next, want 59 and 60", on0, on1)
 		}
 	})
 }
 
-// A leader that is cut off runs nothing after its deadline, and the other process runs jobs only after that. When the
-// first is connected again, it is a candidate, not the leader.
+// A leader that is cut off runs no job after its deadline, and the other process runs jobs only after that. When the
+// first process is connected again, it is a candidate, not the leader.
 func TestElectorLosesTheLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r runs
@@ -92,7 +92,7 @@ func TestElectorLosesTheLead(t *testing.T) {
 		a.store.Cut()
 		for range 20 * ttl / (10 * time.Millisecond) {
 			if a.elector.IsLeader(background) == nil && b.elector.IsLeader(background) == nil {
-				t.Fatal("both lead")
+				t.Fatal("both processes lead")
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -103,13 +103,13 @@ func TestElectorLosesTheLead(t *testing.T) {
 		a.store.Heal()
 		time.Sleep(2 * ttl)
 		if now, _ := r.count(); now != on0 {
-			t.Errorf("who lost the lead ran the job %d times more while the other leads", now-on0)
+			t.Errorf("the former leader ran the job %d more times while the other process led", now-on0)
 		}
 		b.shutdown()
 		b.stop()
 		time.Sleep(ttl)
 		if now, _ := r.count(); now == on0 {
-			t.Error("who lost the lead did not campaign again")
+			t.Error("the former leader did not campaign again")
 		}
 	})
 }
@@ -118,7 +118,7 @@ func TestElectorLosesTheLead(t *testing.T) {
 func TestElectorRunEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if _, err := dsyncgocron.NewElector(nil); err == nil {
-			t.Error("a nil election is taken")
+			t.Error("a nil election is accepted")
 		}
 		s := newSession(t, dsynctest.NewMemory())
 		election, err := leader.New(s, "jobs", nil)
@@ -136,14 +136,14 @@ func TestElectorRunEnds(t *testing.T) {
 	})
 }
 
-// A process that has lost the leadership and waits to be elected again is healthy: a liveness probe that looks for
-// dsync.ErrStillInUse would restart it for good. The jobs that ran at the loss have had the grace before anybody else
-// leads; a process that resigns or pauses says that they have ended.
+// A process that has lost the leadership and waits to be elected again is healthy. Otherwise a liveness probe that
+// checks for dsync.ErrStillInUse would restart it again and again. The jobs that ran at the loss had the grace before
+// anybody else led; a process that resigns or pauses says that its jobs have ended.
 func TestFormerLeaderIsHealthy(t *testing.T) {
 	losses := []struct {
 		name  string
 		lose  func(t *testing.T, leader, other *process)
-		grace bool // until another process leads
+		grace bool // the grace passes before another process leads
 	}{
 		{"Break", func(t *testing.T, _, other *process) {
 			if err := admin.New(other.session).Break(background, "jobs"); err != nil {
@@ -169,7 +169,7 @@ func TestFormerLeaderIsHealthy(t *testing.T) {
 				for range 10 * time.Minute / (50 * time.Millisecond) {
 					synctest.Wait()
 					if err := a.session.Healthy(); errors.Is(err, dsync.ErrStillInUse) {
-						t.Fatalf("the former leader, %v after the loss: %v", time.Since(lost), err)
+						t.Fatalf("the former leader is unhealthy %v after the loss: %v", time.Since(lost), err)
 					}
 					if lost.IsZero() && a.elector.IsLeader(background) != nil {
 						lost = time.Now()
@@ -183,7 +183,7 @@ func TestFormerLeaderIsHealthy(t *testing.T) {
 					t.Fatalf("the leadership was lost at %v, and the other process led from %v on", lost, next)
 				}
 				if apart, grace := next.Sub(lost), a.session.Options().Grace; loss.grace && apart < grace-50*time.Millisecond || !loss.grace && apart > 50*time.Millisecond {
-					t.Errorf("the other process led %v after the loss, where the grace is %v", apart, grace)
+					t.Errorf("the other process led %v after the loss; the grace is %v", apart, grace)
 				}
 			})
 		})

@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// Two processes have the same job; one of them runs it. A program opens its session on
-// a database, with Open of package dsync/mongo.
+// Two processes have the same job, and one of them runs it. A program opens its session on a
+// database, with Open of package dsync/mongo.
 func Example() {
 	store := dsynctest.NewMemory()
 	done := make(chan struct{}, 1)
@@ -49,7 +49,7 @@ func Example() {
 	// Output: the report is made
 }
 
-// A process whose jobs run while it leads.
+// A process runs its jobs while it leads.
 func ExampleElector() {
 	locks, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {
@@ -80,7 +80,7 @@ func ExampleElector() {
 	scheduler.Start()
 	<-ran
 
-	// The scheduler first: it waits for its jobs.
+	// Shut the scheduler down first: that waits for its jobs.
 	if err := scheduler.Shutdown(); err != nil {
 		log.Fatal(err)
 	}
@@ -91,8 +91,8 @@ func ExampleElector() {
 	// context canceled
 }
 
-// A job that runs once for each hour in the whole fleet, without a Locker or an Elector: each process calls for
-// the last hour that is due by its clock, or nearly.
+// A job runs once for each hour in the whole fleet, without a Locker or an Elector. Each process calls Do for the
+// last hour that is due, or nearly due, by its own clock.
 func Example_periodic() {
 	locks, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {
@@ -134,7 +134,7 @@ func Example_periodic() {
 	// Output: the report is made
 }
 
-// Two programs that share a database have a job of the same name. Each runs its own.
+// Two programs that share a database have a job with the same name. Each runs its own job.
 func ExampleLockerOptions() {
 	ctx := context.Background()
 	locks, err := dsync.New(dsynctest.NewMemory(), nil)

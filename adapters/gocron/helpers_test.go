@@ -27,8 +27,8 @@ func newSession(t testing.TB, store driver.Store) *dsync.Session {
 	return s
 }
 
-// schedule starts a scheduler with one job that begins at the given time and then in
-// every period. It is shut down at the end of the test, or by the function returned.
+// schedule starts a scheduler with one job that begins at the given time and repeats after each
+// period. The scheduler is shut down at the end of the test, or by the returned function.
 func schedule(t testing.TB, at time.Time, period time.Duration, job func(), opt gocron.SchedulerOption) (shutdown func()) {
 	t.Helper()
 	s, err := gocron.NewScheduler(opt)
@@ -58,7 +58,7 @@ type runs struct {
 	overlap bool
 }
 
-// job returns the job on process i, which takes d.
+// job returns the job for process i. Each run takes d.
 func (r *runs) job(i int, d time.Duration) func() {
 	return func() {
 		r.mu.Lock()
@@ -76,7 +76,7 @@ func (r *runs) job(i int, d time.Duration) func() {
 	}
 }
 
-// count returns how often the job ran, on each process.
+// count returns how often the job has run on each process.
 func (r *runs) count() (on0, on1 int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -62,9 +62,9 @@ func NewLocker(s *dsync.Session, atLeast time.Duration, opt *LockerOptions) (*Lo
 	return l, nil
 }
 
-// Lock locks the job of that name. If it returns an error, gocron does not run the job: a
-// *dsync.HeldError if another process holds the lock, or the store's error. It does not wait for
-// the other process: the job would then run twice.
+// Lock locks the job of that name. If it returns an error, gocron does not run the job. The error
+// is a *dsync.HeldError if another process holds the lock, or the store's error. Lock does not wait
+// for the other process, because then the job would run twice.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	key := l.opt.Prefix + name
 	if err := dsync.CheckKey(key); err != nil {
@@ -80,14 +80,14 @@ func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 // A lock is the lock of a running job.
 type lock struct {
 	hold  *dsync.Hold
-	until time.Time // it is held at least until then
+	until time.Time // the lock is held at least until then
 }
 
-// Unlock releases the lock, at once or at until. The error is dsync.ErrLost if it was lost
-// before, or ctx's; gocron ignores it.
+// Unlock releases the lock at once, or at until if that is later. The error is dsync.ErrLost if the
+// lock was lost before, or ctx's; gocron ignores it.
 func (l *lock) Unlock(ctx context.Context) error {
 	if left := time.Until(l.until); left > 0 {
-		return l.hold.ReleaseAfter(ctx, min(left+time.Millisecond, driver.MaxDuration)) // the store has whole ones
+		return l.hold.ReleaseAfter(ctx, min(left+time.Millisecond, driver.MaxDuration)) // the store counts whole milliseconds
 	}
 	return l.hold.Release(ctx)
 }

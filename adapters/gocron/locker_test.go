@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// B35: two schedulers whose clocks are apart run a job once in each period, also one
-// that is done before the other requests the lock; a lock alone does not do that.
+// B35: two schedulers whose clocks differ run a job once in each period, even if it is done before
+// the other scheduler requests the lock. A lock alone does not achieve that.
 func TestLockerRunsAJobOncePerPeriod(t *testing.T) {
 	const period, periods = time.Minute, 20
 	tests := []struct {
@@ -50,15 +50,16 @@ func TestLockerRunsAJobOncePerPeriod(t *testing.T) {
 					t.Errorf("the job ran %d and %d times in %d periods, want %d in all", on0, on1, periods, tt.wantRuns)
 				}
 				if r.overlap {
-					t.Error("it ran twice at the same time")
+					t.Error("the job ran twice at the same time")
 				}
 			})
 		})
 	}
 }
 
-// Jobs of a duration count from the start of each process. With a time near the period, a job runs once in each all the
-// same, on whichever process is first; without, once on each.
+// The times of a gocron.DurationJob count from the start of each process. If atLeast is nearly the period, the job
+// still runs once in each period, on whichever process is first. If atLeast is short, the job runs once in each
+// period on every process.
 func TestLockerOfProcessesThatStartedApart(t *testing.T) {
 	const period, periods = time.Minute, 60
 	for atLeast, want := range map[time.Duration]int{59 * time.Second: periods, time.Millisecond: 4 * periods} {
@@ -81,8 +82,8 @@ func TestLockerOfProcessesThatStartedApart(t *testing.T) {
 	}
 }
 
-// The store keeps the lock for atLeast from the start of the job, whether or not the
-// process goes on, and no longer.
+// The store keeps the lock for atLeast from the start of the job, even if the process ends, but no
+// longer.
 func TestLockIsHeldAtLeast(t *testing.T) {
 	for _, takes := range []time.Duration{0, 10 * time.Second, 40 * time.Second} {
 		t.Run(takes.String(), func(t *testing.T) {
@@ -116,17 +117,17 @@ func TestLockIsHeldAtLeast(t *testing.T) {
 	}
 }
 
-// The errors that a scheduler gets if it can't have a lock.
+// Lock returns these errors to a scheduler that can't have a lock.
 func TestLockerErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if _, err := dsyncgocron.NewLocker(nil, time.Minute, nil); err == nil {
-			t.Error("a nil session is taken")
+			t.Error("a nil session is accepted")
 		}
 		store := dsynctest.NewMemory()
 		s := newSession(t, store)
 		for _, d := range []time.Duration{-time.Second, 0, time.Microsecond, driver.MaxDuration + 1} {
 			if _, err := dsyncgocron.NewLocker(s, d, nil); err == nil {
-				t.Errorf("a time of %v is taken", d)
+				t.Errorf("an atLeast of %v is accepted", d)
 			}
 		}
 		locker, err := dsyncgocron.NewLocker(s, time.Minute, &dsyncgocron.LockerOptions{Prefix: "jobs/"})
@@ -134,7 +135,7 @@ func TestLockerErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := locker.Lock(background, "a\x00b"); !errors.Is(err, dsync.ErrInvalidKey) {
-			t.Errorf("the error of a name that is no key is %v", err)
+			t.Errorf("the error for a name that is not a valid key is %v", err)
 		}
 		lock, err := locker.Lock(background, "report")
 		if err != nil {
@@ -146,7 +147,7 @@ func TestLockerErrors(t *testing.T) {
 		began := time.Now()
 		var held *dsync.HeldError
 		if _, err := locker.Lock(background, "report"); !errors.As(err, &held) {
-			t.Errorf("the error of a lock that is held is %v", err)
+			t.Errorf("the error for a lock that is held is %v", err)
 		}
 		if waited := time.Since(began); waited > 0 {
 			t.Errorf("the second Lock waited for %v", waited)
@@ -154,7 +155,7 @@ func TestLockerErrors(t *testing.T) {
 		go admin.New(s).Break(background, "jobs/report")
 		time.Sleep(ttl / 2)
 		if err := lock.Unlock(background); !errors.Is(err, dsync.ErrLost) {
-			t.Errorf("the error of a lock that was lost is %v", err)
+			t.Errorf("the error for a lock that was lost is %v", err)
 		}
 	})
 }

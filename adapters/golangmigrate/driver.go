@@ -85,7 +85,7 @@ func newDriver(inner database.Driver, locks *dsync.Session, name string, wait ti
 	return d
 }
 
-// Open has the inner driver open url, and returns a Driver with what it returns, and with the same
+// Open calls the inner driver's Open with url, and returns a Driver on the result with the same
 // session, name and options.
 func (d *Driver) Open(url string) (database.Driver, error) {
 	inner, err := d.inner.Open(url)
@@ -96,10 +96,10 @@ func (d *Driver) Open(url string) (database.Driver, error) {
 }
 
 // Close ends a Lock that waits, closes the inner driver, and releases the lock if this driver still
-// has it. Errors are the inner driver's and those of Unlock.
+// has it. It returns the inner driver's error and that of Unlock.
 func (d *Driver) Close() error {
 	d.stop()
-	err := d.inner.Close() // first: what it still does is done under the lock
+	err := d.inner.Close() // first, so that anything it still does is done under the lock
 	if hold := d.take(); hold != nil {
 		err = errors.Join(err, d.release(hold))
 	}
@@ -109,8 +109,8 @@ func (d *Driver) Close() error {
 // Lock locks the name, and waits in the queue while another process has it. If it is not free
 // within Options.Wait, or the store cannot be reached for that long, the error matches
 // database.ErrLocked. If this driver already has the lock or waits for it, Lock returns such an
-// error at once. Other errors are dsync.ErrClosed, dsync.ErrMismatch and dsync.ErrRefused, and that
-// the driver was closed.
+// error at once. Other errors are dsync.ErrClosed, dsync.ErrMismatch and dsync.ErrRefused, and one
+// that says that the driver was closed.
 func (d *Driver) Lock() error {
 	d.mu.Lock()
 	if d.waiting || d.hold != nil {
@@ -162,7 +162,7 @@ func (d *Driver) Unlock() error {
 	return d.release(hold)
 }
 
-// take returns the hold, or nil if there is none, and leaves none.
+// take returns the hold, or nil if there is none, and removes it from d.
 func (d *Driver) take() *dsync.Hold {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -180,9 +180,9 @@ func (d *Driver) release(hold *dsync.Hold) error {
 	return nil
 }
 
-// Run has the inner driver run a migration, unless the lock was lost: then the error matches
-// dsync.ErrLost. Without a Lock before it, Run checks nothing, as golang-migrate's tests of drivers
-// expect. The same holds for SetVersion and Drop.
+// Run calls the inner driver's Run, unless the lock was lost: then the error matches dsync.ErrLost.
+// If Lock was not called before, Run checks nothing, because golang-migrate's tests of drivers
+// expect that. The same holds for SetVersion and Drop.
 func (d *Driver) Run(migration io.Reader) error {
 	if err := d.check("run a migration"); err != nil {
 		return err
@@ -190,7 +190,7 @@ func (d *Driver) Run(migration io.Reader) error {
 	return d.inner.Run(migration)
 }
 
-// SetVersion has the inner driver save the version, unless the lock was lost: see [Driver.Run].
+// SetVersion calls the inner driver's SetVersion, unless the lock was lost: see [Driver.Run].
 func (d *Driver) SetVersion(version int, dirty bool) error {
 	if err := d.check(fmt.Sprintf("set version %d (dirty: %t)", version, dirty)); err != nil {
 		return err
@@ -198,8 +198,8 @@ func (d *Driver) SetVersion(version int, dirty bool) error {
 	return d.inner.SetVersion(version, dirty)
 }
 
-// Drop has the inner driver delete everything in the database, unless the lock was lost: see
-// [Driver.Run].
+// Drop calls the inner driver's Drop, which deletes everything in the database, unless the lock was
+// lost: see [Driver.Run].
 func (d *Driver) Drop() error {
 	if err := d.check("drop"); err != nil {
 		return err
@@ -210,8 +210,8 @@ func (d *Driver) Drop() error {
 // Version returns the version that the inner driver reads. It needs no lock.
 func (d *Driver) Version() (version int, dirty bool, err error) { return d.inner.Version() }
 
-// check returns an error if this driver's hold was lost. It compares the clock, so it finds out
-// even in a process that has just been frozen.
+// check returns an error if this driver's hold was lost. It checks the clock, so it notices the
+// loss even in a process that has just been frozen.
 func (d *Driver) check(op string) error {
 	d.mu.Lock()
 	hold := d.hold
@@ -219,7 +219,7 @@ func (d *Driver) check(op string) error {
 	if hold == nil {
 		return nil
 	}
-	if ctx := hold.Context(context.Background()); ctx.Err() != nil { // its cause says more than Lost
+	if ctx := hold.Context(context.Background()); ctx.Err() != nil { // the context's cause says more than the channel Lost
 		return fmt.Errorf("golangmigrate: did not %s, because lock %q is not held any more: %w", op, d.name, context.Cause(ctx))
 	}
 	return nil

@@ -18,7 +18,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// The tests that golang-migrate has for drivers. They use subtests, so they are not in a bubble.
+// These are golang-migrate's own tests for drivers. They use subtests, so they can't run in a
+// bubble.
 func TestConformsToGolangMigrate(t *testing.T) {
 	databasetesting.Test(t, newDriver(t, newDB(t), dsynctest.NewMemory(), nil), []byte("a"))
 }
@@ -44,16 +45,16 @@ func TestLockWaits(t *testing.T) {
 			t.Errorf("Lock of a driver that has the lock: %v after %v, want ErrLocked at once", err, took)
 		}
 		if took, err := lock(b); !errors.Is(err, database.ErrLocked) || took != wait {
-			t.Errorf("Lock while another has it: %v after %v, want ErrLocked after %v", err, took, wait)
+			t.Errorf("Lock while another driver has the lock: %v after %v, want ErrLocked after %v", err, took, wait)
 		}
 		if err := b.Unlock(); !errors.Is(err, database.ErrNotLocked) {
-			t.Errorf("Unlock of what another has locked: %v", err)
+			t.Errorf("Unlock of a lock that another driver has: %v", err)
 		}
 
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if took, err := lock(b); err != nil || took != time.Second {
-				t.Errorf("Lock of what is free a second later: %v after %v", err, took)
+				t.Errorf("Lock of a lock that is free a second later: %v after %v", err, took)
 			}
 		})
 		synctest.Wait()
@@ -71,7 +72,7 @@ func TestLockWaits(t *testing.T) {
 	})
 }
 
-// If the store is unreachable, Up neither goes on without a lock nor waits longer.
+// If the store is unreachable, Up neither continues without a lock nor waits longer than Wait.
 func TestLockWithoutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
@@ -118,7 +119,7 @@ func TestLostLockPermitsNothing(t *testing.T) {
 			t.Errorf("Version: %d, %t, %v", v, dirty, err)
 		}
 		if err := a.Lock(); !errors.Is(err, database.ErrLocked) {
-			t.Errorf("Unlock of a lost lock freed that of another: %v", err)
+			t.Errorf("Unlock of a lost lock released another driver's lock: %v", err)
 		}
 		if err := b.Unlock(); err != nil {
 			t.Error(err)
@@ -129,7 +130,7 @@ func TestLostLockPermitsNothing(t *testing.T) {
 	})
 }
 
-// Where the lock was broken, the error says so.
+// If the lock was broken, the error says so.
 func TestBrokenLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, db := dsynctest.NewMemory(), newDB(t)
@@ -147,7 +148,7 @@ func TestBrokenLock(t *testing.T) {
 	})
 }
 
-// When the store does not answer, Unlock ends without an error, and the release goes on.
+// If the store does not answer, Unlock returns no error, and the release continues.
 func TestUnlockWithoutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, db := dsynctest.NewMemory(), newDB(t)
@@ -176,7 +177,7 @@ func TestUnlockWithoutTheStore(t *testing.T) {
 	})
 }
 
-// Close releases what a Migrate that has given up did not unlock.
+// Close releases a lock that a Migrate which has given up did not unlock.
 func TestCloseReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, db := dsynctest.NewMemory(), newDB(t)
@@ -200,7 +201,7 @@ func TestCloseReleases(t *testing.T) {
 	})
 }
 
-// What Open returns has another database and the same lock.
+// The driver that Open returns has another database and the same lock.
 func TestOpenKeepsTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := newDB(t)
@@ -229,17 +230,17 @@ func TestNewRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, locks := newDB(t), newSession(t, dsynctest.NewMemory())
 		if _, err := golangmigrate.New(nil, locks, name, nil); err == nil {
-			t.Error("a nil driver is taken")
+			t.Error("a nil driver is accepted")
 		}
 		if _, err := golangmigrate.New(db, nil, name, nil); err == nil {
-			t.Error("a nil session is taken")
+			t.Error("a nil session is accepted")
 		}
 		if _, err := golangmigrate.New(db, locks, "\x00", nil); !errors.Is(err, dsync.ErrInvalidKey) {
-			t.Errorf("a name that is no key: %v", err)
+			t.Errorf("the error for a name that is not a valid key is %v", err)
 		}
 		for _, wait := range []time.Duration{-1, time.Microsecond, driver.MaxDuration + 1} {
 			if _, err := golangmigrate.New(db, locks, name, &golangmigrate.Options{Wait: wait}); err == nil {
-				t.Errorf("a Wait of %v is taken", wait)
+				t.Errorf("a Wait of %v is accepted", wait)
 			}
 		}
 	})

@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A program that migrates its database when it starts. It opens its session with Open of package
+// A program migrates its database when it starts. It opens its session with Open of package
 // dsync/mongo, has its migrations in an embed.FS, and makes the inner driver with
 // mongodb.WithInstance.
 func Example() {
@@ -52,8 +52,8 @@ func Example() {
 	// Output: 2 false <nil>
 }
 
-// A migration takes minutes. The other processes wait for it, so they wait longer than by default, and so must
-// migrate.
+// A migration takes minutes. The other processes wait for it, so Wait and the LockTimeout of migrate must be longer
+// than their defaults.
 func ExampleOptions() {
 	locks, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {

@@ -48,7 +48,7 @@ func newDriver(t testing.TB, inner database.Driver, store driver.Store, opt *gol
 	return d
 }
 
-// newMigrate returns a Migrate of the given migrations, numbered from 1.
+// newMigrate returns a Migrate with the given migrations, numbered from 1.
 func newMigrate(t testing.TB, d database.Driver, migrations ...string) *migrate.Migrate {
 	t.Helper()
 	files := fstest.MapFS{}
@@ -66,7 +66,8 @@ func newMigrate(t testing.TB, d database.Driver, migrations ...string) *migrate.
 	return m
 }
 
-// A db is a database that processes share: golang-migrate's stub, whose own lock must not be used.
+// A db is a database that processes share. It is golang-migrate's stub, but its own lock must not
+// be used.
 type db struct {
 	t    testing.TB
 	step func(call string) // called in each step; nil: nothing
@@ -87,7 +88,7 @@ func newDB(t testing.TB) *db {
 	return &db{t: t, stub: inner}
 }
 
-// do records a step, and finds out whether another runs at the same time.
+// do records a step, and fails the test if another one runs at the same time.
 func (d *db) do(call string, f func() error) error {
 	d.mu.Lock()
 	d.calls = append(d.calls, call)
@@ -141,12 +142,12 @@ func (d *db) Lock() error {
 
 func (d *db) Unlock() error { return d.Lock() }
 
-// wantCalls checks which steps were taken, in order.
+// wantCalls checks the steps that were taken, and their order.
 func (d *db) wantCalls(want ...string) {
 	d.t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !slices.Equal(d.calls, want) {
-		d.t.Errorf("the database was asked to %q, want %q", d.calls, want)
+		d.t.Errorf("the steps were %q, want %q", d.calls, want)
 	}
 }

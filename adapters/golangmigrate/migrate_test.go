@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// If processes start at the same time, one runs the migrations, and the others wait and find nothing to do.
+// If several processes start at the same time, one runs the migrations. The others wait and then find nothing to do.
 func TestEachMigrationRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, db := dsynctest.NewMemory(), newDB(t)
@@ -49,7 +49,7 @@ func TestDeadProcessDoesNotKeepTheLock(t *testing.T) {
 		if err := newDriver(t, db, faulty, nil).Lock(); err != nil {
 			t.Fatal(err)
 		}
-		faulty.Cut() // the store never hears of it again
+		faulty.Cut() // the process never reaches the store again
 		start := time.Now()
 		m := newMigrate(t, newDriver(t, db, store, &golangmigrate.Options{Wait: 2 * ttl}), "a")
 		m.LockTimeout = 3 * ttl
@@ -63,8 +63,9 @@ func TestDeadProcessDoesNotKeepTheLock(t *testing.T) {
 	})
 }
 
-// A process that loses the lock takes no further step, and Up says so. The second migration is
-// empty, because golang-migrate leaves a goroutine behind for each one whose text nobody reads.
+// A process that loses the lock takes no further step, and Up returns an error that says so. The
+// second migration is empty, because golang-migrate leaves a goroutine behind for each migration
+// whose text nobody reads.
 func TestLossStopsBeforeTheNextStep(t *testing.T) {
 	for _, test := range []struct {
 		during string // the step in which the lock is lost
@@ -98,14 +99,15 @@ func TestLossStopsBeforeTheNextStep(t *testing.T) {
 				db.step = nil
 				err = newMigrate(t, newDriver(t, db, store, nil), "", "").Up()
 				if dirty := errors.As(err, new(migrate.ErrDirty)); dirty != test.dirty {
-					t.Errorf("the Up of the next process returned %v; that the version is dirty: want %t", err, test.dirty)
+					t.Errorf("the next process's Up returned %v; want an error about a dirty version: %t", err, test.dirty)
 				}
 			})
 		})
 	}
 }
 
-// After a loss golang-migrate does not let a Migrate go on; another one with the same driver does.
+// After a loss golang-migrate does not let the same Migrate continue, but another one with the same
+// driver can.
 func TestAnotherMigrateContinuesAfterALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, db := dsynctest.NewMemory(), newDB(t)
@@ -133,8 +135,8 @@ func TestAnotherMigrateContinuesAfterALoss(t *testing.T) {
 	})
 }
 
-// A Migrate that has given up on Lock leaves nothing behind once it is closed: the lock is not
-// acquired later, when nobody would unlock it.
+// A Migrate that has given up on Lock leaves nothing behind once it is closed: its Lock does not
+// acquire the lock later, when nobody would unlock it.
 func TestClosedMigrateDoesNotLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, db := dsynctest.NewMemory(), newDB(t)

@@ -38,7 +38,7 @@ func Example() {
 	// Output: the report is written
 }
 
-// A job whose context ends if its lock is lost.
+// A job's context ends if its lock is lost.
 func ExampleLocker_Job() {
 	locks, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {
@@ -66,8 +66,8 @@ func ExampleLocker_Job() {
 	// invoice 3
 }
 
-// A job that runs once at each of its times in the whole fleet, whatever the clocks of its hosts say. If
-// it fails on one host, it is run on another.
+// A job runs once at each of its times in the whole fleet, whatever the clocks of its hosts show. If it fails on one
+// host, another host runs it.
 func ExampleLocker_AddPeriodic() {
 	locks, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {
@@ -92,7 +92,7 @@ func ExampleLocker_AddPeriodic() {
 	// Output: 1 job
 }
 
-// Two programs that share a database have a job of the same name. Each runs its own.
+// Two programs that share a database have a job with the same name. Each runs its own job.
 func ExampleOptions() {
 	locks, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {

@@ -44,7 +44,7 @@ func newLocker(t testing.TB, store driver.Store, opt robfigcron.Options) (*robfi
 	return l, log
 }
 
-// A book is a cron.Logger that remembers.
+// A book is a cron.Logger that remembers its lines.
 type book struct {
 	mu    sync.Mutex
 	lines []string // "info skip" or "error skip: lost"
@@ -79,8 +79,8 @@ func (b *book) want(t testing.TB, lines ...string) {
 	}
 }
 
-// schedule starts a crontab with one job that is due in every period, the first time at
-// the end of the present one. It is stopped at the end of the test.
+// schedule starts a crontab with one job that is due at the end of each period, the present one
+// first. The crontab is stopped at the end of the test.
 func schedule(t testing.TB, period time.Duration, job cron.Job) {
 	t.Helper()
 	c := cron.New(cron.WithLogger(cron.DiscardLogger))
@@ -97,7 +97,7 @@ type runs struct {
 	overlap bool
 }
 
-// job returns the job, which takes d.
+// job returns the job. Each run takes d.
 func (r *runs) job(d time.Duration) func() {
 	return func() {
 		r.mu.Lock()
@@ -112,7 +112,7 @@ func (r *runs) job(d time.Duration) func() {
 	}
 }
 
-// count returns how often the job ran, and whether two runs overlapped.
+// count returns how often the job has run, and whether two runs overlapped.
 func (r *runs) count() (n int, overlap bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,9 +6,9 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// localTimes returns the schedule of s in which changes of the local time neither skip nor repeat a time of the
-// day, as [Locker.AddPeriodic] documents. That of cron skips "30 2 * * *" on the day on which summer time begins, and
-// has "30 1 * * *" or "30 2 * * *" twice when it ends.
+// localTimes returns s as a schedule in which changes of the local time neither skip nor repeat a time of the day, as
+// [Locker.AddPeriodic] documents. cron's own schedule skips "30 2 * * *" on the day on which summer time begins, and
+// runs "30 1 * * *" or "30 2 * * *" twice when it ends.
 func localTimes(s cron.Schedule) cron.Schedule {
 	const all = 1<<24 - 1
 	spec, ok := s.(*cron.SpecSchedule)
@@ -22,8 +22,8 @@ func localTimes(s cron.Schedule) cron.Schedule {
 
 // A local is a schedule of times of the day.
 type local struct {
-	zone *time.Location    // time.Local: that of the Cron
-	wall cron.SpecSchedule // takes the readings of the zone's clocks for UTC, where no clock is changed
+	zone *time.Location    // time.Local means the zone of the Cron
+	wall cron.SpecSchedule // works on what the zone's clocks show, as if that were UTC, where clocks are never changed
 }
 
 // Next returns the first time after t.
@@ -38,7 +38,8 @@ func (l *local) Next(t time.Time) time.Time {
 		if reading.IsZero() {
 			return reading
 		}
-		// While clocks repeat an hour, the next readings have occurred before.
+		// While clocks repeat an hour, the next readings are in the past: they have already been
+		// shown once.
 		if next := first(reading, zone); next.After(t) {
 			return next.In(t.Location())
 		}
@@ -50,10 +51,11 @@ func clock(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }
 
-// first returns the time at which the clocks of the zone first show that reading or, if they skip it, at which they
-// are put forward.
+// first returns the time at which the clocks of the zone first show that reading. If they skip the reading, it
+// returns the time at which they are put forward.
 func first(reading time.Time, zone *time.Location) time.Time {
-	// Of two times that fit, and where none does, Date may return either.
+	// If two times fit, Date may return either. If none fits, it may return a time before or after
+	// the gap.
 	t := time.Date(reading.Year(), reading.Month(), reading.Day(), reading.Hour(), reading.Minute(), reading.Second(), reading.Nanosecond(), zone)
 	start, end := t.ZoneBounds()
 	switch shown := clock(t); {

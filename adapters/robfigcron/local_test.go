@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// ticks returns the times of a periodic job after from, until to. It checks at each step that a process that starts
-// then has the same ones.
+// ticks returns the times of a periodic job after from, until to. After each step it checks that a process that
+// starts then computes the same times.
 func ticks(t *testing.T, zone *time.Location, spec string, from, to time.Time, step time.Duration) (all []time.Time) {
 	t.Helper()
 	l, _ := newLocker(t, dsynctest.NewMemory(), robfigcron.Options{})
@@ -45,7 +45,7 @@ func zone(t *testing.T, name string) *time.Location {
 	return z
 }
 
-// B43: the ticks when clocks are changed.
+// B43: these are the ticks when clocks are changed.
 func TestTicksWhenClocksChange(t *testing.T) {
 	const layout = "02 15:04 MST"
 	tests := []struct {
@@ -57,19 +57,19 @@ func TestTicksWhenClocksChange(t *testing.T) {
 		{"America/New_York", "*/20 2,3 * * *", "2000-04-02T00:00:00Z", "2000-04-03T00:00:00Z", []string{"02 03:00 EDT", "02 03:20 EDT", "02 03:40 EDT"}},
 		{"America/New_York", "30 * * * *", "2000-04-02T06:00:00Z", "2000-04-02T09:00:00Z", []string{"02 01:30 EST", "02 03:30 EDT", "02 04:30 EDT"}},
 		{"America/New_York", "@daily", "2000-04-01T12:00:00Z", "2000-04-03T12:00:00Z", []string{"02 00:00 EST", "03 00:00 EDT"}},
-		// It ends on 29 October 2000 at 02:00.
+		// Summer time ends on 29 October 2000 at 02:00.
 		{"America/New_York", "30 1 * * *", "2000-10-28T12:00:00Z", "2000-10-31T12:00:00Z", []string{"29 01:30 EDT", "30 01:30 EST", "31 01:30 EST"}},
 		{"America/New_York", "*/20 1,2 * * *", "2000-10-29T00:00:00Z", "2000-10-29T12:00:00Z",
 			[]string{"29 01:00 EDT", "29 01:20 EDT", "29 01:40 EDT", "29 02:00 EST", "29 02:20 EST", "29 02:40 EST"}},
 		{"America/New_York", "30 * * * *", "2000-10-29T05:00:00Z", "2000-10-29T08:00:00Z", []string{"29 01:30 EDT", "29 01:30 EST", "29 02:30 EST"}},
-		// East of Greenwich, on 25 March and 28 October 2001.
+		// The same east of Greenwich, on 25 March and 28 October 2001.
 		{"Europe/Berlin", "30 2 * * *", "2001-03-24T12:00:00Z", "2001-03-26T12:00:00Z", []string{"25 03:00 CEST", "26 02:30 CEST"}},
 		{"Europe/Berlin", "30 2 * * *", "2001-10-27T12:00:00Z", "2001-10-29T12:00:00Z", []string{"28 02:30 CEST", "29 02:30 CET"}},
-		// At midnight, and by half an hour.
+		// Clocks can be changed at midnight, and by half an hour.
 		{"America/Sao_Paulo", "0 0 * * *", "2018-11-03T12:00:00Z", "2018-11-05T12:00:00Z", []string{"04 01:00 -02", "05 00:00 -02"}},
 		{"Australia/Lord_Howe", "15 2 * * *", "2020-10-03T00:00:00Z", "2020-10-05T00:00:00Z", []string{"04 02:30 +11", "05 02:15 +11"}},
 		{"Australia/Lord_Howe", "45 1 * * *", "2020-04-04T00:00:00Z", "2020-04-06T00:00:00Z", []string{"05 01:45 +11", "06 01:45 +1030"}},
-		// The zone of the spec, not that of the Cron.
+		// The spec's time zone is used, not that of the Cron.
 		{"UTC", "CRON_TZ=America/New_York 30 2 * * *", "2000-04-02T00:00:00Z", "2000-04-03T12:00:00Z", []string{"02 07:00 UTC", "03 06:30 UTC"}},
 	}
 	for _, tt := range tests {
@@ -85,7 +85,7 @@ func TestTicksWhenClocksChange(t *testing.T) {
 	}
 }
 
-// B43: a job at a time of the day has one tick for each day, however the clocks are changed.
+// B43: a job at one time of the day has one tick for each day, however the clocks are changed.
 func TestOneTickForEachDay(t *testing.T) {
 	for _, name := range []string{"UTC", "America/New_York", "Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Gaza"} {
 		zone := zone(t, name)

@@ -82,9 +82,9 @@ func (l *Locker) JobWrapper(name string, atLeast time.Duration) cron.JobWrapper 
 	}
 }
 
-// Job returns a job of that name which calls f under the lock, held for atLeast, as [Locker.JobWrapper]
-// does. The context passed to f ends when the hold is lost, at least the session's grace
-// before another process can begin the job; the cause is then dsync.ErrLost.
+// Job returns a job of that name which calls f under the lock. The lock is held for atLeast, as
+// with [Locker.JobWrapper]. The context passed to f ends when the hold is lost, at least the
+// session's grace before another process can begin the job; the cause is then dsync.ErrLost.
 func (l *Locker) Job(name string, atLeast time.Duration, f func(ctx context.Context)) cron.Job {
 	l.check(name, atLeast)
 	return cron.FuncJob(func() { l.run(name, atLeast, f) })
@@ -123,12 +123,12 @@ func (l *Locker) run(name string, atLeast time.Duration, f func(context.Context)
 	f(h.Context(ctx))
 }
 
-// release frees the lock, then or at until.
+// release frees the lock at once, or at until if that is later.
 func release(h *dsync.Hold, until time.Time) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseWait)
 	defer cancel()
 	if left := time.Until(until); left > 0 {
-		return h.ReleaseAfter(ctx, min(left+time.Millisecond, driver.MaxDuration)) // the store counts whole ones
+		return h.ReleaseAfter(ctx, min(left+time.Millisecond, driver.MaxDuration)) // the store counts whole milliseconds
 	}
 	return h.Release(ctx)
 }

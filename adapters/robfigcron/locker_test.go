@@ -49,15 +49,16 @@ func TestJobRunsOncePerPeriod(t *testing.T) {
 					t.Errorf("the job ran %d times in %d periods, want %d", n, periods, tt.wantRuns)
 				}
 				if overlap {
-					t.Error("it ran twice at the same time")
+					t.Error("the job ran twice at the same time")
 				}
 			})
 		})
 	}
 }
 
-// "@every" counts from the start of each process. With a time near the period, a job runs once in each all the
-// same, on whichever process is first; without, once on each.
+// The times of "@every" count from the start of each process. If atLeast is nearly the period, the job still runs
+// once in each period, on whichever process is first. If atLeast is short, the job runs once in each period on every
+// process.
 func TestJobOfProcessesThatStartedApart(t *testing.T) {
 	const period, periods = time.Minute, 60
 	for atLeast, want := range map[time.Duration]int{59 * time.Second: periods, time.Millisecond: 4 * periods} {
@@ -69,7 +70,7 @@ func TestJobOfProcessesThatStartedApart(t *testing.T) {
 				schedule(t, period, l.JobWrapper("report", atLeast)(cron.FuncJob(r.job(10*time.Millisecond))))
 				time.Sleep(period / 4)
 			}
-			time.Sleep(periods*period - period/8) // until each has requested it as many times
+			time.Sleep(periods*period - period/8) // until each process has requested the lock once in each period
 			if n, _ := r.count(); n != want {
 				t.Errorf("held at least %v, the job ran %d times in %d periods on 4 processes, want %d", atLeast, n, periods, want)
 			}
@@ -77,13 +78,13 @@ func TestJobOfProcessesThatStartedApart(t *testing.T) {
 	}
 }
 
-// Runs of one process that overlap exclude each other.
+// Runs that overlap in one process exclude each other.
 func TestRunsOfOneProcessExcludeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r runs
 		l, log := newLocker(t, dsynctest.NewMemory(), robfigcron.Options{})
 		schedule(t, time.Minute, l.JobWrapper("report", time.Millisecond)(cron.FuncJob(r.job(90*time.Second))))
-		time.Sleep(150 * time.Second) // begins after 1 and is still on after 2 minutes
+		time.Sleep(150 * time.Second) // a run begins after 1 minute and is still running after 2
 		if n, overlap := r.count(); n != 1 || overlap {
 			t.Errorf("the job ran %d times, overlapping: %t; want once", n, overlap)
 		}
@@ -91,8 +92,8 @@ func TestRunsOfOneProcessExcludeEachOther(t *testing.T) {
 	})
 }
 
-// The store keeps the lock for atLeast from the start of the run, even if the process
-// ends, and no longer.
+// The store keeps the lock for atLeast from the start of the run, even if the process ends, but no
+// longer.
 func TestLockIsHeldAtLeast(t *testing.T) {
 	for _, takes := range []time.Duration{0, 10 * time.Second, 40 * time.Second} {
 		t.Run(takes.String(), func(t *testing.T) {
@@ -119,7 +120,7 @@ func TestLockIsHeldAtLeast(t *testing.T) {
 	}
 }
 
-// The context of a run ends at least the grace before another process has the lock.
+// The context of a run ends at least the grace before another process gets the lock.
 func TestContextEndsBeforeAnotherRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const grace = ttl / 10
@@ -159,8 +160,7 @@ func TestContextEndsBeforeAnotherRuns(t *testing.T) {
 	})
 }
 
-// If a job's lock can't be acquired for another reason than that it is held, the run is skipped soon, and an error is
-// logged.
+// If the store can't be reached, the run is skipped soon, and an error is logged.
 func TestUnreachableStoreSkips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
@@ -170,13 +170,13 @@ func TestUnreachableStoreSkips(t *testing.T) {
 		began := time.Now()
 		l.Job("report", time.Millisecond, func(context.Context) { t.Error("the job ran") }).Run()
 		if took := time.Since(began); took > ttl {
-			t.Errorf("it was skipped after %v", took)
+			t.Errorf("the run was skipped after %v", took)
 		}
 		log.want(t, "error skip: other")
 	})
 }
 
-// A panic passes, and leaves no lock behind.
+// A panic of the job is not recovered, and leaves no lock behind.
 func TestPanicPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -193,11 +193,11 @@ func TestPanicPasses(t *testing.T) {
 	})
 }
 
-// Misuse is refused.
+// Invalid arguments are refused.
 func TestMisuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if _, err := robfigcron.NewLocker(nil, nil); err == nil {
-			t.Error("a nil session is taken")
+			t.Error("a nil session is accepted")
 		}
 		s := newSession(t, dsynctest.NewMemory())
 		l, err := robfigcron.NewLocker(s, &robfigcron.Options{Prefix: "jobs/", Logger: cron.DiscardLogger})
@@ -209,7 +209,7 @@ func TestMisuse(t *testing.T) {
 			defer func() {
 				t.Helper()
 				if r, _ := recover().(string); !strings.Contains(r, want) {
-					t.Errorf("%s panics with %q, want %s in it", what, r, want)
+					t.Errorf("%s: the panic is %q, want it to contain %s", what, r, want)
 				}
 			}()
 			f()

@@ -54,7 +54,7 @@ func (l *Locker) AddPeriodic(c *cron.Cron, spec, name string, f func(ctx context
 	return id, nil
 }
 
-// Why a run did not call f.
+// The reasons why a run did not call f.
 var (
 	errStopped = errors.New("cron was stopped")
 	errOver    = errors.New("the tick is over")
@@ -71,8 +71,8 @@ type periodic struct {
 	schedule begun
 }
 
-// Run runs f for the times that are due. There are several if the chain has delayed or skipped runs, and there is
-// none if another call has made up for this one.
+// Run runs f for the times that are due. There are several if the chain has delayed or skipped runs, and none if
+// another call has already run f for this call's time.
 func (p *periodic) Run() {
 	p.c.Entries() // cron calls schedule.Next just after it has begun this run, and answers after that
 	for n := 0; ; n++ {
@@ -119,17 +119,17 @@ func (p *periodic) skip(tick time.Time, why error) {
 	p.l.opt.Logger.Info("skip", "job", p.name, "tick", tick, "reason", why)
 }
 
-// begun is a schedule that remembers for which of its times cron has begun a run. The run cannot find out by itself:
-// when it gets through the chain, cron may have begun others.
+// begun is a schedule that remembers the times for which cron has begun a run. A run cannot find out its own time:
+// when it gets through the chain, cron may already have begun others.
 type begun struct {
 	cron.Schedule
 
 	mu   sync.Mutex
 	next time.Time
-	due  []time.Time // those of runs that have begun, and that nobody has taken
+	due  []time.Time // the times for which runs have begun, and which no run has taken yet
 }
 
-// Next returns the next time. cron calls it when it has begun the run of the one before.
+// Next returns the next time. cron calls it when it has begun the run for the previous time.
 func (b *begun) Next(now time.Time) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -23,8 +23,8 @@ func late(d time.Duration) cron.Option {
 	})
 }
 
-// On hosts whose clocks differ, a periodic job runs once at each time, however short it is, also if the first
-// host fails.
+// On hosts whose clocks differ, a periodic job runs once at each time, however short it is, even if the first host's
+// run fails.
 func TestPeriodicRunsOncePerTick(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -58,14 +58,14 @@ func TestPeriodicRunsOncePerTick(t *testing.T) {
 				want = append(want, began.Truncate(time.Minute).Add(time.Duration(i+1)*time.Minute))
 			}
 			if !slices.EqualFunc(good, want, time.Time.Equal) {
-				t.Errorf("it succeeded %d times, want once in each of 20 minutes: %v", len(good), good)
+				t.Errorf("the job succeeded %d times, want once in each of 20 minutes: %v", len(good), good)
 			}
 		})
 	}
 }
 
-// A schedule that each process counts from its own start has no ticks; a job that cron has not begun has none
-// either.
+// AddPeriodic refuses a schedule that each process counts from its own start, because it has no ticks. A run that
+// cron has not begun has no tick either.
 func TestPeriodicNeedsTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, log := newLocker(t, dsynctest.NewMemory(), robfigcron.Options{})
@@ -75,7 +75,7 @@ func TestPeriodicNeedsTicks(t *testing.T) {
 			t.Errorf("@every 1h: %v, %d entries", err, len(c.Entries()))
 		}
 		if _, err := l.AddPeriodic(c, "nonsense", "report", nothing); err == nil {
-			t.Error("no error for a spec that is nonsense")
+			t.Error("no error for an invalid spec")
 		}
 		id, err := l.AddPeriodic(c, "@hourly", "report", func(context.Context, time.Time) error {
 			t.Error("a run that cron has not begun calls f")
@@ -89,7 +89,8 @@ func TestPeriodicNeedsTicks(t *testing.T) {
 	})
 }
 
-// delay is cron.DelayIfStillRunning, with a channel in place of the sync.Mutex, which stops the clock of a bubble.
+// delay is cron.DelayIfStillRunning with a channel instead of a sync.Mutex, because waiting for a mutex stops the
+// clock of a bubble.
 func delay(cron.Logger) cron.JobWrapper {
 	return func(j cron.Job) cron.Job {
 		turn := make(chan struct{}, 1)
@@ -101,7 +102,8 @@ func delay(cron.Logger) cron.JobWrapper {
 	}
 }
 
-// B43: a chain that delays or skips runs while one is in progress loses no tick and swaps none.
+// B43: a chain that delays or skips runs while one is in progress loses no tick and keeps the order
+// of the ticks.
 func TestPeriodicMakesUpForDelayedRuns(t *testing.T) {
 	for name, wrapper := range map[string]func(cron.Logger) cron.JobWrapper{"delay": delay, "skip": cron.SkipIfStillRunning} {
 		t.Run(name, func(t *testing.T) {
@@ -135,8 +137,8 @@ func TestPeriodicMakesUpForDelayedRuns(t *testing.T) {
 	}
 }
 
-// B43: Stop ends the runs that wait, at once or nearly, and leaves their ticks to the other processes. It lets a run
-// that is in progress end.
+// B43: Stop ends the waiting runs within about a second, and leaves their ticks to the other processes. It does not
+// interrupt a run that is in progress.
 func TestStopEndsRunsThatWait(t *testing.T) {
 	waits := []struct {
 		name string
@@ -158,7 +160,7 @@ func TestStopEndsRunsThatWait(t *testing.T) {
 				l, _ := newLocker(t, faulty, robfigcron.Options{})
 				c := cron.New(cron.WithLogger(cron.DiscardLogger))
 				if _, err := l.AddPeriodic(c, "* * * * *", "report", func(context.Context, time.Time) error {
-					t.Error("f is called")
+					t.Error("f was called")
 					return nil
 				}); err != nil {
 					t.Fatal(err)
@@ -168,7 +170,7 @@ func TestStopEndsRunsThatWait(t *testing.T) {
 				stop := time.Now()
 				<-c.Stop().Done()
 				if took := time.Since(stop); took > 2*time.Second {
-					t.Errorf("the runs that wait ended %v after Stop", took)
+					t.Errorf("the waiting runs ended %v after Stop", took)
 				}
 				faulty.Heal()
 				time.Sleep(2 * time.Hour)

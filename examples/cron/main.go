@@ -5,8 +5,8 @@
 //
 // Each host calls Do with the tick: the time at which the job is due, which all hosts compute alike
 // even if their clocks differ. One host runs the job. The others wait until it has succeeded; if
-// the job fails, or that host dies, the next host runs it. A host that comes late finds the tick
-// done.
+// the job fails, or that host dies, the next host runs it. A host that comes late finds that the
+// tick is already done.
 package main
 
 import (
@@ -42,8 +42,8 @@ func main() {
 	})
 }
 
-// run calls job at each tick for which this host comes first or takes over, until ctx ends. now is
-// the host's clock.
+// run calls job at each tick that this host is the first to run or takes over, until ctx ends. now
+// is the host's clock.
 func run(ctx context.Context, locks *dsync.Session, every time.Duration, now func() time.Time,
 	job func(context.Context, time.Time) error) {
 	report := locks.Periodic("cron/report")

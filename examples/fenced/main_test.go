@@ -49,7 +49,7 @@ func TestLateWriteHasTheSmallerToken(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		link.Cut() // for the others the same as a frozen process
+		link.Cut() // to the others this looks like a frozen process
 		if err := writer("bert", store, time.Second); err != nil {
 			t.Error(err)
 		}

@@ -58,8 +58,8 @@ func main() {
 	slog.Info("starts", "migration", result)
 }
 
-// migrate inserts the rows, unless that is done, and returns the result. On ErrLost the run did not
-// count, and another process starts one.
+// migrate inserts the rows, unless that has been done, and returns the result. If the error is
+// ErrLost, the run did not count, and another process starts one.
 func migrate(ctx context.Context, locks *dsync.Session, pause time.Duration,
 	insert func(ctx context.Context, plan string, token int64) error) (string, error) {
 	result, err := locks.Once("migration 7: plans").DoValue(ctx, func(ctx context.Context) ([]byte, error) {

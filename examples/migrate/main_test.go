@@ -41,7 +41,7 @@ func TestAnotherGoesOn(t *testing.T) {
 		var all sync.WaitGroup
 		all.Go(func() {
 			if _, err := start(link); !errors.Is(err, dsync.ErrLost) {
-				t.Errorf("the first: %v, want ErrLost", err)
+				t.Errorf("the first process: %v, want ErrLost", err)
 			}
 		})
 		time.Sleep(2500 * time.Millisecond)

@@ -71,7 +71,7 @@ func (c *processes) kill(name string) error {
 	delete(c.workers, name)
 	err := w.cmd.Process.Kill()
 	<-w.ended
-	w.cmd.Wait() // returns only that it was killed
+	w.cmd.Wait() // the error says only that the worker was killed
 	return err
 }
 
