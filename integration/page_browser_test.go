@@ -87,7 +87,6 @@ func (b *browser) eventually(t *testing.T, js string) {
 	}
 }
 
-// press presses keys.
 func (b *browser) press(t *testing.T, keys string) {
 	t.Helper()
 	b.do(t, chromedp.KeyEvent(keys))

@@ -46,7 +46,6 @@ func (b *binary) path(t testing.TB) string {
 	return filepath.Join(b.dir, "leasehold")
 }
 
-// remove removes the program.
 func (b *binary) remove() { os.RemoveAll(b.dir) }
 
 // A spy runs the command through a proxy, and records the commands that it sends.

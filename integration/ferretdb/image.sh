@@ -27,7 +27,7 @@ quietly() {
 	fi
 }
 
-# The program is built while mmdebstrap works.
+# Build FerretDB while mmdebstrap works.
 (
 	cd "$work" # away from any go.mod and go.work
 	quietly go-install env GOBIN="$work/bin" CGO_ENABLED=0 GOWORK=off GOFLAGS= go install -trimpath "$ferretdb"
@@ -41,7 +41,7 @@ if ! command -v mmdebstrap >/dev/null; then
 	quietly install apt-get "$lock" install -y --no-install-recommends mmdebstrap debian-archive-keyring
 fi
 
-# The machine's own mirror, whichever that is.
+# Use the mirror that this machine uses.
 mirror=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p' /etc/apt/sources.list.d/*.sources 2>/dev/null | head -n 1)
 if [ -z "$mirror" ]; then
 	mirror=$(sed -n 's/^deb \(\[[^]]*\] \)\?\([^ ]*\) .*/\2/p' /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null | head -n 1)
@@ -67,8 +67,8 @@ if [ ! -s "$data/PG_VERSION" ]; then
 		shared_preload_libraries = 'pg_cron,pg_documentdb_core,pg_documentdb'
 		cron.database_name = 'postgres'
 		cron.host = '127.0.0.1'
-		# The tests kill the container, never the machine: what was written lives on in the
-		# kernel's cache. A disk that others use has taken seconds for one fsync.
+		# The tests kill the container, never the machine, so everything written survives in the
+		# kernel's cache. On a disk that is shared, one fsync has taken seconds.
 		fsync = off
 		full_page_writes = off
 	CONF
@@ -82,8 +82,8 @@ exec ferretdb --listen-addr=:27017 --debug-addr=- --no-auth --telemetry=disable 
 START
 chmod 755 "$work/start"
 
-# The suite testing has the extension. The mirror's snapshot of it may be older
-# than its validity, and nobody wants a default cluster made while unpacking.
+# The suite testing has the extension. Accept the mirror's snapshot of it even if it is no longer
+# valid, and don't let the packages create a default cluster.
 quietly root mmdebstrap --mode=root --variant=minbase \
 	--include=postgresql-18,postgresql-18-documentdb \
 	--aptopt='Acquire::Check-Valid-Until "false"' \

@@ -11,7 +11,7 @@ import (
 const together = 20
 
 // A Crowd is many sessions waiting in the queue of one key. All share one client, and each has its
-// own listener. Their heartbeats and polls are put off, because they are not part of a release. The
+// own listener. They send no heartbeats and polls, because those are not part of a release. The
 // target must be Counted.
 type Crowd struct {
 	many *many
@@ -19,8 +19,8 @@ type Crowd struct {
 	left int
 }
 
-// NewCrowd returns when all sessions but the holder are in the queue and none sends a command any
-// more.
+// NewCrowd returns when all sessions but the holder are in the queue and no session sends commands
+// any more.
 func NewCrowd(ctx context.Context, t *Target, sessions int) (_ *Crowd, err error) {
 	const never = 10 * time.Minute
 	m, err := newMany(ctx, t, dsync.Options{TTL: never, PollInterval: never, Retention: -1})

@@ -21,9 +21,9 @@ type Sweeping struct {
 	Commands      int
 }
 
-// Sweep makes n keys with random names, two of nine of them idle, and sweeps once. That is the
-// share of idle keys if a round takes a quarter of the retention. The target must be a server,
-// Counted, and empty.
+// Sweep makes n keys with random names, two of nine of them idle, and sweeps once. Two of nine is
+// the share of idle keys if a round of sweeping takes a quarter of the retention. The target must
+// be a server, Counted, and empty.
 func Sweep(ctx context.Context, t *Target, n int) (Sweeping, error) {
 	if t.DB == nil {
 		return Sweeping{}, errors.New("measure: Sweep needs a server, not the store in memory")

@@ -12,8 +12,8 @@
 //   - overlap, grace, token, kept: those of package rules, which also says when a hold is
 //     certain;
 //   - term: the numbers of an election's terms grow with its tokens;
-//   - fence: documents apply no write with an older token than they have seen, and refuse
-//     no write of a certain holder;
+//   - fence: no document applies a write with an older token than it has seen, or refuses a
+//     write by the holder of a certain hold;
 //   - fifo: claims are granted in the order of the queue, unless a Transfer names one;
 //   - transfer: after a successful Transfer, only the candidate that it names has the next
 //     term;

@@ -5,7 +5,8 @@ import "time"
 // A Type is the type of an [Event].
 type Type string
 
-// The types of events. The events of one acquisition, write or fault have the same ID.
+// The types of events. The events of one acquisition, write or fault have the same ID. A colon
+// introduces the fields that such an event uses.
 const (
 	Request  Type = "request"  // a call that requests a hold begins
 	Refused  Type = "refused"  // … has returned without one: Err
