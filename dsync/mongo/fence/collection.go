@@ -42,15 +42,14 @@ const defaultField = "fence"
 // array of numbers, every write is refused with a [StaleError] whose Seen is 0. The field belongs to the
 // Collection: an update that names it is an error, and a replacement's value for it is overwritten.
 //
-// Writes are acknowledged by a majority, whatever the collection's own write concern, since a
-// fail-over could undo others together with the token. A standalone that is killed can still lose
-// what it acknowledged in the last tenth of a second; a replica set of one member loses nothing. If
-// ctx carries a transaction, writes are part of it, and the transaction's write concern applies,
-// which should be majority.
+// Writes are acknowledged by a majority, whatever the collection's own write concern, because a fail-over could undo
+// any other write together with its token. A standalone that is killed can still lose what it acknowledged in the
+// last tenth of a second; a replica set of one member loses nothing. If ctx carries a transaction, writes are part of
+// it, and the transaction's write concern applies, which should be majority.
 //
-// If nothing matches a write, a read follows, to tell a document that has seen a greater token, which is
-// an error, from no document, which is not an error, as with the driver's methods. If several documents
-// match a filter, any one of them that has seen no greater token is written.
+// If a write matches no document, a read follows, to find out why. A document that has seen a greater token is an
+// error. No document at all is none, as with the driver's methods. If several documents match a filter, any one of
+// them that has seen no greater token is written.
 //
 // A Collection has no mutable state. Its methods may be called concurrently.
 type Collection struct {
@@ -66,8 +65,8 @@ type Options struct {
 	Field string
 }
 
-// New returns a [Collection] that writes the given one's documents. It panics if documents is nil, or if
-// opt.Field is "_id", contains '.' or NUL, or begins with '$'.
+// New returns a [Collection] that writes to documents. It panics if documents is nil, or if opt.Field is "_id",
+// contains '.' or NUL, or begins with '$'.
 func New(documents *mongo.Collection, opt *Options) *Collection {
 	field := defaultField
 	if opt != nil && opt.Field != "" {
@@ -139,10 +138,9 @@ func (c *Collection) DeleteOne(ctx context.Context, token int64, filter any) (*m
 	return res, c.stale(ctx, token, filter)
 }
 
-// InsertOne inserts a document with the token in it. The only token that is too old for an insert is 0, because the
-// token of a deleted document is forgotten. If a document with the same _id exists,
-// the error is the driver's, a duplicate key. The document is a [bson.D], a [bson.Raw] or a map; for other types
-// see [bson.Marshal].
+// InsertOne inserts a document with the token in it. An insert refuses no token but 0, because the token of a deleted
+// document is forgotten. If a document with the same _id exists, the error is the driver's, a duplicate key. The
+// document is a [bson.D], a [bson.Raw] or a map; for other types see [bson.Marshal].
 func (c *Collection) InsertOne(ctx context.Context, token int64, document any) (*mongo.InsertOneResult, error) {
 	stamped, err := c.stampDocument(document, token)
 	if err != nil {
@@ -169,8 +167,9 @@ func (c *Collection) Upsert(ctx context.Context, token int64, id, update any) (*
 	if err := c.check(token, filter); err != nil {
 		return nil, err
 	}
-	// A document that has seen a greater token does not match, and its _id makes the insert fail. So does a
-	// document that somebody else has just inserted, but that matches the next time.
+	// A document that has seen a greater token does not match, so the server tries to insert another one, which fails
+	// with a duplicate key. The same happens if somebody else inserts the document at the same time, but then it
+	// matches the next time.
 	for try := 1; ; try++ {
 		res, err := c.documents.UpdateOne(ctx, c.unseenBy(token, filter), stamped, options.UpdateOne().SetUpsert(true))
 		if err == nil || !mongo.IsDuplicateKeyError(err) {
@@ -207,9 +206,9 @@ func (c *Collection) check(token int64, filter any) error {
 	return nil
 }
 
-// unseen returns the conditions, of which one is enough, for a document that has not seen a greater token. Arrays
-// are excluded, because the server compares each of their elements, and one element that is null or small would
-// satisfy the condition.
+// unseen returns conditions on a document. A document that meets one of them has not seen a greater token. Arrays are
+// excluded, because the server compares each of their elements, and one element that is null or small would satisfy
+// the condition.
 func (c *Collection) unseen(token int64) bson.A {
 	noArray := e("$not", bson.D{e("$type", "array")})
 	return bson.A{

@@ -22,7 +22,7 @@ var (
 	paying = bson.D{e("$set", bson.D{e("paid", true)})}
 )
 
-// writes are the methods that write existing documents, and how many they found.
+// writes are calls of the methods that write existing documents. Each returns how many documents it found.
 var writes = []struct {
 	name string
 	call func(context.Context, *fence.Collection, int64) (int64, error)
@@ -60,8 +60,7 @@ func matched(res *mongo.UpdateResult) int64 {
 	return res.MatchedCount
 }
 
-// fence returns a fence on a collection of f's whose own settings are such that no
-// fence can use them.
+// orders returns a fence on a collection of f whose own concerns and read preference are too weak for a fence.
 func (f *fake) orders(opt *fence.Options, answer func(call) bson.D, opts ...*options.ClientOptions) *fence.Collection {
 	f.t.Helper()
 	coll := f.client(opts...).Database("app").Collection("orders", options.Collection().
@@ -82,8 +81,8 @@ func found(n int, documents ...bson.D) func(call) bson.D {
 	}
 }
 
-// The condition and the new value are part of the write itself, and every write is
-// acknowledged by a majority, whatever the collection says.
+// The write itself has the condition on the token and the new token, and waits for a majority, whatever the
+// collection's own write concern.
 func TestCollectionOneCommand(t *testing.T) {
 	guard := func(field string) string {
 		return fmt.Sprintf(`{"$or": [{"%[1]s": {"$eq": null,"$not": {"$type": "array"}}},{"%[1]s": {"$lte": {"$numberLong":"42"},"$not": {"$type": "array"}}}]}`, field)
@@ -124,7 +123,7 @@ func TestCollectionOneCommand(t *testing.T) {
 	}
 }
 
-// If a write matched nothing, either the document was fenced or there is none.
+// If a write matches nothing, a read finds out whether the document has seen a greater token or does not exist.
 func TestCollectionTellsWhy(t *testing.T) {
 	cases := []struct {
 		name string
@@ -171,7 +170,7 @@ func TestCollectionTellsWhy(t *testing.T) {
 						t.Fatalf("got %v, want ErrStale", err)
 					}
 					if got.Token != 42 || got.Seen != tc.want.Seen || got.Collection != "orders" || got.ID.AsInt64() != 7 {
-						t.Errorf("got %+v, want the token, what was seen, and where", got)
+						t.Errorf("got %+v, want the token, the one seen, the collection and the _id", got)
 					}
 					if !strings.Contains(err.Error(), tc.text) || !strings.Contains(err.Error(), "orders") {
 						t.Errorf("got %q, want %q in it", err, tc.text)
@@ -182,7 +181,7 @@ func TestCollectionTellsWhy(t *testing.T) {
 	}
 }
 
-// Token returns 0 after a loss, and a write with token 0 changes nothing.
+// After a loss Token returns 0, and a write with token 0 sends nothing and returns ErrStale.
 func TestCollectionWithoutToken(t *testing.T) {
 	for _, token := range []int64{0, -1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -298,7 +297,7 @@ func TestCollectionRefusesNonsense(t *testing.T) {
 	fence.New(nil, nil)
 }
 
-// No operator or stage of an update is lost.
+// A Collection adds its token to an update and keeps all of the caller's operators and stages.
 func TestCollectionKeepsUpdates(t *testing.T) {
 	const token = `{"$numberLong":"42"}`
 	cases := []struct {
@@ -330,7 +329,7 @@ func TestCollectionKeepsUpdates(t *testing.T) {
 	}
 }
 
-// The client encodes what it is given.
+// Filters, updates and documents are encoded with the registry and the options of the client.
 func TestCollectionEncodesLikeTheClient(t *testing.T) {
 	type order struct {
 		Paid bool `json:"jsonPaid"`
@@ -378,8 +377,8 @@ func TestCollectionInserts(t *testing.T) {
 	})
 }
 
-// A duplicate key means that the document is fenced, that somebody else was faster, or
-// something else.
+// If Upsert gets a duplicate key, the document has seen a greater token, or somebody else has just inserted it, or
+// another index has refused it.
 func TestCollectionUpsert(t *testing.T) {
 	duplicate := ok(e("n", 0), e("writeErrors", bson.A{bson.D{e("index", 0), e("code", 11000), e("errmsg", "E11000")}}))
 	fenced := bson.D{e("_id", 7), e("fence", int64(43))}
@@ -427,7 +426,7 @@ func TestCollectionUpsert(t *testing.T) {
 	}
 }
 
-// A write of unknown outcome is not reported as fenced.
+// If it is unknown whether a write was applied, its error is the driver's, not ErrStale.
 func TestCollectionUnknownOutcome(t *testing.T) {
 	unconfirmed := ok(e("n", 0), e("writeConcernError", bson.D{e("code", 64), e("errmsg", "waiting for replication timed out")}))
 	for name, answer := range map[string]bson.D{"lost": lost, "not confirmed": unconfirmed, "refused": refusal(13, "Unauthorized")} {

@@ -13,26 +13,26 @@
 // next instruction, which sends its write. No lock can stop it: it checked the lock just before that,
 // which is now a minute ago. So the data must decide.
 //
-// It decides by the fencing token: a number that a lock grants with each hold, greater than those of all
-// earlier holds of its key. Each write brings its token along. What is written remembers the greatest token
-// that it has seen, and refuses a smaller one with [ErrStale]. Here the data has seen the token of the
-// second process; that of the first is smaller.
+// It decides by the fencing token: a number that a lock grants with each hold, greater than those of all earlier
+// holds of its key. Each write carries the token of its hold. The data remembers the greatest token that it has seen,
+// and refuses a write with a smaller one: [ErrStale]. Here the data has seen the token of the second process; that of
+// the first is smaller.
 //
 // # What to use
 //
-// A [Collection] is for writes of one document at a time. It keeps the token in a field of each document,
-// and checks it in the command that writes: no further command.
+// A [Collection] is for writes of one document at a time. It keeps the token in a field of each document, and checks
+// it in the same command that writes the document.
 //
 // A [Guard] is for transactions. It keeps the tokens in documents of its own, one for each key, so that the
-// transaction may write any documents as they are, and what it reads is safe, too. That costs one command and
-// one changed document more for each transaction, and needs a replica set or a sharded cluster.
+// transaction may write any documents as they are, and what it reads is safe, too. Each transaction costs one more
+// command and one more changed document, and needs a replica set or a sharded cluster.
 //
 // # Which tokens
 //
-// Those of a lock that one at a time holds: a dsync.Mutex, a writer of a dsync.RWMutex, a lease, a run of
-// a dsync.Once or a dsync.Periodic, or a leader's term. The holders of a semaphore, and readers, hold their
-// key together, and would refuse each other. The package needs nothing else of the lock: any int64 that
-// grows from holder to holder will do.
+// Use those of a lock that only one at a time can hold: a dsync.Mutex, a writer of a dsync.RWMutex, a lease, a run of
+// a dsync.Once or a dsync.Periodic, or a leader's term. The holders of a semaphore, and readers, hold their key
+// together, and would refuse each other. The package needs nothing else from the lock: any positive int64 that grows
+// from holder to holder will do.
 //
 // # What it does not do
 //

@@ -8,8 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// ErrStale means that a greater token was there before, or that the token is 0, as it is
-// once a hold is lost. Nothing was written. The error is a [*StaleError].
+// ErrStale means that a greater token was seen before, or that the token is 0, as Token returns once a hold is lost.
+// Nothing was written. The error is a [*StaleError].
 var ErrStale = errors.New("fence: the token is stale")
 
 // A StaleError says why a write or a transaction was refused. It matches [ErrStale].
@@ -34,7 +34,7 @@ func (e *StaleError) Error() string {
 // Is reports whether target is [ErrStale].
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
-// hasCode reports whether err is the server's, with one of the codes.
+// hasCode reports whether err is an error of the server with one of the codes.
 func hasCode(err error, codes ...int) bool {
 	var answer mongo.ServerError
 	if !errors.As(err, &answer) {

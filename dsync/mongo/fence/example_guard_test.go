@@ -14,12 +14,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// A holder is frozen, loses the lock, and goes on with its transaction all the same. Of the two
-// transactions only that of the present holder is committed, with all that it writes.
+// A holder is frozen, loses the lock, and then tries to run its transaction. Only the transaction of the new holder
+// is committed, with all its writes.
 func ExampleGuard() {
 	ctx := context.Background()
-	store := dsynctest.NewMemory() // for a program it is Open that makes the session
-	db, done := emptyDatabase()    // and the database is its own
+	store := dsynctest.NewMemory() // a program gets its session from Open
+	db, done := emptyDatabase()    // and uses its own database
 	defer done()
 	guard := fence.NewGuard(db.Collection("guards"))
 
@@ -63,7 +63,7 @@ func ExampleGuard() {
 	ship("the second", next.Token())
 	next.Unlock()
 
-	// It goes on, and knows of nothing.
+	// The first process resumes, and does not know that it has lost the lock.
 	ship("the first", token)
 	mu.Unlock()
 
@@ -72,7 +72,7 @@ func ExampleGuard() {
 	// the first is too late
 }
 
-// emptyDatabase is a database, and what disconnects from it.
+// emptyDatabase returns a database, and a function that disconnects its client.
 func emptyDatabase() (*mongo.Database, func()) {
 	return database(new(guards).answer)
 }

@@ -15,12 +15,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// A holder is frozen, loses the lock, and writes all the same. Of the two writes
-// only that of the present holder is applied.
+// A holder is frozen, loses the lock, and then tries to write. Only the write of the new holder is applied.
 func ExampleCollection() {
 	ctx := context.Background()
-	store := dsynctest.NewMemory() // for a program it is Open that makes the session
-	db, done := oneOrder()         // and the database is its own
+	store := dsynctest.NewMemory() // a program gets its session from Open
+	db, done := oneOrder()         // and uses its own database
 	defer done()
 	orders := fence.New(db.Collection("orders"), nil)
 
@@ -60,7 +59,7 @@ func ExampleCollection() {
 	pay("the second", next.Token())
 	next.Unlock()
 
-	// It goes on, and knows of nothing.
+	// The first process resumes, and does not know that it has lost the lock.
 	pay("the first", token)
 	mu.Unlock()
 
@@ -100,7 +99,7 @@ func ExampleCollection_RaiseToken() {
 	// Output: orders {"$numberInt":"7"} has seen a greater token: true
 }
 
-// Everything that can happen to an order is written with the token of its lock.
+// Every write to an order, from its insert to its deletion, carries the token of its lock.
 func ExampleCollection_InsertOne() {
 	ctx := context.Background()
 	db, done := anyOrders() // a program uses its own database
@@ -132,12 +131,12 @@ func ExampleCollection_InsertOne() {
 	// <nil>
 }
 
-// anyOrders is a database in which each write finds its document, and what disconnects from it.
+// anyOrders returns a database in which each write finds its document, and a function that disconnects its client.
 func anyOrders() (*mongo.Database, func()) {
 	return database(func(call) bson.D { return ok(e("n", 1), e("nModified", 1)) })
 }
 
-// oneOrder is a database with one document, and what disconnects from it.
+// oneOrder returns a database with one document, and a function that disconnects its client.
 func oneOrder() (*mongo.Database, func()) {
 	var mu sync.Mutex
 	var seen int64
@@ -156,7 +155,7 @@ func oneOrder() (*mongo.Database, func()) {
 	})
 }
 
-// database is the database of a server that answers so, and what disconnects from it.
+// database returns a database of a server that answers by answer, and a function that disconnects its client.
 func database(answer func(call) bson.D) (*mongo.Database, func()) {
 	f := newFake(nil)
 	f.script(answer)

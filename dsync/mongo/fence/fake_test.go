@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A fake is a server that answers what the test says. It computes nothing.
+// A fake is a server that answers commands as the test says. It computes nothing.
 type fake struct {
 	*mongofake.Server
 	t testing.TB
@@ -38,7 +38,7 @@ func e(key string, value any) bson.E { return bson.E{Key: key, Value: value} }
 
 func refusal(code int, name string) bson.D { return mongofake.Refusal(code, name) }
 
-// newFake returns a fake that says it is a replica set of MongoDB.
+// newFake returns a fake that presents itself as a MongoDB replica set.
 func newFake(t testing.TB) *fake {
 	f := &fake{t: t}
 	hello := mongofake.Hello()
@@ -64,7 +64,7 @@ func (f *fake) client(opts ...*options.ClientOptions) *mongo.Client {
 	return f.Client(f.t, opts...)
 }
 
-// script makes answer answer from now on, and forgets the commands so far.
+// script makes f answer by answer from now on, and forget the commands so far.
 func (f *fake) script(answer func(call) bson.D) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,7 +86,7 @@ func (f *fake) sent() (names []string) {
 	return names
 }
 
-// wantCommands reports an error if the commands since the last script were others.
+// wantCommands reports an error if the commands since the last script differ from want.
 func (f *fake) wantCommands(want string) {
 	f.t.Helper()
 	if got := strings.Join(f.sent(), " "); got != want {

@@ -22,9 +22,9 @@ const (
 	codeNotImplemented   = 238
 )
 
-// A Guard runs transactions that commit only under a lock. Once a holder of the lock has committed one,
-// no transaction of an earlier holder commits: it returns [ErrStale] and changes nothing. This
-// depends on no clock, no lease and no pause, since the database decides.
+// A Guard runs transactions that commit only under a lock. Once a holder of the lock has committed one, no
+// transaction of an earlier holder commits: it returns [ErrStale] and changes nothing. This depends on no clock and
+// no lease, however long a process is paused, because the database decides.
 //
 //	guard := fence.NewGuard(db.Collection("guards"))
 //	…
@@ -39,33 +39,32 @@ const (
 //		})
 //	})
 //
-// A transaction may read and write any documents of any collections and databases of the
-// cluster, as they are: a [Collection] keeps a token in each of its documents, a Guard keeps one
-// document for each key, in a collection of its own. All who write the data must use a Guard on the same
-// collection, with the same key.
+// A transaction may read and write any documents in all collections and databases of the cluster, and they need no
+// field for a token: a Guard keeps one document for each key, in a collection of its own. Everyone who writes the
+// data must use a Guard on the same collection, with the same key.
 //
 // # How it works
 //
-// Each transaction first writes its token into the document of the key, {_id: key, token, n, at},
-// where n counts the transactions and at is the time of the last one. Of two transactions that
-// write it at the same time, the server refuses one, and the driver runs that one again. Then it sees the
-// token of the other. So the transactions of a key commit one after the other, in the order of
-// their tokens. If a transaction is rolled back, so is its token.
+// Each transaction first writes its token into the document of the key, {_id: key, token, n, at}, where n counts the
+// transactions and at is the time of the last one. If two transactions write it at the same time, the server refuses
+// one of them. The driver runs that one again, and then it sees the token of the other. So the transactions of a key
+// commit one after the other, in the order of their tokens. If a transaction is rolled back, its token is rolled back
+// with it.
 //
 // What a transaction reads is safe, too: nothing that it has read was changed by an older
 // holder before it commits. There is no need for [Collection.RaiseToken].
 //
 // # What is not covered
 //
-// Reads and writes outside of the transaction, such as those with another ctx than f's, and other
-// clusters. Until the first commit of a new holder, an older one can still commit.
+// A Guard does not cover reads and writes outside of the transaction, such as those with another ctx than f's, nor
+// other clusters. Until the first commit of a new holder, an older one can still commit.
 //
 // # What it costs
 //
-// One more command in each transaction, and one more document in its write, which is one entry of
-// the log as before. A command of its own is the least there can be: before MongoDB 8.0, no command
-// writes to two collections. The first transaction of a Guard is preceded by three more commands,
-// which create the collection and try an empty transaction.
+// Each transaction has one more command and writes one more document; in the log it is still one entry. It can't be
+// done without a further command, because before MongoDB 8.0 no command writes to two collections. The first
+// transaction of a Guard is preceded by three more commands, which create the collection and try an empty
+// transaction.
 //
 // A process that is frozen inside a transaction blocks the documents that it has written, and so the
 // key, until the server ends the transaction. That takes up to the server's parameter
@@ -73,10 +72,10 @@ const (
 //
 // # The collection
 //
-// It has one small document for each key that was ever used. Nothing here deletes them, because
-// without its document a key has seen no token. If keys come and go, delete the documents of those for
-// which no older holder can be left, or have a TTL index on "at" do it: a holder that was frozen for
-// longer than that could then commit. The right readWrite on the collection is enough.
+// It has one small document for each key that was ever used. Nothing here deletes them, because without its document
+// a key has seen no token. If keys come and go, delete the documents of keys that can have no older holder left, or
+// let a TTL index on "at" delete them. After its document was deleted, a holder that was frozen for longer could
+// commit. The right readWrite on the collection is enough.
 //
 // All methods may be called concurrently.
 type Guard struct {
@@ -130,9 +129,9 @@ func (g *Guard) Transact(ctx context.Context, key string, token int64, f func(ct
 	return g.transact(ctx, guarded)
 }
 
-// transact calls f in a transaction. A majority acknowledges its commit: otherwise a fail-over could undo it
-// together with its token, after the caller was told that it succeeded. Everything that the transaction reads is
-// from one moment, on all shards.
+// transact calls f in a transaction. A majority acknowledges its commit: otherwise a fail-over could undo it together
+// with its token, after the caller was told that it succeeded. The transaction reads a snapshot of one moment, on all
+// shards.
 func (g *Guard) transact(ctx context.Context, f func(context.Context) error) error {
 	session, err := g.tokens.Database().Client().StartSession()
 	if err != nil {
@@ -166,10 +165,10 @@ func (g *Guard) raise(ctx context.Context, key string, token int64) error {
 	return nil
 }
 
-// prepare creates the collection. Within a transaction, that would conflict with all others, and on a sharded
-// cluster it may be refused. Then it tries a transaction that writes nothing. A server without transactions, such
-// as FerretDB 2.7, executes the commands as ordinary ones, which remain, until it fails on the last one, which it
-// does not know.
+// prepare creates the collection. It does not do so within the transaction, because that would conflict with all
+// others, and a sharded cluster may refuse it. Then prepare tries a transaction that writes nothing. A server without
+// transactions, such as FerretDB 2.7, executes the commands of a transaction as ordinary ones, which can't be undone,
+// and fails only on the commit, which it does not know.
 func (g *Guard) prepare(ctx context.Context) error {
 	if g.ready.Load() {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// guards answer the commands of guarded transactions of one key, one at a time. What they say of
-// the token is the committed one, or that of the transaction under way.
+// guards answers the commands of guarded transactions on one key, one transaction at a time. committed is the token
+// of the last commit, and token the one that the transaction under way sees.
 type guards struct {
 	mu               sync.Mutex
 	committed, token int64
@@ -39,7 +39,7 @@ func (g *guards) answer(c call) bson.D {
 	return ok(e("n", 1))
 }
 
-// guard returns a guard on f, which has been used before.
+// guard returns a guard on f that has already run its first transaction.
 func (f *fake) guard(answer func(call) bson.D) (*fence.Guard, *mongo.Database) {
 	f.t.Helper()
 	db := f.client().Database("app")
@@ -61,8 +61,8 @@ func inserting(db *mongo.Database) func(context.Context) error {
 	}
 }
 
-// A guarded transaction has one command more than it would have without, and the first of a Guard three more
-// before.
+// A guarded transaction has one more command than it would have without the Guard. The first transaction of a Guard
+// is preceded by three more.
 func TestGuardOneMoreCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -98,13 +98,13 @@ func TestGuardOneMoreCommand(t *testing.T) {
 		}
 		for _, c := range calls {
 			if c.cmd.Lookup("lsid").String() != first.Lookup("lsid").String() || c.cmd.Lookup("txnNumber").String() != first.Lookup("txnNumber").String() {
-				t.Errorf("%s is of another transaction", c.name)
+				t.Errorf("%s is part of another transaction", c.name)
 			}
 		}
 	})
 }
 
-// A transaction whose token is too old is undone before the caller's function is called.
+// A transaction whose token is too old is aborted before the caller's function is called.
 func TestGuardRefusesAnOlderToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -153,7 +153,7 @@ func TestGuardChecksEachTry(t *testing.T) {
 		guard, db := f.guard(func(c call) bson.D {
 			if c.name == "commitTransaction" {
 				if commits++; commits == 1 {
-					// A later holder's was faster.
+					// A later holder's transaction was faster.
 					answers.committed, answers.token = 43, 43
 					return append(refusal(112, "WriteConflict"), e("errorLabels", bson.A{"TransientTransactionError"}))
 				}
@@ -172,7 +172,7 @@ func TestGuardChecksEachTry(t *testing.T) {
 	})
 }
 
-// If f fails, or ctx ends before it returns, nothing is committed.
+// If f fails, or ctx ends before f returns, nothing is committed.
 func TestGuardUndoesWhatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -225,12 +225,12 @@ func TestGuardEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// A second key guards the same transaction.
+// A Transact within f makes a second key guard the same transaction.
 func TestGuardJoinsTheCallersTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		guard, db := f.guard(new(guards).answer)
-		other := fence.NewGuard(db.Collection("guards")) // its first use is no part of it
+		other := fence.NewGuard(db.Collection("guards")) // its first use sends commands outside of the transaction
 		err := guard.Transact(t.Context(), "order 7", 42, func(ctx context.Context) error {
 			return other.Transact(ctx, "order 8", 42, inserting(db))
 		})
@@ -248,8 +248,8 @@ func TestGuardJoinsTheCallersTransaction(t *testing.T) {
 	})
 }
 
-// A server that has no transactions says so to the first command of one, or only to the last. Nothing is
-// written.
+// A server without transactions refuses the first command of a transaction, or only the last. Either way, Transact
+// returns ErrUnsupported and writes nothing.
 func TestGuardWithoutTransactions(t *testing.T) {
 	for _, tc := range []struct {
 		refuses string

@@ -12,8 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A write is applied only if the field has a token or nothing. Anything else is refused; an
-// array would match any token if one of its elements were small.
+// A write is applied only if the field has a number or nothing. Anything else is refused, even an array, which would
+// match any token if one of its elements were small.
 func TestCollectionRefusesWhatIsNoNumber(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -56,7 +56,7 @@ func TestCollectionRefusesWhatIsNoNumber(t *testing.T) {
 					})
 					n, err := m.call(t.Context(), orders, 42)
 					if passed := n == 1 && err == nil; passed != tc.passes || !passed && !errors.Is(err, fence.ErrStale) {
-						t.Errorf("got %d, %v; want that it passes %t, else ErrStale", n, err, tc.passes)
+						t.Errorf("got %d, %v; want it applied: %t, otherwise ErrStale", n, err, tc.passes)
 					}
 				})
 			})
@@ -71,8 +71,8 @@ func count(b bool) int {
 	return 0
 }
 
-// matches evaluates a filter of a fence as a server does: a condition holds for an array
-// if it does for one of its elements, but for $not and $type of an array.
+// matches evaluates a fence's filter as a server does: an array meets a condition if one of its elements does, except
+// for $not and for $type "array".
 func matches(t *testing.T, doc, filter bson.Raw) bool {
 	t.Helper()
 	elements := must(filter.Elements())
@@ -96,7 +96,7 @@ func documents(el bson.RawElement) (list []bson.Raw) {
 	return list
 }
 
-// meets reports whether a value, of type 0 if there is none, meets a condition.
+// meets reports whether v meets the condition cond. If there is no value, v has type 0.
 func meets(t *testing.T, v, cond bson.RawValue) bool {
 	t.Helper()
 	operators, isDoc := cond.DocumentOK()

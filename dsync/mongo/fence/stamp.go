@@ -16,7 +16,7 @@ import (
 
 func e(key string, value any) bson.E { return bson.E{Key: key, Value: value} }
 
-// inside returns doc in the form that it needs as part of another document, where a []byte would be binary data.
+// inside returns doc in a form that can be part of another document, where a []byte would become binary data.
 func inside(doc any) any {
 	if raw, ok := doc.([]byte); ok {
 		return bson.Raw(raw)
@@ -24,8 +24,8 @@ func inside(doc any) any {
 	return doc
 }
 
-// stamp returns the last stage of an update by a pipeline. It sets the field, whatever the earlier stages made of
-// it. The filter has checked that the previous token was not greater.
+// stamp returns the last stage of an update by a pipeline. It sets the token, whatever earlier stages did to its
+// field. The filter has checked that the previous token was not greater.
 func (c *Collection) stamp(token int64) bson.D { return bson.D{e("$set", bson.D{e(c.field, token)})} }
 
 // stampUpdate returns the update with the token added.
@@ -79,9 +79,9 @@ func (c *Collection) stampOperators(operators bson.D, token int64) (any, error) 
 	return stamped, nil
 }
 
-// checkUntouched returns an error if an operator or a stage names the fence's field. It checks only what may happen
-// by mistake: the server reports two operators on the same field as a conflict, and the last stage of a pipeline is
-// the fence's own.
+// checkUntouched returns an error if an operator or a stage names the fence's field. It is only there to report
+// mistakes clearly: in any case, the server reports two operators on the same field as a conflict, and the last stage
+// of a pipeline is the fence's own.
 func (c *Collection) checkUntouched(operator bson.E) error {
 	touches := func(path string) bool { return path == c.field || strings.HasPrefix(path, c.field+".") }
 	names := func(v any) (list []string) {
@@ -132,8 +132,8 @@ func (c *Collection) stampDocument(document any, token int64) (bson.D, error) {
 	return append(slices.Clone(fields), e(c.field, token)), nil
 }
 
-// checkReplacement returns an error if the replacement is an update, because the server would store the update as
-// it is.
+// checkReplacement returns an error if the replacement is an update, because the server would store the update itself
+// as the document.
 func checkReplacement(replacement any) error {
 	if isNil(replacement) {
 		return errors.New("fence: the replacement is nil")
