@@ -21,7 +21,7 @@ type claim struct {
 
 	call    *Call  // the caller that waits for the claim or holds it; nil: nobody needs its result
 	users   int    // holders that are not done; readers can share a hold
-	slot    int64  // how much of this process's queue it takes up; 0: it has given its slot back
+	slot    int64  // how many slots of this process's queue it has: see share; 0: it has given them back
 	command uint64 // the command under way for it, or inLine; 0: none
 	failed  int    // consecutive requests or releases without an answer
 
@@ -42,7 +42,7 @@ type claim struct {
 
 	leave   *leave // how to release it; nil: without options
 	refused error  // why the store refuses its release
-	lostBy  error  // why no release was sent, or perhaps none arrived; nil: released, or not yet ended
+	lostBy  error  // why no release was sent, or may not have arrived; nil: released, or not yet ended
 	doubted uint64 // session.acks when the store first said that it doesn't have the claim; 0: the claim isn't in doubt
 }
 

@@ -139,7 +139,7 @@ func TestDeathsThatMeanNothing(t *testing.T) {
 	r.step(core.Died{Session: "o"})
 	r.says("it has expired", "")
 	if files := r.c.HostFiles(); len(files) != 0 {
-		t.Errorf("HostFiles: %v; want none that may still die", files)
+		t.Errorf("HostFiles: %v; want none, because o has expired", files)
 	}
 }
 

@@ -16,7 +16,7 @@ type message struct {
 	began   Instant // when sending began; never: it was sent, and is kept only for changeGap
 	failed  int     // failed sends
 	command uint64  // the command under way, or inLine; 0: none
-	key     string  // of a notice of changes: one message covers all changes of the key until it is sent
+	key     string  // the key whose changes it announces, as of when it is sent; "": it has other notices
 	again   bool    // the key has changed again since the message was sent
 }
 

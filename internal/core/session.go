@@ -29,7 +29,7 @@ type session struct {
 
 	registering uint64  // the command that registers; 0: none
 	registerAt  Instant // when to register again; never: nobody needs it
-	tried       Instant // when the last unanswered registration was sent (why says why it failed); 0: none
+	tried       Instant // when the last registration without an answer was sent (why has its error); 0: none
 }
 
 // Session returns the id under which the session is registered, or "".

@@ -143,7 +143,7 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 		w.put(uint64(cg.phase))
 		w.at(cg.due)
 		w.put(uint64(min(cg.failed, 8)))
-		w.at(max(cg.again, now)) // one that has passed is as good as now
+		w.at(max(cg.again, now)) // any time that has passed means the same as now
 		w.flags(cg.listed != nil)
 		for _, u := range cg.notReleased {
 			w.b = append(append(w.b, u.key...), byte(u.end))

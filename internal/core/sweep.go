@@ -37,7 +37,7 @@ const (
 // of commands makes one Lock slower, and sweeping with the first heartbeat is too late for a cron job, which ends
 // before it.
 type sweeper struct {
-	due  Instant           // when to sweep; never: never, or a Sweep is under way
+	due  Instant           // when to sweep; never: the session does not sweep, or a Sweep is under way
 	last driver.SweepState // the store's last answer
 	away time.Duration     // mean time until the next check while another session sweeps
 }

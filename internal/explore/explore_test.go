@@ -266,7 +266,7 @@ func explore(w *world, most int, without func(what string) bool) (e *explorer, w
 // cycles looks for a state from which the world, although nothing else goes wrong, goes round in a circle: somebody
 // is never served, or something is left over forever.
 func (e *explorer) cycles() []string {
-	checked := make([]int32, len(e.fair)) // by which walk
+	checked := make([]int32, len(e.fair)) // the walk that came to the state; 0: none yet
 	for first := range e.fair {
 		n, walk := int32(first), int32(first+1)
 		for n >= 0 && checked[n] == 0 {

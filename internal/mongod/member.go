@@ -27,7 +27,7 @@ type Member struct {
 	env  []string
 	dir  string
 	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has been waited for
+	done chan struct{} // closed when the process has ended
 }
 
 // Start starts the process. It may be called again after Kill.

@@ -41,7 +41,7 @@ func (r *runner) call(who string, l *life, key string) *call {
 	}
 	return &call{
 		r: r, who: who, life: l, key: key, began: time.Now(),
-		// An attempt that began before Heal may never be answered.
+		// A command that was sent before Heal may never be answered.
 		shaky: s.cut || !s.healed.IsZero() && time.Since(s.healed) < r.ttl,
 	}
 }

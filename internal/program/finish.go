@@ -137,7 +137,7 @@ func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
 		}
 		return turn(m.RHold(ctx))
 	case driver.KindSemaphore:
-		m := l.Semaphore(key, st.Limit) // whatever its size now
+		m := l.Semaphore(key, st.Limit) // with its present size
 		return turn(m.Hold(ctx, st.Limit))
 	case driver.KindOnce:
 		err := l.Once(key).Do(ctx, func(context.Context) error { return errRun })

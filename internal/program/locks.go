@@ -213,7 +213,7 @@ func (g *goroutine) releaseAfter(h *hold, dh *dsync.Hold, o Op) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err == nil && !breaking {
-		h.Keep, h.Released = d, g.now() // so it counts as Freed
+		h.Keep, h.Released = d, g.now() // package rules then counts it as Freed
 	}
 }
 
@@ -237,7 +237,7 @@ func (g *goroutine) extend(key string) {
 		c := g.beginRelease(h)
 		g.mu.Lock()
 		before := h.ext
-		h.ext = g.since(c.began) // the Extend may count from now on
+		h.ext = g.since(c.began) // the lease may be extended at any moment from now on
 		g.mu.Unlock()
 		cancel := c.context(g.long, true)
 		defer cancel()

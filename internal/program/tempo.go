@@ -6,9 +6,9 @@ import "time"
 type tempo struct {
 	bubble  bool
 	ttl     time.Duration
-	delay   time.Duration // the longest
-	linger  time.Duration // the longest
-	step    time.Duration // unit of the durations of keeps and leases
+	delay   time.Duration // the longest delay before an op
+	linger  time.Duration // the longest Linger of a session
+	step    time.Duration // unit in which an op's Arg counts how long ReleaseAfter keeps a key or a lease lasts
 	short   [7]time.Duration
 	long    time.Duration // for waits that should end with a grant
 	slack   time.Duration // how late a call may return
