@@ -37,7 +37,7 @@
 //	joining      reply: queued                   waiting      timer: poll, or a session ahead may lapse
 //	joining      reply: queued, and a wake came  joining      Send
 //	joining      reply: held, and it is a try    checking     asks whether the sessions in the way have expired
-//	joining      reply: used as another kind     checking     reads the key, and then likewise
+//	joining      reply: used as another kind     checking     reads the key, and then asks the same
 //	joining      reply: tick over, or refused    leaving      Deliver an error
 //	joining      reply: too late, or no answer   joining      again after a pause
 //	waiting      notice: granted                 held         Deliver
@@ -45,26 +45,26 @@
 //	waiting      a session ahead may have lapsed waiting      Send an Expire
 //	checking     one has expired                 joining      Send, naming it
 //	checking     none has                        leaving      Deliver an error
-//	joining,     granted, and a run here for an  leaving      its caller waits here; if that run's claim is held, it
-//	  waiting      earlier tick is not done                   ends
+//	joining,     granted, and a run here for an  leaving      its caller waits here; if that run's claim is held, that
+//	  waiting      earlier tick is not done                   hold ends
 //	dating       Extend answered                 held         Deliver
 //	dating       no answer                       dating       again after a pause
-//	any of them  given up, closing               leaving      Send a release, when no request is under way
-//	any of them  revoked, or the lease is over   leaving      its caller requests another
+//	any above    given up, closing               leaving      Send a release, when no request is under way
+//	any above    revoked, or the lease is over   leaving      its caller requests another
 //	  by force   revoked                         (as it is)   asks for the grant; then held, and windingDown at once
-//	any of them  session lost                    gone         its caller requests another under the next id
+//	any above    session lost                    gone         its caller requests another under the next id
 //	dating       session lost, and an Extend     leaving      the same; Send a release
 //	               was sent
 //	held         done, the next here fits        held         Deliver to the next (a hand-off)
 //	held         done, may be kept               lingering    timer
-//	held         done, the next here waits       leaving      Send a request of its that also releases this one
+//	held         done, the next here waits       leaving      Send a request for the next that also releases this
 //	held         done                            leaving      Send a release
 //	held         progress                        held         timer: its limit, if it has one
 //	held,        a reading does not show it      (as it is)   a heartbeat, and when that is acknowledged a look
 //	  lingering
 //	held         the look does not show it, or   windingDown  End; timer: grace
 //	               another has the key for sure
-//	lingering    likewise                        leaving      Send a release
+//	lingering    the same                        leaving      Send a release
 //	held         revoked, resigned, closing, or  windingDown  End; timer: grace
 //	               no progress within the limit
 //	held         session lost, lease over, or    lost         End; timer: grace
@@ -77,13 +77,14 @@
 //	windingDown  session lost                    lost
 //	lost         done, or for Auto grace over    gone
 //	leaving      answered                        gone         Freed
-//	leaving      answered, it stays for a while  kept         Freed
+//	leaving      answered, and released with     kept         Freed
+//	               Keep
 //	leaving      no answer                       leaving      again after a pause
 //	leaving      refused                         leaving      Freed; again after a pause
 //	leaving      closing, and refused, or no     gone         Freed; Close says that it is not released
 //	               answer after a Hurry
 //	leaving      not there                       leaving      again after an acknowledged heartbeat: then gone
-//	leaving      said how to be released         leaving      it is too late: Freed says that it was not released so
+//	leaving      ReleaseBy                       leaving      it is too late: Freed says that it was not released so
 //	kept         time over                       gone
 //	kept         revoked                         leaving      Send a release
 //	leaving,     session lost                    gone

@@ -134,8 +134,8 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 	return r
 }
 
-// releaseEarly makes a release that is answered before it is committed, if that is allowed, nobody is granted the
-// key and nobody observes it. It reports whether it did.
+// releaseEarly makes a release that is answered before it is committed, if the command allows that, nobody waits for
+// the key and nobody observes it. It reports whether it did.
 func (s *store) releaseEarly(e driver.Edit, now time.Time, r *core.Reply) bool {
 	if !s.early || !e.Release.Early {
 		return false
