@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A failing store fails one of its methods at once while it is down, and counts the calls.
+// A failing store fails one of its methods at once while down is set, and counts these calls.
 type failing struct {
 	*dsynctest.Memory
 	method string
@@ -49,8 +49,8 @@ func (f failing) Revoke(ctx context.Context, session string, r driver.Revocation
 	return f.Memory.Revoke(ctx, session, r)
 }
 
-// A waiter's commands about other sessions fail for some time. The pauses between them grow up to TTL/12, and the first
-// one that succeeds serves the waiter.
+// If a waiter's commands about other sessions fail for some time, the pauses between them grow up to TTL/12. When
+// one succeeds again, the waiter gets the key.
 func TestWhatWaitersAskBacksOff(t *testing.T) {
 	for _, method := range []string{"Expire", "Sessions", "Revoke"} {
 		t.Run(method, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestWhatWaitersAskBacksOff(t *testing.T) {
 						}
 					}()
 				default:
-					for range 2 { // of two that may have lapsed, a Read says which has
+					for range 2 { // if two sessions may have lapsed, a Read tells which of them have
 						f := newFaulty(t, store, nil)
 						if err := newSession(t, f, unswept()).Semaphore("k", 2).Acquire(background, 1); err != nil {
 							t.Fatal(err)
@@ -86,12 +86,12 @@ func TestWhatWaitersAskBacksOff(t *testing.T) {
 							t.Error(err)
 						}
 					}()
-					time.Sleep(ttl / 4) // the waiter has read them once
+					time.Sleep(ttl / 4) // the waiter has read the sessions once
 					store.down.Store(true)
 					time.Sleep(ttl / 4)
 				}
 				time.Sleep(2 * ttl)
-				// Each pause is at least half of TTL/12 after the first few.
+				// After the first few, each pause is at least half of TTL/12.
 				if n, most := store.calls.Load(), int64(2*(2*24+10)); n == 0 || n > most {
 					t.Errorf("%d calls failed in two TTLs, want some, and at most %d", n, most)
 				}
@@ -99,7 +99,7 @@ func TestWhatWaitersAskBacksOff(t *testing.T) {
 				healed := time.Now()
 				<-served
 				if took := time.Since(healed); took > ttl/4 {
-					t.Errorf("served %v after the store was well again", took)
+					t.Errorf("served %v after the store had recovered", took)
 				}
 			})
 		})
@@ -119,7 +119,7 @@ func TestSmallGraceDoesNotSpin(t *testing.T) {
 		time.Sleep(ttl / 100)
 		runtime.ReadMemStats(&after)
 		if n := after.Mallocs - before.Mallocs; n > 5000 {
-			t.Errorf("%d allocations in %v in which nothing happens", n, ttl/100)
+			t.Errorf("%d allocations in %v, although nothing happened", n, ttl/100)
 		}
 		mu.Unlock()
 	})

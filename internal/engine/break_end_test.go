@@ -11,15 +11,15 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A hold with an end (ReleaseAfter or a fixed lease) is broken at once if its process is reachable.
-// Otherwise it lasts until its end.
+// Break and ForceHold end a hold with a fixed end (ReleaseAfter or a lease) without waiting for that end if its
+// process is reachable. Otherwise the hold lasts until its end.
 func TestBreakOfAHoldWithAnEnd(t *testing.T) {
 	const d = 90 * time.Second
 	for _, test := range []struct {
 		name  string
 		hold  func(t *testing.T, s *dsync.Session)
-		after func(s *dsync.Session, f *dsynctest.Faulty) // runs a second after the hold
-		want  time.Duration                               // since the hold
+		after func(s *dsync.Session, f *dsynctest.Faulty) // runs a second after the hold has begun
+		want  time.Duration                               // since the hold began
 	}{
 		{"released after, live", releaseAfter(d), func(*dsync.Session, *dsynctest.Faulty) {}, time.Second},
 		{"released after, closed", releaseAfter(d), func(s *dsync.Session, _ *dsynctest.Faulty) { s.Close(background) }, d},
@@ -82,7 +82,7 @@ func holdLease(d time.Duration) func(*testing.T, *dsync.Session) {
 	}
 }
 
-// After a Break, ReleaseAfter leaves no end behind, and Once leaves no seal.
+// After a Break, ReleaseAfter does not keep the key, and a run of a Once does not seal it.
 func TestBrokenHoldLeavesNoEndAndNoSeal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -109,7 +109,7 @@ func TestBrokenHoldLeavesNoEndAndNoSeal(t *testing.T) {
 	})
 }
 
-// A revocation counts even if it arrives while ReleaseAfter's release is under way.
+// A revocation takes effect even if it arrives while the Release of ReleaseAfter is under way.
 func TestBreakDuringReleaseAfter(t *testing.T) {
 	for _, delay := range []time.Duration{0, 400 * time.Millisecond} {
 		t.Run(fmt.Sprint("request under way for ", delay), func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestBreakDuringReleaseAfter(t *testing.T) {
 	}
 }
 
-// B29: Close with a ctx that has ended leaves the holder the rest of its grace, even if others
-// break its key before, during or after the Close.
+// B29: even if the ctx of Close has ended, the holder keeps the rest of its grace, whether others break its key
+// before, during or after the Close.
 func TestBreakDuringCloseLeavesTheGrace(t *testing.T) {
 	for _, at := range []time.Duration{-100, -41, -19, -10, -3, -1, 0, 1, 5, 10, 15, 20, 25, 30, 40, 50, 60, 100} {
 		for _, step := range []time.Duration{1, 7, 20} { // how long a request takes
@@ -181,7 +181,7 @@ func TestBreakDuringCloseLeavesTheGrace(t *testing.T) {
 	}
 }
 
-// Break drops the claims of expired sessions, but not of a session that has just closed while its
+// Break removes the claims of expired sessions, but not those of a session that has just closed, as long as its
 // holders' grace is running.
 func TestBreakDuringCloseTakesNothingInItsGrace(t *testing.T) {
 	for ms := range time.Duration(60) {
@@ -212,8 +212,7 @@ func TestBreakDuringCloseTakesNothingInItsGrace(t *testing.T) {
 	}
 }
 
-// A lease that outlived its session is still known to its process, and its holder is notified at
-// once.
+// If a lease has outlived its session, its process still knows it, and a Break notifies the holder at once.
 func TestBreakOfALeaseOfThePreviousSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

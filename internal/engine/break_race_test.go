@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Break of a grant that its process has not learned of yet: the process gives the grant up and
-// requests again, at the end of the queue.
+// If Break revokes a grant that its process has not learned of yet, the process gives the grant up and requests the
+// key again, at the end of the queue.
 func TestBreakOfAGrantUnderWay(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprint("try ", try), func(t *testing.T) {
@@ -46,10 +46,10 @@ func TestBreakOfAGrantUnderWay(t *testing.T) {
 				if err := admin.New(b).Break(background, "k"); err != nil {
 					t.Fatal(err)
 				}
-				// The process gives it up as soon as it learns of it, without a grace, because
-				// nobody held it.
+				// The process gives the grant up as soon as it learns of it. There is no grace, because nobody held
+				// the key.
 				if d := time.Since(began); d > 1100*time.Millisecond {
-					t.Errorf("broken after %v", d)
+					t.Errorf("Break returned after %v", d)
 				}
 				if next := b.Mutex("k"); next.TryLock() {
 					time.Sleep(time.Second)
@@ -65,21 +65,21 @@ func TestBreakOfAGrantUnderWay(t *testing.T) {
 				case e.err != nil:
 					t.Errorf("Hold: %v", e.err)
 				case isClosed(h.Lost()):
-					t.Error("the hold that came after the break is lost")
+					t.Error("the hold that was granted after the Break is lost")
 				default:
 					h.Release(background)
 				}
 				time.Sleep(ttl)
 				if h, n := holders(t, store, "k"), revocations(t, store, a.ID()); len(h) != 0 || n != 0 || lost.Load() != 0 {
-					t.Errorf("left: holders %v, %d revocations; %d losses were reported", h, n, lost.Load())
+					t.Errorf("left behind: holders %v, %d revocations; %d losses were reported", h, n, lost.Load())
 				}
 			})
 		})
 	}
 }
 
-// Break of a hold that is being released waits for the release, or for the hold that got the key by
-// a hand-off before the release was sent.
+// If a hold is being released, Break waits for the release. If the key was handed off before the release was sent,
+// Break waits for the next hold.
 func TestBreakOfAHoldBeingReleased(t *testing.T) {
 	for _, handed := range []bool{false, true} {
 		t.Run(fmt.Sprint("handed off ", handed), func(t *testing.T) {
@@ -129,8 +129,8 @@ func TestBreakOfAHoldBeingReleased(t *testing.T) {
 	}
 }
 
-// Two Breaks at once, or a hundred, have the effect of one: the holder is notified once, and each
-// Break returns when the key is free.
+// Two or a hundred concurrent Breaks have the effect of one: the holder is notified once, and each Break returns
+// when the key is free.
 func TestBreakTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -160,8 +160,7 @@ func TestBreakTwice(t *testing.T) {
 	})
 }
 
-// Break affects the holders at the time of the call, not those that come later. It works within a
-// single process.
+// Break affects the holders at the time of the call, not later ones. It also works within a single process.
 func TestBreakInTheSameProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -177,32 +176,32 @@ func TestBreakInTheSameProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := time.Since(began); d != grace {
-			t.Errorf("Break of a hold of this process that is not unlocked took %v, want the grace of %v", d, grace)
+			t.Errorf("Break of a hold of this process that was not unlocked took %v, want the grace of %v", d, grace)
 		}
-		// B32: a waiter in the holder's process waits for the Unlock, a waiter elsewhere does not.
+		// B32: a waiter in the holder's process waits for the Unlock, but a waiter in another process does not.
 		if err := <-elsewhere; err != nil || isClosed(later.Lost()) {
-			t.Errorf("the waiter elsewhere: %v", err)
+			t.Errorf("the waiter in the other process: %v", err)
 		}
 		later.Unlock()
 		time.Sleep(3 * ttl)
 		if len(waits) > 0 {
-			t.Fatal("locked here before the broken Mutex was unlocked")
+			t.Fatal("LockContext succeeded in this process before the broken Mutex was unlocked")
 		}
 		if s.Mutex("k").TryLock() {
-			t.Fatal("tried here before the broken Mutex was unlocked")
+			t.Fatal("TryLock succeeded in this process before the broken Mutex was unlocked")
 		}
 		if first.Token() != 0 || !isClosed(first.Lost()) {
-			t.Error("a broken Mutex is owned")
+			t.Error("a broken Mutex still has a token")
 		}
 		wantErr(t, "late unlock", first.Release(background), dsync.ErrLost, dsync.ErrRevoked)
 		if e := <-waits; e.err != nil || isClosed(second.Lost()) {
 			t.Errorf("the local waiter: %v", e.err)
 		}
 		if n := store.Counts().Commands[dsynctest.MethodRevoke]; n != 0 {
-			t.Errorf("%d revocations were written, of a hold of this process", n)
+			t.Errorf("%d revocations were written, although the hold is in this process", n)
 		}
 
-		// Break in the holder's own goroutine.
+		// The holder may call Break in its own goroutine.
 		if err := admin.New(s).Break(background, "k"); err != nil {
 			t.Errorf("by the holder itself: %v", err)
 		}
@@ -210,8 +209,8 @@ func TestBreakInTheSameProcess(t *testing.T) {
 	})
 }
 
-// With several holders in several processes, each has its own notice and grace, and Break waits for
-// the last of them.
+// If there are holders in several processes, each is notified and has a grace of its own. Break waits for the last
+// of them.
 func TestBreakOfSeveralReaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -239,7 +238,7 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 		time.Sleep(grace / 2)
 		readers[0].Release(background)
 		if len(holders(t, store, "k")) != len(sessions) {
-			t.Errorf("a hold that two readers share was released by one: %v", holders(t, store, "k"))
+			t.Errorf("one reader released a hold that two readers share: %v", holders(t, store, "k"))
 		}
 		readers[1].Release(background)
 		if len(holders(t, store, "k")) != len(sessions)-1 {
@@ -253,11 +252,11 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := time.Since(began); d < ttl || d > ttl+20*time.Millisecond {
-			t.Errorf("broken after %v, want when the process that was cut off lapsed", d)
+			t.Errorf("Break returned after %v, want when the session that was cut off had lapsed", d)
 		}
 		for i, at := range lost {
 			if d := time.Since(<-at); d < grace && i > 1 {
-				t.Errorf("reader %d was notified %v before", i, d)
+				t.Errorf("reader %d was notified only %v before Break returned", i, d)
 			}
 		}
 		cut.Heal()
@@ -267,7 +266,7 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 		if isClosed(writer.Lost()) {
 			t.Error("the writer was notified as well")
 		}
-		// New readers of the notified sessions can read as before.
+		// New readers in the notified sessions get the key as before.
 		writer.Release(background)
 		for _, s := range sessions {
 			h := take(t, s.RWMutex("k").RHold)
@@ -279,7 +278,7 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 	})
 }
 
-// Break of a Semaphore whose holder releases in parts waits for the last part.
+// If the holder of a Semaphore releases its units in parts, Break waits for the last part.
 func TestBreakOfAPartlyReleasedSemaphore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -289,7 +288,7 @@ func TestBreakOfAPartlyReleasedSemaphore(t *testing.T) {
 		m.Release(4)
 		time.Sleep(grace / 2)
 		if len(broken) > 0 || len(holders(t, store, "k")) != 1 {
-			t.Error("released before its holder was done")
+			t.Error("Break returned before the holder was done")
 		}
 		m.Release(2)
 		if e := <-broken; e.err != nil || time.Since(e.at) > 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Break continues when its own session is lost, and when the store is unreachable.
+// Break keeps trying if its own session is lost or the store is unreachable.
 func TestBreakOutlivesItsSession(t *testing.T) {
 	for _, mine := range []bool{false, true} {
 		t.Run(fmt.Sprint("of its own hold ", mine), func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestBreakOutlivesItsSession(t *testing.T) {
 				broken := async(func() error { return admin.New(b).Break(ctx, "k") })
 				time.Sleep(2 * ttl)
 				if len(broken) > 0 {
-					t.Fatalf("Break ended without a store: %v", (<-broken).err)
+					t.Fatalf("Break returned while the store was unreachable: %v", (<-broken).err)
 				}
 				faulty.Heal()
 				healed := time.Now()
@@ -55,7 +55,7 @@ func TestBreakOutlivesItsSession(t *testing.T) {
 			})
 		})
 	}
-	// The same while Break waits for a holder that is notified and does not stop.
+	// The same goes while Break waits for a holder that was notified but does not stop.
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		faulty := newFaulty(t, store, nil)
@@ -79,8 +79,7 @@ func TestBreakOutlivesItsSession(t *testing.T) {
 	})
 }
 
-// Break retries errors of the store. When ctx ends, it returns ctx's error and the store's last
-// one.
+// Break retries after errors of the store. When ctx ends, it returns ctx's error with the store's last error.
 func TestBreakErrors(t *testing.T) {
 	for _, method := range []dsynctest.Method{
 		dsynctest.MethodLoad, dsynctest.MethodRevoke, dsynctest.MethodMembers, dsynctest.MethodExpire,
@@ -138,7 +137,7 @@ func TestBreakErrors(t *testing.T) {
 	})
 }
 
-// A revocation stands when the ctx of Break has ended: the holder still gives up the key.
+// A revocation stays in effect after the ctx of Break has ended: the holder still gives up the key.
 func TestRevocationStandsAfterBreakTimesOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -153,13 +152,13 @@ func TestRevocationStandsAfterBreakTimesOut(t *testing.T) {
 		}
 		time.Sleep(ttl/2 + grace)
 		if !isClosed(mu.Lost()) || len(holders(t, store, "k")) != 0 {
-			t.Error("not given up")
+			t.Error("the holder has not given up the key")
 		}
 	})
 }
 
-// Break of a key without a holder costs one reading: a free key, one that was never used, and one
-// whose holder's time is over.
+// Break of a key without a holder costs one reading. The key may be free, never used, or its last hold may have
+// reached its fixed end.
 func TestBreakOfAFreeKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -181,8 +180,8 @@ func TestBreakOfAFreeKey(t *testing.T) {
 	})
 }
 
-// Promise 7: the cost of a Break. The holder sends nothing but its heartbeats, the release, and the
-// notice of the release to the caller of Break.
+// Promise 7 limits the cost of a Break. The holder sends nothing but its heartbeats, the release, and the notice of
+// the release to the caller of Break.
 func TestBreakCost(t *testing.T) {
 	for _, listen := range []bool{false, true} {
 		t.Run(fmt.Sprint("holder listens ", listen), func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A HoldChan in a select: the channel receives when the key is held, and not before.
+// A HoldChan can be used in a select. The channel delivers the hold when the key is held, and not earlier.
 func TestHoldChan(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -33,7 +33,7 @@ func TestHoldChan(t *testing.T) {
 			}
 			defer h.Release(background)
 		case <-time.After(time.Minute):
-			t.Fatal("not received after the key was free")
+			t.Fatal("received nothing after the key was free")
 		}
 		if h := <-acquired; h != nil {
 			t.Error("received twice")
@@ -41,7 +41,7 @@ func TestHoldChan(t *testing.T) {
 	})
 }
 
-// A hold that nobody received is released when its ctx ends, and the channel is closed.
+// If nobody has received the hold when ctx ends, it is released, and the channel is closed.
 func TestUnreceivedHoldIsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -60,8 +60,8 @@ func TestUnreceivedHoldIsReleased(t *testing.T) {
 	})
 }
 
-// If the hold is lost before anybody receives, the channel receives only when the key is held
-// again. Meanwhile another process can hold it.
+// If the hold is lost before anybody receives it, the channel delivers nothing until the key is held again.
+// Meanwhile another process can hold the key.
 func TestUnreceivedHoldIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -88,8 +88,7 @@ func TestUnreceivedHoldIsLost(t *testing.T) {
 	})
 }
 
-// An unreceived hold gives way to Break like any other, and when its session closes the channel is
-// closed without a value.
+// Break ends an unreceived hold like any other. When the session closes, the channel is closed without a value.
 func TestUnreceivedHoldGivesWay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -102,7 +101,7 @@ func TestUnreceivedHoldGivesWay(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if now := holders(t, memory, "k"); len(before) != 1 || len(now) != 1 || now[0].Token <= before[0].Token {
-			t.Errorf("holders before a Break %v, after it %v, want one of a greater token", before, now)
+			t.Errorf("holders before a Break %v, after it %v, want one with a greater token", before, now)
 		}
 		if err := s.Close(background); err != nil {
 			t.Fatal(err)
@@ -113,7 +112,7 @@ func TestUnreceivedHoldGivesWay(t *testing.T) {
 	})
 }
 
-// The channel of a HoldChan that fails is closed, and the log says why unless ctx ended.
+// If HoldChan fails, its channel is closed. The log says why, unless ctx has ended.
 func TestHoldChanThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -125,7 +124,7 @@ func TestHoldChanThatFails(t *testing.T) {
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
 		if h := <-s.Mutex("k").HoldChan(ctx); h != nil {
-			t.Error("acquired what is held")
+			t.Error("acquired a key that is held")
 		}
 		synctest.Wait() // for the log
 		if strings.Contains(log.String(), "not acquired") {
@@ -143,8 +142,8 @@ func TestHoldChanThatFails(t *testing.T) {
 	})
 }
 
-// The context of a reader's hold ends with that hold, whether it is lost or released, and not with those of
-// readers that share it.
+// The context of a reader's hold ends when that hold is lost or released, but not when other readers that share the
+// claim release theirs.
 func TestReaderContextEndsWithItsHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A jump ahead that let another session expire this one is reported too: with the next registration,
-// since the store no longer acknowledges heartbeats.
+// If the store's clock jumps so far ahead that another session expires this one, the jump is still reported. It is
+// found at the next registration, since the store no longer acknowledges heartbeats.
 func TestClockJumpThatEndsTheSessionIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -34,7 +34,7 @@ func TestClockJumpThatEndsTheSessionIsReported(t *testing.T) {
 	})
 }
 
-// A session that registers again long after its loss does not mistake a difference in clock rates for a jump.
+// If a session registers again long after its loss, it does not mistake a difference in clock rates for a jump.
 func TestSlowClockIsNoJump(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -58,9 +58,9 @@ func TestSlowClockIsNoJump(t *testing.T) {
 	})
 }
 
-// A waiter that reads the holder's session right after the clock went back finds a last heartbeat in the
-// future. It does not take the session for alive until then: if the holder crashes, the waiter is next when
-// the TTL is over.
+// If a waiter reads the holder's session right after the store's clock went back, the last heartbeat lies in the
+// future. The waiter does not conclude that the session lives until then: if the holder crashes, the waiter gets the
+// key within a TTL.
 func TestClockThatGoesBackHidesNoCrash(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

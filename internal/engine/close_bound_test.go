@@ -28,11 +28,11 @@ func keys(n int) (all []string) {
 	return all
 }
 
-// holds holds n keys. release is called for each.
+// holds returns the hold of a shutdown with n keys. It calls release for each of them.
 func holds(n int, release func(h *dsync.Hold)) func(*testing.T, *dsync.Session, func()) []string {
 	return func(t *testing.T, s *dsync.Session, cut func()) []string {
 		for _, key := range keys(n) {
-			defer release(take(t, s.Mutex(key).Hold)) // when the store is cut off
+			defer release(take(t, s.Mutex(key).Hold)) // runs after cut
 		}
 		cut()
 		return keys(n)
@@ -65,7 +65,7 @@ var shutdowns = []shutdown{
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer l.Release(ended) // it goes on in the background
+			defer l.Release(ended) // the release goes on in the background
 		}
 		cut()
 		return keys(640)
@@ -78,8 +78,8 @@ var shutdowns = []shutdown{
 	}},
 }
 
-// B39: whatever a process holds, Close ends within one attempt when its ctx has ended and the store is silent, and
-// within its grace and one attempt when ctx lives on; and it says which keys the store may go on holding.
+// B39: if the store is silent, Close returns within the time of one attempt if its ctx has ended, and within the
+// grace and one attempt otherwise, whatever the process holds. Its error names the keys that may still be held.
 func TestCloseOnASilentStore_B39(t *testing.T) {
 	const bound = 30 * time.Second / 6
 	for _, down := range shutdowns {
@@ -114,7 +114,7 @@ func TestCloseOnASilentStore_B39(t *testing.T) {
 	}
 }
 
-// wantNotReleased checks what an error of Close says of keys.
+// wantNotReleased checks which keys an error of Close names.
 func wantNotReleased(t *testing.T, err error, want []string) {
 	t.Helper()
 	e := (*dsync.NotReleasedError)(nil)
@@ -125,8 +125,8 @@ func wantNotReleased(t *testing.T, err error, want []string) {
 	}
 }
 
-// B39: a store that takes 4 s for each reply has released all of 300 keys when Close with a ctx that has ended returns;
-// there was no time to unregister.
+// B39: if the store takes 4 s for each reply and the ctx of Close has ended, all of 300 keys are released when Close
+// returns. There is no time left to unregister.
 func TestCloseOnASlowStore_B39(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory, slow := dsynctest.NewMemory(), false
@@ -156,15 +156,15 @@ func TestCloseOnASlowStore_B39(t *testing.T) {
 			if mu := other.Mutex(key); mu.TryLock() {
 				mu.Unlock()
 			} else {
-				t.Fatalf("%s is held, and Close did not say so", key)
+				t.Fatalf("%s is still held, but the error of Close does not name it", key)
 			}
 		}
 	})
 }
 
-// Each error of Close alone: a refused claim, or one that ends with the session, is free when the session is
-// unregistered; a lease is not; and a holder that is not done keeps its grace, so that its session must not be
-// unregistered.
+// Each case has one reason for an error of Close. Once the session is unregistered, all its claims are free except
+// leases. But if a holder is not done, it must keep its grace, so the session must not be unregistered unless the
+// store has confirmed a release that keeps the key that long.
 func TestWhatCloseSays_B39(t *testing.T) {
 	lose := func(method dsynctest.Method) func(dsynctest.Request) dsynctest.Fault {
 		return func(r dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{LoseRequest: r.Method == method} }
@@ -174,7 +174,7 @@ func TestWhatCloseSays_B39(t *testing.T) {
 		lease   bool
 		unlock  bool // before Close
 		lost    dsynctest.Method
-		listed  bool     // the session stays
+		listed  bool     // the session stays registered
 		unheard []string // keys that Close names
 	}{
 		{"all is done", false, true, "none", false, nil},
@@ -216,7 +216,7 @@ func TestWhatCloseSays_B39(t *testing.T) {
 	}
 }
 
-// The ctx of a second Close bounds the first, too.
+// The ctx of a second Close also bounds the first one.
 func TestSecondCloseHurriesTheFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -230,7 +230,7 @@ func TestSecondCloseHurriesTheFirst(t *testing.T) {
 			t.Errorf("the second Close: %v", err)
 		}
 		if d := time.Since(began); d > grace/2 {
-			t.Errorf("it took %v", d)
+			t.Errorf("the second Close took %v", d)
 		}
 		if err := <-first; err != nil {
 			t.Errorf("the first Close: %v", err)
@@ -239,8 +239,8 @@ func TestSecondCloseHurriesTheFirst(t *testing.T) {
 	})
 }
 
-// B39: a release of a lease that the store never answers ends with the lease, and reports that, even if its session
-// was lost long before.
+// B39: if the store never answers the release of a lease, Release returns when the lease is over, with an error that
+// says so, even if the session was lost long before.
 func TestLeaseReleaseEndsWithTheLease_B39(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// A closableStore has a Close, and counts the commands that are under way.
+// A closableStore has a Close method and counts the commands that are under way.
 type closableStore struct {
 	driver.Store
 	closes   atomic.Int64
@@ -39,13 +39,12 @@ func (s *closableStore) Close(ctx context.Context) error {
 func (s *closableStore) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
 	s.running.Add(1)
 	defer s.running.Add(-1)
-	time.Sleep(time.Second) // whether or not ctx ends
+	time.Sleep(time.Second) // even if ctx ends
 	return s.Store.Load(ctx, key, waiters)
 }
 
-// Close closes the store after everything that the session sent has returned. It passes a ctx that
-// is still valid when Close's own has ended, so that the store can close its connections in good
-// order.
+// Close closes the store after all commands of the session have returned. Even if the ctx of Close has ended, the
+// store gets one that has not, so that it can close its connections in an orderly way.
 func TestCloseClosesTheStoreLast(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &closableStore{Store: dsynctest.NewMemory()}
@@ -66,13 +65,13 @@ func TestCloseClosesTheStoreLast(t *testing.T) {
 			t.Error("Close did not wait for a command of the session")
 		}
 		if store.closeCtx != nil {
-			t.Errorf("the store was closed under a ctx with %v", store.closeCtx)
+			t.Errorf("the store was closed with a ctx whose error was %v", store.closeCtx)
 		}
 		wantErr(t, "Load", <-loaded, dsync.ErrClosed)
 	})
 }
 
-// A second Close waits for the first, returns its error, and closes nothing again.
+// A second Close waits for the first and returns its error. It does not close the store again.
 func TestSecondCloseReturnsTheSameError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		failed := errors.New("the store did not close")
@@ -93,7 +92,7 @@ func TestSecondCloseReturnsTheSameError(t *testing.T) {
 		}
 		wg.Wait()
 		if done[0] != grace || done[1] != grace {
-			t.Errorf("returned after %v, want both when the grace of the holder was over", done)
+			t.Errorf("the two calls returned after %v, want both when the holder's grace was over", done)
 		}
 		wantErr(t, "a late Close", s.Close(background), failed)
 		if n := store.closes.Load(); n != 1 {
@@ -103,7 +102,7 @@ func TestSecondCloseReturnsTheSameError(t *testing.T) {
 	})
 }
 
-// A registration that is under way when Close begins leaves no session behind.
+// If a registration is under way when Close begins, no session is left behind.
 func TestCloseDuringARegistration(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -121,7 +120,7 @@ func TestCloseDuringARegistration(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 		wantErr(t, "LockContext", <-locked, dsync.ErrClosed)
-		slow.Wait() // for commands under way
+		slow.Wait() // until the commands under way are done
 		if m, _, err := storecmd.Members(background, memory); err != nil || len(m) != 0 {
 			t.Errorf("long after Close the members are %v (%v), want none", m, err)
 		}
@@ -131,8 +130,7 @@ func TestCloseDuringARegistration(t *testing.T) {
 	})
 }
 
-// Close with a ctx that has ended does not wait for the grace that Break has just given a holder,
-// either.
+// If its ctx has ended, Close does not wait for the grace of a holder either that Break has just notified.
 func TestCloseAfterABreakDoesNotWaitForTheGrace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -150,14 +148,14 @@ func TestCloseAfterABreakDoesNotWaitForTheGrace(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 		if d := time.Since(start); d > grace/10 {
-			t.Errorf("Close took %v of a grace of %v", d, grace)
+			t.Errorf("Close took %v, although its ctx had ended; the grace is %v", d, grace)
 		}
 		h.Release(background)
 	})
 }
 
-// Close releases several keys at a time, neither one after the other nor thousands at once; and when its ctx has
-// ended, hundreds, because then it has the time of one attempt for all of them.
+// Close releases several keys at a time, neither just one nor thousands. If its ctx has ended, it releases hundreds
+// at a time, because it then has the time of one attempt for all of them.
 func TestCloseReleasesSomeAtATime(t *testing.T) {
 	for _, tt := range []struct {
 		ended       bool
@@ -198,7 +196,7 @@ func TestCloseReleasesSomeAtATime(t *testing.T) {
 	}
 }
 
-// A peakStore delays each release, and counts how many are under way at once.
+// A peakStore delays each Release, and records how many are under way at once.
 type peakStore struct {
 	*dsynctest.Memory
 	now, peak atomic.Int64

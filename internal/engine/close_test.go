@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// A session that is lost during Close is left to lapse: its holders' grace is running, and an
-// Unregister would end it.
+// If a session is lost during Close, it is not unregistered but lapses by itself: unregistering would cut its
+// holders' grace short.
 func TestCloseNeverUnregistersALostSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -38,8 +38,8 @@ func TestCloseNeverUnregistersALostSession(t *testing.T) {
 	})
 }
 
-// Close waits for the heartbeat before it unregisters the session: a heartbeat that arrived later
-// would be from a session that has ended.
+// Before Close unregisters the session, it waits for a heartbeat that is under way: otherwise the heartbeat could
+// reach the store after the session has ended.
 func TestUnregisterWaitsForTheHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var beating, early atomic.Bool
@@ -58,8 +58,8 @@ func TestUnregisterWaitsForTheHeartbeat(t *testing.T) {
 	})
 }
 
-// If Close fails to unregister the session, all it held is free nevertheless, and it is a member
-// until it lapses.
+// If Close fails to unregister the session, everything that it held is free nevertheless. The session stays in the
+// list of members until it lapses.
 func TestCloseFailsToUnregister(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -79,7 +79,7 @@ func TestCloseFailsToUnregister(t *testing.T) {
 		wantErr(t, "Close", s.Close(background), context.DeadlineExceeded)
 		wantErr(t, "LockContext after Close", s.Mutex("k").LockContext(background), dsync.ErrClosed)
 		if !other.Mutex("k").TryLock() {
-			t.Error("what it held is not free")
+			t.Error("the key that the session held is not free")
 		}
 		if n := members(); n != 1 {
 			t.Errorf("listed %d times after Close, want once, until it lapses", n)
@@ -91,7 +91,7 @@ func TestCloseFailsToUnregister(t *testing.T) {
 	})
 }
 
-// A beatStore delays each heartbeat by a second, and notes an Expire by the owner that arrives meanwhile.
+// A beatStore delays each heartbeat by a second. It records whether the session is unregistered meanwhile.
 type beatStore struct {
 	*dsynctest.Memory
 	beating, early *atomic.Bool
@@ -111,7 +111,7 @@ func (s *beatStore) Expire(ctx context.Context, session string, owner bool) (tim
 	return s.Memory.Expire(ctx, session, owner)
 }
 
-// Releases that waiters have begun are finished when Close returns.
+// When Close returns, the releases of waiters that gave up are finished.
 func TestCloseWaitsForReleases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -137,8 +137,8 @@ func TestCloseWaitsForReleases(t *testing.T) {
 	})
 }
 
-// B29: a holder has the rest of its grace after Close, even if the store's clock jumps ahead by
-// less than the margin.
+// B29: after Close a holder still has the rest of its grace, even if the store's clock jumps ahead by less than the
+// margin.
 func TestCloseLeavesTheWholeGrace_B29(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -164,12 +164,12 @@ func TestCloseLeavesTheWholeGrace_B29(t *testing.T) {
 		}
 		memory.Skew(margin - 10*time.Millisecond)
 		if d := (<-granted).Sub(<-notified); d < grace {
-			t.Errorf("granted to another %v after Lost closed, the grace is %v", d, grace)
+			t.Errorf("another session was granted the key %v after Lost closed, want at least the grace of %v", d, grace)
 		}
 	})
 }
 
-// A fixed lease that runs out while Close waits for its holder is no error of Close.
+// If a fixed lease runs out while Close waits for its holder, Close returns no error for that.
 func TestCloseDuringTheEndOfALease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// unswept returns options with which only locks cost commands.
+// unswept returns options with which a session sends no Sweeps, so that only its locks cost commands.
 func unswept() *dsync.Options { return &dsync.Options{Retention: -1} }
 
 // Promise 7: an uncontended Lock and Unlock are two commands and two writes.
@@ -33,13 +33,13 @@ func TestUncontendedLockCost(t *testing.T) {
 			turn(mu)
 		}
 		if d := store.Counts().Since(before); d.Total() != 200 || d.Writes != 200 {
-			t.Errorf("100 times Lock and Unlock: %d commands (%v) and %d writes, want 200 and 200", d.Total(), d.Commands, d.Writes)
+			t.Errorf("100 × Lock and Unlock took %d commands (%v) and %d writes, want 200 and 200", d.Total(), d.Commands, d.Writes)
 		}
 	})
 }
 
-// Promise 7: what a session holds costs one heartbeat, which is one write, and one reading per period, whether
-// it is one lock or ten thousand. A session that holds nothing reads nothing.
+// Promise 7: in each heartbeat interval, a session sends one heartbeat, which is one write, and reads once, whether
+// it holds one lock or ten thousand. If it holds nothing, it reads nothing.
 func TestHeldLocksCost(t *testing.T) {
 	testkit.Large(t)
 	for _, locks := range []int{0, 1, 10_000} {
@@ -54,7 +54,7 @@ func TestHeldLocksCost(t *testing.T) {
 					held = append(held, mu)
 				}
 				turn(s.Mutex("not held"))
-				time.Sleep(2 * ttl) // until it listens, or no longer does
+				time.Sleep(2 * ttl) // until it listens, or has stopped listening
 				before := store.Counts()
 				const periods = 100
 				time.Sleep(periods * ttl / 3)
@@ -66,7 +66,7 @@ func TestHeldLocksCost(t *testing.T) {
 				}
 				for _, mu := range held {
 					if isClosed(mu.Lost()) {
-						t.Fatal("lost")
+						t.Fatal("a hold was lost")
 					}
 					mu.Unlock()
 				}
@@ -99,9 +99,9 @@ func TestFailedTryCost(t *testing.T) {
 			t.Errorf("%d readings of sessions in %d TTLs", n, ttls)
 		}
 		if n := d.Commands[dsynctest.MethodHeartbeat]; d.Writes != n {
-			t.Errorf("%d writes, but %d heartbeats", d.Writes, n)
+			t.Errorf("%d writes, but only %d heartbeats", d.Writes, n)
 		}
-		// Within one TTL there are only the tries.
+		// Within one TTL, only the tries themselves cost commands.
 		before = store.Counts()
 		for range 100 {
 			b.Mutex("k").TryLock()
@@ -114,8 +114,7 @@ func TestFailedTryCost(t *testing.T) {
 	})
 }
 
-// Every request of a claim except its first says that it is repeated, so that a store need not take
-// a waiter for a newcomer.
+// Every request for a claim except the first says that it is repeated, so a store can tell a waiter from a newcomer.
 func TestRepeatedRequestsSaySo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &repeatStore{Memory: dsynctest.NewMemory()}
@@ -123,7 +122,7 @@ func TestRepeatedRequestsSaySo(t *testing.T) {
 		lock(t, held)
 		mu := s.Mutex("k")
 		time.AfterFunc(10*ttl, held.Unlock)
-		for range 2 { // a claim that waits, and another that does not
+		for range 2 { // one claim that waits and one that doesn't
 			lock(t, mu)
 			mu.Unlock()
 		}
@@ -141,7 +140,7 @@ func TestRepeatedRequestsSaySo(t *testing.T) {
 	})
 }
 
-// A repeatStore records which requests of a claim say that they are repeated.
+// A repeatStore records which requests for a claim say that they are repeated.
 type repeatStore struct {
 	*dsynctest.Memory
 	mu       sync.Mutex
@@ -160,7 +159,7 @@ func (s *repeatStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, e
 	return s.Memory.Edit(ctx, e)
 }
 
-// Promise 7: waiting in the queue writes nothing after joining.
+// Promise 7: after a waiter has joined the queue, waiting writes nothing.
 func TestWaitingWritesNothing(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
@@ -179,7 +178,7 @@ func TestWaitingWritesNothing(t *testing.T) {
 				time.Sleep(10 * ttl)
 				d := store.Counts().Since(before)
 				if n := d.Commands[dsynctest.MethodHeartbeat]; d.Writes != n {
-					t.Errorf("%d writes while 10 wait, but %d heartbeats", d.Writes, n)
+					t.Errorf("%d writes while 10 wait, but only %d heartbeats", d.Writes, n)
 				}
 				held.Unlock()
 				wg.Wait()
@@ -214,7 +213,7 @@ func TestReleaseWakesOne(t *testing.T) {
 		}
 		before := store.Counts()
 		held.Unlock()
-		synctest.Wait() // no time passes: whatever happens is woken by the release
+		synctest.Wait() // no time passes, so only the release can have caused what happens
 		d := store.Counts().Since(before)
 		if d.Total() != 2 || d.Commands[dsynctest.MethodRelease] != 1 || d.Commands[dsynctest.MethodNotify] != 1 {
 			t.Errorf("a release with %d in the queue: commands %v, want one Release and one Notify", waiters, d.Commands)
@@ -229,7 +228,7 @@ func TestReleaseWakesOne(t *testing.T) {
 	})
 }
 
-// Promise 5: a missed notice costs latency, never progress.
+// Promise 5: if a notice is missed, a waiter gets its lock later, but it does get it.
 func TestLostNoticesCostNoProgress(t *testing.T) {
 	for _, ready := range []bool{false, true} { // whether the listener reports that it is ready
 		t.Run(fmt.Sprint("ready ", ready), func(t *testing.T) {
@@ -254,7 +253,7 @@ func TestLostNoticesCostNoProgress(t *testing.T) {
 	}
 }
 
-// L4, promise 5: where the store cannot notify, the poll interval can be set.
+// L4, promise 5: PollInterval sets how often waiters poll if the store can't notify.
 func TestPollCanBeSet(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, poll := range []time.Duration{0, 50 * time.Millisecond, 2 * time.Second} {
@@ -279,8 +278,8 @@ func TestPollCanBeSet(t *testing.T) {
 	})
 }
 
-// A session has one listener, opened with the first waiter and closed a while after the last. A
-// hold of less than a second opens none.
+// A session has one listener. It is opened for the first waiter and closed a while after the last one. A hold of
+// less than a second opens none.
 func TestListensOnlyWhileSomeoneWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -316,7 +315,7 @@ func TestListensOnlyWhileSomeoneWaits(t *testing.T) {
 	})
 }
 
-// B10: an error of the store is neither success nor contention.
+// B10: an error of the store counts neither as success nor as a held key.
 func TestStoreErrorIsReturned(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		broken := errors.New("the store is broken")
@@ -327,19 +326,19 @@ func TestStoreErrorIsReturned(t *testing.T) {
 		err := errOf(s.Mutex("k").TryHold(background))
 		wantErr(t, "TryHold", err, broken)
 		if errors.Is(err, dsync.ErrHeld) {
-			t.Errorf("a broken store is ErrHeld: %v", err)
+			t.Errorf("the error with a broken store is ErrHeld: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
 		wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded, broken)
 
-		// B30: Lock waits, and locks when the store is back.
+		// B30: Lock waits, and gets the key when the store is back.
 		locked := make(chan struct{})
 		mu := s.Mutex("k")
 		go func() { mu.Lock(); close(locked) }()
 		time.Sleep(5 * time.Second)
 		if isClosed(locked) {
-			t.Fatal("locked in a broken store")
+			t.Fatal("Lock succeeded with a broken store")
 		}
 		store.fail(nil)
 		<-locked

@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// The deadline after an Extend also counts from before the request.
+// After an Extend, too, the deadline counts from before the request was sent.
 func TestExtendCountsFromTheSend(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
@@ -33,8 +33,8 @@ func TestExtendCountsFromTheSend(t *testing.T) {
 	})
 }
 
-// A lease is not dated by a repeated request, whose reply only says that an earlier one was
-// granted.
+// The end of a lease is not computed from the time of a repeated request, because its reply only says that an
+// earlier request was granted.
 func TestLeaseIsNotDatedByARepeatedRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		asked := 0
