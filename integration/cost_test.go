@@ -119,8 +119,8 @@ func TestCostOfUnknownKeys(t *testing.T) {
 	})
 }
 
-// If other sessions hold a key each time, the first Lock sends a short command in vain. Few later
-// ones do: only those after a request that was repeated just when the key was granted.
+// If other sessions hold a key each time, the first Lock sends a short command in vain. A later
+// Lock rarely does: only after a request that was repeated just when the key was granted.
 func TestCostOfContendedKey(t *testing.T) {
 	const n = 10
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {

@@ -349,8 +349,8 @@ func TestB16ResignAndRestart(t *testing.T) {
 	})
 }
 
-// E8, E9, B18: a hundred elections of one session cost one heartbeat and are independent of each
-// other. Candidates are listed with what they publish about themselves.
+// E8, E9, B18: a hundred elections of one session cost one heartbeat per interval, and are
+// independent of each other. Candidates are listed with what they publish about themselves.
 func TestHundredElections(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

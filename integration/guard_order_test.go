@@ -145,7 +145,7 @@ func rollBack(t *testing.T, set *mongod.Set) {
 	old.Thaw()
 }
 
-// No transaction is committed under a token older than that of a committed one, no matter which
+// After a transaction has been committed, none is committed with an older token, no matter which
 // holder is frozen inside a transaction and what happens to the primary.
 func TestGuardCommitsInOrderOfTokens(t *testing.T) {
 	t.Parallel()

@@ -71,7 +71,7 @@ func TestB08TokensGrow(t *testing.T) {
 }
 
 // B22: from several slices with records of every kind, Sweep deletes exactly the idle ones, and
-// examines each once.
+// examines each record once.
 func TestB22SweepsExactlyTheIdle(t *testing.T) {
 	const each, retention = 120, time.Hour
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -156,7 +156,7 @@ func firsts(ids []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !strings.HasPrefix(id[1:], "/0 ") })
 }
 
-// B22: sweeping deletes what is idle and nothing in use.
+// B22: Sweep deletes idle records, and none in use.
 func TestB22CleanUp(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

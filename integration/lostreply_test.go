@@ -57,8 +57,8 @@ func TestB09LostReply(t *testing.T) {
 	})
 }
 
-// A fault is the setting of one case: a session behind a proxy, which has the fault, and another
-// one without faults.
+// A fault is the setup of one case: a session behind a proxy that has the fault, and another
+// session without faults.
 type fault struct {
 	r        *room
 	p        *proxy.Proxy

@@ -12,7 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// L1, L2, L3: locking a free key, trying a held one, and waiting with and without a limit.
+// L1, L2, L3: a free key is locked; a TryHold of a held key fails and names the holder; waiting
+// works with and without a limit.
 func TestMutex(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

@@ -167,7 +167,7 @@ func replayTraces(t *testing.T, dir string) {
 	t.Logf("%d traces with %d events were replayed", len(files), all)
 }
 
-// noticeDraws is the number of the random source for faults of notices; those of workers are
+// noticeDraws is the number of the random source for faults of notices; the workers' sources are
 // numbered from 0.
 const noticeDraws = 1 << 10
 

@@ -99,7 +99,7 @@ func (sc *scene) play(t *testing.T, d time.Duration) {
 		})
 	}
 
-	// A leader that dies, and the next one.
+	// A leader dies, and another one follows.
 	elect := func(s *dsync.Session, start time.Duration) {
 		wg.Go(func() {
 			if !wait(ctx, start*tick) {
@@ -140,7 +140,7 @@ func (sc *scene) play(t *testing.T, d time.Duration) {
 			}
 		})
 	}
-	// A holder that is cut off, so that another one gets its key when its session has lapsed.
+	// A holder is cut off, so another one gets its key when its session has lapsed.
 	turns(name("worker-2"), "thumbnails/rebuild", 10, 1000, 1)
 	turns(sc.own, "thumbnails/rebuild", 30, 30, 1000)
 	turns(name("worker-1"), "thumbnails/rebuild", 32, 1000, 1)

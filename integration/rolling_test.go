@@ -14,8 +14,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// formerVersions maps a release to the feature compatibility version of the release before it,
-// which it also supports.
+// formerVersions maps each release to the feature compatibility version of the release before. A
+// release also supports that version.
 var formerVersions = map[string]string{"4.4": "4.2", "5.0": "4.4", "6.0": "5.0", "7.0": "6.0", "8.0": "7.0"}
 
 // turnsOf checks that turns exclude each other and that their tokens grow.

@@ -250,7 +250,8 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 					return true
 				})
 				eventually(t, "the key is free", func() bool {
-					// Without waiters nobody removes claims of expired sessions; a try does.
+					// Nobody waits for the key, so the claim of a killed holder stays until
+					// somebody tries to lock the key.
 					m := r.session(r.short(patient)).Mutex(o.key)
 					if !m.TryLock() {
 						return false

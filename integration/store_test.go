@@ -288,8 +288,8 @@ func TestB22DiedWhileOpening(t *testing.T) {
 	})
 }
 
-// B22: the records with which Open probes the server are not swept while it does, whenever somebody
-// sweeps.
+// B22: while Open probes the server, the records that it makes for that are not swept, whenever
+// somebody sweeps.
 func TestB22SweptWhileOpening(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

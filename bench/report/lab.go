@@ -31,8 +31,8 @@ type lab struct {
 	targets atomic.Int64
 }
 
-// findLab takes the server at MONGODB_URI or starts mongods, and starts the other servers. What is
-// not installed is noted as not here.
+// findLab takes the server at MONGODB_URI or starts mongods, and starts the other servers. Servers
+// that are not installed are recorded as not here.
 func findLab(ctx context.Context) *lab {
 	l := &lab{}
 	if uri := os.Getenv("MONGODB_URI"); uri != "" {

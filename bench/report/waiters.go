@@ -110,7 +110,7 @@ type runningFleet struct {
 const perChild = 250
 
 // startChildren starts one child after the other until they have n sessions together. It returns
-// the children even with an error, and what the last one printed after "idle".
+// the children, even if it fails, and what the last one printed after "idle".
 func startChildren(ctx context.Context, n int, j job) (children []*child, idle string, err error) {
 	for from := 0; from < n; from += perChild {
 		j.Sessions.From, j.Sessions.Count = from, min(perChild, n-from)

@@ -93,7 +93,7 @@ func over(h *rules.Hold) time.Duration {
 	return max(h.Certain(), h.Done, h.Killed)
 }
 
-// height of one strip.
+// height returns the height of one strip.
 func (p *picture) height() int {
 	h := axisHeight
 	for _, key := range p.keys {

@@ -63,8 +63,8 @@ func (l *Link) hang(ways ...direction) {
 	}
 }
 
-// Cut closes every connection, and new ones at once, until Heal. The proxy keeps listening, because
-// another process could take the port.
+// Cut closes every connection and, until Heal, every new one at once. The proxy keeps listening,
+// because another process could take the port.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -130,13 +130,14 @@ func (s *Server) OneClock() string {
 	return "mongodb://" + s.cluster.Routers()[0].Addr + "/"
 }
 
-// Client connects to the server until the end of the test. opts override the server's URI.
+// Client returns a client of the server, which is disconnected at the end of the test. opts
+// override the server's URI.
 func (s *Server) Client(t testing.TB, opts ...*options.ClientOptions) *mongo.Client {
 	t.Helper()
 	return Connect(t, s.URI, opts...)
 }
 
-// Connect connects to a URI until the end of the test.
+// Connect returns a client for the URI, which is disconnected at the end of the test.
 func Connect(t testing.TB, uri string, opts ...*options.ClientOptions) *mongo.Client {
 	t.Helper()
 	opts = append([]*options.ClientOptions{options.Client().ApplyURI(uri)}, opts...)
