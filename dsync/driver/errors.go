@@ -66,7 +66,7 @@ type HeldError struct {
 	Host    string    // the process's Host; "" if unknown
 	PID     int       // the process's id; 0 if unknown
 	Since   time.Time // when the key was granted, by the store's clock; zero: not granted yet
-	Until   time.Time // when the hold ends, by the store's clock, unless its holder renews it before; zero: unknown
+	Until   time.Time // when the hold ends, by the store's clock, if its holder does not renew it before then; zero: unknown
 }
 
 func (e *HeldError) Error() string {

@@ -16,7 +16,7 @@ type Notice struct {
 	// For NoticeGrant only:
 	Token   int64
 	Term    int64 // for KindElection, else 0
-	Crowded bool  // others wait behind it
+	Crowded bool  // others wait behind the claim
 
 	// Address is where the recipients listen. Only the store interprets it: senders must not change it.
 	Address int

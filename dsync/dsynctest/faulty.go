@@ -102,8 +102,8 @@ type Request struct {
 	// and Sessions.
 	Session, Claim, Key string
 
-	Replaces string            // of an Acquire: the claim of the Release with it
-	Notice   driver.NoticeType // of a notice; of the first one of a Notify
+	Replaces string            // for an Acquire: the claim of the Release in the same Edit
+	Notice   driver.NoticeType // the type of the notice, or of the first one of a Notify
 }
 
 // A Fault says what happens to one [Request]. The zero Fault does nothing. The fields can be combined.
@@ -166,8 +166,8 @@ type Faulty struct {
 	seq      int
 
 	mu       sync.Mutex
-	cuts     int           // number of Cuts; a reply is lost if it has changed since its request
-	healed   chan struct{} // not nil while the store is cut off; closed by Heal
+	cuts     int           // number of Cuts; a reply is lost if there was a Cut since its request
+	healed   chan struct{} // not nil while the store is cut off; Heal closes it
 	late     int           // number of goroutines of delayed and repeated requests
 	idle     chan struct{} // if not nil, closed when late is 0
 	record   bool

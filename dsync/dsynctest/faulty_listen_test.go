@@ -38,9 +38,9 @@ func TestFaultyListen(t *testing.T) {
 		}
 		start()
 		send(1)
-		send(2) // twice
+		send(2) // is delivered twice
 		f.Cut()
-		send(3) // lost
+		send(3) // is lost
 		f.Heal()
 		send(4)
 		if want := []string{"", "a.1", "a.2", "a.2", "a.4"}; !slices.Equal(got, want) {
@@ -133,7 +133,7 @@ func TestFaultyListenCallsOneAtATime(t *testing.T) {
 			defer cancel()
 			calls, heard := 0, 0
 			done := make(chan struct{})
-			wake(m, 1) // too early
+			wake(m, 1) // is lost: nobody listens yet
 			go func() {
 				defer close(done)
 				f.Listen(ctx, "a", nil, func(driver.Notice) {
@@ -149,7 +149,7 @@ func TestFaultyListenCallsOneAtATime(t *testing.T) {
 			wake(m, 2)
 			wake(m, 3)
 			if closed {
-				time.Sleep(12 * time.Second) // the third is being heard, none twice but NoticeReady
+				time.Sleep(12 * time.Second) // the call for the last notice is running; only NoticeReady was repeated
 				f.Close()
 			}
 			<-done
@@ -186,7 +186,7 @@ func TestFaultyNotify(t *testing.T) {
 			go func() {
 				notices := []driver.Notice{{Type: n, Session: "a", Key: "k", Claim: "a.1"}}
 				f.Notify(ctx, notices)
-				notices[0].Session = "changed" // the caller's own
+				notices[0].Session = "changed" // must not change what was sent
 			}()
 			synctest.Wait()
 		}

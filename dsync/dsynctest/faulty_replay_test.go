@@ -26,10 +26,10 @@ func TestFaultyReplay(t *testing.T) {
 		storecmd.Acquire(ctx, f, claim("k", "a", 1), true, expired, soon())
 		f.Load(ctx, "k", 1000)
 		storecmd.Publish(ctx, f, claim("k", "a", 1), 1, value)
-		storecmd.Unregister(ctx, f, "a")          // lost
-		meta["zone"], expired[0] = "changed", "a" // the caller's own
+		storecmd.Unregister(ctx, f, "a")          // is lost
+		meta["zone"], expired[0] = "changed", "a" // must not change what was recorded
 		value[0] = 'b'
-		<-ctx.Done() // the recorded requests don't end with it
+		<-ctx.Done() // the end of ctx must not end the recorded requests
 		if s, _ := m.Load(t.Context(), "k", 1000); len(s.Holders) != 1 {
 			t.Fatalf("holders %+v, want one", s.Holders)
 		}
@@ -71,7 +71,7 @@ func TestFaultyReplaysEveryWrite(t *testing.T) {
 		f.Observe(ctx, "b", 1, keys) // comes before its Register
 		storecmd.Resize(ctx, f, "sized", c.Kind, 1, 2)
 		storecmd.Release(ctx, f, c, driver.Release{Seal: 1, Result: result}) // comes before its Acquire
-		given[0].Claim, result[0], keys[0] = "changed", 'x', "k"             // the caller's own
+		given[0].Claim, result[0], keys[0] = "changed", 'x', "k"             // must not change what was recorded
 		f.Keys(ctx, driver.KeyQuery{Limit: 10})
 		storecmd.Observers(ctx, f, "k", "", 10)
 		storecmd.Queue(ctx, f, "k")

@@ -35,9 +35,9 @@ func TestFaultyRequests(t *testing.T) {
 		name     string
 		fault    dsynctest.Fault
 		answered bool
-		after    time.Duration // the call returned
-		held     bool          // when it returned
-		commands int           // of the store, in the end
+		after    time.Duration // when the call must return
+		held     bool          // whether the claim holds at that time
+		commands int           // how many Acquires the store has seen in the end
 	}{
 		{"none", dsynctest.Fault{}, true, 0, true, 1},
 		{"delay", dsynctest.Fault{Delay: time.Second}, true, time.Second, true, 1},
@@ -171,7 +171,7 @@ func TestFaultyCut(t *testing.T) {
 		requestUnderWay := acquire("request")
 		time.Sleep(300 * time.Millisecond)
 		f.Cut()
-		f.Cut() // changes nothing
+		f.Cut() // a second Cut changes nothing
 		cut := acquire("cut")
 		time.Sleep(10 * time.Second)
 		f.Heal()

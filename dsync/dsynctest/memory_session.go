@@ -16,7 +16,7 @@ type member struct {
 	revoked []driver.Revocation // unanswered revocations, in the order of arrival
 
 	observes []string // observed keys
-	list     int64    // the sequence number of that list
+	list     int64    // the seq of that list
 }
 
 // Register implements [driver.Store].

@@ -64,7 +64,7 @@ func (m *Memory) slice(after string) []string {
 // beyond is false. It sorts few more keys than it returns.
 func first[T any](n int, from map[string]T, after string, beyond bool) []string {
 	var keys []string
-	last := "" // of n that were found, if there are so many
+	last := "" // the greatest of the n least keys found so far, or "" if there are fewer
 	cut := func() {
 		slices.Sort(keys)
 		if len(keys) >= n {

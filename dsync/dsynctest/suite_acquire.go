@@ -296,7 +296,7 @@ func testTermCounts(e *env) {
 	for term := int64(0); term < 12; {
 		first, next := e.candidate(key, living), e.candidate(key, living)
 
-		e.wantTerm(e.acquire(first), term+1) // of a free key
+		e.wantTerm(e.acquire(first), term+1) // acquiring a free key
 		e.queue(next)
 		e.release(first) // by a release
 		e.wantTerm(e.load(key), term+2)

@@ -54,7 +54,7 @@ func testDiscardHolder(e *env) {
 		e.queue(waiter)
 		claims, waiters = append(claims, c), append(waiters, waiter)
 	}
-	kept := e.claim(claims[0].Key, session) // of the same session and key, but not named
+	kept := e.claim(claims[0].Key, session) // has the same session and key, but Discard does not name it
 	e.queue(kept)
 	e.discard(claims...)
 	for i, w := range waiters {

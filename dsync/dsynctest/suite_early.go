@@ -36,7 +36,7 @@ func (e *env) releaseEarly(c driver.Claim, l driver.Release, wantFound bool) dri
 	if !done.Found && done.Applied != (driver.OpTime{}) {
 		e.Errorf("Release of %s, which is absent: applied at %+v", c.ID, done.Applied)
 	}
-	if done.Applied == (driver.OpTime{}) { // otherwise the reading may be older
+	if done.Applied == (driver.OpTime{}) { // otherwise Load may still show the state before the Release
 		e.noticed(c, before, done.Notices)
 	} else if len(done.Notices) > 0 {
 		e.Errorf("Release of %s may still be undone, but returned the notices %+v", c.ID, done.Notices)

@@ -43,7 +43,7 @@ type env struct {
 	published map[string]int64 // number of values, by claim
 
 	notices  []driver.Notice // returned by the last command
-	left     bool            // Found of the last Release with an Acquire
+	left     bool            // Found of the last edit with Release and Acquire
 	seen     time.Time       // the store's clock in the last state
 	before   time.Time       // the store's clock in the last state before that command
 	alone    map[string]bool // by claim: granted at once, with nobody waiting
@@ -53,7 +53,7 @@ type env struct {
 // grantsOfAKey are the grants of a key that the case has seen.
 type grantsOfAKey struct {
 	last    int64
-	shrunk  bool // holders may weigh more than the limit, but then nothing is granted
+	shrunk  bool // after a Resize, holders may weigh more than the limit, but then nothing is granted
 	byClaim map[string]driver.Holder
 }
 

@@ -48,14 +48,14 @@ func testForgetSeal(e *env) {
 	}
 	for range 3 {
 		c := e.once(key, session)
-		token := e.hold(c).Token // greater than that before
+		token := e.hold(c).Token // hold checks that it is greater than the one before
 		e.seal(c, []byte("result"), true)
 		e.wantSealed(e.load(key), token, []byte("result"))
 		e.forget(key, token, true)
 		e.wantNotSealed(key)
 		e.wantValue(e.load(key), nil)
 		e.forget(key, e.load(key).Token, true) // nothing is left to forget
-		e.seal(c, []byte("result"), false)     // a late copy
+		e.seal(c, []byte("result"), false)     // a late copy of the Release
 		e.wantNotSealed(key)
 	}
 }
@@ -80,7 +80,7 @@ func testForgetLimits(e *env) {
 	e.resize(key, 2, 3)
 	e.release(first)
 	e.forget(key, e.load(key).Token, true)
-	e.hold(second) // its limit is not a former one
+	e.hold(second) // the key takes over the claim's limit, since the former ones are forgotten
 	e.wantSize(key, second.Kind, 2)
 	e.wantUnknown(key, session, 3, 2)
 }

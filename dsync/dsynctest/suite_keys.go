@@ -95,7 +95,7 @@ func testKeysPrefix(e *env) {
 		slices.Sort(want)
 		e.wantKeys(base+special, "", 100, want...)
 	}
-	e.wantKeys(base+"yx", "", 100, base+"yx") // all of the key
+	e.wantKeys(base+"yx", "", 100, base+"yx") // a whole key as the prefix
 	e.wantKeys(base+"yxx", "", 100)
 	e.wantKeys(session, "", 100) // sessions are not keys
 	e.wantKeys("s/"+session, "", 100)

@@ -393,7 +393,7 @@ func testSealNotice(e *env) {
 	until := e.hold(lapsed).Until
 	waiter := e.claim(lapsed.Key, b.session)
 	e.until(until)
-	e.acquire(waiter) // drops it
+	e.acquire(waiter) // drops the lapsed lease
 	e.seal(lapsed, nil, false)
 	e.wantNotices()
 }
@@ -408,7 +408,7 @@ func testKeepNotice(e *env) {
 	e.wantNotices(wakes(first))
 	e.releaseKeep(holder, long, true) // the earlier end stays
 	e.wantNotices()
-	e.releaseKeep(first, long, true) // it was in the queue
+	e.releaseKeep(first, long, true) // first was still in the queue
 	e.wantNotices()
 	e.releaseKeep(holder, long/4, true)
 	e.wantNotices(wakes(second))

@@ -132,7 +132,7 @@ func testQueueWeights(e *env) {
 		}
 	}
 	for _, weight := range []int64{2, 2, 0, 5, 1, 3, 0, 0, 1, 1, 4, 0, 5, 2, 0, 0, 1, 0, 3, 0, 0} {
-		if weight == 0 && len(holders) > 0 { // the oldest holder leaves
+		if weight == 0 && len(holders) > 0 { // release the oldest holder
 			e.release(holders[0])
 			holders = holders[1:]
 		} else if weight > 0 {
@@ -267,10 +267,10 @@ func testYieldFirst(e *env) {
 	head.First = true
 	e.hold(holder)
 	e.wantNotices()
-	e.try(e.claim(key, other)) // is no longer in the queue
+	e.try(e.claim(key, other)) // a try that failed is not in the queue
 	e.wantNotices()
 	e.queue(a)
-	for range 3 { // with each of its requests
+	for range 3 { // each request of the first waiter returns the notice
 		e.wantNotices(yields(holder))
 		e.acquire(a)
 	}
@@ -420,7 +420,7 @@ func testSweepRoom(e *env) {
 		}
 		last = h.Token
 		e.release(c)
-		e.until(e.now().Add(time.Duration(i) * 10 * time.Millisecond)) // the room for tokens is 64 ms of the clock
+		e.until(e.now().Add(time.Duration(i) * 10 * time.Millisecond)) // TokenRoom is 64 ms of the clock
 		e.sweep(0)
 	}
 }

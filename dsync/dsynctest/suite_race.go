@@ -82,7 +82,7 @@ func testRaceFreshKey(e *env) {
 		if round > 0 {
 			continue
 		}
-		for i, c := range inOrder { // each holds once, and alone
+		for i, c := range inOrder { // each must hold alone, in the order of the queue
 			s := e.load(key)
 			e.wantHolders(s, c)
 			if s.Waiting != n-1-i {

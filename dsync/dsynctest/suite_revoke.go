@@ -183,8 +183,8 @@ func testRevokeLate(e *env) {
 	e.revoke(session, first)
 	e.wantRevoked(session, []driver.Revocation{first})
 	e.revoke(session, second)
-	e.wantRevoked(session, []driver.Revocation{first}, second) // the heartbeat again
-	e.revoke(session, first)                                   // the revocation again: it is there, and can be removed
+	e.wantRevoked(session, []driver.Revocation{first}, second) // repeats the heartbeat
+	e.revoke(session, first)                                   // repeats the revocation, which is then there again and can be removed
 	e.wantRevoked(session, nil, first, second)
 	e.wantRevoked(session, []driver.Revocation{first}, second)
 	e.wantRevoked(session, []driver.Revocation{second, second, first})
@@ -203,11 +203,11 @@ func testRevokeNotice(e *env) {
 		all = append(all, r)
 	}
 	e.wantRevoked(l.session, all[:2], all[2])
-	e.revoke(l.session, all[2]) // is there already, as if its answer had been lost
+	e.revoke(l.session, all[2]) // is there already, as if the first Revoke had got no answer
 	if len(e.notices) > 0 {
 		e.wantNotices(revocation(l.session, all[2]))
 	}
-	e.revoke(l.session, all[0]) // was removed
+	e.revoke(l.session, all[0]) // was removed before
 	e.wantNotices(revocation(l.session, all[0]))
 }
 

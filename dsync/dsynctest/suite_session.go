@@ -418,7 +418,7 @@ func expireCases() []conformanceCase {
 func testExpireLiving(e *env) {
 	id, at := e.sessionTTL(long)
 	for range 3 {
-		e.wantLeft(id, at, long) // counted from the first heartbeat each time: Expire changes nothing
+		e.wantLeft(id, at, long) // always counted from the first heartbeat, because Expire changes nothing
 	}
 	m := e.member(id, "is there", func(driver.Member) bool { return true })
 	if m.Expired || !m.LastHeartbeat.Equal(at) || m.TTL != long {

@@ -194,7 +194,7 @@ func routing(hears func(session string, keys []string, n driver.Notice) bool) fu
 		var mu sync.Mutex
 		var listeners []listener
 		w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
-			return m.Listen(ctx, id, keys, func(n driver.Notice) { // nothing but that it is ready
+			return m.Listen(ctx, id, keys, func(n driver.Notice) { // passes on NoticeReady only
 				mu.Lock()
 				defer mu.Unlock()
 				listeners = append(listeners, listener{id, keys, f})

@@ -16,7 +16,7 @@ func wrongReplaces() []plant {
 		return func(m *dsynctest.Memory, w *wrong) {
 			w.edit = func(ctx context.Context, e driver.Edit) (driver.Edited, error) {
 				if e.Release != nil && e.Acquire != nil {
-					leave, join := *e.Release, *e.Acquire // else a repetition would be of the changed edit
+					leave, join := *e.Release, *e.Acquire // copies, because the caller may repeat its edit
 					e.Release, e.Acquire = &leave, &join
 					change(m, &e)
 				}

@@ -136,7 +136,7 @@ func wrongRevokes() []plant {
 			})(m, w)
 		}},
 		{"heartbeats write back what they read", "Race/RevocationsAndHeartbeats", func(m *dsynctest.Memory, w *wrong) {
-			var mu sync.Mutex // of the writes
+			var mu sync.Mutex // allows one write at a time
 			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
 				before, _ := m.Heartbeat(ctx, id, nil)
 				time.Sleep(time.Millisecond)

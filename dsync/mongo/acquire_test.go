@@ -165,7 +165,7 @@ func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first bson.D
 		wait  bool
-		want  int // commands
+		want  int // number of commands
 	}{
 		"there":                {there, true, 1},
 		"no record has it":     {null(call{}), true, 2},

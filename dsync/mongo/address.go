@@ -110,7 +110,7 @@ func (s *store) createNoticeCollection(ctx context.Context, address int) error {
 // no create. own is this session's address. Creating a collection that exists also waits until a majority has what
 // the server knows, so no fail-over can undo what was found.
 func (s *store) findNoticeCollections(ctx context.Context, own int) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second) // the session is waiting to listen
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // a short one, because the session is waiting to listen
 	defer cancel()
 	prefix := s.collection + noticeSuffix
 	raw, err := s.run(ctx, bson.D{

@@ -18,21 +18,21 @@ type capped struct {
 	collections map[string]*cappedCollection
 	cursors     map[int64]*cappedCursor
 	last        int64             // cursor
-	inserted    chan struct{}     // closed with each change
-	instead     map[string]bson.D // answers, by the command's name
-	calls       map[string]int    // by the command's name
+	inserted    chan struct{}     // closed, and replaced, by each change
+	instead     map[string]bson.D // answers that replace the usual ones, by the command's name
+	calls       map[string]int    // number of calls, by the command's name
 }
 
 type cappedCollection struct {
 	uncapped bool
 	docs     []bson.Raw
-	lost     int // that were overwritten
+	lost     int // number of notices that were overwritten
 }
 
 type cappedCursor struct {
 	name   string
 	filter bson.Raw
-	next   int // counted from the first that ever was
+	next   int // index of the next notice, with lost ones counted
 	killed bson.D
 }
 

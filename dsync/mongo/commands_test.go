@@ -192,12 +192,12 @@ func TestCommandsOnFile(t *testing.T) {
 		if _, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil); err != nil {
 			t.Fatal(err)
 		}
-		opened := f.took() // between the first and the last are those of the probe
+		opened := f.took() // all but the first and the last are commands of the probe
 		fmt.Fprintf(&got, "\n== Open\n%s", asSent(t, opened[0].cmd))
 		fmt.Fprintf(&got, "\n== Open, after a probe\n%s", asSent(t, opened[len(opened)-1].cmd))
 		for _, c := range calls {
 			f.script(nil)
-			s := f.storeOn(client, nil, wellAnswered) // each knows nothing of the others' keys
+			s := f.storeOn(client, nil, wellAnswered) // a new store, which does not know the keys of the others
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			if err := c.do(ctx, s); err != nil {
 				t.Errorf("%s: %v", c.name, err)

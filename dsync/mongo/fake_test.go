@@ -24,19 +24,19 @@ type fake struct {
 
 	mu     sync.Mutex
 	answer func(call) bson.D // nil: passes; a test sets it once its store is made
-	calls  []call            // all but the driver's own, from then on
+	calls  []call            // the calls since answer was set, without the driver's own
 	hello  bson.D
 	clock  func() time.Time // the time in hello, if set
-	mute   bool             // answers nothing at all
-	keeps  string           // the name of a command that it never answers
-	since  time.Time        // of the last short acquire
+	mute   bool             // does not answer any command
+	keeps  string           // the name of a command that is never answered
+	since  time.Time        // time of the last short acquire
 }
 
 // A call is one command that arrived.
 type call struct {
 	name  string
 	cmd   bson.Raw
-	since time.Time // of the last short acquire, up to this one
+	since time.Time // time of the last short acquire, up to this call
 }
 
 // shortGrant returns the value at path of what a short acquire writes.
@@ -220,12 +220,12 @@ func honest(c call) bson.D {
 	}
 	switch {
 	case c.name == "update" && about("one.1"):
-		return done(0) // it is not alone
+		return done(0) // others wait, so the release must not be applied
 	case c.name == "insert" || c.name == "delete" || c.name == "update":
 		return done(1)
 	case probeRecord(c) != "":
 		return value()
-	case c.name == "find": // by which the probe sees whether the collection is capped
+	case c.name == "find": // the probe's check whether the collection is capped
 		return refusal(2, "BadValue")
 	case strings.HasSuffix(id, "/short") && asks("next") && about("$none.1"):
 		return value(e("h", bson.A{holder("$short.6", "$mine", 1, token)}), e("waiting", 1))

@@ -17,7 +17,7 @@ func TestStandaloneWritesWaitForTheJournal(t *testing.T) {
 	for name, tc := range map[string]struct {
 		hello     func(bson.D) bson.D
 		unjournal bool   // the server has no journal
-		wait      string // how many writes wait for it: "all", "one" or none
+		wait      string // how many writes wait for the journal: "all", "one" or "" for none
 		warnings  int
 	}{
 		"replica set":                   {func(d bson.D) bson.D { return d }, false, "", 0},

@@ -27,12 +27,12 @@ type hearing struct {
 	collections *capped
 	s           driver.Store
 	log         *bytes.Buffer
-	address     int // of the session
+	address     int // the session's address
 
 	mu      sync.Mutex
 	heard   []driver.Notice
 	readies int
-	running bool // f
+	running bool // a call of f is running
 	ended   chan struct{}
 	err     error
 	stop    context.CancelFunc
@@ -224,7 +224,7 @@ func TestListenFindsTheCollections(t *testing.T) {
 				if test.instead != "" {
 					collections.change(func() { collections.instead[test.instead] = test.answer })
 				}
-				for range 2 { // it is asked once
+				for range 2 { // only the first Listen asks the server
 					ctx, cancel := context.WithCancel(t.Context())
 					if err := s.Listen(ctx, "s", nil, func(driver.Notice) { cancel() }); !errors.Is(err, context.Canceled) {
 						t.Errorf("Listen: %v", err)
@@ -283,7 +283,7 @@ func TestListenReplacesItsCursor(t *testing.T) {
 				var want []driver.Notice
 				for i := range 450 {
 					time.Sleep(667 * time.Millisecond)
-					if i%100 < 50 { // and long silence
+					if i%100 < 50 { // then long silence
 						want = append(want, wake("s", i, h.address))
 						h.notify(want[len(want)-1])
 					}
@@ -327,7 +327,7 @@ func TestListenMissesSome(t *testing.T) {
 		h.notify(wake("s", 5, h.address))
 		h.took()
 		h.notify(wake("o", 1, h.address))
-		h.overrun(1) // without harm to the cursor, which has seen all
+		h.overrun(1) // does no harm: the cursor has returned all notices
 		h.want("before the next cursor", nil, 0)
 		time.Sleep(5 * time.Minute)
 		h.want("after the next cursor", nil, 1)
@@ -418,7 +418,7 @@ func TestListenKeys(t *testing.T) {
 				if session == "" {
 					h.want("changes", want, 0)
 				} else {
-					heard, _ := h.took() // of two cursors
+					heard, _ := h.took() // from two cursors, so in any order
 					slices.SortFunc(heard, func(a, b driver.Notice) int { return strings.Compare(a.Session+a.Key, b.Session+b.Key) })
 					if want = append(want, wake("s", 1, h.address)); !slices.Equal(heard, want) {
 						t.Errorf("heard %+v, want %+v", heard, want)
@@ -555,7 +555,7 @@ func TestListenBreaks(t *testing.T) {
 					}
 					want := map[string]int{"find": 0, "getMore": 1}[command]
 					if name == "overrun again" && command == "getMore" {
-						want = 3 // each of its cursors is replaced once
+						want = 3 // each of the two cursors is replaced once
 					}
 					if _, readies := h.took(); readies != want {
 						t.Errorf("ready %d times, want %d", readies, want)
@@ -586,7 +586,7 @@ func TestListenNoticesSilence(t *testing.T) {
 		h := newHearing(t, nil, nil)
 		h.f.script(func(c call) bson.D {
 			if c.name == "getMore" {
-				time.Sleep(13 * time.Second) // beyond the 10 for which the server may keep it
+				time.Sleep(13 * time.Second) // longer than the 10 s for which the server waits for notices
 			}
 			return h.collections.answer(c)
 		})
@@ -609,7 +609,7 @@ func TestListenUnsupported(t *testing.T) {
 		opt   dsyncmongo.Options
 		hello func(bson.D) bson.D
 		meet  func(*capped)
-		warn  string // "": nothing is sent, and nothing warned of
+		warn  string // part of the warning; "": no command and no warning
 	}{
 		{name: "PollOnly", opt: dsyncmongo.Options{PollOnly: true}},
 		{name: "ReadOnly", opt: dsyncmongo.Options{ReadOnly: true}},
@@ -628,7 +628,7 @@ func TestListenUnsupported(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHearing(t, tc.hello, &tc.opt)
 				if says := h.address > 0; says != (tc.warn != "") {
-					t.Errorf("its claims say that it listens in address %d", h.address)
+					t.Errorf("before Listen, its claims say that it listens at address %d", h.address)
 				}
 				if tc.meet != nil {
 					tc.meet(h.collections)
@@ -652,7 +652,7 @@ func TestListenUnsupported(t *testing.T) {
 					return // it has no claims
 				}
 				if address := h.addressOf("s"); address != 0 {
-					t.Errorf("its claims say that it listens in address %d", address)
+					t.Errorf("after Listen, its claims say that it listens at address %d", address)
 				}
 			})
 		})

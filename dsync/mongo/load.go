@@ -127,7 +127,7 @@ func (s *store) keys(ctx context.Context, q driver.KeyQuery) (states []driver.St
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = cursor.Close(ctx) // there is something to close only after an error
+		_ = cursor.Close(ctx) // the cursor is still open only after an error
 	}()
 	for cursor.Next(ctx) {
 		var r struct {

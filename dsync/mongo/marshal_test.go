@@ -18,7 +18,7 @@ func TestMarshalAsTheDriverDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	many := make(bson.A, 120) // an index of three digits
+	many := make(bson.A, 120) // indexes have up to three digits
 	for i := range many {
 		many[i] = i
 	}

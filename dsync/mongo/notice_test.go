@@ -213,7 +213,7 @@ func TestNoticesOfReplies(t *testing.T) {
 					if off {
 						want = nil
 					}
-					for i := range want { // a token of a hand-over is the sender's
+					for i := range want { // the token of a short hand-over is chosen by the sender
 						if len(got) == len(want) && shortGrant(tc.reply) && got[i].Token >= 2048 {
 							got[i] = token(got[i], want[i].Token)
 						}

@@ -117,7 +117,7 @@ func TestNotifyIsRefused(t *testing.T) {
 						t.Errorf("interrupted: got %v, want an error that may pass", err)
 					}
 					if n := strings.Count(fmt.Sprint(names(h.f.took())), command); n != 2 {
-						t.Errorf("interrupted: %d creates, want one for each of both collections", n)
+						t.Errorf("interrupted: %d creates, want one for each of the two collections", n)
 					}
 				}
 				refuse(refusal(13, "Unauthorized"))
@@ -202,7 +202,7 @@ func TestAddressesAreWritten(t *testing.T) {
 			}
 			for n := 1; n <= 2; n++ {
 				c := mutexClaim(n)
-				c.Limit = int64(3 - n) // with 2 it takes the long command
+				c.Limit = int64(3 - n) // a claim with limit 2 takes the long command
 				if _, _, err := storecmd.Acquire(ctx, s, c, true, nil, time.Now()); err != nil {
 					t.Fatal(err)
 				}

@@ -41,16 +41,15 @@ const (
 // Open returns a session that keeps its locks in db. It uses the caller's client as it is, and
 // never closes it. A nil *Options is all defaults.
 //
-// ctx bounds the first contact with the server; without a deadline the bound is 30 seconds.
-// Open asks the server who it is, and writes a record to see that it may. If the server is
-// MongoDB, and its version has been tried out on this collection before, these two commands are
-// all. Otherwise Open tries its own commands out (see the package comment), which takes
-// forty-four more.
+// ctx bounds the first contact with the server; without a deadline the bound is 30 seconds. Open asks the server what
+// it is, and writes a record to find out whether it may. If the server is MongoDB, and its version has passed the
+// probe on this collection before, Open sends only these two commands. Otherwise it tries its own commands (see the
+// package comment), which takes forty-four more.
 //
-// Open waits for a server that can be reached, and tries again through states that pass: a
-// fail-over, an overloaded server, an interrupted operation, or writes that are blocked because a disk is
-// full. Meanwhile the log has a warning, once a minute. What waiting cannot fix, such as a missing right,
-// a wrong password or a server that computes something else, is returned at once.
+// Open waits until a server can be reached, and keeps trying through temporary states: a fail-over, an overloaded
+// server, an interrupted operation, or writes that are blocked because a disk is full. Meanwhile it logs a warning
+// once a minute. Errors that waiting cannot fix, such as a missing right, a wrong password or a server that computes
+// something else than MongoDB, are returned at once.
 //
 // The session's heartbeats share the client's connection pool with the application. If slow
 // queries occupy all connections (maxPoolSize), heartbeats are delayed, and if that lasts,
@@ -73,18 +72,17 @@ func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session
 // (see [PrimaryWatch]). The client is made from clientOptions, and is closed when the session is
 // closed.
 //
-// Unless clientOptions say otherwise, the client has at most 36 connections, which is enough
-// that a heartbeat always finds one, and the application name "leasehold". Its time-outs are
-// made for the TTL: it gives up connecting after TTL/12 (1 s to 30 s), checks the servers every
-// TTL/6 (500 ms to 10 s), and closes connections that were idle for TTL/2. It asks the servers how
-// they are (ServerMonitoringModePoll), which takes one connection to each where the driver's default
-// takes two; so it may learn of a planned step-down TTL/6 late. An idle session has two connections to
+// Unless clientOptions say otherwise, the client has at most 36 connections, which are enough for a heartbeat always
+// to find one, and the application name "leasehold". Its time-outs follow from the TTL: it gives up connecting after
+// TTL/12 (1 s to 30 s), checks the servers every TTL/6 (500 ms to 10 s), and closes connections that were idle for
+// TTL/2. It polls the servers (ServerMonitoringModePoll), which takes one connection to each where the driver's
+// default takes two; so it may learn of a planned step-down up to TTL/6 late. An idle session has two connections to
 // the primary, and one that waits has three. The functions of a ServerMonitor are called as usual.
 //
 // If database is "", it is the one that the connection string names, or else "leasehold", as for the command
 // leasehold. In that case, Connect refuses a connection string that names one of the server's own databases: some
 // name admin, because their user is defined there. An error about a malformed connection string quotes nothing from
-// it, because that may be a piece of the password.
+// it, because that may be part of the password.
 func Connect(ctx context.Context, clientOptions *options.ClientOptions, database string, opt *Options) (*dsync.Session, error) {
 	if clientOptions == nil {
 		return nil, errors.New("mongo: the client options are nil; pass some, as options.Client().ApplyURI(\"mongodb://…\")")

@@ -24,7 +24,7 @@ func TestOpenRefusesNonsense(t *testing.T) {
 	cases := []struct {
 		name string
 		open func(*mongo.Client) error
-		want string // what would be right
+		want string // what the error must say
 	}{
 		{"nil database", open(func(*mongo.Client) *mongo.Database { return nil }, nil), "client.Database("},
 		{"no database name", open(database(""), nil), "1 to 63 bytes"},
@@ -225,7 +225,7 @@ func TestConnectTakesTheDatabaseOfTheConnectionString(t *testing.T) {
 			if tc.uri != "" {
 				o.ApplyURI(tc.uri)
 			}
-			o.Auth = nil // the fake asks for none
+			o.Auth = nil // the fake asks for no password
 			var seen sync.Map
 			o.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) { seen.Store(e.DatabaseName, true) }})
 			o = options.MergeClientOptions(f.ClientOptions(), o).SetHosts(f.ClientOptions().Hosts)

@@ -33,13 +33,11 @@ type Options struct {
 	// ten seconds.
 	PollOnly bool
 
-	// NoticeCollections is the number of capped collections, of 128 KiB each, that the sessions
-	// of all processes listen in. A notice wakes all sessions that listen in its collection,
-	// which takes about 40 µs of the server's time for each, so more collections suit more
-	// processes, or more hand-overs a second. A session chooses its collection by its id;
-	// processes need not use the same number. Default 64; from 1 to 1,000. One more collection
-	// is for all who observe keys. Each is created when a process first listens in it, or sends
-	// to it.
+	// NoticeCollections is the number of capped collections, of 128 KiB each, that the sessions of all processes
+	// listen in. A notice wakes all sessions that listen in its collection, which takes about 40 µs of the server's
+	// time for each, so use more collections for more processes, or for more hand-overs a second. A session chooses
+	// its collection by its id; processes need not use the same number. Default 64; from 1 to 1,000. One more
+	// collection is for the observers of keys. Each is created when a process first listens in it, or sends to it.
 	NoticeCollections int
 
 	// PrimaryWatch tells listeners of a new primary as soon as the driver knows it, if it is the

@@ -7,9 +7,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 )
 
-// A PrimaryWatch knows which member of a replica set is the primary, as far as the driver knows.
-// With it a listener moves to a new primary as soon as the driver has found that. A cursor on a
-// deposed member stays open without an error, and without notices, so the listener must be told.
+// A PrimaryWatch learns from the driver which member of a replica set is the primary. With it, a listener moves to a
+// new primary as soon as the driver has found that. Nothing else would tell the listener: its cursor on a deposed
+// member stays open without an error, and without notices.
 //
 // [Connect] has one of its own. For [Open] and [NewStore], whose client exists already, make one
 // and set it in both the client's options and [Options].PrimaryWatch:

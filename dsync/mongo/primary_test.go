@@ -91,7 +91,7 @@ func TestListenIsNotFloodedByEvents(t *testing.T) {
 	const during = 20 * time.Second
 	cases := map[string]struct {
 		change func(n int) func(bson.D) bson.D
-		most   int // cursors
+		most   int // greatest number of new cursors
 	}{
 		"the same primary": {func(n int) func(bson.D) bson.D {
 			return func(d bson.D) bson.D {
@@ -152,7 +152,7 @@ func TestListenersAskForThePrimaryTogether(t *testing.T) {
 		h := newHearing(t, elected(1), nil, client)
 		var listening sync.WaitGroup
 		ctx, cancel := context.WithCancel(t.Context())
-		var heard [sessions]atomic.Int64 // how often each was ready
+		var heard [sessions]atomic.Int64 // number of NoticeReadys of each session
 		for i := range sessions {
 			listening.Go(func() {
 				h.s.Listen(ctx, fmt.Sprint("s", i), nil, func(driver.Notice) { heard[i].Add(1) })
@@ -172,7 +172,7 @@ func TestListenersAskForThePrimaryTogether(t *testing.T) {
 			time.Sleep(time.Second)
 			n := asked.Load() - before
 			if i == 1 {
-				n -= sessions // each asks once more where its new cursor is
+				n -= sessions // besides, each asks once which member its new cursor is on
 			}
 			if n < 1 || n > sessions/2 { // a few may come too late to share a question
 				t.Errorf("heartbeat %d: the %d sessions asked %d times for the primary, want once", i+1, sessions, n)

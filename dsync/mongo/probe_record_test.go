@@ -49,9 +49,9 @@ func TestOpenProbesOnce(t *testing.T) {
 		name   string
 		hello  func(bson.D) bson.D // of the second Open; nil: as before
 		opt    *dsyncmongo.Options // of the second Open
-		before func(*memory)       // the second Open
-		probes bool                // the second Open
-		always bool                // and the third
+		before func(*memory)       // is called before the second Open
+		probes bool                // the second Open probes
+		always bool                // the third probes, too
 	}{
 		{name: "the same server"},
 		{name: "an upgraded server", hello: func(d bson.D) bson.D {
@@ -201,7 +201,7 @@ func TestOpenRepeatsAnInterruptedProbe(t *testing.T) {
 	n := len(stepsOfAProbe)
 	for name, interrupted := range interruptions {
 		if name == "overloaded" || name == "shedding" {
-			continue // once only: the driver repeats the command by itself
+			continue // the driver itself repeats a command after these errors
 		}
 		for _, nth := range []int{1, 2, n / 2, n - 1, n} {
 			t.Run(fmt.Sprint(name, " at command ", nth), func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestProbeVersion(t *testing.T) {
 			t.Errorf("probeVersion is %s, want %s", got, version)
 		}
 		hash := sha256.New()
-		random := regexp.MustCompile(`"p/[^/"]*/`) // made for each probe
+		random := regexp.MustCompile(`"p/[^/"]*/`) // new in each probe
 		for _, c := range sent[1 : len(sent)-1] {
 			fmt.Fprintln(hash, random.ReplaceAllString(asSent(t, c.cmd), `"p/`))
 		}

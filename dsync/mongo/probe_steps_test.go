@@ -180,7 +180,7 @@ func TestProbeTriesEveryCommand(t *testing.T) {
 func TestProbeFailsWithEachOfItsCommands(t *testing.T) {
 	for i, step := range stepsOfAProbe {
 		if step == "find" {
-			continue // it must be refused
+			continue // the server must refuse this command anyway
 		}
 		t.Run(fmt.Sprint(i+1, " ", step), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

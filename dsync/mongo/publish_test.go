@@ -60,7 +60,7 @@ func TestStateOfRecord(t *testing.T) {
 	cases := []struct {
 		name   string
 		kind   driver.Kind
-		fields []bson.E // of the record
+		fields []bson.E // further fields of the record
 		holder []bson.E
 		value  string // "nil" for none
 		term   int64

@@ -35,7 +35,7 @@ func cursor(docs ...bson.D) bson.D {
 func TestReadsOfKeysAreCommitted(t *testing.T) {
 	servers := map[string]struct {
 		hello func(bson.D) bson.D
-		want  string // read concern of what reads keys
+		want  string // read concern of the commands that read keys
 	}{
 		"replica set": {func(d bson.D) bson.D { return d }, "majority"},
 		"mongos":      {asMongos, "majority"},
@@ -119,7 +119,7 @@ func TestKeysEndBehindThePrefix(t *testing.T) {
 		"a/":                   "k/a0",
 		"az":                   "k/a{",
 		"é":                    "k/ê",
-		"a\uD7FF":              "k/a\uE000", // what is between are surrogates, which are no characters
+		"a\uD7FF":              "k/a\uE000", // the code points in between are surrogates, which are not valid characters
 		"a\uFFFF":              "k/a\U00010000",
 		"a\U0010FFFF":          "k/b",
 		"\U0010FFFF\U0010FFFF": "k0",
@@ -153,7 +153,7 @@ func TestMajorityWaitAlwaysEnds(t *testing.T) {
 					s := f.store(nil, null)
 					ctx, cancel := context.WithTimeout(t.Context(), left)
 					defer cancel()
-					_ = m.call(ctx, s) // an error: there is no such record, or time is up
+					_ = m.call(ctx, s) // returns an error: there is no such record, or ctx has ended
 					calls := f.took()
 					if len(calls) == 0 {
 						t.Fatal("nothing was sent")
@@ -189,7 +189,7 @@ func TestOpenComparesTheSpreadWithTheMargin(t *testing.T) {
 				}
 				a.clock, b.clock = time.Now, func() time.Time { return time.Now().Add(apart) }
 				to := options.Client().ApplyURI("mongodb://a:27017,b:27017/?replicaSet=rs").SetDialer(d).SetServerMonitoringMode("poll")
-				t.Cleanup(func() { b.End(); b.Wait() }) // after the client's end
+				t.Cleanup(func() { b.End(); b.Wait() }) // runs after the client has disconnected
 				client := a.clientOf(to)
 				var log bytes.Buffer
 				s, err := dsyncmongo.Open(t.Context(), client.Database("app"), &dsyncmongo.Options{

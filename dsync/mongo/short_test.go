@@ -26,7 +26,7 @@ type shortServer struct {
 	first   bson.D            // the first waiter
 	instead map[string]bson.D // answers, by kind of command
 
-	observed time.Time // until then, as replies have it
+	observed time.Time // o in replies: somebody observes the key until then
 }
 
 func newShortServer(t *testing.T) *shortServer {
@@ -517,12 +517,12 @@ func TestHandOverBeforeAFew(t *testing.T) {
 // The time comes from the server's last reply, not from the host's clock.
 func TestShortGrantTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const last = 1024 // as the answers of newShortServer have it
+		const last = 1024 // the token in the answers of a shortServer
 		q := newShortServer(t)
 		server := time.UnixMilli(0)
 		answer := func(send func() error) {
 			t.Helper()
-			q.instead["acquire"] = ok(e("value", bson.D{e("at", server)})) // any findAndModify
+			q.instead["acquire"] = ok(e("value", bson.D{e("at", server)})) // the answer to any findAndModify
 			if err := send(); err != nil {
 				t.Error(err)
 			}
@@ -648,7 +648,7 @@ func TestShortCommandsOnlyForSimpleClaims(t *testing.T) {
 				q.turn(c)
 				want := "acquire, release alone"
 				if c.Kind == driver.KindElection {
-					want = "acquire, short release" // that counts terms
+					want = "acquire, short release" // the kind counts terms
 				}
 				q.want(name, want)
 			})

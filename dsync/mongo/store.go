@@ -44,9 +44,9 @@ var (
 // NewStore returns a [driver.Store] that keeps its locks in db, for tools and tests that call its methods
 // themselves; a program uses [Open] or [Connect]. It is a [driver.Namer], too.
 //
-// It never closes db's client. It contacts the server, tries its commands out unless the server is known to have
-// passed the probe, and returns an error if the server does not compute what it should (see the package comment, and
-// [Options].ReadOnly). ctx bounds that as in [Open]. A nil *Options is all defaults.
+// It never closes db's client. It contacts the server, tries its commands on it unless the server is known to have
+// passed the probe, and returns an error if the server computes something else than MongoDB (see the package comment,
+// and [Options].ReadOnly). ctx bounds this contact as in [Open]. A nil *Options is all defaults.
 //
 // Almost every method sends one command. Writes are acknowledged by a majority. A write that was applied but
 // not confirmed by a majority is an error, since a fail-over could undo it. A command whose context has no

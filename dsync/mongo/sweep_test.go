@@ -44,8 +44,8 @@ func TestSweepCommands(t *testing.T) {
 		record  bson.D
 		size    int
 		end     string
-		deletes []bson.D // the conditions on _id
-		becomes bson.D   // of after, seen, deleted, round, last and turn; nil: nothing
+		deletes []bson.D // the conditions on _id of the deletes
+		becomes bson.D   // what Sweep makes of after, seen, deleted, round, last and turn; nil: it changes nothing
 	}{
 		{
 			"never swept, and empty", driver.SweepState{}, nil, 0, "", nil,
