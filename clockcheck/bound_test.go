@@ -296,17 +296,17 @@ func TestOffsetHoldsAfterTheLastSample(t *testing.T) {
 		f.says = func() bson.D {
 			process := first
 			if time.Since(begin) > 300*time.Millisecond {
-				process = bson.NewObjectID() // each met once
+				process = bson.NewObjectID() // another server for each answer
 			}
 			return bson.D{e("isWritablePrimary", true), e("me", "db:27017"), e("setName", "rs"), e("hosts", bson.A{"db:27017"}),
 				e("topologyVersion", bson.D{e("processId", process), e("counter", int64(0))})}
 		}
 		r := check(t, client, &clockcheck.Options{NoLimit: true, DriftRate: 0.09})
 		if n := r.Servers[0].Samples; n < 3 || n > 7 {
-			t.Fatalf("the result is of %d samples, want those of the first server alone", n)
+			t.Fatalf("the result has %d samples, want only those of the first server", n)
 		}
 		if took := time.Since(begin); took < time.Second {
-			t.Fatalf("took %v, want that others were met", took)
+			t.Fatalf("the check took only %v, too short to reach other servers", took)
 		}
 		if truth := time.Until(clock()); !holds(truth, r.Servers[0].Offset, r.Servers[0].Bound) {
 			t.Errorf("%v ± %v, the truth is %v", r.Servers[0].Offset, r.Servers[0].Bound, truth)

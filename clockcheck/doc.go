@@ -24,11 +24,10 @@
 // apart since. The bound is therefore about half of the fastest round trip plus an
 // eighth of a millisecond; the error is usually much less.
 //
-// The time in between is measured by the host's monotonic clock, and the host's wall
-// clock is compared with it at the start and at the end. If the wall clock was stepped
-// in between, or the machine was suspended, the check fails with [ErrStepped]. It
-// also fails so if the answers of a server contradict each other, which only a step of
-// that server's clock explains.
+// The time in between is measured by the host's monotonic clock, and the host's wall clock is
+// compared with it at the start and at the end. If the wall clock was stepped in between, or the
+// machine was suspended, the check fails with [ErrStepped]. It fails with the same error if the
+// answers of a server contradict each other, which only a step of that server's clock explains.
 //
 // The truth can lie outside of the bound only if a server's clock runs wrong by more
 // than [Options].DriftRate, or is stepped during the check by less than its answers

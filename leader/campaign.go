@@ -16,10 +16,10 @@ import (
 // ([ErrResigned]), or when ctx ends. context.Cause returns the reason. ctx bounds the wait and is
 // the parent of the returned context, as in os/signal.NotifyContext. [TermFrom] finds the term in it.
 //
-// Call Resign when the work is done. After the end of the term nobody else is elected until then, or
-// until the session's grace is over.
-// Without it, [dsync.Session.Healthy] reports an error once the grace is over, until Resign is called or
-// this process is elected again. If this process already leads, Campaign waits for another term, like a second Lock.
+// Call Resign when the work is done, even if the term has already ended: until then, or until the session's grace is
+// over, nobody else is elected. Once the grace is over, [dsync.Session.Healthy] reports an error until Resign is
+// called or this process is elected again. If this process already leads, Campaign waits for another term, like a
+// second Lock.
 //
 // On an error, the returned context is not nil but has already ended. The error is that of ctx,
 // with the store's last error added if there was one; dsync.ErrClosed; dsync.ErrMismatch if the name is

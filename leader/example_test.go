@@ -434,7 +434,7 @@ func ExampleHooks() {
 	// term 1 ended: leader: resigned
 }
 
-// A process that only forwards requests to the leader keeps the last reading, also through an outage of the store.
+// A process that only forwards requests to the leader keeps the last reading, even during an outage of the store.
 func ExampleHooks_observer() {
 	ctx, store := context.Background(), dsynctest.NewMemory()
 	locks, _ := dsync.New(store, &dsync.Options{Name: "node-1"})

@@ -202,7 +202,7 @@ func (g *Group) Go(name string, f func(context.Context) error) (*Singleton, erro
 	g.runs[name] = r
 	go func() {
 		var err error
-		defer func() { // runs also if f calls runtime.Goexit
+		defer func() { // runs even if f calls runtime.Goexit
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			delete(g.runs, name)
@@ -240,9 +240,8 @@ func (g *Group) run(ctx context.Context, r *Singleton, f func(context.Context) e
 // Wait waits until all functions have left the group, ends the group's context, and returns the first
 // error, if any. If the context passed to [NewGroup] ended before the functions, that is its error.
 //
-// As with errgroup, Wait returns at once if the group has no functions, also before the first Go, and
-// ends the group. A program that adds and removes functions while it runs should call Wait only when the
-// group's context has ended.
+// As with errgroup, Wait returns at once and ends the group if the group has no functions, even before the first Go.
+// A program that adds and removes functions while it runs should call Wait only when the group's context has ended.
 func (g *Group) Wait() error {
 	for r := g.next(); r != nil; r = g.next() {
 		<-r.done

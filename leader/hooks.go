@@ -15,11 +15,11 @@ import (
 // anything: Campaign, Resign, Pause, or Close of the session. No call is dropped, except that a
 // Refreshed that waits for a slow hook is replaced by the next.
 //
-// NewLeader and Refreshed are called on every process that campaigns or observes, from its first call
-// of Campaign, TryCampaign, Run or Observe until its session ends. For them the process reads the
-// election after every change, also when a candidate joins or leaves; if more than 8 changes come at
-// once, ten times a second. With more than some hundred candidates, set these two in a few processes
-// only. The other hooks cost nothing.
+// NewLeader and Refreshed are called on every process that campaigns or observes, from its first
+// call of Campaign, TryCampaign, Run or Observe until its session ends. For them the process reads
+// the election after every change, even when a candidate joins or leaves. If more than 8 changes
+// come at once, it reads ten times a second. If there are more than a few hundred candidates, set
+// these two hooks in only a few processes. The other hooks cost nothing.
 type Hooks struct {
 	// Elected is called when a term of this process begins. ctx is the context that
 	// [Election.Campaign] returns: it has the values of Campaign's ctx, such as a tracer's span,

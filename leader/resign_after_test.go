@@ -114,7 +114,7 @@ func TestResignAfterRefuses(t *testing.T) {
 
 // Break ends the time of ResignAfter, so that the next candidate is elected.
 func TestResignAfterAndBreak(t *testing.T) {
-	for _, before := range []time.Duration{0, grace / 4, 2 * grace} { // also while the work stops
+	for _, before := range []time.Duration{0, grace / 4, 2 * grace} { // one of them while the work stops
 		t.Run(before.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()

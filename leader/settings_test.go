@@ -117,7 +117,7 @@ func TestPeriodsCanBeSet(t *testing.T) {
 			waiting, cancel := context.WithTimeout(background, 30*time.Second)
 			other := newSession(t, store, &dsync.Options{PollInterval: period / 10, HeartbeatInterval: period, Retention: -1})
 			if _, err := electionOf(t, other, nil).Campaign(waiting); err == nil {
-				t.Fatal("elected beside the leader")
+				t.Fatal("two processes lead")
 			}
 			cancel()
 			d := store.Counts().Since(before)

@@ -25,11 +25,10 @@ import (
 // elected all the same until its session expires, and somebody else leads within one TTL; one that has
 // just stopped campaigning is replaced by the first in the queue when the store has its release.
 //
-// If the term is lost before it is released, the error is [ErrLost], and who leads next is up to the
-// queue. A lost reply does no harm: the request is
-// repeated, elects nobody else, and ends no other term. In one rare case the candidate may have been
-// elected although the error is ErrLost: the reply was lost, and a late copy of this process's own request
-// to lead has put it back into the queue.
+// If the term is lost before it is released, the error is [ErrLost], and the next leader comes from the queue as
+// usual. A lost reply does no harm: the request is repeated, elects nobody else, and ends no other term. In one rare
+// case the candidate may have been elected although the error is ErrLost: the reply was lost, and a late copy of this
+// process's own request to lead has put it back into the queue.
 //
 // If ctx ends, Transfer returns its error, and the transfer goes on. If ctx is the term's own or made
 // from it, as inside Run's function, Transfer returns nil without waiting once the term has ended.

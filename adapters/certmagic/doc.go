@@ -11,11 +11,10 @@
 //
 // # Limits
 //
-// A certmagic.Locker knows locks by their names, and can't report a loss. An operation
-// whose lock is lost goes on, while another process may begin the same after the grace;
-// dsync.Hooks.Lost and the log report the loss. certmagic is made for that: it checks the
-// storage before it requests a certificate, and the worst case is one certificate too many.
-// Where certmagic tries again it renews the lock first; a lock that was lost is then acquired
-// again, behind its present holder and waiters. There are no fencing tokens, because a storage
-// does not check them.
+// A certmagic.Locker knows locks only by name, and can't report a loss. If the lock of an operation
+// is lost, the operation continues, and another process may begin the same operation after the
+// grace; dsync.Hooks.Lost and the log report the loss. certmagic can cope with that: it checks the
+// storage before it requests a certificate, so the worst case is one certificate too many. Before
+// certmagic tries again, it renews the lock, and a lost lock is then acquired again, behind its
+// present holder and waiters. There are no fencing tokens, because a storage does not check them.
 package certmagic

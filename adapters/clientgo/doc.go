@@ -61,13 +61,13 @@
 // Set ReleaseOnCancel. Another process then leads within about two RetryPeriods after an orderly
 // stop; otherwise, only after LeaseDuration. The elector releases as soon as the context of Run
 // ends, so end the leader's work first, then cancel that context. A renewal that is under way at
-// that moment is cut off, and if it was stored all the same, the release fails; then the lease
-// must run out.
+// that moment is cut off. If the server has stored it all the same, the release fails, and another
+// process leads only when the lease has run out.
 //
-// It has a price. A leader that cannot renew, and gives up, tries to release too, with a Get and
-// an Update, and only then does the context of OnStartedLeading end. If the Update succeeds
-// and its reply is late, another process can lead for up to a Timeout while the work still runs.
-// If that must not happen, do without ReleaseOnCancel, or use leader.Election.
+// Releasing has a price. A leader that cannot renew, and gives up, also tries to release, with a
+// Get and an Update, and only then does the context of OnStartedLeading end. If the Update succeeds
+// and its reply is late, another process can lead for up to a Timeout while the work still runs. If
+// that must not happen, do without ReleaseOnCancel, or use leader.Election.
 //
 // # The collection
 //

@@ -30,9 +30,9 @@
 //
 // # Limits
 //
-// gocron's interfaces can't report a loss. A job that runs when its lock or the leadership is
-// lost runs on, while another process may begin it after the grace; only dsync.Hooks.Lost and
-// the log report the loss. Nor do the interfaces pass the fencing token, so the job's writes
-// can't be fenced. A job for which that matters uses dsync.Mutex.Do, or leader.Election.Run, in
-// its own function: there the context ends with the loss, and the token is available.
+// gocron's interfaces can't report a loss. If the lock or the leadership is lost while a job runs,
+// the job continues, and another process may begin it after the grace; only dsync.Hooks.Lost and
+// the log report the loss. Nor do the interfaces pass the fencing token, so the job's writes can't
+// be fenced. A job for which that matters uses dsync.Mutex.Do, or leader.Election.Run, in its own
+// function: there the context ends with the loss, and the token is available.
 package gocron

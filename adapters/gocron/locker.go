@@ -37,11 +37,11 @@ var _ gocron.Locker = (*Locker)(nil)
 // NewLocker returns a Locker on s. It does not contact the store.
 //
 // A job's lock is held for atLeast from the start of the job, even if the job ends earlier, and no other process runs
-// the job within that time. The store keeps the lock, also after this process has ended, but not if it
-// dies during the job. Choose the job's period less the most that the clocks of hosts differ: 59 s for
-// a job that runs each minute. With much less, a short job runs on several hosts in each period: each host requests
-// the lock when its own clock says so, and the times of a gocron.DurationJob count from the start of its process. So
-// jobs with different periods need Lockers of their own, with gocron.WithDistributedJobLocker.
+// the job within that time. The store keeps the lock even after this process has ended, but not if the process dies
+// during the job. Choose the job's period less the largest difference between the clocks of hosts: 59 s for a job
+// that runs each minute. If atLeast is much shorter, a short job runs on several hosts in each period: each host
+// requests the lock when its own clock says so, and the times of a gocron.DurationJob count from the start of its
+// process. So jobs with different periods need Lockers of their own, with gocron.WithDistributedJobLocker.
 //
 // NewLocker returns an error if s is nil, or if atLeast is not from 1 ms to driver.MaxDuration. With 1 ms the lock is
 // free when the job ends.

@@ -47,10 +47,10 @@
 //
 // # Limits
 //
-// golang-migrate passes no context to Run, so a step that runs when the lock is lost runs on, also
-// after the grace. Another process that gets the lock meanwhile finds the version dirty and stops.
-// There are no fencing tokens, because no driver checks them. So nothing prevents the single write
-// of a process that is frozen between this package's check and that write.
+// golang-migrate passes no context to Run. So if the lock is lost during a step, the step
+// continues, even after the grace. Another process that gets the lock meanwhile finds the version
+// dirty and stops. There are no fencing tokens, because no driver checks them. So nothing prevents
+// the single write of a process that is frozen between this package's check and that write.
 //
 // The MongoDB driver saves a version by dropping a collection and inserting a document into a new one.
 // If a process dies between the two, there is no version, and the next process begins with the first

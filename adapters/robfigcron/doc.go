@@ -31,8 +31,8 @@
 // is not skipped, because the locks of a crashed process become free when its session's
 // TTL runs out.
 //
-// A run can lose its lock: when its process can't reach the store for most of the TTL, or
-// somebody uses Break. A cron.Job has no context, so a wrapped one runs on, and another
-// process may begin it after the session's grace; the loss is logged. Use [Locker.Job]
-// where that matters: its context ends with the hold, before anyone else can begin.
+// A run can lose its lock: when its process can't reach the store for most of the TTL, or somebody
+// uses Break. A cron.Job has no context, so a wrapped job continues, and another process may begin
+// it after the session's grace; the loss is logged. If that matters, use [Locker.Job]: its context
+// ends with the hold, before anyone else can begin.
 package robfigcron

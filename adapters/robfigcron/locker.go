@@ -58,23 +58,22 @@ func NewLocker(s *dsync.Session, opt *Options) (*Locker, error) {
 	return l, nil
 }
 
-// JobWrapper returns a wrapper for the job of that name. If somebody holds its lock, the wrapped
-// job does not wait for it, and that run is skipped. Two runs that
-// overlap in one process exclude each other, too. A wrapper is for one job; two jobs with
-// one name would exclude each other.
+// JobWrapper returns a wrapper for the job of that name. If somebody holds its lock, the wrapped job does not wait
+// for it, and that run is skipped. Two runs that overlap in one process exclude each other, too. A wrapper is for one
+// job; two jobs with one name would exclude each other.
 //
-// The lock is held for atLeast from the start of a run, even if the run ends earlier, and no other process begins
-// the job within that time. The store keeps the lock, also after this process has ended, but not if it dies during
-// the run. Choose the job's period less the most that the clocks of hosts differ: 59 s for a job that runs each
-// minute. With much less, a short job runs on several hosts in each period: each host requests the lock when its own
-// clock says so, and the times of "@every 1h" count from the start of its process. With 1 ms the lock is free when
-// the run ends.
+// The lock is held for atLeast from the start of a run, even if the run ends earlier, and no other process begins the
+// job within that time. The store keeps the lock even after this process has ended, but not if the process dies
+// during the run. Choose the job's period less the largest difference between the clocks of hosts: 59 s for a job
+// that runs each minute. If atLeast is much shorter, a short job runs on several hosts in each period: each host
+// requests the lock when its own clock says so, and the times of "@every 1h" count from the start of its process.
+// With 1 ms the lock is free when the run ends.
 //
-// JobWrapper panics if the name, with the prefix, is not a valid key: see dsync.CheckKey. It also panics
-// if atLeast is not from 1 ms to driver.MaxDuration.
+// JobWrapper panics if the name, with the prefix, is not a valid key: see dsync.CheckKey. It also panics if atLeast
+// is not from 1 ms to driver.MaxDuration.
 //
-// In a chain, put cron.Recover before it: a panic of the job passes, after its lock is
-// released.
+// In a chain, put cron.Recover before this wrapper. If the job panics, the wrapper releases the lock, but does not
+// recover.
 func (l *Locker) JobWrapper(name string, atLeast time.Duration) cron.JobWrapper {
 	l.check(name, atLeast)
 	return func(j cron.Job) cron.Job {

@@ -12,30 +12,29 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// AddPeriodic adds a job to c that runs once at each time of its spec among all processes, as
-// dsync.Periodic has it: if f returns an error, or its process dies or loses the hold, another process
-// that waits runs f for that time. The tick is the time for which cron has scheduled the run, however late the
-// run begins. So the clocks of hosts may differ, as far as dsync.Periodic says. All processes must use the same
-// spec, in the same time zone.
+// AddPeriodic adds a job to c that, like a dsync.Periodic, runs once at each time of its spec among all processes: if
+// f returns an error, or its process dies or loses the hold, another process that waits runs f for that time. The
+// tick is the time for which cron has scheduled the run, however late the run begins. So the clocks of hosts may
+// differ, within the limits that dsync.Periodic documents. All processes must use the same spec, in the same time
+// zone.
 //
-// A process whose clock says that it is time waits while f runs elsewhere, or while the store is
-// unreachable, and goes on when it can. Runs never overlap. cron.Cron.Stop ends that wait, within about a second,
-// but does not interrupt f. The context passed to f ends when the hold is
-// lost. The Logger gets f's errors, those of the store, and, as Info, that a run was not needed or that c was
-// stopped before it began.
+// When a job is due by a process's clock, but f runs elsewhere or the store is unreachable, the process waits and
+// continues when it can. Runs never overlap. cron.Cron.Stop ends that wait, within about a second, but does not
+// interrupt f. The context passed to f ends when the hold is lost. The Logger gets f's errors and those of the store,
+// and, as Info, that a run was not needed or that c was stopped before it began.
 //
 // If a chain delays or skips runs because one is still in progress (cron.DelayIfStillRunning,
 // cron.SkipIfStillRunning), f is called for their ticks, in order, as soon as that run has ended. If f can take
 // longer than its period and should not catch up, let it return nil for a tick that is too old.
 //
-// When clocks are changed, as for daylight saving, a spec that names hours has each time of the day
-// once. Times that the change skips become one tick, at the moment of the change, and a
-// time that comes twice is a tick when it comes first. A spec whose hour is "*" follows the time that
-// passes: it has no tick for an hour that is skipped, and ticks in both hours when one is repeated.
+// If clocks are changed, as for daylight saving time, a spec that names hours still has each time of the day once.
+// All times that the change skips together become one tick, at the moment of the change. A time that occurs twice is
+// a tick only the first time. A spec whose hour is "*" follows the time that passes: it has no tick for an hour that
+// is skipped, and ticks in both hours when one is repeated.
 //
-// The error is that of cron.Cron.AddJob, or says that the spec has no times that all processes
-// compute alike: "@every 1h" counts from the start of each process. AddPeriodic panics if the name, with
-// the prefix, is not a valid key. A name must not be used for another job of this package as well.
+// The error is that of cron.Cron.AddJob, or says that the spec has no times that all processes compute alike:
+// "@every 1h" counts from the start of each process. AddPeriodic panics if the name, with the prefix, is not a valid
+// key. Do not use the name for another job of this package.
 func (l *Locker) AddPeriodic(c *cron.Cron, spec, name string, f func(ctx context.Context, tick time.Time) error) (cron.EntryID, error) {
 	l.checkName(name)
 	parsed, err := c.AddJob(spec, cron.FuncJob(func() {})) // the parser is c's own

@@ -49,7 +49,7 @@ func TestEventsTellOfChanges(t *testing.T) {
 			t.Errorf("after a key was locked there are %d events: %.300q", len(all), all)
 		}
 		if got := s.Header().Get("Content-Type"); got != "text/event-stream" {
-			t.Errorf("it is %s", got)
+			t.Errorf("the content type is %s", got)
 		}
 		cancel()
 		<-done

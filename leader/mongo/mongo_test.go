@@ -114,7 +114,7 @@ func TestServerThatCannotBeReached(t *testing.T) {
 			t.Errorf("got %v, %v, want %v", e, err, context.DeadlineExceeded)
 		}
 		if d := time.Since(start); d > 5*time.Second {
-			t.Errorf("it took %v, want at most 5s", d)
+			t.Errorf("the error came after %v, want at most 5s", d)
 		}
 	})
 }
