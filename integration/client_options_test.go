@@ -140,7 +140,7 @@ func TestClientOptionsThatCannotWork(t *testing.T) {
 		r := newRoom(t, s)
 		cases := map[string]struct {
 			opts *options.ClientOptions
-			want []string // one of them
+			want []string // the error contains one of them
 		}{
 			// With loadBalanced=true the driver requires a serviceId from each server. A server
 			// sends one only behind a load balancer.

@@ -214,7 +214,7 @@ func TestClockCheckNeedsNoRight(t *testing.T) {
 		own := lab.Start(t, mongod.Spec{Members: 2, Auth: true})
 		err := own.Client(t).Database("admin").RunCommand(t.Context(), bson.D{
 			{Key: "createUser", Value: "nobody"}, {Key: "pwd", Value: "secret"}, {Key: "roles", Value: bson.A{}},
-			{Key: "writeConcern", Value: bson.D{{Key: "w", Value: 2}}}, // the other member is asked as well
+			{Key: "writeConcern", Value: bson.D{{Key: "w", Value: 2}}}, // the check also logs in to the other member
 		}).Err()
 		if err != nil {
 			t.Fatal(err)

@@ -48,7 +48,7 @@ func TestDroppedCollection(t *testing.T) {
 			t.Errorf("Release after the drop, session lost because of %v: want ErrLost", cause)
 		}
 		g := granted(t, ch)
-		if g.token <= token && g.token != 0 { // 0: the waiter's session has expired, too, and it knows that
+		if g.token <= token && g.token != 0 { // 0: the waiter's session was lost, too
 			t.Errorf("token %d after %d, want a greater one", g.token, token)
 		}
 		g.h.Release(t.Context()) // it may be lost

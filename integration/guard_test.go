@@ -116,7 +116,7 @@ func TestGuardMakesOneWaitForTheOther(t *testing.T) {
 			name          string
 			before        int // earlier transactions of the first holder
 			first, second int64
-			want          error // of the second
+			want          error // of the second transaction
 		}{
 			{"new key, next holder second", 0, 11, 12, nil},
 			{"new key, next holder first", 0, 12, 11, fence.ErrStale},

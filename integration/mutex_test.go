@@ -117,8 +117,8 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// B35: after ReleaseAfter(d), nobody acquires the key before d is over, even if its process has
-// exited. So a job can make sure that it does not run twice within d.
+// B35: after ReleaseAfter(d), nobody acquires the key before d is over, even if the process that
+// called it has exited. With this, a job does not run twice within d.
 func TestB35ReleaseAfter(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

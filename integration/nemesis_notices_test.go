@@ -138,7 +138,7 @@ func (r *room) faulty(t *testing.T, o dsync.Options, decide func(dsynctest.Reque
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		s.Close(t.Context()) // it is over by now
+		s.Close(t.Context()) // t.Context has ended by now
 		faulty.Close()
 	})
 	return s

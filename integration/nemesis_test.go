@@ -45,7 +45,7 @@ type nemesis struct {
 	// For reading from the server. A single server never returns stale data; of several, a former
 	// primary may.
 	single bool
-	set    *mongod.Set // nil: the server is not such a set
+	set    *mongod.Set // nil: the server is not a set that this test started
 	store  driver.Store
 	docs   *mongo.Collection
 

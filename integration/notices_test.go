@@ -242,7 +242,7 @@ func TestWaiterIsNotified(t *testing.T) {
 		requested, listens := 0, 0
 		var took time.Duration
 		for round := range rounds {
-			mon := mons[(round+1)%2] // the waiter's
+			mon := mons[(round+1)%2] // the waiter's monitor
 			mon.reset()
 			ch := locking(t.Context(), waiter)
 			eventually(t, "the waiter is queued", func() bool { return load(t, store, "pushed").Waiting == 1 })

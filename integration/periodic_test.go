@@ -44,7 +44,7 @@ func TestPeriodicFleet(t *testing.T) {
 					off := apart / 9 * time.Duration(i)
 					wg.Go(func() { f.host(ctx, off, lab.Rand(t.Name(), "host", i)) })
 				}
-				if name == "together" { // only one of the two harms the set, which they share
+				if name == "together" { // both fleets share the set, so only one of them harms it
 					wg.Go(func() { f.harm(ctx, own.Set(), lab.Rand(t.Name(), "harm")) })
 				}
 				wg.Wait()

@@ -48,7 +48,7 @@ func TestPrograms(t *testing.T) {
 						s, err := dsyncmongo.Open(t.Context(), client.Database(r.DB),
 							&dsyncmongo.Options{Session: opt, PollOnly: set.Polling})
 						if err != nil {
-							panic(err) // this can be any goroutine of the program
+							panic(err) // not t.Fatal: this can be any goroutine of the program
 						}
 						return s
 					},

@@ -54,7 +54,7 @@ type ordeal struct {
 	*room
 	t     *testing.T
 	key   string
-	file  string // to which holders write beats
+	file  string // holders write beats to it
 	bin   string
 	store driver.Store
 }

@@ -313,7 +313,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 		}
 		for i, tc := range []struct {
 			name  string
-			meet  func(key string, was bson.D) // what the command meets instead of no record
+			meet  func(key string, was bson.D) // makes what the command finds instead of no record
 			want  string                       // the holder afterwards
 			fails bool                         // the command fails with code 241
 			made  bool                         // there is a record afterwards

@@ -124,7 +124,7 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 	})
 }
 
-// A list of keys may be larger than one reply, and reads only its range of the index.
+// Keys returns lists that are larger than one reply, and reads only its range of the index.
 func TestStoreKeysOfMany(t *testing.T) {
 	const keys, shown = 1500, 400
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -175,7 +175,7 @@ func TestStoreKeysOfMany(t *testing.T) {
 			t.Errorf("got %d keys, %v, want the last 9", len(list), err)
 		}
 		if s.FerretDB() {
-			return // explains in another way
+			return // its explain has another format
 		}
 		var cmd bson.D
 		if err := bson.Unmarshal(sent, &cmd); err != nil {

@@ -101,7 +101,7 @@ func TestHandshakeTooSlow(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		p, trust := proxy.NewTLS(t, s.Primary(t), 1500*time.Millisecond) // Connect gives it a second
+		p, trust := proxy.NewTLS(t, s.Primary(t), 1500*time.Millisecond) // Connect allows only a second for it
 		connect := func(o *options.ClientOptions, within time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), within)
 			defer cancel()

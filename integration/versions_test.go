@@ -19,8 +19,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// next builds the command as a later version whose records have the next format and whose probe is
-// the next one.
+// next builds the command as its next version could be: the version numbers of the records' format
+// and of the probe are one higher.
 func next(t *testing.T) string {
 	t.Helper()
 	lab.Servers(t) // skips the test if there is no server
