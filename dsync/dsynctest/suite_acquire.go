@@ -317,7 +317,7 @@ func testTermCounts(e *env) {
 		term += 5
 	}
 
-	// One command that grants several claims.
+	// One command grants several claims.
 	all := e.weighted(newID(), living, 3, 3)
 	all.Kind = driver.KindElection
 	e.wantTerm(e.acquire(all), 1)

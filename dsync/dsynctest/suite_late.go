@@ -55,17 +55,17 @@ func (e *env) live() life {
 		}
 	}
 
-	c := e.claim(key(), session) // granted at once, released
+	c := e.claim(key(), session) // this claim is granted at once and then released
 	e.wantHolders(ask(c, true), c)
 	me.release(c)
 	beat()
 
-	c = e.claim(key(), session) // a try, released twice
+	c = e.claim(key(), session) // this one is a try, and is released twice
 	e.wantHolders(ask(c, false), c)
 	me.release(c)
 	me.releaseKeep(c, 0, false)
 
-	held := e.claim(key(), other) // refused, then in the queue, then released
+	held := e.claim(key(), other) // a try is refused, then the claim waits and is released
 	e.hold(held)
 	ask(e.claim(held.Key, session), false)
 	c = e.claim(held.Key, session)
@@ -74,7 +74,7 @@ func (e *env) live() life {
 	me.release(c)
 	e.release(held)
 
-	held = e.claim(key(), other) // in the queue, granted by another's release, released
+	held = e.claim(key(), other) // this claim waits, is granted by the release of another, and is released
 	e.hold(held)
 	c = e.claim(held.Key, session)
 	ask(c, true)
@@ -83,7 +83,7 @@ func (e *env) live() life {
 	me.release(c)
 	beat()
 
-	held = e.claim(key(), expired) // taken from an expired session
+	held = e.claim(key(), expired) // this key is acquired from an expired session
 	e.hold(held)
 	if _, err := wire.Expire(e.ctx, expired, false); err != nil {
 		e.Fatalf("Expire: %v", err)
@@ -97,22 +97,22 @@ func (e *env) live() life {
 	me.extend(c)
 	me.release(c)
 
-	lapses := e.leased(key(), session, short) // one that lapses
+	lapses := e.leased(key(), session, short) // a fixed lease that lapses
 	e.wantHolders(ask(lapses, true), lapses)
 	me.extend(lapses)
 
-	c = e.candidate(key(), session) // a term, with a value
+	c = e.candidate(key(), session) // this claim leads, and publishes values
 	e.wantHolders(ask(c, true), c)
 	me.publish(c, []byte("older"))
 	me.publish(c, []byte("value"))
 	me.release(c)
 
-	c = e.claim(key(), session) // released first, so it seals nothing
+	c = e.claim(key(), session) // this claim is released first, so its Seal has no effect
 	e.wantHolders(ask(c, true), c)
 	e.release(c)
 	me.seal(c, []byte("late"), false)
 
-	held = e.claim(key(), other) // put in the queue first, granted, with others behind
+	held = e.claim(key(), other) // a claim with First waits, and is granted while others wait behind it
 	e.hold(held)
 	behind := e.claim(held.Key, other)
 	e.queue(behind)
@@ -124,7 +124,7 @@ func (e *env) live() life {
 	me.release(c)
 	e.release(behind)
 
-	c = e.claim(key(), session) // sealed
+	c = e.claim(key(), session) // this claim seals its key
 	l.sealed = c.Key
 	e.wantHolders(ask(c, true), c)
 	me.seal(c, []byte("result"), true)
@@ -135,13 +135,13 @@ func (e *env) live() life {
 	me.resize(l.resized, 2, 4)
 	me.release(c)
 
-	r := driver.Revocation{Key: c.Key, Claim: c.ID} // requested and fulfilled
+	r := driver.Revocation{Key: c.Key, Claim: c.ID} // this revocation is requested and then removed
 	me.revoke(session, r)
 	me.revoke(other, r)
 	me.wantRevoked(session, []driver.Revocation{r})
 	e.wantRevoked(other, []driver.Revocation{r})
 
-	c = e.candidate(key(), session) // released to the second in the queue
+	c = e.candidate(key(), session) // this claim is released to the second in the queue
 	e.wantHolders(ask(c, true), c)
 	first, second := e.candidate(c.Key, other), e.candidate(c.Key, other)
 	e.queue(first)
@@ -151,12 +151,12 @@ func (e *env) live() life {
 	e.release(second)
 	e.release(first)
 
-	kept := e.claim(key(), session) // kept by its release, without the session
+	kept := e.claim(key(), session) // this hold is kept by its Release, and outlives the session
 	e.wantHolders(ask(kept, true), kept)
 	me.releaseKeep(kept, short, true)
 	beat()
 
-	held = e.claim(key(), session) // replaced, with somebody ahead and without
+	held = e.claim(key(), session) // claims are replaced, with others waiting and without
 	e.wantHolders(ask(held, true), held)
 	behind = e.claim(held.Key, other)
 	e.queue(behind)
@@ -200,8 +200,8 @@ func (e *env) replayed(l life, keys ...string) {
 
 func testLateReplay(e *env) {
 	l := e.live()
-	// Some keys are free. Others are held and waited for by other sessions, or by another hold of the same session.
-	// The first Acquire drops what has lapsed.
+	// Of the keys, some are free, and others are held and waited for by other sessions, or by another claim of the
+	// same session. The first Acquire of a key drops lapsed leases.
 	other := e.session()
 	for i, key := range l.keys {
 		if key == l.sealed {
@@ -223,7 +223,7 @@ func testLateReplay(e *env) {
 	e.hold(part)
 	e.queue(all)
 	e.replayed(l, append(l.keys, l.resized)...)
-	// A late revocation can still be answered.
+	// A heartbeat can still remove a revocation that came late.
 	e.wantRevoked(l.session, e.revoked(l.session))
 }
 

@@ -439,7 +439,7 @@ func testNotifyNobody(e *env) {
 	}
 	l.cancel()
 	<-l.done
-	e.handOff(newID(), l.session) // which has listened
+	e.handOff(newID(), l.session) // a session that no longer listens
 	e.send()
 	e.handOff(newID(), e.session())
 	e.send()

@@ -133,7 +133,7 @@ func testNoticeRelease(e *env) {
 	e.release(second)
 	e.wantNotices()
 
-	// Nobody waited when it was granted, but somebody does now.
+	// Nobody waited when the claim was granted, but now somebody does.
 	for range 3 {
 		holder, waiter := e.claim(key, other), e.claim(key, l.session)
 		e.hold(holder)
@@ -152,7 +152,7 @@ func testNoticeWhoevers(e *env) {
 		return
 	}
 	for _, let := range []func(holder, heavy, waiter driver.Claim){
-		func(_, heavy, waiter driver.Claim) { // from the queue
+		func(_, heavy, waiter driver.Claim) { // heavy leaves the queue
 			e.release(heavy)
 			e.wantNotices(granted(waiter, false))
 		},
@@ -161,17 +161,17 @@ func testNoticeWhoevers(e *env) {
 			e.release(heavy)
 			e.wantNotices(granted(waiter, false))
 		},
-		func(_, heavy, waiter driver.Claim) { // its session has expired
+		func(_, heavy, waiter driver.Claim) { // the session of heavy has expired
 			e.expire(heavy.Session)
 			e.try(e.weighted(heavy.Key, other, 1, 3), heavy.Session)
 			e.wantNotices(granted(waiter, false))
 		},
-		func(_, heavy, waiter driver.Claim) { // by a claim that joins
+		func(_, heavy, waiter driver.Claim) { // the Acquire of another claim does it
 			e.expire(heavy.Session)
 			e.acquire(e.weighted(heavy.Key, other, 1, 3), heavy.Session)
 			e.wantNotices(granted(waiter, true))
 		},
-		func(_, heavy, waiter driver.Claim) { // a late request that names its session
+		func(_, heavy, waiter driver.Claim) { // a late Acquire that names the session of heavy does it
 			e.expire(heavy.Session)
 			e.acquireAs(e.weighted(heavy.Key, other, 1, 3), true, e.now().Add(-time.Second), heavy.Session)
 			e.wantNotices(granted(waiter, false))
@@ -185,7 +185,7 @@ func testNoticeWhoevers(e *env) {
 		let(holder, heavy, waiter)
 	}
 
-	// A lease whose end has come.
+	// The Acquire drops a lease whose end has come.
 	leased := e.leased(newID(), other, short)
 	waiter := e.claim(leased.Key, l.session)
 	h := e.hold(leased)
@@ -385,7 +385,7 @@ func testSealNotice(e *env) {
 	e.seal(holder, nil, false)
 	e.wantNotices()
 
-	// Nobody waits, or the hold has ended.
+	// No notice is due if nobody waits, or if the hold has ended.
 	alone, lapsed := e.claim(newID(), a.session), e.leased(newID(), a.session, time.Millisecond)
 	e.hold(alone)
 	e.seal(alone, nil, true)

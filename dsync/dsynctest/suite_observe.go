@@ -172,7 +172,7 @@ func testObserversExact(e *env) {
 	seq := int64(1)
 	for i, key := range keys {
 		e.wantObservers(key, a)
-		e.observe(a, seq+1, slices.Delete(slices.Clone(keys), i, i+1)...) // all others
+		e.observe(a, seq+1, slices.Delete(slices.Clone(keys), i, i+1)...) // all keys but this one
 		e.wantObservers(key)
 		seq += 2
 		e.observe(a, seq, keys...)
@@ -305,7 +305,7 @@ func (e *env) wantChange(key, what string) {
 // testChangeEvery observes a key without a record, and then changes it in every possible way.
 func testChangeEvery(e *env) {
 	key, other := newID(), e.session()
-	l := e.hears(newID(), key) // its own session changes nothing
+	l := e.hears(newID(), key) // the listening session itself changes nothing
 	if l == nil {
 		return
 	}

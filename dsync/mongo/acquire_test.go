@@ -55,7 +55,7 @@ func TestAcquireAnswers(t *testing.T) {
 					t.Errorf("got error %v, want %v", err, tc.want)
 				}
 				if _, held := st.Holder(mine.ID); held != tc.held {
-					t.Errorf("held is %t, want %t", held, tc.held)
+					t.Errorf("the claim holds: %t, want %t", held, tc.held)
 				}
 			})
 		})

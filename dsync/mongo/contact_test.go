@@ -174,7 +174,7 @@ func TestOpenFailsAtOnce(t *testing.T) {
 				start := time.Now()
 				_, err := dsyncmongo.Open(t.Context(), client.Database("app"), nil)
 				if err == nil || errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("got %v, want what the server said", err)
+					t.Errorf("got %v, want the server's error", err)
 				}
 				if name != "unknown code" && !errors.Is(err, driver.ErrRefused) {
 					t.Errorf("got %v, want ErrRefused", err)

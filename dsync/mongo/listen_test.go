@@ -164,7 +164,7 @@ func TestListenHears(t *testing.T) {
 				h.stop()
 				<-h.ended
 				if !errors.Is(h.err, context.Canceled) {
-					t.Errorf("ended with %v, want context.Canceled", h.err)
+					t.Errorf("Listen ended with %v, want context.Canceled", h.err)
 				}
 			})
 		})
@@ -456,7 +456,7 @@ func (h *hearing) checkMark(ids ...string) {
 	h.t.Helper()
 	marks := h.marks()
 	if len(marks) != 1 {
-		h.t.Fatalf("%d marks, want one", len(marks))
+		h.t.Fatalf("%d commands that mark keys, want one", len(marks))
 	}
 	var cmd struct {
 		Updates []struct {
@@ -492,7 +492,7 @@ func TestListenManyKeys(t *testing.T) {
 		h.listen("", keys...)
 		h.want("at the beginning", nil, 1)
 		if n := len(h.marks()); n != 3 {
-			t.Errorf("%d commands that mark, want 3", n)
+			t.Errorf("%d commands that mark keys, want 3", n)
 		}
 		h.notify(change("key0"), change("key"), change("key2499"), change("key2500"))
 		h.want("changes", []driver.Notice{change("key0"), change("key2499")}, 0)
@@ -513,7 +513,7 @@ func TestListenMarksAgainAfterARace(t *testing.T) {
 		h.listen("", "a", "b")
 		h.want("at the beginning", nil, 1)
 		if races != 2 {
-			t.Errorf("%d commands that mark, want 2", races)
+			t.Errorf("%d commands that mark keys, want 2", races)
 		}
 	})
 }
@@ -551,7 +551,7 @@ func TestListenBreaks(t *testing.T) {
 					h.listen("s", "k")
 					<-h.ended
 					if h.err == nil || errors.Is(h.err, errors.ErrUnsupported) {
-						t.Errorf("got %v, want an error that may pass", h.err)
+						t.Errorf("got %v, want a temporary error", h.err)
 					}
 					want := map[string]int{"find": 0, "getMore": 1}[command]
 					if name == "overrun again" && command == "getMore" {
@@ -579,7 +579,7 @@ func TestListenNoticesSilence(t *testing.T) {
 		h.listen("s")
 		<-h.ended
 		if d := time.Since(start); d < 20*time.Second || d > 21*time.Second || h.err == nil || errors.Is(h.err, errors.ErrUnsupported) {
-			t.Errorf("ended with %v after %v, want an error that may pass after 20 s", h.err, d)
+			t.Errorf("Listen ended with %v after %v, want a temporary error after 20 s", h.err, d)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -642,7 +642,7 @@ func TestListenUnsupported(t *testing.T) {
 					}
 				}
 				if n := len(h.f.took()); (n == 0) != (tc.warn == "") {
-					t.Errorf("%d commands were sent", n)
+					t.Errorf("%d commands were sent; want none if Listen is refused without asking the server, otherwise some", n)
 				}
 				warned := strings.Count(h.log.String(), "level=WARN")
 				if want := min(len(tc.warn), 1); warned != want || !strings.Contains(h.log.String(), tc.warn) {
@@ -706,7 +706,7 @@ func TestListenOrdinaryCommands(t *testing.T) {
 			case c.name == "listCollections":
 			case slices.Contains([]string{"find", "getMore", "insert", "create"}, c.name) && strings.HasPrefix(on, "locks.notices."):
 			default:
-				t.Errorf("%s of %q was sent", c.name, on)
+				t.Errorf("%s of %q was sent, which needs a further right", c.name, on)
 			}
 		}
 	})

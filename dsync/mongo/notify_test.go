@@ -114,7 +114,7 @@ func TestNotifyIsRefused(t *testing.T) {
 					h.f.script(h.collections.answer)
 					err := h.s.Notify(t.Context(), []driver.Notice{wake("s", 1, 3), wake("o", 1, 4)})
 					if err == nil || errors.Is(err, driver.ErrRefused) {
-						t.Errorf("interrupted: got %v, want an error that may pass", err)
+						t.Errorf("interrupted: got %v, want a temporary error", err)
 					}
 					if n := strings.Count(fmt.Sprint(names(h.f.took())), command); n != 2 {
 						t.Errorf("interrupted: %d creates, want one for each of the two collections", n)
@@ -181,7 +181,7 @@ func TestAddresses(t *testing.T) {
 				if n <= 16 {
 					for address, sessions := range addresses {
 						if len(addresses) != want || sessions < each/3 {
-							t.Errorf("%d of %d addresses, and %d sessions in %d", len(addresses), want, sessions, address)
+							t.Errorf("%d of %d addresses are used, and %d sessions have address %d", len(addresses), want, sessions, address)
 						}
 					}
 				}

@@ -231,7 +231,7 @@ func TestOpenRepeatsAnInterruptedProbe(t *testing.T) {
 						t.Errorf("at the end it sent\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(stepsOfAProbe, "\n"))
 					}
 					if want := 1 + nth/n; remembered != want {
-						t.Errorf("remembered %d times, want %d", remembered, want)
+						t.Errorf("the passed probe was recorded %d times, want %d", remembered, want)
 					}
 				})
 			})

@@ -235,7 +235,7 @@ func TestProbeMakesNothingOld(t *testing.T) {
 			}
 		}
 		if times["short acquire"] != 7 || times["insert"] != 11 {
-			t.Errorf("got the times of %v, want those of 7 short acquires and 11 records", times)
+			t.Errorf("found the times of %v, want those of 7 short acquires and 11 inserted records", times)
 		}
 	})
 }

@@ -367,14 +367,14 @@ func TestPortableMode(t *testing.T) {
 		s := f.store(nil, func(c call) bson.D {
 			for _, path := range [][]string{{"upsert"}, {"updates", "0", "upsert"}} {
 				if upsert, _ := c.cmd.Lookup(path...).BooleanOK(); upsert {
-					t.Errorf("an upsert: %v", c.cmd)
+					t.Errorf("an upsert was sent: %v", c.cmd)
 				}
 			}
 			switch {
 			case c.name == "insert":
 				made = true
 				if at := c.cmd.Lookup("documents", "0", "at"); at.DateTime() != serverTime.Add(time.Hour).UnixMilli() {
-					t.Errorf("made at %v, want the server's time, %v", at, serverTime.Add(time.Hour))
+					t.Errorf("the record was created with the time %v, want the server's, %v", at, serverTime.Add(time.Hour))
 				}
 				return ok(e("writeErrors", bson.A{bson.D{e("code", 11000)}})) // somebody else was faster
 			case !made:

@@ -203,7 +203,7 @@ func TestOpenComparesTheSpreadWithTheMargin(t *testing.T) {
 					t.Error(err)
 				}
 				if !strings.Contains(log.String(), "clock.servers=2") {
-					t.Errorf("the log does not say what was measured of both:\n%s", &log)
+					t.Errorf("the log does not have the measurements of both servers:\n%s", &log)
 				}
 				warned := strings.Contains(log.String(), "farther apart than the margin")
 				if want := apart.Abs() > margin; warned != want {

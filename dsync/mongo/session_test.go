@@ -86,7 +86,7 @@ func TestRegisterRefusesKnownIDs(t *testing.T) {
 				for _, c := range f.took() {
 					if c.name == "insert" {
 						if doc := c.cmd.Lookup("documents", "0").Document(); len(must(doc.Elements())) != 2 {
-							t.Errorf("made %v, want an _id and a time alone", doc)
+							t.Errorf("created %v, want only an _id and a time", doc)
 						}
 						continue
 					}
@@ -95,7 +95,7 @@ func TestRegisterRefusesKnownIDs(t *testing.T) {
 					hasTTL, isTTL := query.Lookup("ttl", "$exists").BooleanOK()
 					dead, isDead := query.Lookup("dead", "$ne").BooleanOK()
 					if id != "s/s" || !isTTL || hasTTL || !isDead || !dead {
-						t.Errorf("sent for %v, want only a record without ttl that has not expired", query)
+						t.Errorf("the query is %v, want it to match only a record without ttl that has not expired", query)
 					}
 				}
 			})

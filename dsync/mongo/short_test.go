@@ -227,7 +227,7 @@ func TestKnownKeyIsNotMadeOnOtherServers(t *testing.T) {
 			t.Error(err)
 		}
 		if upsert, err := q.f.took()[0].cmd.LookupErr("updates", "0", "upsert"); err == nil {
-			t.Errorf("sent with upsert: %v", upsert)
+			t.Errorf("the short acquire was sent with upsert: %v", upsert)
 		}
 		q.want("the next", "short acquire")
 	})
@@ -576,7 +576,7 @@ func TestShortGrantTokens(t *testing.T) {
 			time.Sleep(time.Second)
 			want := server.Add(time.Second).UnixMilli()
 			if token, since := grant(4 + i); token != want*1024 || since.UnixMilli() != want {
-				t.Errorf("got token %d since %v, want those of the server's clock, %d ms", token, since, want)
+				t.Errorf("got token %d and the time %v, want both by the server's clock, %d ms", token, since, want)
 			}
 		}
 	})

@@ -172,7 +172,7 @@ func TestSilenceCostsNoLock(t *testing.T) {
 							limit = ttl / 8 // the monitor has noticed the silence, and no dead connection is left
 						}
 						if lost || took > limit {
-							t.Errorf("lost %t, another lock took %v; want not, and at most %v", lost, took, limit)
+							t.Errorf("the lock was lost: %t, and another one took %v; want false, and at most %v", lost, took, limit)
 						}
 					})
 				})
@@ -202,7 +202,7 @@ func TestConnectTakesTheCallersTimeouts(t *testing.T) {
 		own := options.Client().SetConnectTimeout(30 * time.Second).SetHeartbeatInterval(10 * time.Second).SetMaxConnIdleTime(0)
 		s, w := connected(t, dsync.Options{}, own)
 		if lost, took := silence(s, w, 5*time.Second, 5*time.Second); !lost {
-			t.Errorf("not lost, and another lock took %v; want the loss that the driver's defaults cause", took)
+			t.Errorf("no lock was lost, and another one took %v; want the loss that the driver's defaults cause", took)
 		}
 	})
 }

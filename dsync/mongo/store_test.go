@@ -184,7 +184,7 @@ func TestOrdinaryCommandsOnOneCollection(t *testing.T) {
 					do()
 					got := f.took()
 					if len(got) == 0 {
-						t.Errorf("%s sent nothing", name)
+						t.Errorf("%s sent no command", name)
 					}
 					for _, c := range got {
 						if on, _ := c.cmd.Lookup(c.name).StringValueOK(); !slices.Contains(ordinary, c.name) || on != want {

@@ -46,7 +46,7 @@ func TestReleaseToASuccessor(t *testing.T) {
 					t.Fatalf("%d commands were sent, want 1: %v", len(sent), sent)
 				}
 				if got, _ := sent[0].cmd.Lookup("query", "h.a").StringValueOK(); got != c.ID {
-					t.Errorf("the command is %v, want one for the holder %s", sent[0].cmd, c.ID)
+					t.Errorf("the command is %v, want its filter to ask for the holder %s", sent[0].cmd, c.ID)
 				}
 			})
 		})
