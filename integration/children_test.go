@@ -105,7 +105,7 @@ func turns(env *proc.Env) {
 
 // worker obeys these orders, one after the other:
 //
-//	lock, unlock   does so, and emits an event of the same name
+//	lock, unlock   locks or unlocks the key, and emits an event of the same name
 //	close          closes the session
 func worker(env *proc.Env) {
 	var a childArgs

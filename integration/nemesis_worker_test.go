@@ -66,8 +66,8 @@ func (w *nemesisWorker) pick(campaigns bool) *nemesisHold {
 	return w.semaphore(try)
 }
 
-// either chooses between two ways to acquire: now, which doesn't wait, if try is true, and
-// otherwise wait.
+// either returns its last argument, a way to acquire that doesn't wait, if try is true. Otherwise
+// it returns the argument before, which waits.
 func either[F any](try bool, wait, now F) F {
 	if try {
 		return now
@@ -75,7 +75,7 @@ func either[F any](try bool, wait, now F) F {
 	return wait
 }
 
-// of makes h acquire its hold with acquire. Its release waits for a majority.
+// of makes h acquire its hold by calling acquire, and makes its release wait for a majority.
 func (h *nemesisHold) of(acquire func(context.Context) (*dsync.Hold, error)) *nemesisHold {
 	var hold *dsync.Hold
 	h.take = func(ctx context.Context) (err error) {

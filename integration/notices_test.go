@@ -145,7 +145,7 @@ func TestNoticesDropped(t *testing.T) {
 }
 
 // polls checks that sessions on this client work without notices: a waiter gets its key with a
-// poll. The sessions log to log.
+// poll. The waiter's session logs to log.
 func (r *room) polls(t *testing.T, log *warned, o dsyncmongo.Options, client *mongo.Client) {
 	t.Helper()
 	o.Session.TTL, o.Session.Logger = 20*time.Second, log.logger()

@@ -296,8 +296,8 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 			}
 		}
 		field := func(name string, v any) bson.E { return bson.E{Key: name, Value: v} }
-		// freeSince inserts was as the record of a free key, with a last token that is smaller by
-		// room.
+		// freeSince returns a function that inserts a copy of the record: without a holder, and
+		// with a last token that is smaller by room.
 		freeSince := func(room int64) func(string, bson.D) {
 			return func(key string, was bson.D) {
 				for i := range was {

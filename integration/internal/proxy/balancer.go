@@ -6,10 +6,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// NewBalancer starts a load balancer on a free loopback port in front of routers (host:port). It
-// ends with the test. Connections go to the routers in turn. To the first reply on each connection,
-// which answers hello, it adds the router's serviceId, as routers from 5.0 on do behind a load
-// balancer. Clients with loadBalanced=true require it.
+// NewBalancer starts a load balancer on a free loopback port in front of routers (host:port). It is
+// stopped at the end of the test. Connections go to the routers in turn. To the first reply on each
+// connection, which answers hello, it adds the router's serviceId, as routers from 5.0 on do behind
+// a load balancer. Clients with loadBalanced=true require it.
 func NewBalancer(t testing.TB, routers ...string) *Proxy {
 	t.Helper()
 	var routes []route

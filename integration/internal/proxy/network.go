@@ -15,7 +15,7 @@ type Network struct {
 	links   map[string]*Link  // by sender
 }
 
-// NewNetwork returns a network without proxies. Its proxies end with the test.
+// NewNetwork returns a network without proxies. Its proxies are stopped at the end of the test.
 func NewNetwork(t testing.TB) *Network {
 	return &Network{t: t, proxies: make(map[string]*Proxy), links: make(map[string]*Link)}
 }

@@ -32,8 +32,8 @@ type route struct {
 	service  bson.ObjectID // identifies the upstream to a load balancer's clients; zero: none
 }
 
-// New starts a proxy on a free loopback port in front of upstream (host:port). It ends with the
-// test.
+// New starts a proxy on a free loopback port in front of upstream (host:port). It is stopped at the
+// end of the test.
 func New(t testing.TB, upstream string) *Proxy {
 	t.Helper()
 	return NewNetwork(t).Proxy(upstream)

@@ -17,7 +17,7 @@ func FakeClock(ahead time.Duration) (env []string, ok bool) {
 	return preload("FAKETIME=" + offset(ahead))
 }
 
-// preload returns the environment for a server whose clock, except the monotonic one, is faked
+// preload returns the environment for a server whose clocks, except the monotonic one, are faked
 // according to the settings.
 func preload(settings ...string) (env []string, ok bool) {
 	libs, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")

@@ -15,7 +15,7 @@ import (
 // margin of the shortest lease, which is 100 ms with a TTL of 1 s.
 const routerSkew = 50 * time.Millisecond
 
-// StartCluster starts a sharded cluster for one test. It ends with the test.
+// StartCluster starts a sharded cluster for one test, at whose end it is stopped.
 func (l *Lab) StartCluster(t testing.TB, spec mongod.ClusterSpec) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

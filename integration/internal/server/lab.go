@@ -129,8 +129,8 @@ func inCI() bool { return os.Getenv("CI") != "" }
 func (l *Lab) Servers(t testing.TB) []*Server {
 	t.Helper()
 	l.start.Do(func() {
-		// go test can't know which servers there are, and would reuse the cached result of another
-		// run. It does not, because the test reads this file, which differs after every run.
+		// go test can't know which servers there are, so it would reuse the cached result of
+		// another run. Read this file, which differs after every run, to prevent that.
 		os.ReadFile(LastRun)
 		l.find()
 	})
@@ -235,7 +235,7 @@ func (l *Lab) Note(t testing.TB, format string, args ...any) {
 	l.book.note(t.Name() + ": " + line)
 }
 
-// Start starts a replica set or a standalone for one test. It ends with the test.
+// Start starts a replica set or a standalone for one test, at whose end it is stopped.
 func (l *Lab) Start(t testing.TB, spec mongod.Spec) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -248,14 +248,14 @@ func (l *Lab) Start(t testing.TB, spec mongod.Spec) *Server {
 	return s
 }
 
-// StartContainer starts a container for one test. It ends with the test.
+// StartContainer starts a container for one test, at whose end it is removed.
 func (l *Lab) StartContainer(t testing.TB) (*Server, *Container) {
 	t.Helper()
 	return l.startOwn(t, false)
 }
 
-// StartIsolated starts a container for one test that can be killed, restarted and disconnected. It
-// ends with the test.
+// StartIsolated starts a container that a test can kill, restart and disconnect. At the end of the
+// test it is removed.
 func (l *Lab) StartIsolated(t testing.TB) (*Server, *Container) {
 	t.Helper()
 	return l.startOwn(t, true)
