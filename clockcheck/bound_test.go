@@ -180,7 +180,7 @@ func TestErrorIsSmall(t *testing.T) {
 		if most := 100 * time.Microsecond; median > most {
 			t.Errorf("the median error is %v, want at most %v", median, most)
 		}
-		// Half the round trip, an eighth of a millisecond, and what drift adds.
+		// The limit is half the round trip, an eighth of a millisecond, and a little for the drift.
 		if most := 650 * time.Microsecond; bound > most {
 			t.Errorf("the median bound is %v, want at most %v", bound, most)
 		}

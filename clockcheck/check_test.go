@@ -12,7 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// L12.
+// L12: Check returns ErrOffset if the clock is certainly beyond the limit, and ErrUndecided if the
+// bound is too wide to tell.
 func TestLimit(t *testing.T) {
 	off, open := clockcheck.ErrOffset, clockcheck.ErrUndecided
 	cases := []struct {

@@ -18,8 +18,8 @@ import (
 )
 
 // Promise 9, B04, B29: Break of an election's name deposes the leader. The leader is notified at
-// once if it listens, otherwise with its next heartbeat. Nobody else is elected until it says that
-// it is done or its grace is over. Then the next candidate leads.
+// once if it listens, otherwise with its next heartbeat. Nobody else is elected until the leader
+// says that it is done or its grace is over. Then the next candidate leads.
 func TestBreakDeposes(t *testing.T) {
 	for _, watch := range []bool{true, false} {
 		for _, done := range []bool{true, false} {

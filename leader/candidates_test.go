@@ -177,8 +177,8 @@ func TestManyCandidates(t *testing.T) {
 		claim(register("the leader"), 1)
 		want := []string{"the leader leader"}
 		for i := range candidates {
-			// Not in the order of their ids. Some have more than one claim, as after a request that
-			// arrived twice, and every third one observes as well.
+			// The candidates do not join in the order of their ids. Some have more than one claim,
+			// as after a request that arrived twice, and every third one also observes.
 			id := register(fmt.Sprintf("c%04d", i*7%candidates))
 			claim(id, 1)
 			if i%10 == 0 {

@@ -57,7 +57,7 @@ func TestOneOfManyLeads(t *testing.T) {
 	})
 }
 
-// The causes of a term's end.
+// However a term ends, the cause of its context and of the Lost hook says why.
 func TestCauseOfTheEnd(t *testing.T) {
 	mine := errors.New("my own reason")
 	for name, test := range map[string]struct {

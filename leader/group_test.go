@@ -147,7 +147,8 @@ func TestGroupSettles(t *testing.T) {
 	})
 }
 
-// S3, S4: a function can be listed, and removed both through the list and by itself. Another process then runs it.
+// S3, S4: the list shows the functions. A function can be removed through the list or from inside, and then another
+// process runs it.
 func TestGroupListAndRemove(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

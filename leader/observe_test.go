@@ -234,7 +234,7 @@ func TestCycleReportsTheState(t *testing.T) {
 	})
 }
 
-// A crashed leader that nobody follows is reported as the leader until its lease ends.
+// A crashed leader without a successor is reported as the leader until its lease ends.
 func TestNoLeaderAfterItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

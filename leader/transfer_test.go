@@ -260,8 +260,8 @@ func TestTransferToACandidateThatLeaves(t *testing.T) {
 	})
 }
 
-// If the candidate crashes while the leader's work winds down, it is elected all the same, and
-// another one leads when its session has expired.
+// If the candidate crashes while the leader's work winds down, it is elected all the same. Another
+// candidate leads when the crashed one's session has expired.
 func TestTransferToACandidateThatCrashes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

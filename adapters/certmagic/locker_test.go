@@ -111,7 +111,7 @@ func TestRenewalOfALostLock(t *testing.T) {
 		}
 		wg.Wait()
 		if ok, _ := b.TryLock(background, "n"); ok {
-			t.Error("a lock is free after its renewal")
+			t.Error("the lock is free after its renewal")
 		}
 
 		faulty.Cut()

@@ -169,6 +169,6 @@ func TestElectors(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.overlaps != 0 {
-		t.Errorf("two processes led at the same time, %d times", c.overlaps)
+		t.Errorf("%d times two processes led at the same time", c.overlaps)
 	}
 }

@@ -163,7 +163,7 @@ func TestUpdateIsCompareAndSet(t *testing.T) {
 			case err == nil:
 				winners = append(winners, l.Identity())
 			case !apierrors.IsConflict(err):
-				t.Errorf("Update of another's record: %v, want Conflict", err)
+				t.Errorf("Update of a record that another lock has changed: %v, want Conflict", err)
 			default:
 				if err := l.Update(t.Context(), record(l.Identity())); err == nil {
 					t.Error("Update after a conflict, without a Get, succeeded")

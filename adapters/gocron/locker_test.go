@@ -76,7 +76,7 @@ func TestLockerOfProcessesThatStartedApart(t *testing.T) {
 			}
 			time.Sleep(periods * period)
 			if on0, on1 := r.count(); on0+on1 != want {
-				t.Errorf("held at least %v, the job ran %d times in %d periods on 4 processes, want %d", atLeast, on0+on1, periods, want)
+				t.Errorf("with atLeast %v the job ran %d times in %d periods on 4 processes, want %d", atLeast, on0+on1, periods, want)
 			}
 		})
 	}

@@ -28,7 +28,7 @@ func ticks(t *testing.T, zone *time.Location, spec string, from, to time.Time, s
 		all = append(all, next)
 		for at := from; at.Before(next); at = at.Add(step) {
 			if got := schedule.Next(at.In(zone)); !got.Equal(next) {
-				t.Errorf("%q in %v: after %v comes %v, but after %v already %v", spec, zone, from, next, at, got)
+				t.Errorf("%q in %v: the tick after %v is %v, but the tick after %v is %v", spec, zone, from, next, at, got)
 			}
 		}
 		from = next
@@ -93,7 +93,7 @@ func TestOneTickForEachDay(t *testing.T) {
 			from, to := time.Date(2018, 1, 1, 12, 0, 0, 0, zone), time.Date(2020, 1, 1, 12, 0, 0, 0, zone)
 			const days = 730
 			if n := len(ticks(t, zone, spec, from, to, 5*time.Hour)); n != days {
-				t.Errorf("%q in %s has %d ticks in %d days", spec, name, n, days)
+				t.Errorf("%q in %s has %d ticks in %d days, want one a day", spec, name, n, days)
 			}
 		}
 	}

@@ -72,7 +72,7 @@ func TestJobOfProcessesThatStartedApart(t *testing.T) {
 			}
 			time.Sleep(periods*period - period/8) // until each process has requested the lock once in each period
 			if n, _ := r.count(); n != want {
-				t.Errorf("held at least %v, the job ran %d times in %d periods on 4 processes, want %d", atLeast, n, periods, want)
+				t.Errorf("with atLeast %v the job ran %d times in %d periods on 4 processes, want %d", atLeast, n, periods, want)
 			}
 		})
 	}

@@ -78,7 +78,7 @@ func TestPeriodicNeedsTicks(t *testing.T) {
 			t.Error("no error for an invalid spec")
 		}
 		id, err := l.AddPeriodic(c, "@hourly", "report", func(context.Context, time.Time) error {
-			t.Error("a run that cron has not begun calls f")
+			t.Error("a run that cron has not begun called f")
 			return nil
 		})
 		if err != nil {

@@ -152,7 +152,7 @@ func TestRunPassesDescriptors(t *testing.T) {
 }
 
 // leasehold does not change whether an inherited pipe is non-blocking: all processes that have the
-// pipe share that flag, as those of a job server do.
+// pipe share that flag, for example those that use the same job server.
 func TestRunLeavesDescriptorsAsTheyAre(t *testing.T) {
 	for _, nonblock := range []bool{false, true} {
 		var fds [2]int
@@ -218,8 +218,8 @@ func TestRunPassesSystemdSockets(t *testing.T) {
 	}
 }
 
-// Sending orders to a frozen keeper does not block. When it continues, it gets the orders that
-// fitted into the pipe.
+// Sending orders to a frozen keeper does not block. When the keeper continues, it gets the orders
+// that fit into the pipe.
 func TestKeeperFrozenHoldsNobodyUp(t *testing.T) {
 	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
 	k, err := startKeeper(a, []string{"sleep", "1000"}, nil, false)
@@ -245,8 +245,8 @@ func TestKeeperFrozenHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// If the keeper gets a signal before it starts the command, it does not start it, and the exit
-// status is that of the signal.
+// If the keeper gets a signal before it has started the command, the command is not started, and
+// the exit status is that of the signal.
 func TestKeeperEndsOnASignalBeforeTheStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ran")
 	k, err := startKeeper(&app{stdin: strings.NewReader("")}, []string{"touch", file}, nil, false)

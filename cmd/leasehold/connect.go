@@ -101,7 +101,7 @@ func (a *app) session(ctx context.Context, opt dsync.Options) (*dsync.Session, e
 
 // checkOptions returns an error if the flags result in invalid options.
 func checkOptions(opt dsync.Options) error {
-	// Only for its validation: a session with this store could do nothing.
+	// This session only validates opt: its store can do nothing.
 	if _, err := dsync.New(struct{ driver.Store }{}, &opt); err != nil {
 		return usage(err)
 	}
@@ -190,7 +190,7 @@ func unresolved(err error) error {
 	return &failure{exitUnreachable, fmt.Errorf("the server's name can't be looked up: %w; is it right, and does DNS work here?", dns)}
 }
 
-// refused returns the failure for err, with which the server refused a command.
+// refused returns the failure for err, the error with which the server refused a command.
 func refused(err error) error {
 	return &failure{exitRefused, fmt.Errorf("the server refuses: %w; leasehold needs find, insert, update and remove on the collection (readWrite on the database has them)", err)}
 }

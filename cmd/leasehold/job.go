@@ -200,8 +200,8 @@ func (j *job) tell(a *app, line string) {
 	}
 }
 
-// skipped returns the message that the command is not run because a command has already succeeded
-// for done, a tick.
+// skipped returns the message that the command is not run. done is the last tick for which a
+// command has succeeded.
 func (j *job) skipped(done int64) string {
 	switch {
 	case j.kind == driver.KindOnce:

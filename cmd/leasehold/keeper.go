@@ -210,8 +210,8 @@ func newKeep() *cobra.Command {
 			}
 			syscall.CloseOnExec(ordersAt) // only this one: the other descriptors are for the command
 			syscall.CloseOnExec(reportsAt)
-			// The keeper must survive a signal to all processes of a service, such as systemd
-			// sends: if it died, the command would die with it, without its grace.
+			// The keeper must survive a signal that is sent to all processes of a service, as
+			// systemd does: if the keeper died, the command would die with it, without its grace.
 			catch()
 			// leasehold ignores SIGTTOU. The command would inherit that if the signal were not
 			// caught here.

@@ -15,31 +15,28 @@
 //
 // # Commands under a lock
 //
-// leasehold run waits for KEY (not at all with --try, for a limited time with
-// --timeout), runs the command, and exits with its status. leasehold elect runs the
-// command while this process leads, and campaigns again when the leadership is lost. The
-// command's environment has LEASEHOLD_KEY, LEASEHOLD_TOKEN and, in an election,
-// LEASEHOLD_TERM. The command runs in a process group of its own, and the signals that
-// leasehold gets are forwarded to it; while there is no command the second signal ends
-// leasehold at once. The command has leasehold's open descriptors. It can use the terminal, if
-// there is one, and take part in the shell's job control. No process of the group outlives the hold.
+// leasehold run waits for KEY (not at all with --try, for a limited time with --timeout), runs the
+// command, and exits with its status. leasehold elect runs the command while this process leads,
+// and campaigns again when the leadership is lost. The command's environment has LEASEHOLD_KEY,
+// LEASEHOLD_TOKEN and, in an election, LEASEHOLD_TERM. The command runs in a process group of its
+// own, and leasehold forwards to it the signals that leasehold gets. While no command runs, the
+// second signal ends leasehold at once. The command has leasehold's open descriptors. It can use
+// the terminal, if there is one, and take part in the shell's job control. No process of the group
+// outlives the hold.
 //
-// When the hold is lost the group gets SIGTERM, and SIGKILL after its grace (--grace). The grace is part of the lease, so the group is dead before the server gives the
-// key to anyone else. Two processes enforce this independently:
-// leasehold, which has the session, and its keeper, which runs the command and receives
-// the deadline after each heartbeat. So the keeper stops the command in time if leasehold
-// is frozen (SIGSTOP), starved or cut off, and at once if leasehold is killed; leasehold
-// kills the group if the keeper is frozen or killed. If both are frozen for longer than
-// the lease, as when a virtual machine is stopped, the keeper kills the group as soon as
-// they resume. Until then only the fencing token can protect the command's data: see
-// leasehold run --help.
+// When the hold is lost, the group gets SIGTERM, and SIGKILL after its grace (--grace). The grace is part of the
+// lease, so the group is dead before the server gives the key to anyone else. Two processes enforce this
+// independently: leasehold, which has the session, and its keeper, which runs the command and receives the deadline
+// after each heartbeat. So the keeper stops the command in time if leasehold is frozen (SIGSTOP), starved or cut off,
+// and at once if leasehold is killed; leasehold kills the group if the keeper is frozen or killed. If both are frozen
+// for longer than the lease, as when a virtual machine is stopped, the keeper kills the group as soon as they resume.
+// Until then only the fencing token can protect the command's data: see leasehold run --help.
 //
 // # Exit status
 //
-// The exit status is that of the command, 128+n if signal n ended it, or one of
-// leasehold's own: 110 failed, 111 usage, 112 held by another, 113 time-out, 114 lost,
-// 115 unreachable, 116 refused by the server, 118 no such key, 126 and 127 as in a shell. See leasehold
-// help exit-status.
+// The exit status is that of the command, 128+n if signal n ended it, or one of leasehold's own:
+// 110 failed, 111 usage, 112 held by another, 113 time-out, 114 lost, 115 unreachable, 116 refused
+// by the server, 118 no such key, 126 and 127 as in a shell. See leasehold help exit-status.
 package main
 
 import (
@@ -63,7 +60,7 @@ func main() {
 	os.Exit(a.main(context.Background(), os.Args[1:]))
 }
 
-// An app is leasehold with everything around it that tests replace.
+// An app is leasehold together with its surroundings, which tests replace.
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
@@ -186,8 +183,8 @@ func helpTopic(help *cobra.Command, args []string) error {
 	return nil
 }
 
-// arguments returns a check that the number of arguments is between least and most. The error
-// describes what is right as what.
+// arguments returns a check that the number of arguments is between least and most. what describes
+// the right arguments in the error.
 func arguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) >= least && len(args) <= most {

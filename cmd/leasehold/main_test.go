@@ -15,7 +15,7 @@ import (
 // memory. Another session holds the key "held" there.
 const onMemory = "LEASEHOLD_TEST_ON_MEMORY"
 
-// The test binary serves as leasehold: a keeper is this binary, too.
+// The test binary can also run as leasehold, and as leasehold's keeper.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == keepName {
 		main()

@@ -60,7 +60,7 @@ func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL
 // becomeReaper makes this process the parent of its orphaned descendants, so that it can wait for
 // them.
 func becomeReaper() {
-	// Fails only on kernels before 3.4; there reapGroup does not wait for orphans.
+	// This fails only on kernels before 3.4, where reapGroup does not wait for orphans.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 }
 

@@ -154,7 +154,7 @@ func TestForgetReadsAgain(t *testing.T) {
 			before := store.Counts()
 			err := admin.New(s).Forget(background, "k")
 			if stays != errors.Is(err, dsync.ErrHeld) || !stays && err != nil {
-				t.Errorf("held %t: %v", stays, err)
+				t.Errorf("the key is still held: %t; Forget returned %v", stays, err)
 			}
 			if n := store.Counts().Since(before).Commands[dsynctest.MethodLoad]; n < 2 {
 				t.Errorf("%d readings, want 2", n)

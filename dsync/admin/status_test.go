@@ -208,11 +208,11 @@ func TestStatusShowsTheQueue(t *testing.T) {
 				t.Errorf("position %d is %+v", i+1, o)
 			}
 			if o.Token != 0 || !o.Since.IsZero() || !o.Until.IsZero() || o.Lapsed {
-				t.Errorf("position %d holds: %+v", i+1, o)
+				t.Errorf("the waiter at position %d is shown as a holder: %+v", i+1, o)
 			}
 		}
 		if !slices.Equal(got, want) || st.Waiting != 20 {
-			t.Errorf("%d wait; holders and queue are\n%q, want\n%q", st.Waiting, got, want)
+			t.Errorf("%d waiters; the holders and the queue are\n%q, want\n%q", st.Waiting, got, want)
 		}
 		for st, err := range admin.New(s).List(background, "") {
 			if err != nil || st.Waiting != 20 || len(st.Queue) != 8 || st.Queue[7].Host != "waiter-13" {
@@ -394,7 +394,7 @@ func TestStatusInWords(t *testing.T) {
 			"nothing":   "nothing: never used, free, 0 waiting; as of 2000-01-01T00:00:02.005Z by the store's clock\n",
 		} {
 			if got := status(t, s, key).String(); got != want {
-				t.Errorf("in words:\n%swant\n%s", got, want)
+				t.Errorf("as text:\n%swant\n%s", got, want)
 			}
 		}
 		cancel()
@@ -597,7 +597,7 @@ func TestListErrorComesLast(t *testing.T) {
 			keys = append(keys, st.Key)
 		}
 		if len(keys) != 401 || !slices.IsSorted(keys) || slices.Contains(keys, "0005") || !slices.Contains(keys, "1995") {
-			t.Errorf("%d keys: %q", len(keys), keys)
+			t.Errorf("the list has %d keys: %q", len(keys), keys)
 		}
 	})
 }
