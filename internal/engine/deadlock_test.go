@@ -21,20 +21,21 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A poll of a session that listens, with jitter. A look for deadlocks comes before it.
+// longestPoll is the longest poll interval of a session that listens, jitter included. The first search for
+// deadlocks comes earlier.
 const longestPoll = ttl + ttl/5
 
-// stuckFleet are processes with names, which lock keys. They report deadlocks.
+// A stuckFleet is a set of named processes that lock keys. It records the deadlocks that they report.
 type stuckFleet struct {
 	t       *testing.T
 	store   driver.Store
-	opt     dsync.Options // options of further processes
+	opt     dsync.Options // options of processes that start later
 	ctx     context.Context
 	process map[string]*dsync.Session
 
 	mu       sync.Mutex
 	log      bytes.Buffer
-	reported []string // who: deadlock
+	reported []string // "process: deadlock"
 	last     time.Time
 }
 
@@ -61,7 +62,7 @@ func (f *stuckFleet) of(name string) *dsync.Session {
 			defer f.mu.Unlock()
 			var members []string
 			for i, m := range processes {
-				who, _, _ := strings.Cut(m, " (") // the process and the host follow
+				who, _, _ := strings.Cut(m, " (") // the process id and the host follow
 				members = append(members, fmt.Sprintf("%s has %s wants %s", who, keys[i], keys[(i+1)%len(keys)]))
 			}
 			i := slices.Index(members, slices.Min(members)) // session ids are random, and so is the order of members
@@ -73,14 +74,14 @@ func (f *stuckFleet) of(name string) *dsync.Session {
 	return f.process[name]
 }
 
-// hold locks the keys.
+// hold locks the keys in the named process.
 func (f *stuckFleet) hold(name string, keys ...string) {
 	for _, key := range keys {
 		lock(f.t, f.of(name).Mutex(key))
 	}
 }
 
-// wants has a goroutine of the process wait for the key, until give is called.
+// wants makes a goroutine of the named process wait for the key until give is called.
 func (f *stuckFleet) wants(name, key string) (give func()) {
 	return f.waits(func(ctx context.Context) error { return f.of(name).Mutex(key).LockContext(ctx) })
 }
@@ -92,7 +93,7 @@ func (f *stuckFleet) waits(wait func(context.Context) error) (give func()) {
 	return func() { cancel(); synctest.Wait() }
 }
 
-// take returns what was reported since.
+// take returns what was reported since the last call.
 func (f *stuckFleet) take() []string {
 	synctest.Wait()
 	f.mu.Lock()
@@ -110,13 +111,13 @@ func (f *stuckFleet) want(when string, want ...string) {
 	}
 }
 
-// A cycle of two processes, and of three, is named with all its members within a poll of the wait that closes it, and
-// once by each member; when it is over and comes again, it is named again.
+// Each process in a cycle of two or three reports it once, with all members, within a poll interval of the wait that
+// closed it. If the cycle ends and forms again, it is reported again.
 func TestDeadlockIsNamedWithinAPoll(t *testing.T) {
 	for _, poll := range []time.Duration{0, 100 * time.Millisecond} {
 		long := time.Hour
 		if poll > 0 && !testkit.Long() {
-			long = 10 * time.Minute // an hour of these polls took a quarter of the package's time
+			long = 10 * time.Minute // an hour of these polls would take a quarter of the package's test time
 		}
 		bubble(t, func(t *testing.T) {
 			f := newStuckFleet(t, dsynctest.NewMemory())
@@ -129,18 +130,18 @@ func TestDeadlockIsNamedWithinAPoll(t *testing.T) {
 			give := f.wants("b", "x")
 			time.Sleep(longestPoll)
 			if got := f.take(); !slices.Contains(got, "b: a has x wants y, b has y wants x") {
-				t.Errorf("%q within a poll, want that of the wait that closed the cycle", got)
+				t.Errorf("reported %q within a poll interval, want a report by the process whose wait closed the cycle", got)
 			}
 			time.Sleep(long)
 			f.take()
 			if n := strings.Count(f.log.String(), "possible deadlock"); n != 2 || !strings.Contains(f.log.String(), `holds \"x\" and waits for \"y\"; `) {
-				t.Errorf("%d warnings, want one of each process with all members:\n%s", n, f.log.String())
+				t.Errorf("%d warnings, want one by each process with all members:\n%s", n, f.log.String())
 			}
 			give()
 			f.wants("b", "x")
 			time.Sleep(longestPoll)
 			if got := f.take(); !slices.Contains(got, "b: a has x wants y, b has y wants x") {
-				t.Errorf("%q within a poll when it came again", got)
+				t.Errorf("reported %q within a poll interval after the cycle had formed again", got)
 			}
 		})
 		bubble(t, func(t *testing.T) {
@@ -150,7 +151,7 @@ func TestDeadlockIsNamedWithinAPoll(t *testing.T) {
 			f.hold("b", "y")
 			f.hold("c", "z")
 			for i := range 20 {
-				f.wants(fmt.Sprint("other ", i), "x") // more than the store shows in a list of keys
+				f.wants(fmt.Sprint("other ", i), "x") // more waiters than the store shows in a list of keys
 			}
 			f.wants("a", "y")
 			f.wants("b", "z")
@@ -159,18 +160,19 @@ func TestDeadlockIsNamedWithinAPoll(t *testing.T) {
 			f.wants("c", "x")
 			time.Sleep(longestPoll)
 			if got := f.take(); !slices.Contains(got, "c: a has x wants y, b has y wants z, c has z wants x") {
-				t.Errorf("%q within a poll, want that of the wait that closed the cycle", got)
+				t.Errorf("reported %q within a poll interval, want a report by the process whose wait closed the cycle", got)
 			}
 			time.Sleep(long)
 			f.take()
 			if n := strings.Count(f.log.String(), "possible deadlock"); n != 3 {
-				t.Errorf("%d warnings, want one of each process", n)
+				t.Errorf("%d warnings, want one by each process", n)
 			}
 		})
 	}
 }
 
-// A session that waits behind a cycle is not in it, even if it holds something that others wait for.
+// If a session waits for a member of a cycle, it is not itself a member, even if it holds a key that others wait
+// for.
 func TestDeadlockIsReportedByItsMembers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newStuckFleet(t, dsynctest.NewMemory())
@@ -186,7 +188,7 @@ func TestDeadlockIsReportedByItsMembers(t *testing.T) {
 	})
 }
 
-// Each of these processes waits for another, perhaps forever, but there is no deadlock that the store can know of.
+// In each case processes wait for each other, perhaps forever, but the store has no proof of a deadlock.
 func TestNoDeadlockWhereThereIsNone(t *testing.T) {
 	for name, begin := range map[string]func(*stuckFleet){
 		"a chain": func(f *stuckFleet) {
@@ -245,7 +247,7 @@ func TestNoDeadlockWhereThereIsNone(t *testing.T) {
 			f.wants("a", "x")
 			f.waits(hold("b"))
 		},
-		"singletons": func(f *stuckFleet) { // each process has a goroutine for each, which waits until it runs it
+		"singletons": func(f *stuckFleet) { // in each process, one goroutine per singleton waits until it may run the singleton
 			x, y := f.of("c").Mutex("x"), f.of("c").Mutex("y")
 			lock(f.t, x)
 			lock(f.t, y)
@@ -272,7 +274,7 @@ func TestNoDeadlockWhereThereIsNone(t *testing.T) {
 	}
 }
 
-// A hold counts when it has lasted for 4 s.
+// A hold counts for a deadlock only when it is 4 s old.
 func TestYoungHoldsAreInNoDeadlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newStuckFleet(t, dsynctest.NewMemory())
@@ -290,12 +292,12 @@ func TestYoungHoldsAreInNoDeadlock(t *testing.T) {
 			}
 		}
 		if got, err := admin.New(f.of("a")).Deadlocks(background, "x"); len(got) > 0 || err != nil {
-			t.Errorf("%v, %v among the keys of which one is in the cycle, want none", got, err)
+			t.Errorf("%v, %v; want none, since only one key of the cycle has the prefix", got, err)
 		}
 	})
 }
 
-// A deadlock with a dead process does not count: its keys become free.
+// A cycle with a dead process is not a deadlock, because the keys of that process become free.
 func TestDeadlockWithADeadProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -315,7 +317,7 @@ func TestDeadlockWithADeadProcess(t *testing.T) {
 	})
 }
 
-// A forced wait ends at some time, even if the holder's process is cut off.
+// A ForceHold that waits is never part of a deadlock, because its wait ends even if the holder's process is cut off.
 func TestForceIsInNoDeadlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -326,7 +328,7 @@ func TestForceIsInNoDeadlock(t *testing.T) {
 		f.store = faulty
 		f.hold("b", "y")
 		f.wants("b", "x")
-		time.Sleep(4 * time.Second) // it has sent a heartbeat
+		time.Sleep(4 * time.Second) // b has sent a heartbeat
 		faulty.Cut()
 		start := time.Now()
 		lock(t, f.of("a").Mutex("warm"))
@@ -334,13 +336,13 @@ func TestForceIsInNoDeadlock(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := time.Since(start); d < 9*time.Second {
-			t.Errorf("it waited for %v, want longer than before a look", d)
+			t.Errorf("ForceHold waited for only %v, want long enough for a search", d)
 		}
 		f.want("by force")
 	})
 }
 
-// A changing store lets things happen after it was read.
+// A changingStore calls then once, after a reading of the keys.
 type changingStore struct {
 	driver.Store
 	then func()
@@ -348,7 +350,7 @@ type changingStore struct {
 
 func (s *changingStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
 	states, err := s.Store.Keys(ctx, q)
-	if q.Session != "" { // the session checks that it still has its holds
+	if q.Session != "" { // this reading is the session's check of its own holds
 		return states, err
 	}
 	if then := s.then; then != nil {
@@ -358,8 +360,8 @@ func (s *changingStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.S
 	return states, err
 }
 
-// The states of keys are from different moments. A cycle that only the first reading shows does not count, nor does
-// one whose parts did not exist at the same time.
+// The states of the keys are read at different moments. So a cycle does not count if only the first reading shows
+// it, or if its parts did not exist at the same time.
 func TestCycleThatNeverWas(t *testing.T) {
 	for name, then := range map[string]func(f *stuckFleet, give func()){
 		"a wait ends":             func(_ *stuckFleet, give func()) { give() },
@@ -381,8 +383,9 @@ func TestCycleThatNeverWas(t *testing.T) {
 	}
 }
 
-// Searching costs nothing while nothing is held, one read while nobody waits for what is held, and a read of all
-// keys only otherwise. A search runs when the wait is half a TTL old, and each time that its age has doubled.
+// A search costs nothing while the session holds nothing, and one Load while nobody waits for a key that it holds.
+// Only otherwise does it read all keys. A search runs when a wait is half a TTL old, and again each time that its
+// age has doubled.
 func TestLookingForDeadlocksIsCheap(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -407,14 +410,14 @@ func TestLookingForDeadlocksIsCheap(t *testing.T) {
 			d = store.Counts().Since(start)
 			looks := 10 // at 5 s · 2ⁿ
 			if l, k := d.Commands[dsynctest.MethodLoad], d.Commands[dsynctest.MethodKeys]; l > looks*c.loads || k > looks*c.keys || c.loads+c.keys > 0 && l+k < 8*(c.loads+c.keys) {
-				t.Errorf("%s: %d loads and %d pages of keys in an hour, want %d looks", c.name, l, k, looks)
+				t.Errorf("%s: %d loads and %d pages of keys in an hour, want those of %d searches", c.name, l, k, looks)
 			}
 			f.want(c.name)
 		})
 	}
 }
 
-// All waits of a session make it look together.
+// A session with many waits makes one search for all of them.
 func TestManyWaitsLookTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -427,12 +430,12 @@ func TestManyWaitsLookTogether(t *testing.T) {
 		start := store.Counts()
 		time.Sleep(time.Minute)
 		if n := store.Counts().Since(start).Commands[dsynctest.MethodLoad]; n < 3 || n > 4 {
-			t.Errorf("%d looks in a minute, want one at 5, 10, 20 and 40 s", n)
+			t.Errorf("%d searches in a minute, want one at 5, 10, 20 and 40 s", n)
 		}
 	})
 }
 
-// A look that the store does not answer is repeated until it does.
+// If the store does not answer a search, the search is repeated until it does.
 func TestLookIsRepeatedUntilItIsAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		failing := 0
@@ -455,8 +458,9 @@ func TestLookIsRepeatedUntilItIsAnswered(t *testing.T) {
 	})
 }
 
-// A key that lingers is no part of a deadlock: its process gives it up, at once where the store notifies, and elsewhere
-// when its Linger is over. Only that process knows that it lingers, and that a key is in use.
+// A lingering key is not part of a deadlock, because its process gives it up: at once if the store can notify,
+// otherwise when its Linger is over. Only that process knows whether a key lingers or is in use. Others must wait
+// before they report it.
 func TestLingerIsNoDeadlock(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		for _, inUse := range []bool{false, true} {

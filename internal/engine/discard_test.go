@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// again returns a store to which the network delivers each selected Acquire once
-// more, the given time after it was sent.
+// again returns a store to which the network delivers each selected Acquire a second time, the given time after it
+// was sent.
 func again(t *testing.T, store driver.Store, after time.Duration, of func(dsynctest.Request) bool) *dsynctest.Faulty {
 	return newFaulty(t, store, func(r dsynctest.Request) (f dsynctest.Fault) {
 		if r.Method == dsynctest.MethodAcquire && of(r) {
@@ -28,8 +28,8 @@ func again(t *testing.T, store driver.Store, after time.Duration, of func(dsynct
 	})
 }
 
-// Promise 4: a request that the network delivers once more, after its claim was released or given
-// up, does not leave the key held by a claim that nobody owns. The session is never used again.
+// Promise 4: if the network delivers a request a second time, after its claim was released or given up, the key does
+// not stay held by a claim that nobody owns, even if the session is never used again.
 func TestCopyOfARequestHoldsNothing(t *testing.T) {
 	const after = ttl / 10 // less than an attempt may take
 	always := func(dsynctest.Request) bool { return true }
@@ -54,7 +54,7 @@ func TestCopyOfARequestHoldsNothing(t *testing.T) {
 			mu := other.Mutex("k")
 			lock(t, mu)
 			if s.Mutex("k").TryLock() {
-				t.Error("locked while another holds it")
+				t.Error("locked a key that another session holds")
 			}
 			mu.Unlock()
 		}},
@@ -103,8 +103,8 @@ func TestCopyOfARequestHoldsNothing(t *testing.T) {
 	}
 }
 
-// Claims are discarded together, with one command for all that are due, whatever their keys. Claims that were held
-// for so long that no copy of their request can join any more are not discarded.
+// One command discards all claims that are due, whatever their keys. If a claim was held for so long that no copy of
+// its request can still join, it is not discarded.
 func TestClaimsAreDiscardedTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -129,8 +129,8 @@ func TestClaimsAreDiscardedTogether(t *testing.T) {
 	})
 }
 
-// A session remembers released claims until it has discarded them. However many there are, it keeps up with
-// discarding, so that it never remembers more than those released within the time of two attempts.
+// A session remembers released claims until it has discarded them. However many there are, its Discards keep up, so
+// it never remembers more claims than were released in the time of two attempts.
 func TestManyClaimsAreDiscarded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -152,8 +152,8 @@ func TestManyClaimsAreDiscarded(t *testing.T) {
 	})
 }
 
-// A claim that need not be discarded is not: the store says that no copy of its request can join, or
-// it was held for longer than that.
+// A claim is not discarded if that is unnecessary: if the store says that no copy of its request can join, or if the
+// claim was held for long enough.
 func TestFinalRequestsAreNotDiscarded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -166,7 +166,7 @@ func TestFinalRequestsAreNotDiscarded(t *testing.T) {
 	})
 }
 
-// A finalStore says of all requests that they are final.
+// A finalStore sets State.Final in every reply: no copy of the request can join.
 type finalStore struct{ *dsynctest.Memory }
 
 func (s finalStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
@@ -183,7 +183,7 @@ func TestDiscardIsRepeated(t *testing.T) {
 		turn(s.Mutex("k"))
 		time.Sleep(2 * ttl)
 		if len(holders(t, store, "k")) == 0 {
-			t.Fatal("the copy of the request did not come")
+			t.Fatal("the copy of the request did not arrive")
 		}
 		store.up.Store(true)
 		time.Sleep(ttl / 6)
@@ -206,7 +206,7 @@ func (s *failingDiscard) Discard(ctx context.Context, claims []driver.Claim) ([]
 	return s.Memory.Discard(ctx, claims)
 }
 
-// A step of the store's clock back, within the margin, does not let a late request in: its claim is
+// If the store's clock steps back within the margin, a late request does not stay in the store. Its claim is
 // discarded only when the request can no longer join, whatever the clock did.
 func TestClockGoesBackBesideALateRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -214,13 +214,13 @@ func TestClockGoesBackBesideALateRequest(t *testing.T) {
 		var late atomic.Bool
 		f := newFaulty(t, memory, func(r dsynctest.Request) (f dsynctest.Fault) {
 			if r.Method == dsynctest.MethodAcquire && late.Swap(false) {
-				f.Delay = ttl/6 + margin*2/5 // void, but for the step
+				f.Delay = ttl/6 + margin*2/5 // too late to join without the step
 			}
 			return f
 		})
-		s := newSession(t, f, &dsync.Options{HeartbeatInterval: ttl / 2}) // no reply tells it the clock meanwhile
-		// This claim is discarded two attempts and the margin from here on, with all others that are
-		// due by then. Without the margin that would be before the late request comes.
+		s := newSession(t, f, &dsync.Options{HeartbeatInterval: ttl / 2}) // so no reply shows it the store's clock meanwhile
+		// Two attempts and the margin from now, this claim is discarded with all others that are due by then.
+		// Without the margin, that would be before the late request arrives.
 		turn(s.Mutex("discarded before"))
 		time.Sleep(ttl * 4 / 25)
 		late.Store(true)
@@ -239,11 +239,11 @@ func TestClockGoesBackBesideALateRequest(t *testing.T) {
 	})
 }
 
-// A refuser refuses so many commands of one method.
+// A refuser refuses the next left commands of one method.
 type refuser struct {
 	*dsynctest.Memory
 	method string
-	key    string // "": of any
+	key    string // "": any key
 	left   *atomic.Int64
 }
 
@@ -283,8 +283,8 @@ func (r refuser) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 	return r.Memory.Edit(ctx, e)
 }
 
-// A fail-over undoes an Unlock, and one of the clean-up commands is refused once, as if a privilege were missing.
-// The key still becomes free soon. (B40)
+// If a fail-over undoes an Unlock, and the store refuses one of the clean-up commands once, as if a privilege were
+// missing, the key still becomes free soon. (B40)
 func TestCommandRefusedOnce(t *testing.T) {
 	for _, method := range []string{"Acquire", "Release", "Discard", "Heartbeat"} {
 		t.Run(method, func(t *testing.T) {
@@ -295,7 +295,7 @@ func TestCommandRefusedOnce(t *testing.T) {
 				lock(t, held)
 				store.left.Store(1)
 				ctx, cancel := context.WithTimeout(background, time.Second)
-				s.Mutex("another").LockContext(ctx) // one is refused if it is an Acquire
+				s.Mutex("another").LockContext(ctx) // in the case of Acquire, this request is the one refused
 				cancel()
 				held.Unlock()
 				store.FailOver()
@@ -303,7 +303,7 @@ func TestCommandRefusedOnce(t *testing.T) {
 				mu := other.Mutex("k")
 				lock(t, mu)
 				if took := time.Since(began); took > 2*ttl {
-					t.Errorf("the key was free after %v", took)
+					t.Errorf("the key was free only after %v", took)
 				}
 				mu.Unlock()
 			})
@@ -311,8 +311,7 @@ func TestCommandRefusedOnce(t *testing.T) {
 	}
 }
 
-// Claims that the store refuses to discard, however many there are, do not keep those of other keys from being
-// discarded. (B40)
+// However many claims the store refuses to discard, those of other keys are still discarded. (B40)
 func TestRefusedDiscardKeepsNoOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := refuser{dsynctest.NewMemory(), "Discard", "refused", new(atomic.Int64)}
@@ -327,14 +326,15 @@ func TestRefusedDiscardKeepsNoOthers(t *testing.T) {
 		mu := other.Mutex("k")
 		lock(t, mu)
 		if took := time.Since(began); took > 2*ttl {
-			t.Errorf("the key was free after %v", took)
+			t.Errorf("the key was free only after %v", took)
 		}
 		mu.Unlock()
 	})
 }
 
-// While the store refuses to discard a claim whose release was undone, for days perhaps because of a missing privilege,
-// the session's Discards name that claim once, and do not grow with each heartbeat. (B40)
+// If a fail-over has undone a claim's release, the store may refuse to discard the claim, perhaps for days, because
+// of a missing privilege. Meanwhile the session's Discards name the claim once, and do not grow with each heartbeat.
+// (B40)
 func TestRefusedDiscardDoesNotGrow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &countingDiscard{refuser: refuser{dsynctest.NewMemory(), "Discard", "", new(atomic.Int64)}}
@@ -343,8 +343,8 @@ func TestRefusedDiscardDoesNotGrow(t *testing.T) {
 		turn(s.Mutex("k"))
 		store.FailOver()
 		time.Sleep(100 * ttl)
-		if n := store.last.Load(); n < 1 || n > 2 { // its release was undone, and a copy of its request could have come
-			t.Errorf("the last Discard was of %d claims, want the one that was released, at most twice", n)
+		if n := store.last.Load(); n < 1 || n > 2 { // once because its release was undone, and once because a copy of its request could have arrived
+			t.Errorf("the last Discard named %d claims, want only the released one, at most twice", n)
 		}
 		store.left.Store(0)
 		time.Sleep(ttl)
@@ -363,8 +363,8 @@ func (s *countingDiscard) Discard(ctx context.Context, claims []driver.Claim) ([
 	return s.refuser.Discard(ctx, claims)
 }
 
-// A copy of a request makes its claim join again after it was given up. The session learns of that grant and
-// releases it. Then another copy arrives. Nobody has to wait because of it.
+// After a claim was given up, a copy of its request makes it join again. The session learns that it was granted, and
+// releases it. Then a second copy arrives. Even this one does not leave the key held for long.
 func TestSecondCopyOfAnOrphansRequestHoldsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -380,22 +380,22 @@ func TestSecondCopyOfAnOrphansRequestHoldsNothing(t *testing.T) {
 		if _, err := memory.Edit(background, *store.edit.Load()); err != nil {
 			t.Fatal(err)
 		}
-		held.Unlock() // which grants it
+		held.Unlock() // grants the claim that has joined again
 		time.Sleep(ttl / 50)
 		wantFree(t, memory, "k")
 		if _, err := memory.Edit(background, *store.edit.Load()); err != nil || len(holders(t, memory, "k")) != 1 {
-			t.Fatalf("the second copy joined nothing: %v", err)
+			t.Fatalf("the second copy did not get the key: %v", err)
 		}
 		began := time.Now()
 		lock(t, held)
 		if took := time.Since(began); took > ttl {
-			t.Errorf("the key was free after %v; nobody used it", took)
+			t.Errorf("the key was free only after %v, although nobody used it", took)
 		}
 		held.Unlock()
 	})
 }
 
-// A firstJoin keeps the first request to join.
+// A firstJoin records the first request to join.
 type firstJoin struct {
 	driver.Store
 	edit atomic.Pointer[driver.Edit]

@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A fail-over that undoes an early release leaves the key held, by a claim whose session discards it with its
-// next heartbeat. Until then nobody else is let in.
+// If a fail-over undoes an early release, the released claim holds the key again until its session discards it with
+// its next heartbeat. Until then nobody else gets the key.
 func TestUndoneUnlock(t *testing.T) {
 	for name, unlock := range map[string]func(s *dsync.Session){
 		"Mutex": func(s *dsync.Session) { turn(s.Mutex("k")) },
@@ -45,7 +45,7 @@ func TestUndoneUnlock(t *testing.T) {
 				began := time.Now()
 				eventuallyFree(t, store, s)
 				if took := time.Since(began); took > 11*time.Second {
-					t.Errorf("the key was free after %v, want a heartbeat", took)
+					t.Errorf("the key was free only after %v, want within a heartbeat interval", took)
 				}
 				unlock(newSession(t, store, unswept()))
 			})
@@ -53,13 +53,13 @@ func TestUndoneUnlock(t *testing.T) {
 	}
 }
 
-// Even if a copy of its request may still arrive, an undone Unlock ends with the heartbeat that reaches the new
-// primary. A claim that such a copy makes join afterwards is discarded in its turn.
+// If a fail-over undoes an Unlock, the claim is discarded as soon as a heartbeat has reached the new primary, even
+// if a copy of its request may still arrive. If such a copy makes the claim join again, it is discarded again.
 func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
 	for _, copies := range []bool{false, true} {
 		t.Run(fmt.Sprint("a copy comes: ", copies), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				memory := dsynctest.NewMemory() // it never sets State.Final
+				memory := dsynctest.NewMemory() // this store never sets State.Final
 				store := &firstJoin{Store: memory}
 				beats := make(chan struct{}, 1)
 				opt := &dsync.Options{Retention: -1, Hooks: &dsync.Hooks{Heartbeat: func(_, _ time.Duration, err error) {
@@ -72,7 +72,7 @@ func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
 				if _, err := engine.Of(s).Register(background); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(ttl/3 - ttl/20) // soon there is a heartbeat
+				time.Sleep(ttl/3 - ttl/20) // shortly before the next heartbeat
 				turn(s.Mutex("k"))
 				memory.FailOver()
 				if h := holders(t, memory, "k"); len(h) != 1 {
@@ -83,7 +83,7 @@ func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
 				wantFree(t, memory, "k")
 				if copies {
 					if _, err := memory.Edit(background, *store.edit.Load()); err != nil || len(holders(t, memory, "k")) != 1 {
-						t.Fatalf("the copy joined nothing: %v", err)
+						t.Fatalf("the copy did not get the key: %v", err)
 					}
 				}
 				began := time.Now()
@@ -98,8 +98,8 @@ func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
 	}
 }
 
-// After an undone Unlock the process's own try finds its key held, by nobody. It learns why at once, not with the next
-// heartbeat, so the next try succeeds.
+// After a fail-over has undone an Unlock, a try of the same process finds the key held by a claim that nobody uses.
+// The session finds out why at once, without waiting for the next heartbeat, so the next try succeeds.
 func TestOwnTryAfterAnUndoneUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -128,8 +128,8 @@ func eventuallyFree(t *testing.T, store driver.Store, s *dsync.Session) {
 	t.Fatalf("never free; %v", s)
 }
 
-// A waiter that comes after the fail-over gets the key when the claim is discarded, whether it is of the same
-// process or of another.
+// A waiter that arrives after the fail-over gets the key when the claim is discarded, whether it is in the same
+// process or in another.
 func TestUndoneUnlockAndAWaiter(t *testing.T) {
 	for _, own := range []bool{true, false} {
 		bubble(t, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestUndoneUnlockAndAWaiter(t *testing.T) {
 	}
 }
 
-// A fail-over never undoes the Release of a Hold, not even of a lease, nor the end of a Once.
+// A fail-over never undoes the Release of a Hold or of a lease, or the release after a run of a Once.
 func TestCommittedUnlock(t *testing.T) {
 	for name, unlock := range map[string]func(t *testing.T, s *dsync.Session){
 		"Mutex": func(t *testing.T, s *dsync.Session) {
@@ -205,7 +205,8 @@ func TestCommittedUnlock(t *testing.T) {
 	}
 }
 
-// A heartbeat of the same term confirms early releases: they cost no more commands than others.
+// A heartbeat in the same term of the primary confirms early releases, so they cost no more commands than other
+// releases.
 func TestUnlockCostsNoThirdCommand(t *testing.T) {
 	counts := func(turn func(*dsync.Mutex)) (got map[dsynctest.Method]int) {
 		bubble(t, func(t *testing.T) {

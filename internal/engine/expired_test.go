@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// crashed returns a session that locks a key, waits for others, and is cut off from the store by
-// crash: to the store, its process has crashed.
+// crashed starts a session that locks the first keys and waits for the others. crash cuts it off from the store,
+// which to the store looks like a crash of its process.
 func crashed(t *testing.T, store driver.Store, held []string, awaited ...string) (crash func()) {
 	t.Helper()
 	f := newFaulty(t, store, nil)
@@ -26,9 +26,8 @@ func crashed(t *testing.T, store driver.Store, held []string, awaited ...string)
 	return f.Cut
 }
 
-// B06: one process waits for a hundred keys of a process that crashes. It has all of them by the
-// last heartbeat + TTL + one wake-up, because the waiter that finds the session expired wakes all
-// the others.
+// B06: if a process waits for a hundred keys of a process that crashes, it gets all of them within a TTL of the last
+// heartbeat and one wake-up, because the waiter that finds the session expired wakes all the others.
 func TestEveryKeyOfACrashedProcessIsFreeInTime_B06(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 100
@@ -47,13 +46,13 @@ func TestEveryKeyOfACrashedProcessIsFreeInTime_B06(t *testing.T) {
 		for _, key := range keys {
 			wg.Go(func() {
 				lock(t, s.Mutex(key))
-				// To expire the session and to acquire the keys, 8 at a time.
+				// The round trips are one to expire the session, and those to acquire the keys, 8 at a time.
 				if d := time.Since(began); d > ttl+(1+n/8+1)*trip {
-					t.Errorf("%s was had %v after the last heartbeat, the TTL is %v", key, d, ttl)
+					t.Errorf("%s was locked %v after the last heartbeat; the TTL is %v", key, d, ttl)
 				}
 			})
 		}
-		time.Sleep(ttl / 20) // all are queued, and no heartbeat has been sent
+		time.Sleep(ttl / 20) // all waiters are in the queue, and no heartbeat has been sent
 		before := memory.Counts().Commands[dsynctest.MethodExpire]
 		crash()
 		wg.Wait()
@@ -63,8 +62,8 @@ func TestEveryKeyOfACrashedProcessIsFreeInTime_B06(t *testing.T) {
 	})
 }
 
-// B06: a waiter behind others that crash in the queue gets the key no later, even if it waits for
-// other keys of theirs at the same time.
+// B06: if the waiters ahead in the queue crash as well, a waiter still gets the key in time, even if it also waits
+// for other keys that they hold.
 func TestKeyBehindCrashedWaitersIsFreeInTime_B06(t *testing.T) {
 	for _, dead := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(dead), func(t *testing.T) {
@@ -84,7 +83,7 @@ func TestKeyBehindCrashedWaitersIsFreeInTime_B06(t *testing.T) {
 					wg.Go(func() {
 						lock(t, s.Mutex(key))
 						if d := time.Since(began); d > ttl+time.Millisecond {
-							t.Errorf("%s was had %v after the crash, the TTL is %v", key, d, ttl)
+							t.Errorf("%s was locked %v after the crash; the TTL is %v", key, d, ttl)
 						}
 					})
 				}
@@ -98,7 +97,7 @@ func TestKeyBehindCrashedWaitersIsFreeInTime_B06(t *testing.T) {
 	}
 }
 
-// A try expires any number of lapsed waiters, although a reply shows only the nearest ones.
+// A try expires any number of lapsed waiters, although each reply names only the nearest ones.
 func TestTryExpiresManySessions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -116,8 +115,8 @@ func TestTryExpiresManySessions(t *testing.T) {
 	})
 }
 
-// Two tries that meet the same lapsed holder share what they find. Neither reports it as a holder
-// while the other is still expiring it.
+// If two tries find the same lapsed holder, they share the result of the Expire. Neither reports the holder in an
+// error while the other is still expiring it.
 func TestConcurrentTriesExpireTheSameSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

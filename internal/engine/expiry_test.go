@@ -20,8 +20,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A staleStore reads sessions from a copy that does not contain them yet, or that says they have
-// expired.
+// A staleStore reads sessions from a stale copy that lacks them, or that shows them as expired.
 type staleStore struct {
 	*dsynctest.Memory
 	dead bool
@@ -38,8 +37,8 @@ func (s *staleStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]dri
 	return m, now, err
 }
 
-// Promise 3: if a reading shows a session as missing or expired, that is only a suspicion, since the reading may be stale.
-// Only an Expire makes it expired.
+// Promise 3: if a reading shows a session as missing or expired, the session does not count as expired, since the
+// reading may be stale. Only the reply to an Expire decides.
 func TestStaleReadingExpiresNobody(t *testing.T) {
 	for _, dead := range []bool{false, true} {
 		t.Run(fmt.Sprint("expired ", dead), func(t *testing.T) {
@@ -61,8 +60,8 @@ func TestStaleReadingExpiresNobody(t *testing.T) {
 	}
 }
 
-// The further back a waiter is in the queue, the later it checks whether the holder has lapsed, so
-// that a crash does not make all waiters call at once.
+// The further back a waiter is in the queue, the later it checks whether the holder has lapsed, so that a crash does
+// not make all waiters send commands at once.
 func TestCrashIsCheckedInTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -97,14 +96,14 @@ func TestCrashIsCheckedInTurn(t *testing.T) {
 		cancel()
 		wg.Wait()
 		if first == nil {
-			t.Fatal("nobody locked it")
+			t.Fatal("no waiter got the key")
 		}
 		first.Unlock()
 	})
 }
 
-// A narrowStore behaves like a server whose replies are limited to 16 MB and which can be asked
-// about at most 1,000 sessions at a time. It counts the readings.
+// A narrowStore behaves like a server that limits replies to 16 MB, and accepts at most 1,000 session ids in a
+// query. It counts the readings.
 type narrowStore struct {
 	*dsynctest.Memory
 	full, slim atomic.Int64
@@ -130,8 +129,8 @@ func (s *narrowStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]dr
 	return found, now, err
 }
 
-// crowded returns a store in which n sessions, each with as much Meta as is allowed, hold one unit
-// each of the semaphore "k" of size n. The last of them lapses after ttl.
+// crowded returns a store in which n sessions hold one unit each of the semaphore "k" of size n. Each has as much
+// Meta as is allowed. The last of them lapses after ttl.
 func crowded(t *testing.T, n int) *narrowStore {
 	store := &narrowStore{Memory: dsynctest.NewMemory()}
 	meta := map[string]string{"about": strings.Repeat("x", 4000)}
@@ -152,8 +151,7 @@ func crowded(t *testing.T, n int) *narrowStore {
 	return store
 }
 
-// Even if thousands of sessions with much metadata hold a key, a waiter finds the one that has
-// lapsed.
+// Even if thousands of sessions with large metadata hold a key, a waiter finds the one that has lapsed.
 func TestExpiredSessionIsFoundAmongThousands(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
@@ -169,13 +167,13 @@ func TestExpiredSessionIsFoundAmongThousands(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took > ttl+ttl/5 {
-			t.Errorf("its unit was acquired after %v, want it soon after its TTL of %v", took, ttl)
+			t.Errorf("the lapsed session's unit was acquired after %v, want soon after its TTL of %v", took, ttl)
 		}
 		if slim, full := store.slim.Load(), store.full.Load(); slim < 5 || full > 3 {
-			t.Errorf("%d short readings and %d full ones, want a short one for each thousand sessions, and full ones of a few sessions only", slim, full)
+			t.Errorf("%d short readings and %d full ones, want one short reading per thousand sessions, and full ones only of a few sessions", slim, full)
 		}
 		k.Release(1)
-		synctest.Wait() // the expired session is read for the log, in the background
+		synctest.Wait() // the session's record is read for the log in the background
 		if err := s.Close(background); err != nil {
 			t.Error(err)
 		}
@@ -186,7 +184,8 @@ func TestExpiredSessionIsFoundAmongThousands(t *testing.T) {
 	})
 }
 
-// The error names the holder even if there are thousands, and reads it once.
+// The error of a try names a holder even if there are thousands, and the session reads that holder's record only
+// once.
 func TestHolderAmongThousandsIsNamed(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {

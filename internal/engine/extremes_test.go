@@ -12,14 +12,13 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Durations above driver.MaxDuration are refused wherever they are given: sums and multiples of
-// them would overflow.
+// Every function refuses durations above driver.MaxDuration, because sums and multiples of them would overflow.
 func TestDurationsAboveTheMaximumAreRefused(t *testing.T) {
 	for _, d := range []time.Duration{driver.MaxDuration + time.Millisecond, math.MaxInt64 / 2, time.Duration(math.MaxInt64).Truncate(time.Millisecond), math.MaxInt64} {
 		wantRefused := func(what string, err error) {
 			t.Helper()
 			if err == nil || !strings.Contains(err.Error(), "it must be at most") || !strings.Contains(err.Error(), d.String()) {
-				t.Errorf("%s took %v, or its error does not say what would be right: %v", what, d, err)
+				t.Errorf("%s accepted %v, or its error does not say what is valid: %v", what, d, err)
 			}
 		}
 		for name, opt := range map[string]dsync.Options{
@@ -44,14 +43,14 @@ func TestDurationsAboveTheMaximumAreRefused(t *testing.T) {
 			h := take(t, s.Mutex("k").Hold)
 			wantRefused("ReleaseAfter", h.ReleaseAfter(background, d))
 			if h.Token() == 0 {
-				t.Error("it was released by a ReleaseAfter that was refused")
+				t.Error("a refused ReleaseAfter has released the hold")
 			}
 			h.Release(background)
 		})
 	}
 }
 
-// Durations of driver.MaxDuration do what they say.
+// Durations of exactly driver.MaxDuration work.
 func TestLongestDurations(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -73,8 +72,8 @@ func TestLongestDurations(t *testing.T) {
 	})
 }
 
-// A waiter far back in the queue waits up to four times as long as PollInterval for its next
-// request, even if that is the longest possible.
+// A waiter far back in the queue polls only every four PollIntervals. That does not overflow even with the longest
+// possible PollInterval.
 func TestPollSeldom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -100,7 +99,7 @@ func TestPollSeldom(t *testing.T) {
 	})
 }
 
-// A try for all of the largest semaphore is ErrHeld if somebody holds a part.
+// A try for all units of the largest possible semaphore returns ErrHeld if somebody holds some of them.
 func TestTryAllOfTheLargestSemaphore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -111,14 +110,14 @@ func TestTryAllOfTheLargestSemaphore(t *testing.T) {
 		wantErr(t, "a try for all", errOf(b.TryHold(background, math.MaxInt64)), dsync.ErrHeld)
 		a.Release(1)
 		if !b.TryAcquire(math.MaxInt64) {
-			t.Error("a try for all of the free semaphore failed")
+			t.Error("a try for all units of a free semaphore failed")
 		}
 		b.Release(math.MaxInt64)
 	})
 }
 
-// If the weights of a process's goroutines add up to more than an int64 can hold, here to 0 once one is done, each
-// of them still gets its answer.
+// The weights that a process's goroutines want can add up to more than an int64 can hold; here the sum wraps around
+// to 0 once one is done. Each goroutine still gets its answer.
 func TestWeightsThatAddUpToZero(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		faulty := newFaulty(t, dsynctest.NewMemory(), func(dsynctest.Request) dsynctest.Fault {

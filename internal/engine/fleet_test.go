@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A fleet of ten thousand processes waits for a thousand keys: the cost of a release, and of
-// waiting. The counts are those in docs/operations.md.
+// If ten thousand processes wait for a thousand keys, waiting and releases cost no more commands than
+// docs/operations.md says.
 func TestFleetOfTenThousand(t *testing.T) {
 	testkit.Large(t)
 	sessions, keys := 10_000, 1000
@@ -64,7 +64,7 @@ func TestFleetOfTenThousand(t *testing.T) {
 
 		const quiet = time.Minute
 		start := store.Counts()
-		time.Sleep(quiet + time.Millisecond/2) // the store's times are in whole milliseconds
+		time.Sleep(quiet + time.Millisecond/2) // the store rounds times to whole milliseconds
 		d := store.Counts().Since(start)
 		all := sessions + keys
 		beats, asks := d.Commands[dsynctest.MethodHeartbeat], d.Commands[dsynctest.MethodAcquire]
@@ -78,10 +78,10 @@ func TestFleetOfTenThousand(t *testing.T) {
 			t.Errorf("%d polls, want at most %d", asks, most)
 		}
 		if d.Writes != beats {
-			t.Errorf("%d writes for %d heartbeats: waiting writes", d.Writes, beats)
+			t.Errorf("%d writes but %d heartbeats: waiting causes writes", d.Writes, beats)
 		}
 		if n := d.Commands[dsynctest.MethodNotify]; n != 0 {
-			t.Errorf("%d notices, and nothing happened", n)
+			t.Errorf("%d notices, although nothing happened", n)
 		}
 
 		start = store.Counts()
@@ -91,7 +91,7 @@ func TestFleetOfTenThousand(t *testing.T) {
 		synctest.Wait() // no time passes
 		d = store.Counts().Since(start)
 		if d.Total() != 2*keys || d.Commands[dsynctest.MethodRelease] != keys || d.Commands[dsynctest.MethodNotify] != keys || len(got) != keys {
-			t.Errorf("%d releases: commands %v, and %d woke and have the key; want a Release, a Notify and one wake-up each", keys, d.Commands, len(got))
+			t.Errorf("%d releases: commands %v, and %d waiters got a key; want a Release, a Notify and one waiter each", keys, d.Commands, len(got))
 		}
 		cancel()
 		wg.Wait()

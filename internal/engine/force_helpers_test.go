@@ -17,7 +17,7 @@ import (
 // A party is one way to hold the key "k", or a part of it.
 type party struct {
 	name  string
-	hold  func(ctx context.Context, s *dsync.Session) (*holding, error) // waits
+	hold  func(ctx context.Context, s *dsync.Session) (*holding, error) // waits for the key
 	force func(s *dsync.Session) func(context.Context) (*holding, error)
 }
 
@@ -27,7 +27,7 @@ type holding struct {
 	done func() error // unlocks; the error says how the hold ended
 }
 
-// holdingOf returns what a call of a Hold's returned as a holding.
+// holdingOf returns the results of a call such as Mutex.Hold as a holding.
 func holdingOf(h *dsync.Hold, err error) (*holding, error) {
 	if err != nil {
 		return nil, err
@@ -94,11 +94,11 @@ var parties = []party{
 	}, nil},
 }
 
-// take holds "k" as p does, within five minutes.
+// take acquires "k" in the way of p, within five minutes.
 func (p party) take(t testing.TB, s *dsync.Session) *holding {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(background), 5*time.Minute)
-	if p.name != "once" { // whose run ends with its ctx
+	if p.name != "once" { // a Once's run would end with ctx
 		defer cancel()
 	} else {
 		t.Cleanup(cancel)
@@ -110,7 +110,7 @@ func (p party) take(t testing.TB, s *dsync.Session) *holding {
 	return h
 }
 
-// async calls f on a goroutine; the channel receives its error and the time.
+// async calls f on a goroutine. The channel receives f's error and the time at which f returned.
 type ended struct {
 	err error
 	at  time.Time
@@ -136,7 +136,7 @@ func closedAt(c <-chan struct{}) <-chan time.Time {
 	return at
 }
 
-// revocations returns the revocations of the session that the store has.
+// revocations returns the number of revocations in the session's record.
 func revocations(t testing.TB, store driver.Store, session string) int {
 	t.Helper()
 	p, err := store.Heartbeat(background, session, nil)
@@ -146,7 +146,7 @@ func revocations(t testing.TB, store driver.Store, session string) int {
 	return len(p.Revoked)
 }
 
-// An adminStore fails the chosen methods.
+// An adminStore can make the methods that administration uses fail.
 type adminStore struct {
 	*dsynctest.Memory
 	mu   sync.Mutex

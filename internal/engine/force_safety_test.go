@@ -16,11 +16,11 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// Promise 9, B29, L5: in whatever way the key is held, however its holder is notified, and whether
-// or not it stops in time: it is notified first, and the next holds the key when it has unlocked or
-// its grace is over, and not before.
+// Promise 9, B29, L5: the holder is notified first. The next holder gets the key when the first has unlocked or its
+// grace is over, and not earlier. This holds for every way to hold the key and every way to be notified, whether or
+// not the holder stops in time.
 func TestForceNotifiesFirst(t *testing.T) {
-	// The ways in which the holder's process is notified, and the latest time for each.
+	// notices has the ways in which the holder's process is notified, and the latest time for each.
 	notices := []struct {
 		name    string
 		polling bool
@@ -68,7 +68,7 @@ func TestForceNotifiesFirst(t *testing.T) {
 									ctx, cancel := context.WithTimeout(background, 5*time.Minute)
 									defer cancel()
 									get := p.hold
-									if p.name == "reader" { // another reader could hold beside it
+									if p.name == "reader" { // another reader could hold the key at the same time
 										get = parties[2].hold
 									}
 									wait := async(func() (err error) { next, err = get(context.WithoutCancel(ctx), b); return })
@@ -102,15 +102,15 @@ func TestForceNotifiesFirst(t *testing.T) {
 								late = 600 * time.Millisecond
 							}
 							if d := w.at.Sub(free); d < 0 || d > late {
-								t.Errorf("the next holds %v after the key was to be free", d)
+								t.Errorf("the next holder got the key %v after it should have been free", d)
 							}
 							if isClosed(next.lost) {
-								t.Error("the next was notified as well")
+								t.Error("the next holder was notified as well")
 							}
 							if !stops {
 								wantErr(t, "late unlock", h.done(), dsync.ErrLost, dsync.ErrRevoked)
 								if isClosed(next.lost) || len(holders(t, store, "k")) != 1 {
-									t.Error("the late unlock freed the next one's hold")
+									t.Error("the late unlock freed the next holder's hold")
 								}
 							}
 							synctest.Wait()
@@ -119,14 +119,14 @@ func TestForceNotifiesFirst(t *testing.T) {
 								t.Errorf("Hooks.Lost was called with %+v, want once", hooked)
 							}
 							if err := next.done(); err != nil {
-								t.Errorf("unlock of the next: %v", err)
+								t.Errorf("unlock by the next holder: %v", err)
 							}
-							// The session continues, and is not revoked again.
+							// The session continues, and no revocation is left.
 							time.Sleep(ttl)
 							if a.ID() == "" || revocations(t, store, a.ID()) != 0 {
 								t.Errorf("session %q has %d revocations", a.ID(), revocations(t, store, a.ID()))
 							}
-							if p.name != "once" { // sealed by now
+							if p.name != "once" { // the Once is sealed by now
 								again := p.take(t, a)
 								time.Sleep(ttl)
 								if isClosed(again.lost) {
@@ -142,8 +142,8 @@ func TestForceNotifiesFirst(t *testing.T) {
 	}
 }
 
-// Promise 9: nothing is taken from an unreachable holder before its session has lapsed. Its own
-// Lost has closed at least a grace before that.
+// Promise 9: an unreachable holder keeps its key until its session has lapsed. Its Lost closes at least the grace
+// before that.
 func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
 	for _, forces := range []string{"Break", "ForceHold"} {
 		for _, expired := range []bool{false, true} {
@@ -164,7 +164,7 @@ func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
 						t.Fatal(err)
 					}
 					lapses := m[0].LastHeartbeat.Add(ttl)
-					if expired { // by b, for another key
+					if expired { // b expires the session to get another key
 						lock(t, b.Mutex("other"))
 						lapses = time.Now()
 					}
@@ -190,8 +190,8 @@ func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
 	}
 }
 
-// Promise 9: whatever the network does to the process that holds and to the one that forces, Lost
-// closes at least the grace before anyone else holds the key.
+// Promise 9: whatever the network does to the holder and to the process that takes the key by force, Lost closes at
+// least the grace before anyone else holds the key.
 func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 	for i := range trials() {
 		seed := uint64(i)
@@ -226,7 +226,7 @@ func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 			acquire := b.Mutex("k").ForceHold
 			if r.IntN(2) == 0 {
 				broken := breakKey(b)
-				acquire = b.Mutex("k").Hold // it takes minutes on the worst of these networks
+				acquire = b.Mutex("k").Hold // on the worst of these networks this takes minutes
 				defer func() { <-broken }()
 			}
 			next, err := acquire(background)
@@ -252,7 +252,7 @@ func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 			fb.Close()
 			next.Release(background)
 			time.Sleep(2 * ttl)
-			// Whatever the lost sessions have left behind blocks nobody.
+			// What lost sessions have left behind blocks nobody.
 			if err := errOf(newSession(t, store, nil).Mutex("k").TryHold(background)); err != nil {
 				t.Errorf("seed %d: left behind: %v", seed, err)
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// L5: ForceHold is served before all waiters, and leaves them in their order.
+// L5: ForceHold is served before all waiters, and does not change the order of those of other processes.
 func TestForceHoldIsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -39,7 +39,7 @@ func TestForceHoldIsFirst(t *testing.T) {
 			})
 			time.Sleep(10 * time.Millisecond)
 		}
-		for i := range 3 { // and some more behind that one
+		for i := range 3 { // more waiters of the same session, behind that one
 			wg.Go(func() {
 				mu := b.Mutex("k")
 				mu.Lock()
@@ -60,7 +60,7 @@ func TestForceHoldIsFirst(t *testing.T) {
 			t.Fatalf("ForceHold: %v after %v", e.err, e.at.Sub(began))
 		}
 		if len(order) > 0 {
-			t.Errorf("%v came first", order)
+			t.Errorf("%v got the key before ForceHold", order)
 		}
 		time.Sleep(3 * ttl)
 		if isClosed(forced.Lost()) {
@@ -71,15 +71,14 @@ func TestForceHoldIsFirst(t *testing.T) {
 		}
 		forced.Release(background)
 		wg.Wait()
-		// The waiter of the same session stepped aside for ForceHold, and moved to the end of the
-		// queue.
+		// The waiter of the same session made way for ForceHold by moving to the end of the queue.
 		if want := []string{"0", "1", "3", "4", "2", "local 0", "local 1", "local 2"}; !slices.Equal(order, want) {
-			t.Errorf("after it came %q, want %q", order, want)
+			t.Errorf("after ForceHold came %q, want %q", order, want)
 		}
 	})
 }
 
-// Of two ForceHolds the later is served before the earlier, and each revokes the current holder.
+// If two ForceHolds wait, the later one is served first. Each revokes the current holder.
 func TestForceHoldTwice(t *testing.T) {
 	for name, setting := range map[string]struct{ here, polling bool }{
 		"in two processes":            {},
@@ -106,7 +105,7 @@ func TestForceHoldTwice(t *testing.T) {
 							return err
 						}
 						if inside.Add(1) != 1 {
-							t.Error("two inside")
+							t.Error("two hold the key at the same time")
 						}
 						<-h.Lost()
 						time.Sleep(grace / 2)
@@ -121,7 +120,7 @@ func TestForceHoldTwice(t *testing.T) {
 				time.Sleep(grace)
 				held.Unlock()
 				time.Sleep(ttl)
-				// Whoever holds is revoked by the other; the last one stays.
+				// Each is revoked by the other, until one remains as the holder.
 				if len(first)+len(second) != 1 || inside.Load() != 1 {
 					t.Errorf("%d have finished, %d inside", len(first)+len(second), inside.Load())
 				}
@@ -138,8 +137,8 @@ func TestForceHoldTwice(t *testing.T) {
 	}
 }
 
-// ForceHold meets a grant of its own process: a waiter that was granted while it should have
-// stepped aside, or a try. It is notified like any holder, so that ForceHold does not wait forever.
+// ForceHold may find that its own process has just been granted the key, for a waiter that should have made way or
+// for a try. That holder is notified like any other, so ForceHold does not wait forever.
 func TestForceHoldMeetsALocalGrant(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprint("try ", try), func(t *testing.T) {
@@ -159,7 +158,7 @@ func TestForceHoldMeetsALocalGrant(t *testing.T) {
 				}
 				var h, forced *dsync.Hold
 				locked := async(func() error { return into(&h, acquire)(background) })
-				time.Sleep(100 * time.Millisecond) // granted; the reply is under way
+				time.Sleep(100 * time.Millisecond) // the key is granted; the reply is under way
 				won := async(func() error { return into(&forced, s.Mutex("k").ForceHold)(background) })
 				if e := <-locked; e.err != nil {
 					t.Fatal(e.err)
@@ -167,7 +166,7 @@ func TestForceHoldMeetsALocalGrant(t *testing.T) {
 				<-h.Lost()
 				time.Sleep(grace / 2)
 				if len(won) > 0 {
-					t.Error("forced before the Release")
+					t.Error("ForceHold got the key before the Release")
 				}
 				wantErr(t, "release", h.Release(background), dsync.ErrRevoked)
 				if e := <-won; e.err != nil || isClosed(forced.Lost()) {
@@ -178,8 +177,8 @@ func TestForceHoldMeetsALocalGrant(t *testing.T) {
 	}
 }
 
-// B36: a ForceHold whose ctx ends leaves nothing in the queue, neither locally nor in the store.
-// The others continue as before.
+// B36: if its ctx ends, ForceHold leaves nothing in the queue, neither in the process nor in the store. The other
+// waiters continue as before.
 func TestForceHoldGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -187,7 +186,7 @@ func TestForceHoldGivenUp(t *testing.T) {
 		a := newSession(t, cut, nil)
 		held := a.Mutex("k")
 		lock(t, held)
-		cut.Cut() // it can't be notified
+		cut.Cut() // the holder can't be notified
 		b := newSession(t, store, nil)
 		waits := waitAt(t, store, "k", 1, newSession(t, store, nil).Mutex("k").LockContext, background)
 		mine := b.Mutex("k")
@@ -206,12 +205,12 @@ func TestForceHoldGivenUp(t *testing.T) {
 			t.Error(err)
 		}
 		if err := <-local; err != nil || isClosed(mine.Lost()) {
-			t.Errorf("the waiter that stepped aside: %v", err)
+			t.Errorf("the waiter that made way: %v", err)
 		}
 	})
 }
 
-// A ForceHold that fails, because its ctx has ended or the key is of another kind, revokes nobody.
+// If ForceHold fails because its ctx has ended or the key is of another kind, it revokes no hold.
 func TestForceHoldThatFailsRevokesNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -233,7 +232,7 @@ func TestForceHoldThatFailsRevokesNobody(t *testing.T) {
 	})
 }
 
-// A ForceHold continues through the loss of its session.
+// If its session is lost, ForceHold continues under the next one.
 func TestForceHoldOutlivesItsSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -262,7 +261,7 @@ func TestForceHoldOutlivesItsSession(t *testing.T) {
 			t.Fatal(e.err)
 		}
 		if len(waits) > 0 {
-			t.Error("not first in the queue after the loss")
+			t.Error("ForceHold was not served first after the loss")
 		}
 		forced.Release(background)
 		if err := <-waits; err != nil {
@@ -271,8 +270,8 @@ func TestForceHoldOutlivesItsSession(t *testing.T) {
 	})
 }
 
-// ForceHold gets a lingering key, here or elsewhere, at once where the store notifies, and nobody
-// is notified of a loss.
+// ForceHold and Break free a lingering key, in the same process or in another, and do so at once if the store can
+// notify. No loss is reported, because nobody held the key.
 func TestForceOfALingeringKey(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -300,7 +299,7 @@ func TestForceOfALingeringKey(t *testing.T) {
 					makeLinger(a.Mutex("k"))
 					time.Sleep(time.Second)
 					if len(holders(t, store, "k")) != 1 {
-						t.Fatal("does not linger")
+						t.Fatal("the key does not linger")
 					}
 					began := time.Now()
 					acquire := b.Mutex("k").ForceHold
@@ -328,7 +327,8 @@ func TestForceOfALingeringKey(t *testing.T) {
 	}
 }
 
-// A hold of the same process is notified, and must be unlocked first even if it was lost.
+// ForceHold notifies a holder in its own process, and waits until that holder has unlocked, even after its hold is
+// lost.
 func TestForceHoldWaitsForALocalUnlock(t *testing.T) {
 	for _, p := range parties {
 		if p.force == nil || p.name == "lease" {
@@ -347,7 +347,7 @@ func TestForceHoldWaitsForALocalUnlock(t *testing.T) {
 				}
 				time.Sleep(5 * ttl)
 				if len(won) > 0 {
-					t.Fatal("locked before the release of the hold it broke")
+					t.Fatal("ForceHold got the key before the hold that it broke was released")
 				}
 				if n := len(holders(t, store, "k")); n != 0 {
 					t.Errorf("%d holders in the store after the grace", n)
@@ -362,7 +362,7 @@ func TestForceHoldWaitsForALocalUnlock(t *testing.T) {
 	}
 }
 
-// A hold that was forced has no special rights: another ForceHold can revoke it.
+// A hold taken by force has no special rights: another ForceHold can revoke it.
 func TestForcedHoldCanBeForced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

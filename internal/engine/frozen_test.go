@@ -15,14 +15,13 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Promise 1: from the first instruction after a freeze, before any timer runs, every check says
-// that the hold is lost.
+// Promise 1: right after a freeze, even before any timer has run, every check says that the hold is lost.
 func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 	type hold struct {
 		lost   func() <-chan struct{}
 		token  func() int64
 		unlock func(context.Context) error
-		err    func() error // of a context that ends with it
+		err    func() error // the Err of a context that ends with the hold
 	}
 	of := func(h *dsync.Hold) hold { return hold{h.Lost, h.Token, h.Release, h.Context(background).Err} }
 	kinds := map[string]func(t *testing.T, s *dsync.Session) hold{
@@ -77,8 +76,8 @@ func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 	}
 }
 
-// Promise 1: a hold that was frozen past its deadline is handed to nobody in its process: not by an
-// Unlock, not as a lingering key, and not to another reader.
+// Promise 1: if a process was frozen past the deadline of a hold, nobody in it gets that hold: not by a hand-off,
+// not as a lingering key, and not as another reader.
 func TestNothingIsHandedOffAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -87,7 +86,7 @@ func TestNothingIsHandedOffAfterFreeze(t *testing.T) {
 		fresh := func(what, old string) {
 			t.Helper()
 			if id() == old {
-				t.Errorf("%s: it went on under the session that was lost", what)
+				t.Errorf("%s: the lost session is still in use", what)
 			}
 		}
 
@@ -102,7 +101,7 @@ func TestNothingIsHandedOffAfterFreeze(t *testing.T) {
 		wg.Wait()
 		fresh("a hand-off", old)
 		if isClosed(next.Lost()) {
-			t.Error("the hold that was handed off is lost")
+			t.Error("the next hold is lost, too")
 		}
 		next.Unlock()
 
@@ -119,7 +118,7 @@ func TestNothingIsHandedOffAfterFreeze(t *testing.T) {
 		bHold := take(t, b.RHold)
 		fresh("a second reader", old)
 		if isClosed(bHold.Lost()) || !isClosed(aHold.Lost()) {
-			t.Error("the second reader shares what was lost")
+			t.Error("the second reader shares the lost hold")
 		}
 		aHold.Release(background)
 		bHold.Release(background)
@@ -127,8 +126,8 @@ func TestNothingIsHandedOffAfterFreeze(t *testing.T) {
 	})
 }
 
-// After a loss no heartbeat is sent, whatever the store would answer, even if the heartbeat's timer
-// runs before the deadline's after a freeze.
+// After a loss no heartbeat is sent, even if the heartbeat is due before the deadline and both have passed during a
+// freeze.
 func TestNoHeartbeatAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -137,7 +136,7 @@ func TestNoHeartbeatAfterFreeze(t *testing.T) {
 		before := store.Counts()
 		synctest.Wait() // the session has set its timers
 		engine.Of(s).Freeze(ttl)
-		time.Sleep(ttl / 2) // the heartbeat was due after a third, the deadline is not yet
+		time.Sleep(ttl / 2) // the heartbeat was due after a third of the TTL, but the deadline's timer has not fired yet
 		if n := store.Counts().Since(before).Commands[dsynctest.MethodHeartbeat]; n != 0 {
 			t.Errorf("%d heartbeats were sent after the deadline", n)
 		}
@@ -148,7 +147,8 @@ func TestNoHeartbeatAfterFreeze(t *testing.T) {
 	})
 }
 
-// A grant that is learned after the deadline does not count: Lock continues under the next session.
+// If a process learns of a grant only after the deadline, the grant does not count: Lock continues under the next
+// session.
 func TestGrantLearnedTooLateIsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		asked := 0
@@ -171,8 +171,8 @@ func TestGrantLearnedTooLateIsDropped(t *testing.T) {
 	})
 }
 
-// No reader shares a hold that was frozen past its deadline, even if it was waiting and the end of
-// another wait lets it in.
+// If a process was frozen past the deadline of a hold, no reader shares that hold, not even a waiting reader whose
+// turn comes when a writer ahead of it gives up.
 func TestReaderDoesNotJoinAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{HandOffTime: time.Hour})
@@ -188,7 +188,7 @@ func TestReaderDoesNotJoinAfterFreeze(t *testing.T) {
 		cancel()
 		h := <-late
 		if h.Token() == 0 || !isClosed(reads.Lost()) {
-			t.Error("a reader shares what is lost")
+			t.Error("a reader shares a lost hold")
 		}
 		wg.Wait()
 		reads.Release(background)
@@ -196,8 +196,8 @@ func TestReaderDoesNotJoinAfterFreeze(t *testing.T) {
 	})
 }
 
-// The context of a hold ends at the first check after a freeze, and not with the release of another hold of the
-// same Semaphore.
+// The context of a Semaphore's hold ends at the first check after a freeze that outlasted the hold. It does not end
+// when another hold of the Semaphore is released.
 func TestSemaphoreContextEndsWithALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -210,7 +210,7 @@ func TestSemaphoreContextEndsWithALoss(t *testing.T) {
 		}
 		engine.Of(s).Freeze(ttl)
 		if ctx.Err() == nil {
-			t.Error("the first check after a freeze says that it is held")
+			t.Error("the context has not ended at the first check after the freeze")
 		}
 		wantErr(t, "cause", context.Cause(ctx), dsync.ErrLost)
 		h.Release(background)

@@ -17,8 +17,7 @@ func runProgram(t *testing.T, b []byte) {
 	synctest.Test(t, func(t *testing.T) { program.Run(t, program.InMemory(t, p), p) })
 }
 
-// FuzzPrograms runs its input as a program of locks, and checks the promises on it: see package
-// program.
+// FuzzPrograms runs its input as a program that uses locks, and checks that the promises hold: see package program.
 func FuzzPrograms(f *testing.F) {
 	for _, s := range program.Seeds() {
 		f.Add(s.Bytes)
@@ -26,8 +25,8 @@ func FuzzPrograms(f *testing.F) {
 	f.Fuzz(runProgram)
 }
 
-// TestPrograms runs the seeds of FuzzPrograms by name, and random programs that are the same in
-// every run. It is the part of FuzzPrograms that runs without -fuzz.
+// TestPrograms runs the named seeds of FuzzPrograms, and pseudo-random programs that are the same in every run. It
+// stands in for FuzzPrograms when tests run without -fuzz.
 func TestPrograms(t *testing.T) {
 	testkit.Large(t)
 	for _, s := range program.Seeds() {
@@ -48,7 +47,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// Random programs over noisy links: thousands of requests and replies are lost, late or repeated.
+// The promises hold for random programs even if thousands of requests and replies are lost, late or repeated.
 func TestProgramsUnderFaults(t *testing.T) {
 	testkit.Large(t)
 	want := testkit.Rounds(30_000, 100_000)
@@ -67,7 +66,7 @@ func TestProgramsUnderFaults(t *testing.T) {
 			})
 		})
 		if programs > want {
-			t.Fatalf("%d programs had %d faults, want %d: is there noise at all?", programs, faults, want)
+			t.Fatalf("%d programs had %d faults, want at least %d: do the links inject faults at all?", programs, faults, want)
 		}
 	}
 	t.Logf("%d faults in %d programs, seed %d", faults, programs, seed)

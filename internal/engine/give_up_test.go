@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A waiter that gives up while a request is under way costs one release if the request is answered. The release is
-// sent after the answer, when no copy of the request can arrive any more.
+// If a waiter gives up while a request is under way and the request is then answered, giving up costs one Release.
+// It is sent after the answer, when no copy of the request can still arrive.
 func TestGivingUpDuringARequestCostsOneRelease(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -30,14 +30,14 @@ func TestGivingUpDuringARequestCostsOneRelease(t *testing.T) {
 			defer cancel()
 			wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
 			if d := time.Since(start); d != time.Second/2 {
-				t.Errorf("it gave up after %v, want when ctx ended", d)
+				t.Errorf("the waiter gave up after %v, want when ctx ended", d)
 			}
 			time.Sleep(ttl)
 			if all := released(); len(all) != 1 || all[0].Sub(start) < time.Second {
 				t.Errorf("released at %v, want once, after %v", all, start.Add(time.Second))
 			}
 			if n := len(holders(t, memory, "k")) + queueLength(t, memory, "k"); held != (n == 1) || n > 1 {
-				t.Errorf("%d claims are left, held elsewhere: %t", n, held)
+				t.Errorf("%d claims are left; held by the other session: %t", n, held)
 			}
 			if held {
 				other.Unlock()

@@ -12,8 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// tokens checks that the tokens of one key grow in the order of its holds. Its fields are guarded
-// by the lock under test.
+// tokens checks that the tokens of one key grow in the order of its holds. The lock under test guards its fields.
 type tokens struct {
 	t    *testing.T
 	last int64
@@ -29,8 +28,7 @@ func (k *tokens) next(token int64) {
 	k.n++
 }
 
-// B02, B26, promise 8: goroutines of one process hand off a hold without a command, each with a
-// greater token.
+// B02, B26, promise 8: goroutines of one process hand off the key without a command, and each gets a greater token.
 func TestHandOffTakesNoCommand(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -55,7 +53,7 @@ func TestHandOffTakesNoCommand(t *testing.T) {
 				mu.Lock()
 				lost := mu.Lost()
 				if isClosed(lost) || mu.Token() == 0 {
-					t.Error("the hold is over before its Unlock")
+					t.Error("the hold ended before its Unlock")
 				}
 				seen.next(mu.Token())
 				mu.Unlock()
@@ -73,13 +71,13 @@ func TestHandOffTakesNoCommand(t *testing.T) {
 			t.Errorf("%d holds took %v and %d writes, want an Acquire and a Release", seen.n, d.Commands, d.Writes)
 		}
 		if local != goroutines {
-			t.Errorf("the hook saw %d local hand-overs, want %d", local, goroutines)
+			t.Errorf("the hook saw %d local hand-offs, want %d", local, goroutines)
 		}
 	})
 }
 
-// Promise 2, B08: over 1,000 cycles of two processes, with local hand-offs and clean-up in between,
-// tokens grow strictly in the order of holds.
+// Promise 2, B08: two processes use a key for 1,000 cycles, with local hand-offs and clean-up of the key's record in
+// between. The tokens grow strictly in the order of the holds.
 func TestHandOffTokensGrowThroughCleanUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -111,13 +109,13 @@ func TestHandOffTokensGrowThroughCleanUp(t *testing.T) {
 	})
 }
 
-// Promise 8: other processes get their turn after HandOffTime, or when the grant's tokens are used up.
+// Promise 8: other processes get the key after HandOffTime, or when the grant's tokens are used up.
 func TestHandOffIsBounded(t *testing.T) {
 	const hour = time.Hour
 	for _, c := range []struct {
 		name string
 		turn time.Duration
-		want int // local holds before the other process's
+		want int // local holds before that of the other process
 	}{
 		{"by time", 95 * time.Millisecond, 10},
 		{"none", -1, 1},
@@ -149,14 +147,15 @@ func TestHandOffIsBounded(t *testing.T) {
 				})
 				wg.Wait()
 				if before != c.want {
-					t.Errorf("the other process got its turn after %d holds, want %d", before, c.want)
+					t.Errorf("the other process got the key after %d holds, want %d", before, c.want)
 				}
 			})
 		})
 	}
 }
 
-// Promise 8: processes whose goroutines hand off the key get equal shares.
+// Promise 8: if the goroutines of several processes hand off a key, each process gets about the same share of the
+// holds.
 func TestHandOffSharesAreEven(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -184,13 +183,13 @@ func TestHandOffSharesAreEven(t *testing.T) {
 			lo, hi = min(lo, n), max(hi, n)
 		}
 		if hi == 0 || float64(lo)/float64(hi) < 0.8 {
-			t.Errorf("shares are %v: not within 0.8", shares)
+			t.Errorf("shares are %v: the smallest is less than 0.8 of the largest", shares)
 		}
 	})
 }
 
-// Promises 1 and 8, B05, B32: a hold that was handed off ends with the session, at least the grace
-// before anyone else holds the key. Its late Unlock frees nothing.
+// Promises 1 and 8, B05, B32: a handed-off hold ends with the session, at least the grace before anyone else holds
+// the key. Its late Unlock frees nobody's hold.
 func TestHandedOffHoldIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -231,7 +230,7 @@ func TestHandedOffHoldIsLost(t *testing.T) {
 	})
 }
 
-// B36, promise 8: a waiter that gives up at the moment of a hand-off passes the hold to the next.
+// B36, promise 8: if a waiter gives up at the moment of a hand-off, the next waiter gets the hold.
 func TestHandOffToACancelledWaiter(t *testing.T) {
 	for range 30 {
 		bubble(t, func(t *testing.T) {
@@ -258,7 +257,7 @@ func TestHandOffToACancelledWaiter(t *testing.T) {
 			}()
 			synctest.Wait()
 			cancel()
-			mu.Unlock() // mostly before the waiters have seen that ctx ended
+			mu.Unlock() // mostly before the waiters notice that ctx has ended
 			wg.Wait()
 			<-done
 			synctest.Wait()
@@ -269,8 +268,8 @@ func TestHandOffToACancelledWaiter(t *testing.T) {
 	}
 }
 
-// B31: duplicates of all requests, each delivered after all later ones, change nothing while a
-// claim is handed off.
+// B31: while a claim is handed off, duplicates of the session's requests change nothing, even if each is delivered
+// after all later ones.
 func TestReplayedRequestsDoNotAffectHandOffs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -294,13 +293,13 @@ func TestReplayedRequestsDoNotAffectHandOffs(t *testing.T) {
 				t.Fatal(err)
 			}
 			if h := holders(t, store, "k"); len(h) != 0 || queueLength(t, store, "k") != 0 {
-				t.Fatalf("a replay left %v", h)
+				t.Fatalf("a repeated request left %v", h)
 			}
 		}
 	})
 }
 
-// Only plain holds are handed off: a lease, a try and an election's hold are not.
+// Only plain holds are handed off, not leases or an election's holds. Nor does a try get a hold by a hand-off.
 func TestOnlyPlainHoldsAreHandedOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -332,7 +331,7 @@ func TestOnlyPlainHoldsAreHandedOff(t *testing.T) {
 	})
 }
 
-// Close notifies a holder that got the key by a hand-off, and ends the waits in the local queue.
+// Close notifies a holder that got the key by a hand-off, and ends all waits in the local queue.
 func TestCloseDuringHandOffs(t *testing.T) {
 	for range trials() / 20 {
 		bubble(t, func(t *testing.T) {
