@@ -15,14 +15,14 @@ import (
 // monotonic clock.
 type world struct {
 	*rand.Rand
-	rate    float64 // of drift, at most
-	drift   float64 // of the server
+	rate    float64 // the largest possible drift
+	drift   float64 // the drift of the server's clock
 	offset  time.Duration
-	scale   [2]float64    // of delays there and back
-	step    time.Duration // of the server's clock, at stepped
+	scale   [2]float64    // of the delays of the request and of the answer
+	step    time.Duration // by which the server's clock is stepped, at the time stepped
 	stepped time.Duration
 	base    time.Duration // the fraction of a millisecond at which the host's clock begins
-	slowest time.Duration // round trip so far
+	slowest time.Duration // the slowest round trip so far
 	now     time.Duration
 }
 
@@ -236,7 +236,7 @@ func TestCheckCosts(t *testing.T) {
 					switch first, _ := cmd.IndexErr(0); first.Key() {
 					case "hello":
 						n++
-					case "endSessions": // the driver's farewell
+					case "endSessions": // the driver sends this when it disconnects
 					default:
 						t.Errorf("%s was sent %v, want hello only", addr, cmd)
 					}
@@ -288,7 +288,7 @@ func TestOffsetHoldsAfterTheLastSample(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		f := c.servers["db:27017"]
 		client := connect(t, c.options("db:27017"))
-		if err := client.Ping(t.Context(), nil); err != nil { // waits for the hesitation
+		if err := client.Ping(t.Context(), nil); err != nil { // see hesitation
 			t.Fatal(err)
 		}
 		begin, first, clock := time.Now(), bson.NewObjectID(), fast(0, 0.08)

@@ -18,8 +18,8 @@ func TestLimit(t *testing.T) {
 	off, open := clockcheck.ErrOffset, clockcheck.ErrUndecided
 	cases := []struct {
 		name   string
-		offset time.Duration // of the server
-		delay  time.Duration // each way
+		offset time.Duration // the server's clock less the host's
+		delay  time.Duration // of the request and of the answer
 		opt    *clockcheck.Options
 		want   error
 	}{
@@ -144,11 +144,11 @@ func TestServerDoesNotAnswer(t *testing.T) {
 		name string
 		hurt func(*fake)
 		opt  *clockcheck.Options
-		end  time.Duration // of ctx, 0: none
+		end  time.Duration // when ctx ends; 0: never
 		want error
 		took time.Duration
 	}{
-		{"down", func(f *fake) { f.down = true }, nil, 0, nil, 5 * time.Second}, // the client's own limit
+		{"down", func(f *fake) { f.down = true }, nil, 0, nil, 5 * time.Second}, // the result of the client's own time limit
 		{"silent", func(f *fake) { f.silent = true }, nil, 0, context.DeadlineExceeded, 10 * time.Second},
 		{"silent, own limit", func(f *fake) { f.silent = true }, &clockcheck.Options{Timeout: time.Second}, 0, context.DeadlineExceeded, time.Second},
 		{"ctx", func(f *fake) { f.silent = true }, nil, 2 * time.Second, cause, 2 * time.Second},
@@ -219,7 +219,7 @@ func TestServerStepped(t *testing.T) {
 				f := c.servers["db:27017"]
 				n := 0
 				f.clock = func() time.Time {
-					if n++; n > 6 { // the driver's own among them
+					if n++; n > 6 { // the driver's own commands count, too
 						return time.Now().Add(by)
 					}
 					return time.Now()

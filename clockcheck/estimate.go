@@ -35,7 +35,7 @@ func (s sample) interval(rate float64) interval {
 type estimate struct {
 	in  interval
 	at  time.Duration // the moment, on the monotonic clock
-	rtt time.Duration // of the fastest sample
+	rtt time.Duration // the round-trip time of the fastest sample
 	n   int
 }
 

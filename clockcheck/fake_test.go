@@ -30,7 +30,7 @@ type cluster struct {
 type fake struct {
 	// Set before the first connection, or under the cluster's lock.
 	clock     func() time.Time
-	out, back func() time.Duration // how long a hello takes there, and its answer back; nil: no time
+	out, back func() time.Duration // how long a hello and its answer take; nil: no time
 	says      func() bson.D        // in its hello
 	down      bool                 // refuses connections
 	silent    bool                 // answers no hello but the driver's own
@@ -196,7 +196,7 @@ func receive(conn net.Conn) (bson.Raw, func(bson.D) error, error) {
 		return nil, nil, err
 	}
 	var doc bson.Raw
-	var prefix []byte // of the reply's body
+	var prefix []byte // bytes before the reply's body
 	var code uint32
 	switch binary.LittleEndian.Uint32(head[12:]) {
 	case opMsg:

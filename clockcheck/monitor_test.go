@@ -32,7 +32,7 @@ func TestMonitorTells(t *testing.T) {
 			{ahead(0), false, nil},
 			{ahead(time.Second), false, clockcheck.ErrOffset},
 			{ahead(100 * time.Millisecond), false, nil},
-			{ahead(0), true, context.DeadlineExceeded}, // goes on
+			{ahead(0), true, context.DeadlineExceeded}, // the monitor continues
 			{ahead(-time.Hour), false, clockcheck.ErrOffset},
 		} {
 			if i > 0 {
@@ -70,7 +70,7 @@ func TestMonitorKeepsTheLatest(t *testing.T) {
 		}
 		time.Sleep(1500 * time.Millisecond)
 		c.change(func() { f.clock = ahead(200 * time.Millisecond) })
-		time.Sleep(5 * time.Second) // nobody receives
+		time.Sleep(5 * time.Second) // nobody receives the reports meanwhile
 		if r := <-reports; r.Err != nil || time.Since(r.Result.Servers[0].At) > time.Second {
 			t.Errorf("got %v, %v; want the latest report", r.Result, r.Err)
 		}

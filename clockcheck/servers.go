@@ -55,7 +55,7 @@ func (c *check) others(ctx context.Context, own *measured) ([]*measured, []Serve
 		case errs[i] != nil:
 			missing = append(missing, Server{Addr: addr, Err: errs[i]})
 		case found[i].process() == own.process():
-			own.addr = addr // the mongos that was measured first: it does not know its own name
+			own.addr = addr // this is the mongos that was measured first; a mongos does not know its own name
 		default:
 			found[i].addr = addr
 			all = append(all, found[i])

@@ -198,12 +198,12 @@ func TestRoutersAreKeptApart(t *testing.T) {
 			offsets[addr] = time.Duration(i) * 400 * time.Microsecond
 			process := bson.NewObjectID()
 			c.servers[addr].clock = ahead(offsets[addr])
-			c.servers[addr].says = func() bson.D { // a name, so that the test can tell which it was
+			c.servers[addr].says = func() bson.D { // gives each server a name, so that the test can tell which one it was
 				return bson.D{e("msg", "isdbgrid"), e("me", addr), e("topologyVersion", bson.D{e("processId", process), e("counter", int64(0))})}
 			}
 		}
 		client := connect(t, c.options(hosts...))
-		time.Sleep(time.Second) // all are found
+		time.Sleep(time.Second) // until the client has found all of them
 		for range 20 {
 			r := check(t, client, nil)
 			asked := 0

@@ -163,7 +163,7 @@ func (t *term) resignBy(ctx context.Context, l driver.Release) error {
 
 // resign ends and releases the term as [Election.Resign] documents.
 func (t *term) resign(ctx context.Context) error {
-	before := false // nothing is left to resign
+	before := false // the term had already finished
 	select {
 	case <-t.hold.Finished():
 		before = true
@@ -180,7 +180,7 @@ func (t *term) end(ctx context.Context) error {
 	t.cancel(ErrResigned)
 	t.hold.WindDown(context.Cause(t.ctx))
 	if !t.run {
-		_ = t.hold.Release(ctx) // the wait is below
+		_ = t.hold.Release(ctx) // the select below waits for the release
 	}
 	if t.contains(ctx) {
 		return nil

@@ -128,7 +128,7 @@ func ExampleElection_Run_outage() {
 	err := election.Run(ctx, func(ctx context.Context) error {
 		if err := query(ctx); err != nil {
 			fmt.Println("waiting:", err)
-			<-ctx.Done() // lost, in an outage; then Run campaigns again
+			<-ctx.Done() // in an outage the leadership is lost, and then Run campaigns again
 		}
 		return ctx.Err()
 	})
@@ -150,7 +150,7 @@ func ExampleElection_Run_progress() {
 			if err := dsync.HoldFrom(ctx).Progress(time.Minute); err != nil {
 				return err
 			}
-			fmt.Println("report for", customer) // takes some seconds
+			fmt.Println("report for", customer) // this takes some seconds
 		}
 		return nil
 	})
@@ -175,7 +175,7 @@ func ExampleGroup() {
 		g.Go(name, func(ctx context.Context) error {
 			term, _ := leader.TermFrom(ctx)
 			fmt.Println(term.Election, "runs")
-			return nil // it is done, and leaves the group on this process
+			return nil // the function is done, and leaves the group on this process
 		})
 	}
 	fmt.Println(g.Wait())
@@ -200,7 +200,7 @@ func ExampleGroup_errgroup() {
 	for _, name := range []string{"clean up", "send mails"} {
 		jobs.Go(name, func(ctx context.Context) error {
 			fmt.Println(name)
-			return nil // done; most jobs go on until ctx ends
+			return nil // done; most jobs run until ctx ends
 		})
 	}
 	tasks.Go(jobs.Wait)
@@ -214,7 +214,7 @@ func ExampleGroup_errgroup() {
 	})
 
 	tasks.Go(func() error {
-		fmt.Println("serve") // on every process
+		fmt.Println("serve") // this runs on every process
 		return nil
 	})
 	fmt.Println(tasks.Wait())

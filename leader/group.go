@@ -152,7 +152,7 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 	if err := dsync.CheckKey(name); err != nil {
 		return nil, nil, fmt.Errorf("leader: name of the group: %w", err)
 	}
-	if strings.Contains(name, "/") { // a function's name may: it is more often made by a program
+	if strings.Contains(name, "/") { // a function's name may contain slashes, because programs often generate it
 		return nil, nil, fmt.Errorf("leader: name of the group: %w: %q contains a slash, which separates the group from the function; use another character",
 			dsync.ErrInvalidKey, name)
 	}

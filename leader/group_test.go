@@ -338,7 +338,7 @@ func TestGroupForgetsRemovedFunctions(t *testing.T) {
 			removed.Remove(background)
 		}
 		time.Sleep(time.Minute)
-		if after := runtime.NumGoroutine(); after > before+10 { // some idle ones belong to the session
+		if after := runtime.NumGoroutine(); after > before+10 { // the session has some idle goroutines
 			t.Errorf("%d goroutines, and %d after 40 functions that came and went", before, after)
 		}
 		cycles.Store(0)
@@ -496,7 +496,7 @@ func TestGroupStartsSoon(t *testing.T) {
 				begin := time.Now()
 				const n = 50
 				var started atomic.Int64
-				var last atomic.Int64 // how long after begin
+				var last atomic.Int64 // how long after begin the last function started
 				for i := range n {
 					g.Go(fmt.Sprint("f", i), func(ctx context.Context) error {
 						last.Store(int64(time.Since(begin)))
@@ -521,7 +521,7 @@ func TestGroupStartsSoon(t *testing.T) {
 func TestFunctionsOfGroupsAreDistinct(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
-		names := make(map[string]string) // of elections: the group and the function
+		names := make(map[string]string) // by election: the group and the function
 		for _, group := range []string{"a", "a/b", "a/", "/a", "/", "b", "a b"} {
 			ctx, cancel := context.WithCancel(background)
 			defer cancel()

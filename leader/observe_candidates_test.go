@@ -25,7 +25,7 @@ func TestObserveCandidates(t *testing.T) {
 				seen := observer.ObserveCandidates(ctx)
 				want := func(after string, want ...string) {
 					t.Helper()
-					time.Sleep(ttl + time.Minute) // heartbeats and polls
+					time.Sleep(ttl + time.Minute) // enough for heartbeats and polls
 					var got []string
 					select {
 					case all := <-seen:
@@ -83,7 +83,7 @@ func TestObserveCandidatesLatestWins(t *testing.T) {
 		if len(received) != 3 || received[0].Name != "a" || received[2].Name != "c" {
 			t.Fatalf("received %+v, want a, b and c", received)
 		}
-		clear(received) // must not count as a change
+		clear(received) // this must not count as a change
 		time.Sleep(10 * time.Minute)
 		select {
 		case got := <-seen:

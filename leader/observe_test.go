@@ -222,7 +222,7 @@ func TestCycleReportsTheState(t *testing.T) {
 		f.Cut()
 		check("the other is cut off", ttl/2, map[string]leader.Reading{
 			"a": {Leader: leads("a"), IsLeader: true},
-			"b": {Leader: leads("a"), Err: os.ErrDeadlineExceeded}, // or another error
+			"b": {Leader: leads("a"), Err: os.ErrDeadlineExceeded}, // any error is fine
 		})
 		f.Heal()
 		time.Sleep(ttl)

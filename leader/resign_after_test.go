@@ -72,7 +72,7 @@ func TestResignAfterWaitsForTheWork(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a := newElection(t, store, nil)
-		begin(t, a, true) // its work takes half the grace
+		begin(t, a, true) // the work takes half the grace to stop
 		next := candidates(t, store, "b")["b"]
 		start := time.Now()
 		if err := a.ResignAfter(background, time.Millisecond); err != nil {

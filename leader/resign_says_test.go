@@ -157,7 +157,7 @@ func TestResignAfterTheEndIsRefused(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s := newSession(t, dsynctest.NewMemory(), nil)
 				e := electionOf(t, s, nil)
-				begin(t, e, true) // its work takes half the grace
+				begin(t, e, true) // the work takes half the grace to stop
 				end(e, s)
 				time.Sleep(grace / 4)
 				wantErr(t, "ResignAfter", e.ResignAfter(background, time.Hour), leader.ErrNotLeader)

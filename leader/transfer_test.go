@@ -347,7 +347,7 @@ func TestTransferIsNotDeniedAfterALateCopy(t *testing.T) {
 			switch r.Method {
 			case dsynctest.MethodAcquire:
 				if joins++; joins == 1 {
-					return dsynctest.Fault{Again: 1100 * time.Millisecond} // candidates takes a second
+					return dsynctest.Fault{Again: 1100 * time.Millisecond} // the call of candidates below takes a second
 				}
 			case dsynctest.MethodRelease:
 				if releases++; releases == 1 {
@@ -451,7 +451,7 @@ func TestTransferSkipsLocalCandidates(t *testing.T) {
 		defer cancel()
 		go a.Run(ctx, func(ctx context.Context) error {
 			<-ctx.Done()
-			return nil // at once: its release races with the end of the hold
+			return nil // return at once, so that the release races with the end of the hold
 		})
 		time.Sleep(time.Second)
 		second := make(chan context.Context, 1)

@@ -47,7 +47,7 @@ func TestMetricsOfTerms(t *testing.T) {
 				<-term.Done()
 				lasted := 2 * time.Second
 				if tt.name == "expired" {
-					lasted = time.Second + lease // from the heartbeat with which the session began to listen
+					lasted = time.Second + lease // the lease counts from the heartbeat with which the session began to listen
 				} else if d := time.Since(began); d > time.Second+ttl/10 {
 					t.Errorf("the loss came after %v", d)
 				}

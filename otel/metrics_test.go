@@ -373,7 +373,7 @@ func TestMetricsOfASession(t *testing.T) {
 				want = "leasehold.listener.ready{error.type=unsupported} 0"
 			}
 			r.want("leasehold.listener", want)
-			r.want("leasehold.store", "leasehold.store.size{} 3") // two keys and a session
+			r.want("leasehold.store", "leasehold.store.size{} 3") // the records of two keys and a session
 			if !polling {
 				close(breaks.closed)
 				time.Sleep(time.Minute)

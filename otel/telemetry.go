@@ -29,7 +29,7 @@ type Telemetry struct {
 	spans      spans
 
 	mu        sync.Mutex
-	leaseEnds time.Time // of the session; zero: not known
+	leaseEnds time.Time // when the session's lease ends; zero: not known
 }
 
 // New returns a Telemetry. Its errors are those of the providers.

@@ -54,7 +54,7 @@ func refuseNegative(cmd *cobra.Command, _ []string) (err error) {
 }
 
 const (
-	maxCompletions = 1000            // nobody reads more
+	maxCompletions = 1000            // nobody reads more than that
 	completionTime = 2 * time.Second // the user has pressed Tab and is waiting
 )
 

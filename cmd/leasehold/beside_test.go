@@ -115,7 +115,7 @@ func TestRunPassesDescriptors(t *testing.T) {
 		done
 		for fd in $0; do cat /proc/$$/fd/$fd; done`
 	all := [][]int{{}, {3, 4, 5}, {3}, {4}, {5, 9}, {3, 4, 6, 40}}
-	for fd := 6; fd < 24; fd++ { // below, between and above leasehold's own
+	for fd := 6; fd < 24; fd++ { // numbers below, between and above those of leasehold's own descriptors
 		all = append(all, []int{4, fd})
 	}
 	for _, numbers := range all {
@@ -274,7 +274,7 @@ func TestRunExitStatuses(t *testing.T) {
 	}
 	for _, sig := range []int{1, 2, 3, 6, 9, 15} {
 		if signal.Ignored(syscall.Signal(sig)) {
-			continue // ignored since before the test, as SIGHUP under nohup(1), which a shell can't undo
+			continue // the signal was already ignored before the test, as SIGHUP is under nohup(1), and a shell can't undo that
 		}
 		if got := command(t, dsynctest.NewMemory(), "run", "k", "--", "sh", "-c", fmt.Sprintf("ulimit -c 0; kill -%d $$", sig)); got.status != 128+sig || got.err != "" {
 			t.Errorf("%+v, want %d", got, 128+sig)

@@ -45,7 +45,7 @@ func (a *app) resolve() (target, error) {
 		return t, usagef("%w", err)
 	}
 	_, err = connstring.ParseAndValidate(t.uri)
-	if dns := unresolved(err); dns != nil { // parsing a mongodb+srv:// string looks the name up
+	if dns := unresolved(err); dns != nil { // parsing a mongodb+srv:// string looks up the name
 		return t, dns
 	}
 	if err != nil {
@@ -122,7 +122,7 @@ func (a *app) withDatabase(ctx context.Context, f func(target, *mongo.Database) 
 	if err != nil {
 		return usage(mongouri.Redact(err))
 	}
-	defer client.Disconnect(context.WithoutCancel(ctx)) // f has returned every error that matters
+	defer client.Disconnect(context.WithoutCancel(ctx)) // errors do not matter: f has already returned every error that does
 	return f(t, client.Database(t.db))
 }
 

@@ -55,7 +55,7 @@ func (j *job) parse(cmd *cobra.Command, args []string) error {
 // flagGrace defines --grace.
 func (j *job) flagGrace(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&j.grace, "grace", -1, "time from SIGTERM to SIGKILL for the command when the hold is lost; 0s: SIGKILL at once")
-	cmd.Flags().Lookup("grace").DefValue = "TTL/10" // for people: see check
+	cmd.Flags().Lookup("grace").DefValue = "TTL/10" // shown to people; check computes the value
 }
 
 // notRunnable returns the failure for a command that did not start.

@@ -81,7 +81,7 @@ func TestProbesWithoutStore(t *testing.T) {
 // When there are too many keys, the metrics say that they do not count all.
 func TestMetricsOfManyKeys(t *testing.T) {
 	for _, n := range []int{maxMetricsKeys, maxMetricsKeys + 1} {
-		synctest.Test(t, func(t *testing.T) { // where a slow machine takes no time
+		synctest.Test(t, func(t *testing.T) { // in a bubble, even a slow machine takes no time
 			got := get(t, manyKeys(t, n), "/metrics").Body.String()
 			for _, want := range []string{
 				fmt.Sprintf("leasehold_fleet_keys{kind=\"mutex\",state=\"held\"} %d\n", maxMetricsKeys),

@@ -404,10 +404,10 @@ func TestRunAtLeast(t *testing.T) {
 // only one.
 func TestRunBeside(t *testing.T) {
 	for _, c := range []struct {
-		flags []string // of the running commands
-		more  []string // of another command
-		n     int      // number of running commands
-		free  bool     // the other command can run
+		flags []string // flags of the running commands
+		more  []string // flags of another command
+		n     int      // the number of running commands
+		free  bool     // whether the other command can run
 	}{
 		{[]string{"-n", "2"}, []string{"-n", "2"}, 1, true},
 		{[]string{"-n", "2"}, []string{"-n", "2"}, 2, false},

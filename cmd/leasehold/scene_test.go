@@ -104,7 +104,7 @@ func (s scene) allKinds() {
 		s.t.Fatal(err)
 	}
 	lease.Token = st.Token
-	if _, err := storecmd.Extend(s.t.Context(), s, lease); err != nil { // until then the hold ends with its session
+	if _, err := storecmd.Extend(s.t.Context(), s, lease); err != nil { // before Extend, the hold would end with its session
 		s.t.Fatal(err)
 	}
 	s.acquire(claim("lapsed", "c.1", driver.KindMutex, 1, 1))

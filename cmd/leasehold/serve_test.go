@@ -192,7 +192,7 @@ func TestServeTimeouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer slow.Close()
-	slow.Write([]byte("GET / HTTP/1.1\r\nHost: localhost\r\n")) // and nothing more
+	slow.Write([]byte("GET / HTTP/1.1\r\nHost: localhost\r\n")) // the client sends nothing more
 	slow.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if _, err := io.ReadAll(slow); err != nil {
 		t.Errorf("a client that does not finish its request: %v, want it disconnected", err)

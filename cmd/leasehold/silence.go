@@ -71,7 +71,7 @@ func (s *silence) failed(op string, err error) {
 	}
 	s.said = now
 	why := oneLine(err)
-	var selection topology.ServerSelectionError // its text describes the whole deployment
+	var selection topology.ServerSelectionError // the text of such an error describes the whole deployment
 	if errors.As(err, &selection) {
 		if last := lastError(selection); last != nil {
 			why = oneLine(last)

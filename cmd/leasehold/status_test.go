@@ -91,7 +91,7 @@ func TestStatusOfNothing(t *testing.T) {
 	} {
 		stores := []driver.Store{dsynctest.NewMemory()}
 		if len(args) > 1 && args[1] != "--json" {
-			stores = append(stores, s.Memory) // which has other keys
+			stores = append(stores, s.Memory) // a store that has only other keys
 		}
 		for _, store := range stores {
 			got := command(t, store, args...)

@@ -50,7 +50,7 @@ func text(all []admin.Deadlock) string {
 		for i, m := range d.Members {
 			parts = append(parts, fmt.Sprintf("%s has %s wants %s", m.Session, d.Keys[i], d.Keys[(i+1)%len(d.Keys)]))
 		}
-		i := slices.Index(parts, slices.Min(parts)) // it is in any order of keys
+		i := slices.Index(parts, slices.Min(parts)) // the cycle can begin with any of its keys
 		lines = append(lines, strings.Join(append(slices.Clone(parts[i:]), parts[:i]...), ", "))
 	}
 	slices.Sort(lines)
@@ -93,7 +93,7 @@ func TestFindDeadlocks(t *testing.T) {
 			"a has x wants y, b has y wants x; a has x wants z, c has z wants y, b has y wants x"},
 	} {
 		draws := testkit.Draw(t)
-		for range 10 { // in any order of keys
+		for range 10 { // with the keys in any order
 			draws.Shuffle(len(c.keys), func(i, j int) { c.keys[i], c.keys[j] = c.keys[j], c.keys[i] })
 			if got := text(admin.FindDeadlocks(c.keys, c.keys)); got != c.want {
 				t.Errorf("%s: %q, want %q", c.name, got, c.want)

@@ -36,7 +36,7 @@ func TestStatusOfEachKind(t *testing.T) {
 		holders []admin.Participant // Weight, Until as of the grant if not Renewed, Renewed, Yields
 	}
 	renewed := func(weight int64) admin.Participant { return admin.Participant{Weight: weight, Renewed: true} }
-	const rw = 1 << 30 // the limit of RWMutexes
+	const rw = 1 << 30 // the limit of an RWMutex
 	for _, test := range []struct {
 		name string
 		kind driver.Kind
@@ -240,7 +240,7 @@ func TestStatusShowsTheQueue(t *testing.T) {
 // free, mine or another's, and for one whose holder has lapsed but has not been dropped yet.
 func TestLockedOwnedAndHolder(t *testing.T) {
 	type want struct {
-		owned, locked bool // by the asking session's mu
+		owned, locked bool // according to mu of the session that asks
 		holder        string
 		lapsed        bool
 	}

@@ -47,7 +47,7 @@ func ExampleConnect() {
 	election, err := leadermongo.Connect(ctx,
 		options.Client().ApplyURI("mongodb://localhost:27017"), "app", "scheduler",
 		&leadermongo.Options{
-			Election: leader.Options{Value: []byte("10.0.0.7:8080")}, // for others, by Leader or Observe
+			Election: leader.Options{Value: []byte("10.0.0.7:8080")}, // others read it with Leader or Observe
 			Store:    dsyncmongo.Options{Session: dsync.Options{TTL: 10 * time.Second}},
 		})
 	if err != nil {

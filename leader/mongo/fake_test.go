@@ -18,8 +18,8 @@ type fake struct {
 	down bool // it cannot be reached
 
 	mu   sync.Mutex
-	open int // connections
-	sent int // commands other than the driver's own
+	open int // the number of connections
+	sent int // the number of commands, without the driver's own
 }
 
 func (f *fake) connections() int {

@@ -54,7 +54,7 @@ func Connect(ctx context.Context, clientOptions *options.ClientOptions, database
 }
 
 func open(ctx context.Context, name string, opt *Options, session func(*dsyncmongo.Options) (*dsync.Session, error)) (*Election, error) {
-	if err := dsync.CheckKey(name); err != nil { // before the server is waited for
+	if err := dsync.CheckKey(name); err != nil { // check the name before waiting for the server
 		return nil, fmt.Errorf("leader: name of the election: %w", err)
 	}
 	var o Options
