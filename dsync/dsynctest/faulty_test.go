@@ -71,11 +71,11 @@ func TestFaultyRequests(t *testing.T) {
 					t.Errorf("Acquire = %v, want context.DeadlineExceeded", err)
 				}
 				if s, _ := m.Load(t.Context(), "k", 1000); holds(s, c) != tt.held {
-					t.Errorf("held when it returned: %t, want %t", holds(s, c), tt.held)
+					t.Errorf("held when Acquire returned: %t, want %t", holds(s, c), tt.held)
 				}
 				f.Wait()
 				if got := m.Counts().Commands[dsynctest.MethodAcquire]; got != tt.commands {
-					t.Errorf("the store saw it %d times, want %d", got, tt.commands)
+					t.Errorf("the store saw the Acquire %d times, want %d", got, tt.commands)
 				}
 			})
 		})

@@ -156,7 +156,7 @@ func TestMemoryQueueLimit(t *testing.T) {
 		t.Errorf("refused Acquires have written %d records", got.Writes)
 	}
 	if s, _, err := storecmd.Acquire(ctx, m, claim("k", "a", limit), true, nil, soon()); err != nil || s.Position != limit || len(s.WaitersAhead) != 8 {
-		t.Errorf("the last in the queue repeats: position %d, %d ahead, %v", s.Position, len(s.WaitersAhead), err)
+		t.Errorf("after a repeated Acquire of the last claim in the queue: position %d, %d ahead, %v", s.Position, len(s.WaitersAhead), err)
 	}
 	if s, err := m.Load(ctx, "k", 1000); err != nil || s.Waiting != limit || len(s.WaitersAhead) != 1000 || s.WaitersAhead[999].Claim != "a.1000" {
 		t.Errorf("Load shows %d of %d in the queue, %v; want the first 1,000", len(s.WaitersAhead), s.Waiting, err)
@@ -190,7 +190,7 @@ func TestMemoryRefusesImpossibleLimit(t *testing.T) {
 	m := dsynctest.NewMemory()
 	for _, limit := range []int64{0, -1} {
 		if _, err := storecmd.Resize(t.Context(), m, "k", driver.KindSemaphore, 1, limit); err == nil || len(m.Records()) > 0 {
-			t.Errorf("Resize to %d: %v, records %q; want an error, none", limit, err, m.Records())
+			t.Errorf("Resize to %d: %v, records %q; want an error, and no records", limit, err, m.Records())
 		}
 	}
 }
@@ -202,21 +202,21 @@ func TestMemorySkew_B07(t *testing.T) {
 		at, _ := m.Register(ctx, driver.Member{ID: "a", TTL: time.Minute})
 		m.Skew(30*time.Second + time.Microsecond)
 		if left, err := m.Expire(ctx, "a", false); left != 30*time.Second || err != nil {
-			t.Errorf("Expire 30 s ahead = %v, %v; want 30s", left, err)
+			t.Errorf("Expire with the clock 30 s ahead = %v, %v; want 30s", left, err)
 		}
 		if s, _ := m.Load(ctx, "k", 1000); !s.Now.Equal(at.Add(30 * time.Second)) {
 			t.Errorf("the store's clock says %v, want 30 s after %v, in milliseconds", s.Now, at)
 		}
 		m.Skew(-time.Minute)
 		if left, err := m.Expire(ctx, "a", false); left != time.Minute || err != nil {
-			t.Errorf("Expire before the last heartbeat = %v, %v; want the TTL", left, err)
+			t.Errorf("Expire with the clock before the last heartbeat = %v, %v; want the TTL", left, err)
 		}
 		if p, err := m.Heartbeat(ctx, "a", nil); err != nil || !p.Now.Before(at) {
 			t.Errorf("Heartbeat after the clock was set back = %v, %v; want before %v", p.Now, err, at)
 		}
 		m.Skew(2 * time.Minute)
 		if left, err := m.Expire(ctx, "a", false); left != 0 || err != nil {
-			t.Errorf("Expire two minutes ahead = %v, %v; want 0", left, err)
+			t.Errorf("Expire with the clock two minutes ahead = %v, %v; want 0", left, err)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func (e *env) key(key string) driver.State {
 	e.Helper()
 	states := e.keys(key, "", 1)
 	if len(states) != 1 || states[0].Key != key {
-		e.Fatalf("Keys(%q) has %d, want that one", key, len(states))
+		e.Fatalf("Keys(%q) has %d states, want one", key, len(states))
 	}
 	return states[0]
 }
@@ -165,7 +165,7 @@ func testKeysStates(e *env) {
 	states := e.keys(base, "", 10)
 	after := e.now()
 	if len(states) != 3 {
-		e.Fatalf("Keys has %d, want 3", len(states))
+		e.Fatalf("Keys has %d states, want 3", len(states))
 	}
 	for _, got := range states {
 		want := e.load(got.Key)
@@ -242,7 +242,7 @@ func testKeysMost(e *env) {
 			e.Fatalf("Keys(%d) of %d has %d, want 1,000", most, n, len(first))
 		}
 		if rest := e.keys(base, first[999].Key, most); len(rest) != n-1000 {
-			e.Fatalf("behind the first 1,000 of %d keys there are %d", n, len(rest))
+			e.Fatalf("after the first 1,000 of %d keys, Keys has %d; want the rest", n, len(rest))
 		}
 	}
 }
@@ -277,7 +277,7 @@ func testKeysNamed(e *env) {
 		got = append(got, s.Key)
 		e.check(s.Key, s, 8)
 		if len(s.Holders) != 1 || s.Holders[0].Session != session || s.Kind != driver.KindMutex || s.Token != s.Holders[0].Token {
-			e.Errorf("Keys by name has %+v", s)
+			e.Errorf("Keys by name has %+v, want a mutex held by the session", s)
 		}
 	}
 	if !slices.Equal(got, want) {

@@ -284,7 +284,7 @@ func testNoticeOnce(e *env) {
 	} {
 		step.do()
 		if len(e.notices) > 0 {
-			e.Errorf("%s returns notices %+v", step.what, e.notices)
+			e.Errorf("%s returns notices %+v, want none", step.what, e.notices)
 		}
 	}
 }

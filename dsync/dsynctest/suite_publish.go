@@ -430,7 +430,7 @@ func (e *env) wantTick(s driver.State, tick, token int64, result []byte) {
 func (e *env) wantNotSealed(key string) {
 	e.Helper()
 	if s := e.load(key); s.Sealed > 0 {
-		e.Fatalf("sealed: %+v", s)
+		e.Fatalf("the key is sealed: %+v", s)
 	}
 }
 

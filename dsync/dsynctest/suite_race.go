@@ -86,7 +86,7 @@ func testRaceFreshKey(e *env) {
 			s := e.load(key)
 			e.wantHolders(s, c)
 			if s.Waiting != n-1-i {
-				e.Fatalf("%d wait, want %d", s.Waiting, n-1-i)
+				e.Fatalf("%d claims wait, want %d", s.Waiting, n-1-i)
 			}
 			e.release(c)
 		}

@@ -141,7 +141,7 @@ func testResizeRace(e *env) {
 				continue
 			}
 			if n := held.Add(1); n > 3 {
-				e.Errorf("%d hold at a time, the limit was never above 3", n)
+				e.Errorf("%d claims hold the key at a time, although its limit was never above 3", n)
 			}
 			time.Sleep(time.Millisecond)
 			held.Add(-1)

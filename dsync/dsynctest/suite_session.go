@@ -397,7 +397,7 @@ func (e *env) pages(ids []string) {
 			return
 		}
 		if time.Since(start) > patience {
-			e.Fatalf("Observers of no key has %d sessions in all, and not %d of those that are alive: %q", len(all), len(missing), missing)
+			e.Fatalf("Observers of no key has %d sessions in all, but lacks %d that are alive: %q", len(all), len(missing), missing)
 		}
 	}
 }
@@ -443,9 +443,9 @@ func testExpireNotBefore(e *env) {
 		case left < 0 || left > short:
 			e.Fatalf("Expire = %v, want from 0 to the TTL %v", left, short)
 		case left == 0 && after.Before(end):
-			e.Fatalf("expired by %v, before its end %v", after, end)
+			e.Fatalf("the session had expired by %v, before the end of its TTL at %v", after, end)
 		case left > 0 && !before.Before(end):
-			e.Fatalf("alive for another %v at %v, its end was %v", left, before, end)
+			e.Fatalf("the session has %v left at %v, although its TTL ended at %v", left, before, end)
 		case left == 0:
 			return
 		}

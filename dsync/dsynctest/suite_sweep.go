@@ -305,7 +305,7 @@ func testSweepTells(e *env) {
 			st := e.sweepSlice(last, round.retention)
 			seen, deleted = seen+st.Seen, deleted+st.Deleted
 			if st.At.Before(before) || st.At.After(e.now()) || !st.Now.Equal(st.At) {
-				e.Errorf("a slice swept at %v by a reading at %v; want a time from %v on, twice", st.At, st.Now, before)
+				e.Errorf("a slice was swept at %v and its state read at %v; want the same time, from %v on", st.At, st.Now, before)
 			}
 			if st.After != "" && (st.Round != seen || st.LastRound != last.LastRound) {
 				e.Errorf("within a round: %d seen in it and %d in the last, want %d and still %d", st.Round, st.LastRound, seen, last.LastRound)

@@ -87,8 +87,8 @@ func (s *store) editReplace(ctx context.Context, l driver.Release, j driver.Acqu
 	return driver.Edited{State: joined.State, Found: left.Found, Notices: append(left.Notices, joined.Notices...)}, nil
 }
 
-// mismatch reports whether c, which neither holds the key nor waits for it, was refused because of its kind or
-// limit. If the key is free and has never had c's limit, c was only too late.
+// mismatch reports whether c, which neither holds the key nor waits for it, was refused because of its kind or limit.
+// If the key is free and not sealed, any kind and limit would do, so c was not refused but only came too late.
 func mismatch(c driver.Claim, st driver.State, former []int64) bool {
 	known := st.Kind == c.Kind && (st.Limit == c.Limit || slices.Contains(former, c.Limit))
 	switch {
@@ -152,7 +152,7 @@ func (s *store) acquire(ctx context.Context, id string, j driver.Acquire) (r key
 	return r, err
 }
 
-// poll sends the pipeline for a claim that is already waiting, which cannot let it join. It reports whether the claim
+// poll sends the pipeline for claims that are already waiting, which cannot let c join. It reports whether the claim
 // holds the key or waits for it. Its filter is the _id alone, even though the record may not have the claim, because
 // any other filter costs the server more than it saves.
 func (s *store) poll(ctx context.Context, id string, c driver.Claim, dead bson.D) (r keyRecord, found bool, err error) {

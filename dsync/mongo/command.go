@@ -185,7 +185,7 @@ func value(reply bson.Raw, v any) (found bool, err error) {
 	return true, nil
 }
 
-// read returns the command that reads through a pipeline.
+// read returns an aggregate with the given stages.
 func (s *store) read(stages []bson.D, cursor bson.D, majority bool) bson.D {
 	cmd := bson.D{e("aggregate", s.collection), e("pipeline", stages), e("cursor", cursor)}
 	if majority && s.server.majorityReads {

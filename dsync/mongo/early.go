@@ -8,9 +8,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A release with driver.Release.Early is sent with w: 1 to a replica set. Its reply says at which position of the log
-// it is (opTime), and hello says up to where a majority has the log (lastWrite.majorityOpTime). A router passes on
-// neither, and a standalone has no fail-over, so there a release is an ordinary write.
+// A release with driver.Release.Early is sent with w: 1 to a replica set. Its reply has the release's position in the
+// log (opTime), and the reply to hello the position up to which a majority has the log (lastWrite.majorityOpTime). A
+// router passes on neither, and a standalone has no fail-over, so there a release is an ordinary write.
 
 // unknownOpTime stands for the position of a release whose reply does not contain it. It never counts as committed.
 var unknownOpTime = driver.OpTime{Term: -1}
@@ -26,8 +26,8 @@ func opTime(reply bson.Raw, path ...string) (driver.OpTime, bool) {
 	return driver.OpTime{Term: term, Time: uint64(t)<<32 | uint64(i)}, true
 }
 
-// updateEarly is update. With early, on a replica set, only the primary acknowledges it. If the update changed
-// something, applied is its position in the log.
+// updateEarly does what update does but, with early and on a replica set, waits only for the primary. If the update
+// changed something, applied is its position in the log.
 func (s *store) updateEarly(ctx context.Context, early bool, statement bson.D) (matched, changed bool, applied driver.OpTime, err error) {
 	if !early || s.server.portable || s.server.topology != replicaSet {
 		matched, changed, err = s.update(ctx, statement)
@@ -78,7 +78,8 @@ func (r *earlyReleases) note(at driver.OpTime) {
 	}
 }
 
-// committed returns up to where a majority has the log, and whether that includes the latest early release.
+// committed returns the position up to which a majority has the log, and whether that includes the latest early
+// release.
 func (r *earlyReleases) committed() (driver.OpTime, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

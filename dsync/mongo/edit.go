@@ -20,7 +20,7 @@ import (
 //   - with Claim.NoneWaiting, an update that frees the key if nobody waits and nobody observes
 //     it;
 //   - for a Mutex or an election, a short hand-over, which grants the key to the first
-//     waiter, if that wants the key in the same way as the claim, or frees it;
+//     waiter, if its claim is of the same sort as the released one, or frees the key;
 //   - the pipeline, which handles everything.
 //
 // So a Release takes one command if nobody waited and nobody does now, and two if somebody has begun to wait since.
@@ -33,7 +33,7 @@ import (
 // A Release with an Acquire is one short hand-over that also adds the claim, if that is possible. Otherwise the
 // commands of both are sent.
 //
-// After Resizes, the last 16 former limits of a key are known.
+// A key's record has the last 16 limits that it had before Resizes.
 func (s *store) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
 	if err := e.Check(); err != nil {
 		return driver.Edited{}, fmt.Errorf("mongo: edit: %w", err)

@@ -9,8 +9,8 @@ import (
 )
 
 // Extend and Publish change only the caller's own hold. That makes no room for waiters, so these pipelines do not
-// settle the key. Their filter is only the _id, since any other filter costs the server more; so the record may not
-// have the claim, or may have no claims yet.
+// settle the key. Their filter is only the _id, since any other filter costs the server more. So they must also cope
+// with a record that does not have the claim, or has no claims yet.
 
 // editExtend makes an Extend.
 func (s *store) editExtend(ctx context.Context, c driver.Claim) (driver.Edited, error) {
@@ -41,7 +41,7 @@ func extending() []bson.D {
 	return changing(bson.D{e("e", end)}, mine(), granted, holds())
 }
 
-// changing sets those fields of the holder that meets all conditions.
+// changing sets the given fields of the holder that meets all conditions.
 func changing(fields bson.D, conditions ...any) []bson.D {
 	return []bson.D{set(
 		e("h", guard(op("$ifNull", each("$h", op("$cond", op("$and", conditions...),

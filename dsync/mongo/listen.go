@@ -24,11 +24,11 @@ const maxListed = 1_000
 // their records, with one command for a thousand keys, and renews the marks every few minutes.
 //
 // A cursor is used for five minutes, one for keys for a minute, and any cursor on a sharded cluster for twenty
-// seconds; the next one continues where it ended. The reason is that a cursor on a member that was deposed, or cut
-// off from the others, stays open without an error. On a replica set, Listen also follows the primary. With a
-// [PrimaryWatch], which [Connect] has, it opens a cursor on a new primary as soon as the driver knows it, but at
-// most one a second. Without one, it asks who the primary is after each Heartbeat of the store, and at least every
-// 10 s; all listeners of the store share the answer. When the new cursor is open, it calls f with
+// seconds. The next one continues where the last one ended. Cursors are replaced because one on a member that was
+// deposed, or cut off from the others, stays open without an error. On a replica set, Listen also follows the
+// primary. With a [PrimaryWatch], which [Connect] has, it opens a cursor on a new primary as soon as the driver knows
+// it, but at most one a second. Without one, it asks who the primary is after each Heartbeat of the store, and at
+// least every 10 s; all listeners of the store share the answer. When the new cursor is open, it calls f with
 // driver.NoticeReady, because notices may have been missed.
 //
 // The error is errors.ErrUnsupported with [Options].PollOnly or [Options].ReadOnly, and on servers other than

@@ -56,7 +56,7 @@ func (r *keyRecord) change(key string) []driver.Notice {
 	return []driver.Notice{{Type: driver.NoticeChange, Key: key, Address: observersAddress}}
 }
 
-// changed returns change's notice if the command changed the record, in which case it set the record's time.
+// changed returns the notice of change if the command changed the record, which shows in the record's time.
 func (r *keyRecord) changed(key string) []driver.Notice {
 	if !r.At.Equal(r.Now) {
 		return nil
@@ -85,7 +85,7 @@ func (r *keyRecord) released(l driver.Release) []driver.Notice {
 	return append(r.grants(c.Key, c.ID), r.changed(c.Key)...)
 }
 
-// kept returns the notice for the first waiter, if l has set the end of its claim.
+// kept returns the notice for the first waiter, if l has set the end of the hold.
 func (r *keyRecord) kept(l driver.Release) []driver.Notice {
 	for _, h := range r.Holders {
 		if h.Claim == l.Claim.ID && h.Until.Sub(r.Now).Milliseconds() == millis(l.Keep) {

@@ -24,7 +24,7 @@ const (
 	probeToken = 7 + driver.TokenStep
 )
 
-// probeRevoked is in the session's record from the start.
+// probeRevoked is a revocation that the session's record has from the start.
 var probeRevoked = driver.Revocation{Key: "$a", Claim: "$a.1"}
 
 // insert creates the records that the other commands start from. Each has a time, so that a sweep finds it if the
@@ -171,7 +171,7 @@ func (p *prober) seal(ctx context.Context, id string, before driver.State, late 
 	return nil
 }
 
-// notified checks that the notices are those of the holders' grants, to those claims.
+// notified checks that the notices are those of the grants of holders, which must be the given claims.
 func notified(notices []driver.Notice, holders []driver.Holder, claims ...string) error {
 	ok := len(notices) == len(holders) && len(holders) == len(claims)
 	for i, n := range notices {

@@ -10,7 +10,7 @@ import (
 )
 
 // short tries each short command on a record that meets its conditions, and on one that does not, where it must
-// change nothing. On MongoDB it also tries the short Acquire of a key without a record. The time of their grants is
+// change nothing. On MongoDB it also tries the short Acquire of a key without a record. The time of the grants is
 // recent, because it becomes the record's time, which decides when a sweep deletes the record.
 func (p *prober) short(ctx context.Context) error {
 	past := time.UnixMilli(1)
@@ -119,7 +119,7 @@ func probeShort(claim string) driver.Claim {
 	return driver.Claim{Key: "probe", ID: claim, Session: "$mine", Kind: driver.KindMutex, Weight: 1, Limit: 1}
 }
 
-// handedShort checks the reply to a hand-over to c.
+// handedShort checks the reply to a short hand-over that grants c the key.
 func handedShort(c driver.Claim, h *handOver) error {
 	switch {
 	case h.First == nil || h.First.Claim != c.ID || h.First.Session != c.Session || h.Before.Waiting != 1:

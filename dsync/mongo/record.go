@@ -115,8 +115,8 @@ func seenBy(claim string) bson.D {
 // waiting returns the length of the queue; the record may have none.
 func waiting() bson.D { return op("$size", list("$q")) }
 
-// whom returns the fields that say whether the key is observed, and which holders meet the condition, after a
-// command that settled.
+// whom returns the fields that say whom to notify after a command that settled: whether the key is observed, and the
+// holders that meet the condition.
 func whom(holder bson.D) bson.D {
 	return bson.D{
 		e("_id", 0), e("at", 1), e("o", 1), e("now", now), e("waiting", op("$size", "$q")),
@@ -127,7 +127,7 @@ func whom(holder bson.D) bson.D {
 // granted is the condition that the command granted the holder $$this.
 func granted() bson.D { return op("$eq", "$$this.at", now) }
 
-// grantedOr is the condition that the command granted the holder $$this, or that it is the claim.
+// grantedOr is the condition that the command granted the holder $$this, or that $$this is the given claim.
 func grantedOr(claim string) bson.D {
 	return op("$or", granted(), op("$eq", "$$this.a", literal(claim)))
 }
@@ -137,7 +137,8 @@ func whomKept(claim string) bson.D {
 	return append(whom(grantedOr(claim)), e("ahead", queueHead(1)))
 }
 
-// whomSealed returns the holders and the queue, of a record as it was before a seal.
+// whomSealed returns the fields that say whom to notify after a seal. They are those of the record before it, with
+// the holders and the head of the queue.
 func whomSealed() bson.D {
 	return bson.D{e("_id", 0), e("o", 1), e("now", now), e("h", 1), e("done.k", 1), e("ahead", queueHead(maxGrants))}
 }

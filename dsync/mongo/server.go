@@ -17,7 +17,7 @@ const (
 	standalone = "standalone"
 )
 
-// A server is what is known about the server.
+// A server describes the server, as its reply to hello does.
 type server struct {
 	topology string // one of those above
 
@@ -68,7 +68,7 @@ func (s *store) hello(ctx context.Context) (server, error) {
 	if err := bson.Unmarshal(raw, &r); err != nil {
 		return server{}, fmt.Errorf("decode the reply: %w", err)
 	}
-	// MongoDB 4.4 and later return a topologyVersion. A MongoDB that does not, perhaps an old mongos, is only
+	// MongoDB 4.4 and later return a topologyVersion. If some MongoDB does not, perhaps an old mongos, it is only
 	// treated with more care than it needs.
 	v := server{topology: standalone, portable: len(r.TopologyVersion) == 0, wireVersion: r.MaxWireVersion, now: r.LocalTime, at: time.Now()}
 	v.committed, _ = opTime(raw, "lastWrite", "majorityOpTime")

@@ -13,7 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A sessionRecord is a session's record, or what replies have of it.
+// A sessionRecord is a session's record, or the part of it that a reply contains.
 type sessionRecord struct {
 	ID      string    `bson:"_id"`
 	Now     time.Time `bson:"now"`
@@ -114,7 +114,7 @@ func (s *store) register(ctx context.Context, query bson.D, m driver.Member) (ti
 	return r.At, nil
 }
 
-// valid makes a text that is only for display encodable, so that the server does not refuse the session because of
+// valid makes text, which is only for display, valid UTF-8, so that the server does not refuse the session because of
 // it.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
@@ -208,7 +208,7 @@ func aliveSessions(q driver.SessionQuery) []bson.D {
 	}
 }
 
-// shown returns the fields for display and for other processes of the same machine.
+// shown returns the fields for display, and those for other processes on the same host.
 func shown() bson.D {
 	return bson.D{e("name", 1), e("host", 1), e("pid", 1), e("app", 1), e("meta", 1), e("opt", 1), e("file", 1)}
 }

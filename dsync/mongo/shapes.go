@@ -12,8 +12,8 @@ const (
 	// formatVersion is the version of key records that this code writes and knows.
 	formatVersion = 2
 
-	// maxAhead is how many of the nearest claims ahead a reply has. With whole queues in replies, n joins would
-	// cost n².
+	// maxAhead is how many of the claims nearest ahead a reply contains. If replies contained the whole queue, the
+	// cost of n joins would grow as n².
 	maxAhead = 8
 	maxShown = 1_000
 
@@ -126,7 +126,7 @@ func other() bson.D { return op("$ne", "$$this.a", "$_.mine") }
 
 func waits() bson.D { return op("$not", op("$in", "$$this.s", "$_.dead")) }
 
-// holds is true of a holder until its end, if it has one.
+// holds is true of a holder that has no end of its own, or has not reached it.
 func holds() bson.D { return op("$gt", op("$ifNull", "$$this.e", never), now) }
 
 // never is later than any time of the server's clock. It stands for the end of a claim without an end of its own.
@@ -182,7 +182,7 @@ func literal(v any) bson.D { return op("$literal", v) }
 // list returns the array at path, or an empty one if it is missing.
 func list(path string) bson.D { return op("$ifNull", path, bson.A{}) }
 
-// each returns the array with each element "$$this" replaced by in.
+// each returns the array input with each element, "$$this", replaced by in.
 func each(input, in any) bson.D {
 	return op("$map", bson.D{e("input", input), e("in", in)})
 }

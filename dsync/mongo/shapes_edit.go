@@ -7,10 +7,10 @@ import (
 
 // Edits: what a command does to a key's record before it settles it. clean is the first stage of each.
 
-// joining puts the claim at the end of the queue, ahead of those with later ticks, or at its head, if it may join
-// and is not in the queue. It has no effect after "until", so that a request that arrives after its claim was given
-// up leaves nothing behind. While anybody holds or waits, or the key is sealed, the record's kind and limit apply;
-// a former limit counts as the present one.
+// joining puts the claim at the end of the queue, ahead of those with later ticks, or at its head, if it may join and
+// is not in the queue. It has no effect after "until", so that a request that arrives after its claim was given up
+// leaves nothing behind. While anybody holds the key or waits for it, or it is sealed, a claim must have the record's
+// kind and limit; a former limit counts as the present one.
 func joining(a acquiring) []bson.D {
 	h, q := list("$h"), list("$q")
 	if a.expired {

@@ -12,8 +12,8 @@ import (
 // fields are the original fields that was has saved, or nil if the command certainly changes the record. rest, if
 // not nil, is a condition on claims that are not granted: those that do not meet it are removed from the queue.
 func settle(fields bson.A, rest any) []bson.D {
-	// "$$this" is the first claim of the rest of the queue. It gets the token after the last one, which is also
-	// greater than any token from before the record was swept and created again.
+	// "$$this" is the first claim that still waits. It gets the token after the last one, which is also greater than
+	// any token from before the record was swept and created again.
 	grant := op("$mergeObjects", "$$this", bson.D{
 		e("t", op("$max",
 			op("$add", "$$value.t", int64(driver.TokenStep)),

@@ -26,8 +26,8 @@ func (s *store) merged(changes any, fields ...string) bson.A {
 	return bson.A{set(e("_", changes)), set(last...)}
 }
 
-// acquiringShort does what joining and settle do on a record without claims, for a token that is at least a step
-// greater than its last. claim is the record of c in a queue. The stages grant c only if the key was last used with
+// acquiringShort does what joining and settle do to a record without claims, if token is at least a step greater than
+// the record's last token. claim is the record of c in a queue. The stages grant c only if the key was last used with
 // c's kind and limit or has no record; here, a record with only an _id, and perhaps the time that create writes,
 // counts as missing.
 //

@@ -73,9 +73,9 @@ func (s *store) acquireFree(ctx context.Context, j driver.Acquire) (st driver.St
 	return st, true, nil
 }
 
-// acquireShort grants c, which must be plain, with the given token and time. Its conditions: the key has no record,
-// or it was last used with c's kind and limit, its tokens leave room before the new one, and nobody holds it, waits
-// for it or observes it; and now is not after until.
+// acquireShort grants c, which must be plain, with the given token and time. It does so only if now is not after
+// until, and if the key has no record or is free: it was last used with c's kind and limit, token is at least a step
+// greater than its last, and nobody holds it, waits for it or observes it.
 //
 // On MongoDB the command creates a missing record. If it is late, it fails with codeConversion instead (see
 // acquiringShort). If another upsert creates the record at the same time, it may fail with codeDuplicateKey. In
@@ -92,8 +92,8 @@ func (s *store) acquireShort(ctx context.Context, id string, c driver.Claim, tok
 	return granted, err
 }
 
-// releaseAloneShort releases c. Its conditions: c is the only holder, no token of the key is greater than c's, and
-// nobody waits for the key or observes it.
+// releaseAloneShort releases c, but only if c is the only holder, no token of the key is greater than c's, and nobody
+// waits for the key or observes it.
 func (s *store) releaseAloneShort(ctx context.Context, id string, c driver.Claim, early bool) (found bool, applied driver.OpTime, err error) {
 	_, found, applied, err = s.updateEarly(ctx, early, bson.D{e("q", bson.D{e("_id", id)}), e("u", releasingShort(c))})
 	return found, applied, err
@@ -116,15 +116,15 @@ type joiner struct {
 	notAfter time.Time
 }
 
-// handOver releases c and grants the key to the first waiter, if there is one. Its conditions: c is the only
-// holder, no token of the key is greater than c's, and the first waiter is simple, too. If j is not nil, it joins
-// the queue first, on two more conditions: there is room in the queue, and it is not too late. done says whether
-// the conditions were met, judging by the record as it was before: the record afterwards would not show who
+// handOver releases c and grants the key to the first waiter, if there is one. It does so only if c is the only
+// holder, no token of the key is greater than c's, and the first waiter is simple, too. If j is not nil, j joins the
+// queue first, and two more conditions apply: the queue has room, and it is not too late for j. done says whether the
+// conditions were met. It is found from the record as it was before, because the record afterwards would not show who
 // released c.
 //
 // If, as far as this process knows, few claims wait, the reply is the whole record. A projection takes the server
-// longer than copying that, and it is made after the commit. With a single member, the command is then often too
-// late to learn at once that its log entry is visible, and waits up to a millisecond longer.
+// longer than copying that, and it is made after the commit. On a replica set of one member, the extra time often
+// makes the command miss the moment when its log entry becomes visible, and then it waits up to a millisecond longer.
 func (s *store) handOver(ctx context.Context, id string, c driver.Claim, j *joiner) (h handOver, done bool, err error) {
 	h.token = after(c.Token, s.clock.reached())
 	m := modify{query: bson.D{e("_id", id)}, update: s.handingOver(c, h.token, j), before: true}
@@ -240,7 +240,7 @@ type contendedKeys struct {
 
 const (
 	unknown = math.MaxInt
-	few     = 100 // waiters; their records take about 10 KiB, with large values 40
+	few     = 100 // waiters; the records of so many take about 10 KiB, or 40 KiB with large values
 )
 
 func (k *contendedKeys) add(key string, waiting int) {

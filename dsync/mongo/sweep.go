@@ -17,7 +17,7 @@ const (
 	sweepEnd = "x/"
 	sweepID  = sweepEnd + "sweep"
 
-	// making is the age from which a record may be swept that was created for a command that never came: see create.
+	// making is the age at which a record may be swept if the command that it was created for never came: see create.
 	// No command takes that long.
 	making = time.Hour
 )
@@ -51,8 +51,8 @@ func (r sweepRecord) state() driver.SweepState {
 // All conditions are in its filter, so a record that is used again in between is left alone. The third advances the
 // state. It comes last, so if the process dies before it, the slice is merely swept again.
 //
-// A key is idle only if both its last token and its last change are old: the tokens of a busy semaphore run ahead
-// of the clock, and could otherwise be granted twice. A record that was created for a command that never came is
+// A key is idle only if both its last token and its last change are old: the tokens of a busy semaphore run ahead of
+// the clock, and could otherwise be granted twice. If a record was created for a command that never came, it is
 // deleted an hour later than others.
 func (s *store) Sweep(ctx context.Context, session string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
 	st, end, size, err := s.sweepSlice(ctx, last.After)
@@ -108,8 +108,8 @@ func (s *store) sweepSlice(ctx context.Context, after string) (st driver.SweepSt
 }
 
 // deleteIdle deletes the records in the slice that were idle at the time then. Each kind of record has its own
-// statement, with both ends of its part of the slice: with one statement and an $or of the kinds, the server might
-// scan each kind as a whole.
+// statement, bounded by both ends of its part of the slice. With one statement and an $or of the kinds, the server
+// might scan all records of each kind.
 func (s *store) deleteIdle(ctx context.Context, after, end string, then time.Time) (deleted int64, err error) {
 	var deletes bson.A
 	for _, kind := range []struct {
@@ -133,8 +133,8 @@ func (s *store) deleteIdle(ctx context.Context, after, end string, then time.Tim
 	return deleted, nil
 }
 
-// sweepAdvance makes next the state in session's name, unless somebody has advanced the state in the meantime. It
-// returns the state afterwards.
+// sweepAdvance changes the state of sweeping to next, with session as the sweeper, unless somebody has advanced the
+// state in the meantime. It returns the state afterwards.
 func (s *store) sweepAdvance(ctx context.Context, session string, next driver.SweepState) (driver.SweepState, error) {
 	mine := op("$eq", op("$ifNull", "$turn", int64(0)), next.Turn-1)
 	becomes := func(field string, v any) bson.E { return e(field, op("$cond", mine, v, "$"+field)) }

@@ -18,7 +18,7 @@ const (
 	// notices.
 	awaitLimit = 10 * time.Second
 
-	// silenceLimit is how much longer an answer may take before the connection counts as dead.
+	// silenceLimit is how much longer than awaitLimit an answer may take before the connection counts as dead.
 	silenceLimit = 10 * time.Second
 
 	// tailAge is how long one cursor is used. tailAgeKeys is for observers, whose marks are renewed with each
@@ -248,7 +248,7 @@ func (t *tail) reopen(ctx context.Context) (gap bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, silenceLimit)
 	defer cancel()
 	last := t.last
-	// Before find: if the primary changes in between, the cursor is merely replaced once more.
+	// This comes before find: if the primary changes in between, the cursor is merely replaced once more.
 	if t.s.primary != nil {
 		t.moved = t.s.primary.changed.next()
 	}
