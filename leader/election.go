@@ -180,7 +180,7 @@ func (t *term) end(ctx context.Context) error {
 	t.cancel(ErrResigned)
 	t.hold.WindDown(context.Cause(t.ctx))
 	if !t.run {
-		_ = t.hold.Release(ctx) // the select below waits for the release
+		_ = t.hold.Release(ctx) // the wait is below
 	}
 	if t.contains(ctx) {
 		return nil
