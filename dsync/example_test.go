@@ -158,7 +158,7 @@ func ExampleMutex_Hold() {
 		fmt.Println(err)
 		return
 	}
-	work := func(ctx context.Context) error { // ctx ends when the hold is lost: pass it on
+	work := func(ctx context.Context) error { // ctx ends when the hold is lost, so pass it on
 		fmt.Println("writing the report, token:", dsync.HoldFrom(ctx).Token() == h.Token())
 		return ctx.Err()
 	}

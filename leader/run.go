@@ -50,5 +50,5 @@ func (e *Election) done(t *term) {
 	t.cancel(ErrResigned)
 	wait, cancel := context.WithTimeout(context.Background(), e.s.TTL()/3)
 	defer cancel()
-	_ = t.hold.Release(wait) // on a time-out the release continues in the background
+	_ = t.hold.Release(wait) // on a timeout the release goes on in the background
 }

@@ -26,7 +26,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	storage := locker.Storage(&certmagic.FileStorage{Path: os.TempDir()})
-	certmagic.Default.Storage = storage // and then certmagic.HTTPS and so on
+	certmagic.Default.Storage = storage // then call certmagic.HTTPS, for example
 
 	// certmagic does this around everything that only one process may do at a time:
 	if err := storage.Lock(context.Background(), "issue_cert_example.com"); err != nil {

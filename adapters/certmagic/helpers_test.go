@@ -89,7 +89,7 @@ type authority struct {
 	fail  func(ctx context.Context) error // called before a certificate is issued; if it returns an error, none is; nil: never fails
 
 	mu       sync.Mutex
-	requests map[string]int // by name
+	requests map[string]int // number of requests, by name
 	issued   map[string]int
 	running  map[string]bool
 }

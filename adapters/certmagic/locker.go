@@ -187,7 +187,7 @@ func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duratio
 	l.mu.Unlock()
 
 	if lost != nil {
-		_ = lost.Release(ctx) // sends nothing
+		_ = lost.Release(ctx) // sends nothing: the hold is already lost
 	}
 	hold, err := l.s.Mutex(l.prefix + name).Hold(ctx)
 	if err != nil {

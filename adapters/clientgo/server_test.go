@@ -51,7 +51,7 @@ func (p *place) client(t *testing.T, n *network) *mongo.Client {
 	t.Helper()
 	opt := options.Client().ApplyURI(p.uri).SetHeartbeatInterval(500 * time.Millisecond)
 	if n != nil {
-		opt.SetDialer(n).SetRetryWrites(false) // the driver's retry would find a lost reply again
+		opt.SetDialer(n).SetRetryWrites(false) // if the driver retried, it would make up for a lost reply
 	}
 	client, err := mongo.Connect(opt)
 	if err != nil {
@@ -193,7 +193,7 @@ func TestLostReply(t *testing.T) {
 				if err := a.Create(t.Context(), record("a")); err != nil {
 					t.Fatal(err)
 				}
-			} else if _, _, err := a.Get(t.Context()); !apierrors.IsNotFound(err) { // connects
+			} else if _, _, err := a.Get(t.Context()); !apierrors.IsNotFound(err) { // this also connects
 				t.Fatal(err)
 			}
 			want := record("a, again")

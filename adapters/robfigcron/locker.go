@@ -114,7 +114,7 @@ func (l *Locker) run(name string, atLeast time.Duration, f func(context.Context)
 		return
 	}
 	until := time.Now().Add(atLeast)
-	defer func() { // also when f panics
+	defer func() { // even when f panics
 		if err := release(h, until); err != nil {
 			l.opt.Logger.Error(err, "unlock", "job", name)
 		}

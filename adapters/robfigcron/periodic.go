@@ -97,7 +97,7 @@ func (p *periodic) run(tick time.Time) bool {
 	endWatch := watch(p.c, func() { cancel(errStopped) })
 	defer endWatch()
 	ran, err := p.p.Do(ctx, tick, func(ctx context.Context) error {
-		endWatch() // from here on c waits for f
+		endWatch() // from here on, stopping c waits for f
 		if err := context.Cause(ctx); err == errStopped {
 			return err
 		}

@@ -17,7 +17,7 @@ import (
 // not be copied. All methods may be called concurrently.
 type Handler struct {
 	s       *dsync.Session
-	all     *admin.Inspector // for the store of s
+	all     *admin.Inspector // inspects the store of s
 	opt     Options
 	mux     *http.ServeMux
 	history *recorder

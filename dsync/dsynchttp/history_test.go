@@ -119,7 +119,7 @@ func TestHistoryOfOthers(t *testing.T) {
 		wantHistory(t, h, "k", began, of(a)+" 0s-1s", of(b)+" 1s-")
 		second.Unlock()
 		time.Sleep(time.Second)
-		wantHistory(t, h, "k", began, of(a)+" 0s-1s", of(b)+" 1s-3s") // noticed a second late
+		wantHistory(t, h, "k", began, of(a)+" 0s-1s", of(b)+" 1s-3s") // the change was noticed a second late
 
 		// A crash is distinguished from a release: nobody was granted the key before it lapsed.
 		lock(t, first)

@@ -57,7 +57,7 @@ func TestPlannedEndIsNoCrash(t *testing.T) {
 				own, page := newPage(t, holder, nil), newPage(t, observer, nil)
 				hold(t, holder, net)
 				began := time.Now()
-				for time.Since(began) < d { // the page is open
+				for time.Since(began) < d { // read the page, as if it were open
 					if st, err := admin.New(observer).Status(background, "k"); err != nil || !st.Held() || len(st.Holders) != 1 {
 						t.Fatalf("after %v: %v, %v", time.Since(began), st, err)
 					}

@@ -16,7 +16,7 @@ import (
 // The bounds of the record.
 const (
 	maxKeys  = 1000
-	maxSpans = 16 // of each key
+	maxSpans = 16 // the most spans that are kept for each key
 )
 
 // A recorder remembers the last holds of keys. It learns of this process's holds from its session's hooks, and of
@@ -25,8 +25,8 @@ type recorder struct {
 	maxKeys, maxSpans int
 
 	mu     sync.Mutex
-	tracks map[string]*list.Element // of *track, by key
-	recent list.List                // of *track, the most recently changed first
+	tracks map[string]*list.Element // the elements of recent, by key
+	recent list.List                // values are *track, the most recently changed first
 	colors map[string]int           // by session, numbered in the order of appearance
 }
 
@@ -116,7 +116,7 @@ func (r *recorder) see(now time.Time, st admin.Status) {
 		return
 	}
 	t := r.trackLocked(st.Key)
-	local := func(at time.Time) time.Time { return now.Add(at.Sub(st.Now)) } // store time to this host's time
+	local := func(at time.Time) time.Time { return now.Add(at.Sub(st.Now)) } // converts the store's time to this host's
 	held := make(map[string]bool)
 	next := now // the earliest start of a current hold
 	for _, h := range st.Holders {

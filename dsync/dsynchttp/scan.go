@@ -22,12 +22,12 @@ func inUse(st admin.Status) bool { return len(st.Holders) > 0 || st.Waiting > 0 
 
 // A scan is the result of reading the keys that a query selects.
 type scan struct {
-	shown   []admin.Status // up to n
+	shown   []admin.Status // up to n keys
 	read    int            // keys that were read
 	matched int            // keys among them that match
 	used    int            // keys among those that are in use
 	next    string         // the key after which the next page begins, or ""
-	waits   waitGraph      // of matching keys
+	waits   waitGraph      // the waits for matching keys
 }
 
 // scan reads keys: for the order by key, up to n; for the order by use, until n are in use or maxUseScan were read;

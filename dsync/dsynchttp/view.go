@@ -17,7 +17,7 @@ type view struct {
 	Now     statusjson.Time `json:"now"`
 	Store   string          `json:"store,omitempty"` // Options.Store
 	Session sessionView     `json:"session"`
-	Health  []string        `json:"unhealthy,omitempty"` // of dsync.Session.Healthy
+	Health  []string        `json:"unhealthy,omitempty"` // the errors of dsync.Session.Healthy
 	Mine    []mineView      `json:"mine"`                // what this process holds and waits for
 	Keys    []keyView       `json:"keys"`
 	Read    int             `json:"read"`           // keys that were read to find them
@@ -37,7 +37,7 @@ type view struct {
 
 // totals are the full lengths of lists that are shown in part.
 type totals struct {
-	Mine    int `json:"mine"` // matching elements
+	Mine    int `json:"mine"` // number of matching elements
 	Members int `json:"members"`
 }
 
@@ -73,7 +73,7 @@ type mineView struct {
 	Holders      int                     `json:"holders,omitempty"`
 	HandOffs     int                     `json:"hand_offs,omitempty"`
 	Position     int                     `json:"position,omitempty"`      // position of this process in the queue
-	WaitersAhead int                     `json:"waiters_ahead,omitempty"` // in this process
+	WaitersAhead int                     `json:"waiters_ahead,omitempty"` // waiting calls ahead in this process
 	Lost         string                  `json:"lost,omitempty"`
 	LostFor      statusjson.Milliseconds `json:"lost_for_ms,omitempty"`
 

@@ -9,16 +9,16 @@ import (
 
 // The bounds of the list of waiting processes.
 const (
-	maxWaits       = 1000 // pairs of processes
+	maxWaits       = 1000 // the most pairs of processes
 	maxWaitHolders = 8    // the most holders of a key; Inspector.List returns as many of its waiters
-	maxWaitKeys    = 3    // named for each pair
+	maxWaitKeys    = 3    // the most keys that are named for each pair
 )
 
 // A waitGraph is a wait-for graph: it has an edge from each waiting process to each process that
 // holds the key.
 type waitGraph struct {
 	edges map[[2]string]*waitView // by waiter and holder
-	keys  []admin.Status          // with waiters
+	keys  []admin.Status          // the keys that have waiters
 	full  bool                    // there were more edges than fit
 }
 

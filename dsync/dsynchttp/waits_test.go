@@ -62,7 +62,7 @@ func TestPageShowsWaitingProcesses(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		waits("c", "1")             // now a, b and c wait in a cycle
-		time.Sleep(4 * time.Second) // until then, their holds are young
+		time.Sleep(4 * time.Second) // before that their holds are too young to be reported
 		want = []string{"c waits for a: 1, in a cycle", "a waits for b: 2, in a cycle", "b waits for c: 3, in a cycle", "d waits for c: 3 4 5 and 2 more"}
 		l := getJSON(t, h, "/")
 		if got := waitsOf(l); fmt.Sprint(got) != fmt.Sprint(want) {

@@ -31,7 +31,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-const key = "account 7" // of the lock, and the _id of the document that it guards
+const key = "account 7" // the key of the lock, and the _id of the document that the lock guards
 
 func main() {
 	db := flag.String("db", "leasehold_examples", "the database")

@@ -63,7 +63,7 @@ func run(ctx context.Context, locks *dsync.Session, jobs ...string) error {
 			term, _ := leader.TermFrom(ctx)
 			log := slog.With("singleton", name, "term", term.Number)
 			log.Info("begins")
-			<-ctx.Done() // the job's work; it must end within the session's grace after ctx
+			<-ctx.Done() // the job's work, which must end within the session's grace after ctx has ended
 			log.Info("ends", "why", context.Cause(ctx))
 			return ctx.Err()
 		}); err != nil {

@@ -34,7 +34,7 @@ var names = []string{"anna", "bert", "carl"}
 type event struct {
 	worker string
 	what   string // "waits", "has", "frees" or "loses"
-	token  int64  // with "has"
+	token  int64  // the fencing token, if what is "has"
 }
 
 // A part is a part of the tour: what its workers do, and the texts for it.
