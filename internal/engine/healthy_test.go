@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// late is how long after an acknowledged heartbeat a session that holds or waits becomes unhealthy.
+// A session that holds or waits becomes unhealthy late after it sent its last acknowledged heartbeat.
 const late = ttl/3 + ttl/30 + ttl/6
 
 // wantHealthy checks the session's health; want is nil for a healthy one.
@@ -30,7 +30,7 @@ func wantHealthy(t *testing.T, when string, s *dsync.Session, want error) {
 	}
 }
 
-// cutOff returns a session that sends heartbeats at once, and the store that can cut it off.
+// cutOff returns a session and the Faulty through which it can be cut off from the store.
 func cutOff(t *testing.T) (*dsync.Session, *dsynctest.Faulty) {
 	f := newFaulty(t, dsynctest.NewMemory(), nil)
 	return newSession(t, f, nil), f
@@ -60,7 +60,7 @@ func TestHealthyUntilAHeartbeatIsOverdue(t *testing.T) {
 	})
 }
 
-// One heartbeat that fails does not matter if the next one succeeds.
+// If one heartbeat fails and the next one succeeds, the session stays healthy.
 func TestHealthyThroughOneFailedHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &failsOften{Store: dsynctest.NewMemory()}
@@ -71,7 +71,7 @@ func TestHealthyThroughOneFailedHeartbeat(t *testing.T) {
 			wantHealthy(t, "with every other heartbeat failing", s, nil)
 		}
 		if n := store.beats.Load(); n < 10 {
-			t.Errorf("%d heartbeats were sent; the test has shown nothing", n)
+			t.Errorf("only %d heartbeats were sent, so the test has shown nothing", n)
 		}
 	})
 }
@@ -89,8 +89,7 @@ func (f *failsOften) Heartbeat(ctx context.Context, session string, given []driv
 	return f.Store.Heartbeat(ctx, session, given)
 }
 
-// A session that neither holds nor waits, or that has only a fixed lease, has nothing to renew and
-// is healthy.
+// A session that neither holds nor waits, or that has only a fixed lease, has nothing to renew, so it is healthy.
 func TestHealthyWhenTheStoreIsNotNeeded(t *testing.T) {
 	uses := map[string]func(t *testing.T, s *dsync.Session){
 		"nothing": func(t *testing.T, s *dsync.Session) { turn(s.Mutex("k")) },
@@ -116,8 +115,8 @@ func TestHealthyWhenTheStoreIsNotNeeded(t *testing.T) {
 	}
 }
 
-// A waiter needs a session: a session that can't register is unhealthy like one that can't renew,
-// and it is not healthy for a moment between the two.
+// A waiter needs a registration, so a session that can't register for it is unhealthy, just like one that can't
+// renew. When a session is lost and then can't register, it does not become healthy in between.
 func TestNotHealthyWhileAWaiterCantRegister(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, f := cutOff(t)
@@ -137,7 +136,7 @@ func TestNotHealthyWhileAWaiterCantRegister(t *testing.T) {
 		lock(t, mu)
 		f.Cut()
 		renewed := engine.Of(s).Local().Renewed
-		go func() { // the holder of a lost lock locks again
+		go func() { // the holder of the lost lock locks it again
 			<-mu.Lost()
 			mu.Unlock()
 			mu.Lock()
@@ -158,7 +157,8 @@ func TestNotHealthyWhileAWaiterCantRegister(t *testing.T) {
 	})
 }
 
-// Of many lost holds that are still in use, Healthy names the first that was lost, three more, and how many there are.
+// If many lost holds are still in use, Healthy names the one that was lost first and three more, and says how many
+// others there are.
 func TestStillInUseNamesFourKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, f := cutOff(t)
@@ -189,7 +189,8 @@ func TestStillInUseNamesFourKeys(t *testing.T) {
 	})
 }
 
-// A lost hold makes the session unhealthy when its grace is over, until its holder is done.
+// If the holder of a lost hold is not done by the end of its grace, the session is unhealthy from then on until the
+// holder is done.
 func TestStillInUseUntilTheHolderIsDone(t *testing.T) {
 	uses := map[string]func(t *testing.T, s *dsync.Session) (done func()){
 		"mutex": func(t *testing.T, s *dsync.Session) func() {
@@ -288,7 +289,7 @@ func TestHealthyAfterFreeze(t *testing.T) {
 	})
 }
 
-// A holder must not outlast Close, either.
+// Healthy also reports a holder that is not done after its session is closed.
 func TestHealthyOfAClosedSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, _ := cutOff(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A pool is a store behind a fixed number of connections. They are served first come, first served,
-// and each command takes a fixed time.
+// A pool is a store behind a fixed number of connections. Commands get a connection in FIFO order, and each takes a
+// fixed time.
 type pool struct {
 	driver.Store
 	conns chan struct{}
@@ -49,8 +49,8 @@ func (p *pool) Heartbeat(ctx context.Context, s string, given []driver.Revocatio
 	return p.Store.Heartbeat(ctx, s, given)
 }
 
-// Heartbeats do not queue behind other commands of their session: neither behind a thousand waiters
-// that poll, nor behind a thousand new requests. Nor does an Unlock queue behind polls.
+// Heartbeats do not queue behind other commands of their session, neither behind the polls of a thousand waiters nor
+// behind a thousand new requests. An Unlock does not queue behind polls either.
 func TestPollsDontDelayHeartbeats(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
@@ -103,8 +103,8 @@ func TestPollsDontDelayHeartbeats(t *testing.T) {
 	})
 }
 
-// A waiter that can't poll yet, because the maximum of commands is under way, returns as soon as
-// the session is closed.
+// If a waiter can't poll yet because too many commands are under way, it still returns as soon as the session is
+// closed.
 func TestCloseEndsTheWaitForALane(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const waiters, others = 20, 24
@@ -127,7 +127,7 @@ func TestCloseEndsTheWaitForALane(t *testing.T) {
 		}
 		synctest.Wait()
 		slow.Store(true)
-		time.Sleep(2 * time.Second) // some polls hang, the other waiters have yet to poll
+		time.Sleep(2 * time.Second) // some polls hang, and the other waiters have not polled yet
 		for range others {
 			go admin.New(s).Status(background, "k")
 		}
@@ -136,7 +136,7 @@ func TestCloseEndsTheWaitForALane(t *testing.T) {
 		go s.Close(background)
 		wg.Wait()
 		if d := time.Since(began); d != 0 {
-			t.Errorf("a waiter was done %v after Close had begun", d)
+			t.Errorf("a waiter returned %v after Close had begun", d)
 		}
 	})
 }

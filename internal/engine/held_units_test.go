@@ -9,12 +9,12 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Readers that come and go while a hold lasts leave nothing behind, although their Lost and Context are in
-// use, neither for a reader nor for an RWMutex whose readers have unlocked.
+// While a hold lasts, readers that share it for a short time leave nothing behind in memory, even if they use Lost
+// and Context.
 func TestReadersLeaveNothingBehind(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		last func(first *dsync.RWMutex, s *dsync.Session) *dsync.RWMutex // the RWMutex of those that come and go
+		last func(first *dsync.RWMutex, s *dsync.Session) *dsync.RWMutex // the RWMutex of the readers that come and go
 	}{
 		{"of one RWMutex", func(first *dsync.RWMutex, s *dsync.Session) *dsync.RWMutex { return first }},
 		{"of another RWMutex", func(first *dsync.RWMutex, s *dsync.Session) *dsync.RWMutex { return s.RWMutex("k") }},
@@ -42,7 +42,7 @@ func TestReadersLeaveNothingBehind(t *testing.T) {
 					read()
 				}
 				if n := objects() - before; n > readers/2 {
-					t.Errorf("%d readers that are gone left %d objects in memory", readers, n)
+					t.Errorf("%d former readers left %d objects in memory", readers, n)
 				}
 				firstHold.Release(background)
 			})
@@ -52,7 +52,7 @@ func TestReadersLeaveNothingBehind(t *testing.T) {
 
 // objects returns the number of objects in memory that are in use.
 func objects() int {
-	synctest.Wait() // for goroutines that are about to end
+	synctest.Wait() // until goroutines that are about to end have ended
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

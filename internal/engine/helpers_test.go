@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// Timing of the sessions in these tests, unless a test sets its own.
+// These are the timings of the sessions in these tests, unless a test sets its own.
 const (
 	ttl    = testkit.TTL
 	margin = 500 * time.Millisecond
@@ -74,7 +74,7 @@ func queueLength(t testing.TB, store driver.Store, key string) int {
 	return st.Waiting
 }
 
-// take takes a hold within five minutes: acquire is a Mutex's Hold, for example.
+// take calls acquire, for example Mutex.Hold, and returns its hold. It fails the test after five minutes.
 func take(t testing.TB, acquire func(context.Context) (*dsync.Hold, error)) *dsync.Hold {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(background, 5*time.Minute)
@@ -86,7 +86,7 @@ func take(t testing.TB, acquire func(context.Context) (*dsync.Hold, error)) *dsy
 	return h
 }
 
-// units takes n units of m within five minutes.
+// units acquires n units of m within five minutes.
 func units(t testing.TB, m *dsync.Semaphore, n int64) *dsync.Hold {
 	t.Helper()
 	return take(t, func(ctx context.Context) (*dsync.Hold, error) { return m.Hold(ctx, n) })
@@ -95,7 +95,7 @@ func units(t testing.TB, m *dsync.Semaphore, n int64) *dsync.Hold {
 // errOf returns the error of a call that returns a hold.
 func errOf(_ *dsync.Hold, err error) error { return err }
 
-// into returns acquire as a call that stores the hold in h.
+// into returns a function that calls acquire and stores the hold in h.
 func into(h **dsync.Hold, acquire func(context.Context) (*dsync.Hold, error)) func(context.Context) error {
 	return func(ctx context.Context) (err error) {
 		*h, err = acquire(ctx)

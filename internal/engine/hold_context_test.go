@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// The context of a hold ends with its parent, with the hold, or by its cancel. There is none for a
-// lock that is not held.
+// The context of a hold ends with its parent or with the hold. If the hold is already over, its context has ended
+// from the start.
 func TestContextEndsWithTheHold(t *testing.T) {
 	for name, acquire := range map[string]func(*dsync.Session) func(context.Context) (*dsync.Hold, error){
 		"Mutex":  func(s *dsync.Session) func(context.Context) (*dsync.Hold, error) { return s.Mutex("k").Hold },
@@ -44,18 +44,18 @@ func TestContextEndsWithTheHold(t *testing.T) {
 					}
 					ctx := h.Context(parent)
 					if ctx.Value(key{}) != 7 {
-						t.Error("the values of ctx are lost")
+						t.Error("the context lacks its parent's values")
 					}
 					if c.end != nil {
 						synctest.Wait()
 						if err := ctx.Err(); err != nil {
-							t.Fatalf("ended with %v while the hold goes on", err)
+							t.Fatalf("the context ended with %v before the hold", err)
 						}
 						c.end(link, h, stop)
 						select {
 						case <-ctx.Done():
 						case <-time.After(2 * ttl):
-							t.Fatal("it goes on")
+							t.Fatal("the context has not ended")
 						}
 					}
 					wantErr(t, "the context's error", ctx.Err(), context.Canceled)
@@ -67,8 +67,7 @@ func TestContextEndsWithTheHold(t *testing.T) {
 	}
 }
 
-// A second Release returns at once, even while the first waits for the store: ctx bounds every
-// call.
+// A second Release returns at once, even while the first waits for the store, because ctx must bound every call.
 func TestSecondReleaseDoesNotWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
@@ -95,7 +94,7 @@ func TestSecondReleaseDoesNotWait(t *testing.T) {
 		}
 		select {
 		case <-h.Finished():
-			t.Error("finished before the store has answered")
+			t.Error("Finished closed before the store had answered")
 		default:
 		}
 		if d := <-first; d != time.Second {

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Finished is closed when the store has the key back, not when the release is sent.
+// Finished is closed when the store has released the key, not when the release is sent.
 func TestFinishedAfterTheRelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -22,7 +22,7 @@ func TestFinishedAfterTheRelease(t *testing.T) {
 			return dsynctest.Fault{}
 		})
 		s := newSession(t, f, nil)
-		for _, done := range []bool{true, false} { // false: its grace runs out
+		for _, done := range []bool{true, false} { // false: the grace runs out
 			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
 			if err != nil {
 				t.Fatal(err)
@@ -33,14 +33,14 @@ func TestFinishedAfterTheRelease(t *testing.T) {
 			}
 			<-h.Finished()
 			if n := len(holders(t, memory, "k")); n > 0 {
-				t.Errorf("done %t: finished, but the store has %d holder", done, n)
+				t.Errorf("done %t: Finished is closed, but the store has %d holders", done, n)
 			}
 			h.Release(background)
 		}
 	})
 }
 
-// Finished is also closed after a loss: when the holder is done, or else when its grace is over.
+// Finished is also closed after a loss: when the holder is done, or at the latest when its grace is over.
 func TestFinishedAfterALoss(t *testing.T) {
 	for _, done := range []bool{true, false} {
 		bubble(t, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestFinishedAfterALoss(t *testing.T) {
 			}
 			<-h.Finished()
 			if d := time.Since(lost); d != want {
-				t.Errorf("done %t: passed %v after the loss, want %v", done, d, want)
+				t.Errorf("done %t: Finished closed %v after the loss, want %v", done, d, want)
 			}
 		})
 	}

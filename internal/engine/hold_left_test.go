@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// Left returns the time until the hold ends: it falls while no heartbeat is acknowledged, and is
-// zero once the hold has ended, in whatever way.
+// Left returns the time until the hold ends. It decreases while no heartbeat is acknowledged, and is zero once the
+// hold has ended, for whatever reason.
 func TestHoldLeftIsTheTimeToItsEnd(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -72,7 +72,7 @@ func TestHoldLeftAfterFreeze(t *testing.T) {
 			t.Errorf("%v left after the deadline", got)
 		}
 		if !isClosed(h.Lost()) {
-			t.Error("Lost is open though nothing is left")
+			t.Error("Lost is open although Left returned 0")
 		}
 		h.Release(background)
 	})

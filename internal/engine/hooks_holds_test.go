@@ -31,7 +31,7 @@ func (o *hookLog) add(format string, args ...any) {
 	o.events = append(o.events, fmt.Sprintf(format, args...))
 }
 
-// hooks returns hooks that record a hold's end with how long it was held.
+// hooks returns hooks that record the events of holds and, at the end of each, how long it was held.
 func (o *hookLog) hooks() *dsync.Hooks {
 	return &dsync.Hooks{
 		Granted:  func(g dsync.HoldInfo) { o.add("granted") },
@@ -51,8 +51,7 @@ func (o *hookLog) hooks() *dsync.Hooks {
 	}
 }
 
-// Each hold reported by Granted ends with one Released or one Lost, which report how long it was
-// held.
+// For each hold that Granted reports, either Released or Lost is called once, with the time for which it was held.
 func TestHooksReportOneEndOfEachHold(t *testing.T) {
 	const second = time.Second
 	tests := []struct {
@@ -100,7 +99,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 			cancel()
 			mu.Unlock()
 			wg.Wait()
-		}, ""}, // whichever comes first
+		}, ""}, // the hand-off or the cancellation may come first
 		{"semaphore in parts", func(t *testing.T, s *dsync.Session, _, _ func()) {
 			sem := s.Semaphore("k", 5)
 			if err := sem.Acquire(background, 3); err != nil {
@@ -213,7 +212,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 	}
 }
 
-// Between two holds a lingering key belongs to nobody: each hold is reported separately.
+// While a key lingers, nobody holds it, so each hold is reported separately.
 func TestHooksReportHoldsOfALingeringKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var got hookLog
@@ -233,7 +232,7 @@ func TestHooksReportHoldsOfALingeringKey(t *testing.T) {
 	})
 }
 
-// A hook that is added after the grant is called for the end, with the time since the grant.
+// If a hook is added after the grant, it is still called for the end of the hold, with the time since the grant.
 func TestHooksAddedAfterTheGrant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var got hookLog
@@ -250,7 +249,8 @@ func TestHooksAddedAfterTheGrant(t *testing.T) {
 	})
 }
 
-// Granted gets the context of the call that the hold was granted to. A hold that has ended keeps no context of its caller.
+// Granted gets the context of the call that acquired the hold. The hold does not keep that context; Released and
+// Lost get none.
 func TestHooksGetTheContextWithTheGrant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		type key struct{}
@@ -283,8 +283,7 @@ func TestHooksGetTheContextWithTheGrant(t *testing.T) {
 	})
 }
 
-// Hooks of holds cost nothing if none are set: a hold that is handed off takes one allocation, for
-// itself.
+// If no hooks for holds are set, they cost nothing: a hold that is handed off takes one allocation, for itself.
 func TestUnsetHooksCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		opt := unswept()

@@ -22,7 +22,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// The tests' binary is also a process that has the file of session "a" in the folder in this variable.
+// If this variable is set, the test binary locks the file of session "a" in the folder that it names, and waits
+// until it is killed.
 const hostDirOfA = "LEASEHOLD_HOSTDIR_OF_A"
 
 func TestMain(m *testing.M) {
@@ -93,7 +94,7 @@ func startHolder(t *testing.T, store driver.Store, path, key string) (kill func(
 
 const hostMargin = 200 * time.Millisecond
 
-// A waiter gets the lock of a process that dies on its machine after a margin, and the file is removed.
+// If a process dies, a waiter on the same machine gets its lock after a margin, and the process's file is removed.
 func TestDeathOnThisMachineCostsAMargin(t *testing.T) {
 	for _, when := range []string{"while it waits", "before it waits"} {
 		t.Run(when, func(t *testing.T) {
@@ -119,7 +120,7 @@ func TestDeathOnThisMachineCostsAMargin(t *testing.T) {
 			}()
 			if when == "while it waits" {
 				eventually(t, "it waits", func() bool { return queueLength(t, store, "k") == 1 })
-				<-time.After(500 * time.Millisecond) // from now on it looks only after an event
+				<-time.After(500 * time.Millisecond) // from now on the waiter checks HostDir only after an event
 				died = time.Now()
 				kill()
 			}
@@ -130,7 +131,7 @@ func TestDeathOnThisMachineCostsAMargin(t *testing.T) {
 			took := at.Sub(died)
 			t.Logf("held %v after the death; the margin is %v", took, hostMargin)
 			if took < hostMargin {
-				t.Errorf("held %v after the death; want a margin, %v", took, hostMargin)
+				t.Errorf("locked %v after the death; want at least the margin of %v", took, hostMargin)
 			}
 			eventually(t, "the file is removed", func() bool {
 				left, err := filepath.Glob(filepath.Join(path, "a.lock"))
@@ -140,18 +141,18 @@ func TestDeathOnThisMachineCostsAMargin(t *testing.T) {
 	}
 }
 
-// eventually waits until ok. It is for tests with other processes, which no bubble can have.
+// eventually waits until ok returns true. It is for tests with other processes, which can't run in a bubble.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); {
 		if time.Now().After(end) {
-			t.Fatalf("10s later: not yet: %s", what)
+			t.Fatalf("still not true after 10s: %s", what)
 		}
 		<-time.After(time.Millisecond)
 	}
 }
 
-// A try that comes a margin after the death gets the lock.
+// A try gets the lock of a process that died on the same machine, once a margin has passed since the death.
 func TestTryAfterADeathOnThisMachine(t *testing.T) {
 	path, store := newHostDir(t), dsynctest.NewMemory()
 	kill := startHolder(t, store, path, "k")
@@ -163,7 +164,7 @@ func TestTryAfterADeathOnThisMachine(t *testing.T) {
 	mu.Unlock()
 }
 
-// Without HostDir, or with a different one, nobody learns of a death.
+// Without HostDir, or with a different one, a session does not learn of the death.
 func TestDeathElsewhere(t *testing.T) {
 	path, store := newHostDir(t), dsynctest.NewMemory()
 	kill := startHolder(t, store, path, "k")
@@ -178,7 +179,7 @@ func TestDeathElsewhere(t *testing.T) {
 	}
 }
 
-// filesOf returns which of the sessions' files are there. If the lock of one is free, that is an error.
+// filesOf returns which of the sessions' files exist. It reports an error if the process of a session looks dead.
 func filesOf(t *testing.T, path string, store driver.Store, ids []string) (there []bool) {
 	t.Helper()
 	d, err := hostdir.Open(path)
@@ -199,8 +200,8 @@ func filesOf(t *testing.T, path string, store driver.Store, ids []string) (there
 	return there
 }
 
-// The file of a lost session stays locked for a TTL: its holders have their grace, and others would not wait for that if
-// they took the process for dead. After Close, only the files of sessions that may have such holders are left.
+// The file of a lost session stays locked for a TTL. Otherwise others would take the process for dead and not wait
+// for the grace of its holders. After Close, only the files of sessions that may still have such holders are left.
 func TestFileOfALostSession(t *testing.T) {
 	path := newHostDir(t)
 	var ids []string
@@ -218,7 +219,7 @@ func TestFileOfALostSession(t *testing.T) {
 		want := func(when string, want ...bool) {
 			t.Helper()
 			if there := filesOf(t, path, store, ids); !slices.Equal(there, want) {
-				t.Errorf("%s: the files that are there: %v; want %v", when, there, want)
+				t.Errorf("%s: existing files: %v; want %v", when, there, want)
 			}
 		}
 		register()
@@ -237,7 +238,7 @@ func TestFileOfALostSession(t *testing.T) {
 	})
 }
 
-// A Close that can't unregister leaves the file for a TTL, for the sake of holders that are not done, and no longer.
+// If Close can't unregister, it leaves the file for a TTL, for the sake of holders that are not done, but no longer.
 func TestFileAfterACloseThatCouldNotUnregister(t *testing.T) {
 	path := newHostDir(t)
 	bubble(t, func(t *testing.T) {
@@ -256,7 +257,7 @@ func TestFileAfterACloseThatCouldNotUnregister(t *testing.T) {
 			return len(files)
 		}
 		if left() != 1 {
-			t.Errorf("%d files after Close; want that of the session, whose hold is in use", left())
+			t.Errorf("%d files after Close; want the session's file, because its hold is still in use", left())
 		}
 		for left() > 0 && time.Since(closed) < time.Hour {
 			time.Sleep(time.Second)
@@ -267,8 +268,9 @@ func TestFileAfterACloseThatCouldNotUnregister(t *testing.T) {
 	})
 }
 
-// A registration without an answer keeps its file, since the next attempt may find that it succeeded, and without a locked file others
-// would take the process for dead. If it did not succeed, or the session closes, no file is left.
+// If a registration gets no answer, its file is kept: the next attempt may find that the registration succeeded, and
+// without a locked file others would take the process for dead. If it did not succeed, or the session closes, no
+// file is left.
 func TestFileOfAFailedRegistration(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		t.Run(fmt.Sprint("made: ", made), func(t *testing.T) { testFileOfAFailedRegistration(t, made) })
@@ -291,9 +293,9 @@ func testFileOfAFailedRegistration(t *testing.T, made bool) {
 		if _, err := engine.Of(closes).Register(background); err == nil {
 			t.Fatal("Register: no error")
 		}
-		wantErr(t, "Close", closes.Close(background), dsync.ErrNotUnregistered) // nobody knows whether it was made
+		wantErr(t, "Close", closes.Close(background), dsync.ErrNotUnregistered) // nobody knows whether the registration took effect
 		if left := files(); len(left) != 0 {
-			t.Errorf("closed, and there is %v; want no file", left)
+			t.Errorf("after Close there is still %v; want no file", left)
 		}
 		if _, err := engine.Of(s).Register(background); err == nil {
 			t.Fatal("Register: no error")
@@ -302,7 +304,7 @@ func testFileOfAFailedRegistration(t *testing.T, made bool) {
 		fails = false
 		lock(t, s.Mutex("k"))
 		if left := files(); len(left) != 1 || slices.Equal(left, tried) != made {
-			t.Errorf("tried with %v, and registered with %v; want one file each, and the same is %t", tried, left, made)
+			t.Errorf("first attempt: %v; after registration: %v; want one file each, the same one: %t", tried, left, made)
 		}
 	})
 	if left, _ := filepath.Glob(path + "/*"); len(left) != 0 {
@@ -310,7 +312,7 @@ func testFileOfAFailedRegistration(t *testing.T, made bool) {
 	}
 }
 
-// New refuses an unsuitable folder. A folder that vanishes later keeps nobody from locking.
+// New refuses an unsuitable folder. If the folder vanishes later, locks still work.
 func TestFolderThatWillNotDo(t *testing.T) {
 	_, err := dsync.New(dsynctest.NewMemory(), &dsync.Options{HostDir: "/proc"})
 	if err == nil || !strings.Contains(err.Error(), `dsync: HostDir is "/proc"`) {

@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Time in suspend counts: Go's monotonic clock stands still, leases don't. Setting the wall clock
-// ahead does not count as sleep. (In real time: in a bubble times have no monotonic part.)
+// Time in suspend counts: Go's monotonic clock stands still then, but leases run on. Setting the wall clock ahead
+// does not count as sleep. (This test runs in real time, because times in a bubble have no monotonic part.)
 func TestSleepOfTheMachineCounts(t *testing.T) {
 	for _, slept := range []bool{true, false} {
 		const ttl = time.Hour
@@ -37,8 +37,8 @@ func TestSleepOfTheMachineCounts(t *testing.T) {
 	}
 }
 
-// A goroutine that waits for Lost is woken soon after the machine wakes up, without waiting for a
-// timer that stood still meanwhile.
+// A goroutine that waits for Lost is woken soon after the machine wakes up. It does not have to wait for a timer
+// that stood still meanwhile.
 func TestLossIsReportedAfterSleep(t *testing.T) {
 	const ttl = time.Minute
 	s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: ttl, Grace: 200 * time.Millisecond, Retention: -1})
@@ -48,13 +48,13 @@ func TestLossIsReportedAfterSleep(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost, leaseLost := h.Lost(), l.Lost()
-	time.Sleep(1500 * time.Millisecond) // until the session listens: then nothing else compares the clock before the next heartbeat
+	time.Sleep(1500 * time.Millisecond) // until the session listens: after that, nothing else checks the clock before the next heartbeat
 	engine.Of(s).Sleep(2 * time.Hour)
 	for name, c := range map[string]<-chan struct{}{"mutex": lost, "lease": leaseLost} {
 		select {
 		case <-c:
 		case <-time.After(ttl / 4):
-			t.Errorf("the loss of the %s is not reported", name)
+			t.Errorf("the loss of the %s was not reported", name)
 		}
 	}
 	h.Release(background)

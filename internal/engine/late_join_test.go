@@ -10,9 +10,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A request that arrives too late to count, because the store's clock is ahead of the session's
-// estimate, is repeated at once with the time from its reply. So a fail-over to a server whose
-// clock is ahead delays nobody until the next poll.
+// If the store's clock is ahead of the session's estimate, a request can arrive too late to count. It is then
+// repeated at once, with the time from its reply. So after a fail-over to a server whose clock is ahead, no waiter
+// has to wait for its next poll.
 func TestRequestThatCameTooLateIsRepeatedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -30,8 +30,8 @@ func TestRequestThatCameTooLateIsRepeatedAtOnce(t *testing.T) {
 	})
 }
 
-// ReleaseAfter keeps the key for d from the call, even if a request for the key was never answered and
-// the claim is discarded once that request can no longer join: neither shorter nor longer.
+// ReleaseAfter keeps the key for exactly d from the call, even if a request for the key was never answered, and the
+// claim is therefore discarded when that request can no longer join.
 func TestReleaseAfterCountsFromTheCall(t *testing.T) {
 	for _, d := range []time.Duration{ttl / 10, ttl / 5, time.Minute} {
 		bubble(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestReleaseAfterCountsFromTheCall(t *testing.T) {
 			s, other := newSession(t, f, nil), newSession(t, memory, nil)
 			turn(s.Mutex("warm"))
 			lose.Store(true)
-			h := take(t, s.Mutex("k").Hold) // by the second request
+			h := take(t, s.Mutex("k").Hold) // granted by the second request
 			called := time.Now()
 			if err := h.ReleaseAfter(background, d); err != nil {
 				t.Fatal(err)

@@ -33,13 +33,13 @@ func TestLateNoticeDoesNotFreeAKeptKey_B35(t *testing.T) {
 				b := newSession(t, lateNotices(t, memory, late), nil).Mutex("k")
 				lock(t, a)
 				time.AfterFunc(time.Second, a.Unlock)
-				kept := take(t, b.Hold) // learned by polling
+				kept := take(t, b.Hold) // learns of the grant by polling
 				if err := kept.ReleaseAfter(background, keep); err != nil {
 					t.Fatal(err)
 				}
 				began := time.Now()
 				lock(t, c)
-				if d := time.Since(began); d < keep-time.Millisecond { // the resolution of the clock
+				if d := time.Since(began); d < keep-time.Millisecond { // the store's clock counts milliseconds
 					t.Errorf("kept for %v, want %v", d, keep)
 				}
 			})
@@ -47,7 +47,7 @@ func TestLateNoticeDoesNotFreeAKeptKey_B35(t *testing.T) {
 	}
 }
 
-// Break frees a key kept by ReleaseAfter, also for the session that kept it.
+// Break frees a key kept by ReleaseAfter before its time is over.
 func TestBreakFreesAKeyKeptByReleaseAfter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -61,13 +61,13 @@ func TestBreakFreesAKeyKeptByReleaseAfter(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := time.Since(began); d > ttl {
-			t.Errorf("broken after %v", d)
+			t.Errorf("Break returned after %v", d)
 		}
 	})
 }
 
-// An Extend that finds a different grant under the claim's id reports that the lease was lost. That
-// grant is of a copy of the request; it is discarded when no further copy can join.
+// If Extend finds a different grant under the claim's id, it reports that the lease was lost. That grant was made to
+// a copy of the request. It is discarded when no further copy can join.
 func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -77,7 +77,7 @@ func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := holders(t, memory, "k")[0]
-		memory.Skew(2 * ttl) // the store's clock jumps ahead, and the lease ends there
+		memory.Skew(2 * ttl) // the store's clock jumps ahead, which ends the lease in the store
 		again := driver.Claim{Key: "k", ID: h.Claim, Session: h.Session, Kind: driver.KindMutex, Weight: 1, Limit: 1, Lease: 100 * ttl}
 		if _, _, err := storecmd.Acquire(background, memory, again, false, nil, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
@@ -85,7 +85,7 @@ func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 		_, err = l.Extend(background)
 		wantErr(t, "Extend", err, dsync.ErrLost)
 		if l.Token() != 0 || !isClosed(l.Lost()) {
-			t.Error("it is still held")
+			t.Error("the lease has not ended")
 		}
 		time.Sleep(ttl)
 		if h := holders(t, memory, "k"); len(h) > 0 {

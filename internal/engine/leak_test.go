@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// heap returns the number of bytes in use.
+// heap returns the number of heap bytes in use.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -25,7 +25,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A lease that has lapsed or was released is forgotten after its grace, even if the session lives
+// A session forgets a lease that has lapsed or was released when the grace is over, even if the session itself goes
 // on.
 func TestEndedLeasesAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -46,12 +46,12 @@ func TestEndedLeasesAreForgotten(t *testing.T) {
 		const leases = 2000
 		lapse(leases)
 		if n := heap() - before; n > leases*200 {
-			t.Errorf("%d leases that are over have left %d bytes", leases, n)
+			t.Errorf("%d ended leases have left %d bytes", leases, n)
 		}
 	})
 }
 
-// A session forgets what it knows about other sessions when that has not been needed for a while.
+// A session forgets what it knows about other sessions if it has not needed it for a while.
 func TestSessionsOfOthersAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &crowdStore{Memory: dsynctest.NewMemory()}
@@ -75,7 +75,7 @@ func TestSessionsOfOthersAreForgotten(t *testing.T) {
 
 const metaSize = 4000
 
-// In a crowdStore the key k is held by another session each time.
+// In a crowdStore, each request for the key k finds it held by a different session.
 type crowdStore struct {
 	*dsynctest.Memory
 	n int
@@ -102,8 +102,8 @@ func (s *crowdStore) Sessions(ctx context.Context, q driver.SessionQuery) (m []d
 	return m, now, nil
 }
 
-// A context made from a hold is freed when its parent is cancelled, not when the hold ends: a leader may
-// lead for months, and make one for every piece of work.
+// A context made from a hold is freed when its parent is cancelled, not only when the hold ends. A leader may lead
+// for months and make one for every piece of work.
 func TestCancelledContextsAreFreed(t *testing.T) {
 	type key struct{}
 	type value [1 << 10]byte
@@ -123,7 +123,7 @@ func TestCancelledContextsAreFreed(t *testing.T) {
 		runtime.GC()
 		runtime.GC()
 		if kept.Value() != nil {
-			t.Error("the hold keeps it")
+			t.Error("the hold keeps the context of cancelled work in memory")
 		}
 		if h.Token() == 0 {
 			t.Error("the hold has ended")
@@ -132,8 +132,8 @@ func TestCancelledContextsAreFreed(t *testing.T) {
 	})
 }
 
-// Claims released by the request for the next one are forgotten, even if there is always a next
-// one.
+// If the request for the next claim releases the last one, the session forgets that last claim, even if this goes on
+// without a pause.
 func TestReplacedClaimsAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const warm, holds = 2000, 4000
@@ -165,10 +165,10 @@ func TestReplacedClaimsAreForgotten(t *testing.T) {
 		}
 		wg.Wait()
 		if n := after - before; n > holds*200 {
-			t.Errorf("%d claims that were replaced have left %d bytes", holds, n)
+			t.Errorf("%d replaced claims have left %d bytes", holds, n)
 		}
 		if n := store.Counts().Commands[dsynctest.MethodRelease]; n > holds/10 {
-			t.Errorf("%d releases, want that most claims are replaced", n)
+			t.Errorf("%d separate Releases, want most claims to be released by the request for the next one", n)
 		}
 	})
 }

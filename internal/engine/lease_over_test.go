@@ -21,8 +21,7 @@ import (
 // errDown is the error of stores while they are down.
 var errDown = errors.New("the store is down")
 
-// An Extend to which the store replies that the lease is not held ends the lease in its process as
-// well.
+// If the store replies to an Extend that the lease is not held, the lease ends in its process as well.
 func TestExtendOfADroppedLeaseIsALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -43,7 +42,7 @@ func TestExtendOfADroppedLeaseIsALoss(t *testing.T) {
 	})
 }
 
-// An Extend that finds the lease's record deleted says so, and so does the log.
+// If Extend finds that the key's record was deleted, its error and the log say so.
 func TestExtendOfADeletedLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -63,8 +62,8 @@ func TestExtendOfADeletedLease(t *testing.T) {
 	})
 }
 
-// A Lease that was broken frees its turn in this process without a Release, because a holder need
-// not call it and local waiters would wait forever.
+// When a lease is broken, the next waiter in its process gets the key without a Release. A lease's holder need not
+// call Release, so local waiters would otherwise wait forever.
 func TestBrokenLeaseFreesItsTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -77,7 +76,7 @@ func TestBrokenLeaseFreesItsTurn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !isClosed(l.Lost()) {
-			t.Error("it was not notified")
+			t.Error("the holder was not notified")
 		}
 		ctx, cancel := context.WithTimeout(background, ttl)
 		defer cancel()
@@ -87,8 +86,8 @@ func TestBrokenLeaseFreesItsTurn(t *testing.T) {
 	})
 }
 
-// A Lease outlives its session, and so does its release. While the store does not answer, the
-// release is retried with back-off, as before the loss.
+// A lease can outlive its session, and its release is still retried after the loss, with back-off, as long as the
+// store does not answer.
 func TestReleaseOfALeaseAfterALossBacksOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &deafStore{Memory: dsynctest.NewMemory()}
@@ -104,9 +103,10 @@ func TestReleaseOfALeaseAfterALossBacksOff(t *testing.T) {
 		ctx, cancel := context.WithTimeout(background, ttl)
 		defer cancel()
 		wantErr(t, "Release", l.Release(ctx), context.DeadlineExceeded)
-		// Back-off is up to a twelfth of the TTL: 12 to 24 retries, and a few quick ones at first.
+		// The back-off is capped at a twelfth of the TTL. That makes 12 to 24 retries, and a few quick ones at
+		// first.
 		if n := store.releases.Load(); n < 10 || n > 40 {
-			t.Errorf("%d releases within a TTL, want a few dozen at the most", n)
+			t.Errorf("%d releases within a TTL, want at most a few dozen", n)
 		}
 		store.down.Store(false)
 		time.Sleep(ttl)
@@ -141,9 +141,9 @@ func (s *deafStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, err
 	return driver.Edited{}, errDown
 }
 
-// The grant of a lease whose session is lost before the lease has an end does not count: Acquire
-// requests again, and returns a lease that the store has. If another process has already taken the key,
-// the Extend reports that.
+// If the session is lost before the end of a newly granted lease is known, the grant does not count: Lease requests
+// the key again, and returns a lease that the store really has. It does so even if another process has taken the key
+// meanwhile.
 func TestLeaseOfALostSessionIsRequestedAgain(t *testing.T) {
 	t.Run("nobody else wants it", func(t *testing.T) { testLeaseOfALostSession(t, false) })
 	t.Run("another takes it", func(t *testing.T) { testLeaseOfALostSession(t, true) })
@@ -165,7 +165,7 @@ func testLeaseOfALostSession(t *testing.T, taken bool) {
 			}
 			leased <- l
 		}()
-		synctest.Wait() // it was granted, and its Extend is lost
+		synctest.Wait() // the lease was granted, but its Extend is lost
 		if err := storecmd.Unregister(background, memory, s.ID()); err != nil {
 			t.Fatal(err)
 		}
@@ -184,14 +184,14 @@ func testLeaseOfALostSession(t *testing.T, taken bool) {
 	})
 }
 
-// If two concurrent Extends are answered in reverse order, the later end counts, in the process as
-// in the store.
+// If two concurrent Extends are answered in reverse order, the later end counts, both in the process and in the
+// store.
 func TestExtendsAnsweredOutOfOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		extends := 0
 		slow := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
 			if r.Method == dsynctest.MethodExtend {
-				if extends++; extends == 2 { // the first dates the lease
+				if extends++; extends == 2 { // the first finds out the lease's end
 					return dsynctest.Fault{ReplyDelay: 1500 * time.Millisecond}
 				}
 			}

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// L7, B25: a lease lapses by itself. Extend prolongs it and returns the store's end for it, and
-// after that end it fails.
+// L7, B25: a lease lapses by itself. Extend prolongs it and returns its new end by the store's clock. After the end,
+// Extend fails.
 func TestLeaseExtendAndLapse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 20 * time.Second
@@ -39,7 +39,7 @@ func TestLeaseExtendAndLapse(t *testing.T) {
 		check(until)
 		start := time.Now()
 		if b.Mutex("k").TryLock() {
-			t.Fatal("locked while leased elsewhere")
+			t.Fatal("TryLock succeeded while another session had the lease")
 		}
 		<-l.Lost()
 		if took, want := time.Since(start), d-d/1000-margin-grace; took != want {
@@ -48,7 +48,7 @@ func TestLeaseExtendAndLapse(t *testing.T) {
 		_, err = l.Extend(background)
 		wantErr(t, "Extend after the end", err, dsync.ErrLost)
 		if l.Token() != 0 {
-			t.Error("a token after the end")
+			t.Error("the lease still has a token after its end")
 		}
 		mu := b.Mutex("k")
 		lock(t, mu)
@@ -64,8 +64,8 @@ func TestLeaseExtendAndLapse(t *testing.T) {
 	})
 }
 
-// A lease excludes mutexes and leases of its key, here and elsewhere. A lapsed one needs no
-// Release.
+// A lease excludes Mutexes and other leases of its key, in the same process and in others. After it has lapsed, it
+// needs no Release.
 func TestLeaseExcludes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 20 * time.Second
@@ -96,7 +96,7 @@ func TestLeaseExcludes(t *testing.T) {
 	})
 }
 
-// A lease outlives its session, and ends at its own end.
+// A lease does not end with its session. It lasts until its own end.
 func TestLeaseOutlivesItsSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 5 * ttl
@@ -111,11 +111,11 @@ func TestLeaseOutlivesItsSession(t *testing.T) {
 		faulty.Cut()
 		time.Sleep(3 * ttl)
 		if isClosed(l.Lost()) || l.Token() == 0 {
-			t.Error("lost with its session")
+			t.Error("the lease was lost with its session")
 		}
 		lock(t, b.Mutex("k"))
 		if !isClosed(l.Lost()) {
-			t.Error("taken while Lost is open")
+			t.Error("taken while Lost was open")
 		}
 		if since := holders(t, memory, "k")[0].Since; since.Before(until) || since.Sub(until) > 50*time.Millisecond {
 			t.Errorf("taken at %v, want at the end %v", since, until)
@@ -123,8 +123,8 @@ func TestLeaseOutlivesItsSession(t *testing.T) {
 	})
 }
 
-// Promise 1 for leases: however the grant was learned (by a notice, a repeated request, a late
-// reply), Lost closes at least the grace before anyone else acquires the key.
+// Promise 1 for leases: Lost closes at least the grace before anyone else acquires the key, whether the process
+// learned of the grant by a notice, a repeated request or a late reply.
 func TestLeaseLostBeforeTaken(t *testing.T) {
 	draws := testkit.Draw(t)
 	for i := range trials() {
@@ -159,7 +159,7 @@ func TestLeaseLostBeforeTaken(t *testing.T) {
 			lock(t, mu)
 			synctest.Wait()
 			if !isClosed(notified) {
-				t.Fatalf("trial %d: taken while Lost is open", i)
+				t.Fatalf("trial %d: taken while Lost was open", i)
 			}
 			if gap := time.Since(lost); gap < d/10 {
 				t.Errorf("trial %d: taken %v after Lost closed, want at least %v", i, gap, d/10)
@@ -192,7 +192,7 @@ func TestLeaseArguments(t *testing.T) {
 	})
 }
 
-// A lease may be as short as a second. A tenth of it is its margin, and another its grace, unless the session's
+// A lease may be as short as a second. Its margin and its grace are a tenth of it each, or the session's if those
 // are shorter.
 func TestShortLeases(t *testing.T) {
 	for d, want := range map[time.Duration]time.Duration{
@@ -221,13 +221,13 @@ func TestShortLeases(t *testing.T) {
 				if took := time.Since(start); took != want {
 					t.Errorf("over for its holder after %v, want %v", took, want)
 				}
-				// The next here need not wait for the session's grace.
+				// The next lease in this process need not wait for the session's grace.
 				l, err = a.Mutex("k").Lease(background, d)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(start); took > d+d/10 {
-					t.Errorf("leased again here after %v", took)
+					t.Errorf("leased again in this process after %v", took)
 				}
 				l.Release(background)
 			})
@@ -235,7 +235,8 @@ func TestShortLeases(t *testing.T) {
 	}
 }
 
-// Close ends a lease for its holder. The key stays held as long as after a crash, unless it is released before.
+// Close ends a lease for its holder. As after a crash, the key stays held until the end of the lease, unless it was
+// released before Close.
 func TestCloseKeepsLeases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -301,8 +302,8 @@ func TestLapsedLeaseHasItsGrace(t *testing.T) {
 	}
 }
 
-// A second Release of a lease does nothing. In particular, it does not wait beyond its ctx for a
-// first one that the store has not answered.
+// A second Release of a lease does nothing. In particular, it does not wait for the first one, which the store has
+// not answered yet.
 func TestSecondReleaseOfALeaseDoesNotWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {

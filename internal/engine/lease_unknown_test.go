@@ -15,8 +15,8 @@ import (
 
 // A fixed lease that nobody learned of ends with its session, not when the lease would end.
 
-// The reply to one of its commands is lost, and so is the session. Its caller still waits, has given up, or only tried.
-// Once the process reaches the store again the key is free, for itself and for others. (B37)
+// The reply to one of the lease's commands is lost, and so is the session. Whether its caller still waits, has given
+// up or only tried, the key is free for everybody soon after the process can reach the store again. (B37)
 func TestLeaseOfALostReplyEndsWithItsSession(t *testing.T) {
 	for _, method := range []dsynctest.Method{dsynctest.MethodAcquire, dsynctest.MethodExtend} {
 		for _, caller := range []string{"waits", "gives up early", "gives up late", "tries"} {
@@ -67,13 +67,14 @@ func testLeaseOfALostReply(t *testing.T, method dsynctest.Method, caller string)
 	mu := other.Mutex("k")
 	lock(t, mu)
 	if took := time.Since(began); took > 4*ttl {
-		t.Errorf("the key was free after %v, and the store was unreachable for %v", took, 3*ttl)
+		t.Errorf("the key was free only after %v, although the store was unreachable for only %v", took, 3*ttl)
 	}
 	mu.Unlock()
 }
 
-// The store makes an Extend, but the holder does not learn of it before the lease is over. Whether the holder releases
-// the key or does nothing more, the key is free when the grace is over, not a whole lease later. (B37)
+// If the store executes an Extend, but the holder does not learn of it before the lease is over, the key does not
+// stay held for another whole lease. It is free at the end of the grace, whether or not the holder calls Release.
+// (B37)
 func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 	const d = time.Hour
 	for name, fault := range map[string]dsynctest.Fault{
@@ -116,13 +117,13 @@ func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 						wantErr(t, "Release", l.Release(background), dsync.ErrLost)
 						latest = over
 					}
-					if fault.LoseRequest { // then it may be the end of the lease
+					if fault.LoseRequest { // then the key may stay held until the end of the lease
 						latest = d
 					}
 					mu := other.Mutex("k")
 					lock(t, mu)
 					if took := time.Since(began); took > latest+time.Second {
-						t.Errorf("the key was free after %v, want %v", took, latest)
+						t.Errorf("the key was free only after %v, want %v", took, latest)
 					}
 					mu.Unlock()
 				})
@@ -131,8 +132,8 @@ func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 	}
 }
 
-// An Extend had no answer, and then the store is silent. Release returns when the lease is over, even if the store made
-// the Extend in the last moment. (B37)
+// If an Extend got no answer and the store stays silent, Release returns when the lease must be over, even if the
+// store executed the Extend at the last moment. (B37)
 func TestReleaseOfALostExtendEndsWithTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 5 * ttl
@@ -151,13 +152,13 @@ func TestReleaseOfALostExtendEndsWithTheLease(t *testing.T) {
 		defer cancel()
 		wantErr(t, "Release", l.Release(ctx), dsync.ErrLost, dsync.ErrLeaseOver)
 		if took := time.Since(began); took < 2*d || took > 2*d+ttl {
-			t.Errorf("Release returned %v after the lease began, want %v: its end, and what an Extend can add", took, 2*d)
+			t.Errorf("Release returned %v after the lease began, want %v: the lease and what the Extend can have added", took, 2*d)
 		}
 	})
 }
 
-// An Extend that waits for its turn among other commands until the lease is over is not sent: it would keep the key
-// closed, and nobody would hold it. (B37)
+// If an Extend must wait behind other commands until the lease is over, it is not sent: it would keep the key held,
+// but by nobody. (B37)
 func TestExtendIsNotSentAfterTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var extends atomic.Int64
@@ -176,7 +177,7 @@ func TestExtendIsNotSentAfterTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(lease - time.Second/2)
-		for range 100 { // as many as take all the session's lanes, for seconds
+		for range 100 { // enough to use up the session's limit of commands for seconds
 			go admin.New(s).Status(background, "another")
 		}
 		synctest.Wait()
@@ -189,8 +190,8 @@ func TestExtendIsNotSentAfterTheEnd(t *testing.T) {
 	})
 }
 
-// A waiter is granted its lease while it is cut off, or when it is long dead. Break does not wait for
-// the end of the lease either.
+// If a waiter is granted a lease while it is cut off, or after its process has died, nobody has to wait for the end
+// of that lease. Break does not wait for it either.
 func TestLeaseGrantedToALostWaiterEndsWithItsSession(t *testing.T) {
 	for _, how := range []string{"lives on", "dies", "is broken"} {
 		t.Run(how, func(t *testing.T) {
@@ -231,7 +232,7 @@ func TestLeaseGrantedToALostWaiterEndsWithItsSession(t *testing.T) {
 					}
 				}
 				if took := time.Since(began); took > 2*ttl {
-					t.Errorf("waited %v for a lease that nobody had", took)
+					t.Errorf("waited %v for a lease that nobody used", took)
 				}
 				f.Heal()
 				synctest.Wait()

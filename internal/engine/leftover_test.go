@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A refusing store answers ErrRefused to the chosen edits.
+// A refusing store answers the chosen edits with ErrRefused.
 type refusing struct {
 	driver.Store
 	acquire, release atomic.Bool
@@ -26,8 +26,8 @@ func (s *refusing) Edit(ctx context.Context, e driver.Edit) (driver.Edited, erro
 	return s.Store.Edit(ctx, e)
 }
 
-// A TryAcquire that expired a holder, and was abandoned before it could date its lease, leaves
-// nothing in the store, whether its ctx or its session ended.
+// If a TryLease has expired a holder, but its ctx or its session ends before the new lease's end is known, it leaves
+// nothing in the store.
 func TestAbandonedTryAcquireLeavesNoLease(t *testing.T) {
 	for _, closes := range []bool{false, true} {
 		t.Run(fmt.Sprint("closes ", closes), func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestAbandonedTryAcquireLeavesNoLease(t *testing.T) {
 					time.AfterFunc(time.Second/2, func() { s.Close(background) })
 				}
 				if _, err := s.Mutex("k").TryLease(ctx, 24*time.Hour); err == nil {
-					t.Fatal("TryAcquire succeeded without a date")
+					t.Fatal("TryLease succeeded although the lease's end was unknown")
 				}
 				time.Sleep(time.Second)
 				if h := holders(t, memory, "k"); len(h) > 0 {
@@ -57,7 +57,7 @@ func TestAbandonedTryAcquireLeavesNoLease(t *testing.T) {
 	}
 }
 
-// A waiter that the store refuses once it is in the queue leaves the queue.
+// If the store refuses a request of a waiter that is already in the queue, the waiter is removed from the queue.
 func TestRefusedWaiterLeavesTheQueue(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
@@ -84,8 +84,8 @@ func TestRefusedWaiterLeavesTheQueue(t *testing.T) {
 	}
 }
 
-// A release that the store refuses is reported by Unlock, by the hook and by Healthy, and is
-// retried until the store accepts it.
+// If the store refuses a release, Unlock, the hook and Healthy report it. The release is retried until the store
+// accepts it.
 func TestRefusedReleaseIsRetried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -101,7 +101,7 @@ func TestRefusedReleaseIsRetried(t *testing.T) {
 		began := time.Now()
 		wantErr(t, "Release", hold.Release(background), dsync.ErrRefused)
 		if d := time.Since(began); d > 0 {
-			t.Errorf("Release waited for %v, though it was refused at once", d)
+			t.Errorf("Release waited for %v, although it was refused at once", d)
 		}
 		time.Sleep(time.Minute)
 		wantErr(t, "Healthy", s.Healthy(), dsync.ErrNotReleased, dsync.ErrRefused)
@@ -111,7 +111,7 @@ func TestRefusedReleaseIsRetried(t *testing.T) {
 		r.release.Store(false)
 		time.Sleep(time.Second)
 		if h := holders(t, memory, "k"); len(h) > 0 {
-			t.Errorf("held by %v after the store takes releases again", h)
+			t.Errorf("held by %v after the store accepted releases again", h)
 		}
 		if err := s.Healthy(); err != nil {
 			t.Errorf("Healthy: %v", err)
@@ -119,8 +119,8 @@ func TestRefusedReleaseIsRetried(t *testing.T) {
 	})
 }
 
-// One lost reply to a Release costs this process a heartbeat's round trip, not a heartbeat
-// interval.
+// If the reply to a Release is lost, the next goroutine in the process waits only for the unanswered attempt and a
+// heartbeat's round trip, not for the next regular heartbeat.
 func TestLostReplyOfARelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -137,7 +137,7 @@ func TestLostReplyOfARelease(t *testing.T) {
 		lock(t, mu)
 		got := make(chan time.Time, 1)
 		go func() {
-			if _, err := s.Mutex("k").Lease(background, ttl); err != nil { // a Mutex would release within its Acquire
+			if _, err := s.Mutex("k").Lease(background, ttl); err != nil { // not Lock, because its Acquire would also contain the release
 				t.Error(err)
 			}
 			got <- time.Now()
@@ -147,14 +147,13 @@ func TestLostReplyOfARelease(t *testing.T) {
 		mu.Unlock()
 		// The unanswered attempt takes a sixth of the TTL.
 		if d := (<-got).Sub(began); d > 30*time.Second/6+100*time.Millisecond {
-			t.Errorf("the next goroutine has the key %v after Unlock", d)
+			t.Errorf("the next goroutine got the key %v after Unlock", d)
 		}
 	})
 }
 
-// A try of a key that nobody holds or waits for never returns ErrHeld, even if its request arrived
-// too late to count: because the store's clock jumped ahead, or because requests and replies are
-// slow.
+// A try for a key that nobody holds or waits for never returns ErrHeld, even if its request arrives too late to
+// count. That happens if the store's clock has jumped ahead, or if requests and replies are slow.
 func TestLateTryOfAFreeKeyIsNotHeld(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -162,7 +161,7 @@ func TestLateTryOfAFreeKeyIsNotHeld(t *testing.T) {
 		turn(s.Mutex("what has the session know the store's clock"))
 		memory.Skew(ttl / 5)
 		if err := errOf(s.Mutex("k").TryHold(background)); err != nil {
-			t.Errorf("after the clock went ahead: %v", err)
+			t.Errorf("after the clock has jumped ahead: %v", err)
 		}
 		if err := errOf(s.Semaphore("s", 3).TryHold(background, 2)); err != nil {
 			t.Errorf("of a semaphore: %v", err)
@@ -188,12 +187,12 @@ func TestLateTryOfAFreeKeyIsNotHeld(t *testing.T) {
 		turn(s.Mutex("what has the session know the store's clock"))
 		late := &alwaysLate{Store: f}
 		if err := errOf(newSession(t, late, nil).Mutex("k").TryHold(background)); err == nil || errors.Is(err, dsync.ErrHeld) {
-			t.Errorf("where every request is late: %v, want an error that is not ErrHeld", err)
+			t.Errorf("if every request is late: %v, want an error other than ErrHeld", err)
 		}
 	})
 }
 
-// An alwaysLate store receives every request to join too late.
+// An alwaysLate store makes every request to join too late to count.
 type alwaysLate struct{ driver.Store }
 
 func (s *alwaysLate) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {

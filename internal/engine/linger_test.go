@@ -20,9 +20,9 @@ const linger = time.Minute
 
 func lingering() *dsync.Options { return &dsync.Options{Retention: -1, Linger: linger} }
 
-// makeLinger locks and unlocks m twice, so that it lingers with a claim requested after the listener
-// was open. The first claim is released at its Unlock, because others may have joined the queue
-// before the listener was open.
+// makeLinger locks and unlocks m twice, so that its key lingers with a claim that was requested after the listener
+// was open. The first Unlock releases the first claim, because others may have joined the queue before the listener
+// was open.
 func makeLinger(m *dsync.Mutex) {
 	turn(m)
 	synctest.Wait()
@@ -45,23 +45,23 @@ func TestLingerTakesNoCommand(t *testing.T) {
 			mu.Unlock()
 		}
 		if d := store.Counts().Since(before); d.Total() != 0 {
-			t.Errorf("1,000 times Lock and Unlock of a key that lingers sent %v", d.Commands)
+			t.Errorf("1,000 × Lock and Unlock of a lingering key sent %v", d.Commands)
 		}
 		if !mu.TryLock() {
-			t.Fatal("TryLock of a key that lingers here failed")
+			t.Fatal("TryLock of a key that lingers in this process failed")
 		}
 		mu.Unlock()
 
 		time.Sleep(linger)
 		synctest.Wait()
 		if h := holders(t, store, "k"); len(h) != 0 {
-			t.Errorf("after the linger the key is held by %v", h)
+			t.Errorf("after Linger the key is still held by %v", h)
 		}
 	})
 }
 
-// A key does not linger if other processes may have requested it before the listener was ready,
-// even between the grant and its reply.
+// A key does not linger if other processes may have requested it before the listener was ready, even if only between
+// the grant and its reply.
 func TestLingerYieldsToWaitersBeforeTheReply(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -80,7 +80,7 @@ func TestLingerYieldsToWaitersBeforeTheReply(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			lock(t, other)
 			if took := time.Since(begin); took > time.Second {
-				t.Errorf("the key lingered although another waited, and was locked after %v", took)
+				t.Errorf("the key lingered although another process waited, which got it only after %v", took)
 			}
 			other.Unlock()
 		}()
@@ -90,8 +90,8 @@ func TestLingerYieldsToWaitersBeforeTheReply(t *testing.T) {
 	})
 }
 
-// A lingering key goes to the next requester: at once where the store notifies, otherwise when the
-// linger time is over, even if the key is in constant use.
+// A lingering key goes to the next process that requests it: at once if the store can notify, otherwise when Linger
+// is over, even if the key is in constant use.
 func TestLingerYields(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		for _, used := range []bool{false, true} {
@@ -121,9 +121,9 @@ func TestLingerYields(t *testing.T) {
 							}
 						})
 					}
-					time.Sleep(1050 * time.Millisecond) // in use: while it is locked
+					time.Sleep(1050 * time.Millisecond) // if the key is in use, it is locked at this moment
 					if st, err := store.Load(background, "k", 1); err != nil || len(st.Holders) != 1 {
-						t.Fatalf("%d holders, %v, want that the key lingers", len(st.Holders), err)
+						t.Fatalf("%d holders, %v, want one, because the key lingers", len(st.Holders), err)
 					}
 					start := time.Now()
 					other := b.Mutex("k")
@@ -132,7 +132,7 @@ func TestLingerYields(t *testing.T) {
 						t.Errorf("locked elsewhere after %v, want at most %v", d, limit)
 					}
 					if mu.Token() != 0 {
-						t.Error("both have it")
+						t.Error("both sessions hold the key")
 					}
 					other.Unlock()
 					close(stop)
@@ -143,7 +143,7 @@ func TestLingerYields(t *testing.T) {
 	}
 }
 
-// Promise 5: a missed notice costs latency, never progress.
+// Promise 5: if notices are missed, a lingering key is released later, but it is released.
 func TestLingerYieldsWithoutNotices(t *testing.T) {
 	for _, used := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestLingerYieldsWithoutNotices(t *testing.T) {
 	}
 }
 
-// A try elsewhere finds a lingering key held, and changes nothing.
+// A try in another process finds a lingering key held, and changes nothing.
 func TestTryMeetsLinger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -189,16 +189,16 @@ func TestTryMeetsLinger(t *testing.T) {
 		before := store.Counts()
 		turn(a.Mutex("k"))
 		if d := store.Counts().Since(before); d.Commands[dsynctest.MethodAcquire] != 0 {
-			t.Errorf("after a try elsewhere it took %v", d.Commands)
+			t.Errorf("after a try in another process, Lock and Unlock took %v", d.Commands)
 		}
 		time.Sleep(linger + time.Second)
 		if err := errOf(b.Mutex("k").TryHold(background)); err != nil {
-			t.Errorf("after the linger: %v", err)
+			t.Errorf("after Linger: %v", err)
 		}
 	})
 }
 
-// A lingering key is lost with its session without a report, because nobody held it. The next Lock
+// If a session is lost while a key lingers, no loss of the key is reported, because nobody held it. The next Lock
 // requests it again.
 func TestLingeringKeyIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestLingeringKeyIsLost(t *testing.T) {
 		first, id := mu.Token(), a.ID()
 		mu.Unlock()
 		f.Cut()
-		time.Sleep(lease) // the deadline's timer ends it
+		time.Sleep(lease) // the deadline's timer ends the claim
 		if mu.TryLock() {
 			t.Error("locked a key that lingered beyond the deadline")
 			mu.Unlock()
@@ -255,7 +255,7 @@ func TestCloseFreesLingeringKeys(t *testing.T) {
 	})
 }
 
-// A lingering key yields to a hold of another shape in the same process.
+// A lingering key is released if a call in the same process wants another kind of hold, such as a lease.
 func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -272,12 +272,12 @@ func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 		rw := s.RWMutex("rw")
 		hold := take(t, rw.Hold)
 		if hold.Token() == 0 {
-			t.Error("not locked")
+			t.Error("Hold returned a hold that has ended")
 		}
 		hold.Release(background)
 		mine := take(t, rw.RHold)
 		if mine.Token() == 0 || isClosed(mine.Lost()) {
-			t.Error("not read-locked")
+			t.Error("RHold returned a hold that has ended")
 		}
 		mine.Release(background)
 		turn(s.Mutex("k"))
@@ -286,12 +286,13 @@ func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		if h := holders(t, store, "k"); len(h) != 1 || h[0].Until.IsZero() {
-			t.Errorf("after ReleaseAfter it is held by %v", h)
+			t.Errorf("after ReleaseAfter the key is held by %v", h)
 		}
 	})
 }
 
-// A locally lingering key also yields to a try of another shape, at the cost of one more command.
+// A lingering key is also released for a try in the same process that wants another kind of hold. That costs one
+// more command.
 func TestTryTakesALocallyLingeringKey(t *testing.T) {
 	lease := func(s *dsync.Session) bool {
 		_, err := s.Mutex("mutex").TryLease(background, time.Hour)
@@ -318,11 +319,11 @@ func TestTryTakesALocallyLingeringKey(t *testing.T) {
 					for range 2 {
 						turn(s.Mutex("mutex"))
 						turn(rw)
-						synctest.Wait() // the first claim is released: see makeLinger
+						synctest.Wait() // the first claim has been released: see makeLinger
 					}
 					for _, key := range []string{"mutex", "rwmutex"} {
 						if h := holders(t, memory, key); len(h) != 1 {
-							t.Fatalf("%s is held by %v, want what lingers", key, h)
+							t.Fatalf("%s is held by %v, want the lingering claim", key, h)
 						}
 					}
 					lose.Store(silent)
@@ -331,7 +332,7 @@ func TestTryTakesALocallyLingeringKey(t *testing.T) {
 						t.Errorf("the try succeeded: %t", got)
 					}
 					if d := time.Since(start); silent && d != s.Options().TTL/6 {
-						t.Errorf("it took %v, want the time that a command may take, %v", d, s.Options().TTL/6)
+						t.Errorf("the try took %v, want at most the time of a command, %v", d, s.Options().TTL/6)
 					}
 					lose.Store(false)
 				})
@@ -340,8 +341,8 @@ func TestTryTakesALocallyLingeringKey(t *testing.T) {
 	}
 }
 
-// Promise 2: the tokens of a lingering key never reach those of the next grant, even if their gap
-// is used up.
+// Promise 2: the tokens of a lingering key never reach that of the next grant, even if the holds use up all tokens
+// of their grant.
 func TestLingerTokensHaveRoom(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
@@ -366,7 +367,8 @@ func TestLingerTokensHaveRoom(t *testing.T) {
 	})
 }
 
-// A listener that was reopened may have missed the notice that others wait.
+// If the listener is reopened, the key stops lingering, because the notice of a waiter may have been missed
+// meanwhile.
 func TestLingerEndsWithItsListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -374,7 +376,7 @@ func TestLingerEndsWithItsListener(t *testing.T) {
 		mu := a.Mutex("k")
 		makeLinger(mu)
 		if len(holders(t, store, "k")) != 1 {
-			t.Fatal("it does not linger")
+			t.Fatal("the key does not linger")
 		}
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
@@ -386,8 +388,8 @@ func TestLingerEndsWithItsListener(t *testing.T) {
 	})
 }
 
-// A session that joined the queue before the holder's listener was open gets the key at the next
-// Unlock, although no notice tells the holder of it.
+// If another session joined the queue before the holder's listener was open, it gets the key at the next Unlock,
+// although no notice tells the holder that it waits.
 func TestLingerYieldsToWaitersBeforeTheListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -414,8 +416,8 @@ func TestLingerYieldsToWaitersBeforeTheListener(t *testing.T) {
 	})
 }
 
-// Without a listener no notice says that others wait: a key in constant use is released when it was
-// kept for the linger time.
+// Without a listener, no notice tells the holder that others wait. So even a key in constant use is released when it
+// has been kept for Linger.
 func TestLingerIsBoundedWithoutListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

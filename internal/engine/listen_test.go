@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Promise 9: an idle holder with the default options learns of a Break or ForceHold within a round
-// trip or two, not with its next heartbeat.
+// Promise 9: with the default options, an idle holder learns of a Break or ForceHold within a round trip or two, not
+// only by its next heartbeat.
 func TestForceReachesAnIdleHolderAtOnce(t *testing.T) {
 	const trip = 10 * time.Millisecond
 	force := map[string]func(*dsync.Session) error{
@@ -45,14 +45,13 @@ func TestForceReachesAnIdleHolderAtOnce(t *testing.T) {
 					if err := force(other); err != nil {
 						t.Fatal(err)
 					}
-					// A hold of less than a second receives notices only when the session listens
-					// already.
+					// During its first second, a hold receives notices only if its session already listens.
 					most := 12 * trip
 					if held < time.Second {
 						most += time.Second
 					}
 					if d := time.Since(began); d > most {
-						t.Errorf("took %v, with round trips of %v", d, trip)
+						t.Errorf("the key was taken after %v, with round trips of %v", d, trip)
 					}
 				})
 			})
@@ -60,8 +59,8 @@ func TestForceReachesAnIdleHolderAtOnce(t *testing.T) {
 	}
 }
 
-// A lost, late or repeated notice, or a broken listener, only costs time: the next heartbeat's
-// reply has the revocation, too.
+// If a notice is lost, late or repeated, or the listener breaks, the holder still learns of a revocation, only
+// later: the reply to the next heartbeat has it, too.
 func TestForceInBadNetworks(t *testing.T) {
 	faults := map[string]func(dsynctest.Request) dsynctest.Fault{
 		"lost": func(r dsynctest.Request) dsynctest.Fault {
@@ -106,8 +105,8 @@ func TestForceInBadNetworks(t *testing.T) {
 	}
 }
 
-// Only a session that has held something for a while listens. The listener ends a TTL after the
-// hold, or with the session.
+// A session listens only when it has held something for a while. The listener is closed a TTL after the hold, or
+// with the session.
 func TestListensWhileItHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &listenCounter{Memory: dsynctest.NewMemory()}
@@ -119,12 +118,12 @@ func TestListensWhileItHolds(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := store.begun.Load(); n > 0 {
-			t.Errorf("listened %d times for what was never held for long", n)
+			t.Errorf("listened %d times, although nothing was held for long", n)
 		}
 		lock(t, mu)
 		time.Sleep(2 * time.Second)
 		if n := store.open.Load(); n != 1 {
-			t.Errorf("%d listen while it holds, want 1", n)
+			t.Errorf("%d listeners while the session holds, want 1", n)
 		}
 		time.Sleep(5 * ttl)
 		if n := store.begun.Load(); n != 1 {
@@ -133,19 +132,19 @@ func TestListensWhileItHolds(t *testing.T) {
 		mu.Unlock()
 		time.Sleep(2*ttl + time.Second)
 		if n := store.open.Load(); n != 0 {
-			t.Errorf("%d listen two TTLs after the last hold", n)
+			t.Errorf("%d listeners two TTLs after the last hold", n)
 		}
 		lock(t, mu)
 		time.Sleep(2 * time.Second)
 		s.Close(background)
 		if n := store.open.Load(); n != 0 {
-			t.Errorf("%d listen after Close", n)
+			t.Errorf("%d listeners after Close", n)
 		}
 	})
 }
 
-// Listen is called once if the store can't notify, and with back-off if the listener breaks at
-// once.
+// If the store can't notify, Listen is called only once. If the listener breaks at once, it is reopened with
+// back-off.
 func TestListenerThatBreaks(t *testing.T) {
 	for _, tc := range []struct {
 		err  error
@@ -164,7 +163,7 @@ func TestListenerThatBreaks(t *testing.T) {
 	}
 }
 
-// A listenCounter counts calls of Listen; with err it breaks at once.
+// A listenCounter counts the calls of Listen. If err is set, each call returns it at once.
 type listenCounter struct {
 	*dsynctest.Memory
 	open, begun atomic.Int64

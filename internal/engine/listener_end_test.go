@@ -38,8 +38,8 @@ func (s *listenerCount) wantListeners(t *testing.T, when string, n int64) {
 	}
 }
 
-// A listener costs the store something, so none stays open longer than it is needed: neither after
-// a wait, nor after a linger, nor after an observation.
+// An open listener costs the store something, so it is closed when it is no longer needed: after a wait, a lingering
+// key or an observation.
 func TestListenerEndsWhenNobodyNeedsIt(t *testing.T) {
 	t.Run("waits", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestListenerIsKeptBetweenWaits(t *testing.T) {
 				held, s := newSession(t, store.Memory, nil).Mutex("k"), newSession(t, store, &dsync.Options{AlwaysListen: always})
 				lock(t, held)
 				time.Sleep(5 * ttl)
-				before := store.Counts().Commands[dsynctest.MethodListen] // by the holder
+				before := store.Counts().Commands[dsynctest.MethodListen] // listeners of the holder
 				for range 10 {
 					ctx, cancel := context.WithTimeout(background, time.Second)
 					wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
@@ -128,7 +128,7 @@ func TestListenerIsKeptBetweenWaits(t *testing.T) {
 	}
 }
 
-// A session that is lost leaves no listener behind: the next session has its own.
+// If a session is lost, its listener is closed. The next session opens its own.
 func TestListenerEndsWithItsSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newListenerCount()
@@ -163,7 +163,7 @@ func TestWaitersPollWhileTheListenerIsBroken(t *testing.T) {
 		waited := make(chan error, 1)
 		go func() { waited <- s.Mutex("k").LockContext(ctx) }()
 		polls := func() int {
-			time.Sleep(ttl) // for polls that were scheduled before
+			time.Sleep(ttl) // until polls that were scheduled earlier are over
 			before := store.Counts()
 			time.Sleep(ttl)
 			return store.Counts().Since(before).Commands[dsynctest.MethodAcquire]
@@ -191,7 +191,7 @@ func TestWaitersPollWhileTheListenerIsBroken(t *testing.T) {
 	})
 }
 
-// A breakableStore breaks its listener when stop is called, and opens none while it is broken.
+// A breakableStore breaks its listener when stop is called. While it is broken, it opens no listener.
 type breakableStore struct {
 	*dsynctest.Memory
 	broken atomic.Bool
@@ -209,7 +209,7 @@ func (s *breakableStore) Listen(ctx context.Context, session string, keys []stri
 	return errDown
 }
 
-// breakFor breaks the listener, and lets it open again after d.
+// breakFor breaks the listener, and lets it be reopened after d.
 func (s *breakableStore) breakFor(d time.Duration) {
 	s.broken.Store(true)
 	(*s.stop.Load())()
@@ -217,8 +217,9 @@ func (s *breakableStore) breakFor(d time.Duration) {
 	s.broken.Store(false)
 }
 
-// A waiter that comes while the holder's listener is broken gets the key at its Unlock, although no
-// notice reached the holder: a listener that was opened after the grant is not trusted.
+// If a waiter arrives while the holder's listener is broken, it gets the key at the holder's Unlock, although no
+// notice has reached the holder. The key does not linger, because a listener that was opened after the grant may
+// have missed a notice.
 func TestLingerYieldsToWaitersWhileTheListenerWasBroken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &breakableStore{Memory: dsynctest.NewMemory()}
@@ -246,7 +247,8 @@ func TestLingerYieldsToWaitersWhileTheListenerWasBroken(t *testing.T) {
 	})
 }
 
-// A grant notice that arrives one heartbeat after the end of its claim is still ignored.
+// If a grant notice arrives after the end of its claim, it costs no command, even if it is late by almost a
+// heartbeat interval.
 func TestNoticesLateByAHeartbeatCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const period = 3 * time.Second
@@ -260,7 +262,7 @@ func TestNoticesLateByAHeartbeatCostNothing(t *testing.T) {
 		s := newSession(t, slow, &dsync.Options{Retention: -1, AlwaysListen: true, HeartbeatInterval: period})
 		lock(t, s.Mutex("held"))
 		time.Sleep(ttl)
-		for range 20 { // at different times between two heartbeats
+		for range 20 { // at different moments between two heartbeats
 			before := memory.Counts()
 			turn(s.Mutex("k"))
 			time.Sleep(period*3/4 + period/10)

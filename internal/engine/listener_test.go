@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Promise 5: a grant made before the listener was open is learned when it opens, not with the next
-// poll.
+// Promise 5: if a grant is made before the listener is open, the waiter learns of it when the listener opens, not
+// only by its next poll.
 func TestGrantBeforeTheListenerIsReady(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -36,8 +36,8 @@ func TestGrantBeforeTheListenerIsReady(t *testing.T) {
 	})
 }
 
-// Promise 5: a notice that arrives while an attempt is under way is not lost, even if the attempt's
-// reply is from before it.
+// Promise 5: if a notice arrives while a request is under way, it takes effect, even if the reply to that request is
+// older than the notice.
 func TestNoticeDuringAnAttemptIsNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = time.Minute
@@ -66,7 +66,7 @@ func TestNoticeDuringAnAttemptIsNotLost(t *testing.T) {
 		}
 		synctest.Wait()
 		if d := time.Since(sealed); d > poll/2 {
-			t.Errorf("learnt %v after it was done, want at once", d)
+			t.Errorf("the waiter returned %v after the Once was done, want at once", d)
 		}
 		if err := <-run; err != nil {
 			t.Error(err)
@@ -74,7 +74,7 @@ func TestNoticeDuringAnAttemptIsNotLost(t *testing.T) {
 	})
 }
 
-// A listener that breaks is reopened.
+// If a listener breaks, it is reopened.
 func TestBrokenListenerIsReopened(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &breakingStore{Memory: dsynctest.NewMemory()}
@@ -91,7 +91,7 @@ func TestBrokenListenerIsReopened(t *testing.T) {
 	})
 }
 
-// A breakingStore breaks its first listener once it is open.
+// A breakingStore breaks its first listener as soon as it is open.
 type breakingStore struct {
 	*dsynctest.Memory
 	opened int
@@ -105,8 +105,8 @@ func (s *breakingStore) Listen(ctx context.Context, session string, keys []strin
 	return s.Memory.Listen(ctx, session, keys, f)
 }
 
-// A listener that breaks as soon as it is open is reopened with back-off, because each opening
-// makes every waiter request again and sends a heartbeat.
+// If a listener always breaks as soon as it is open, it is reopened with back-off, because each opening makes every
+// waiter request its key again and sends a heartbeat.
 func TestReopeningAListenerBacksOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -130,7 +130,7 @@ func TestReopeningAListenerBacksOff(t *testing.T) {
 	})
 }
 
-// A brittle store's listeners open, and break at once.
+// The listeners of a brittle store break as soon as they are open.
 type brittle struct{ *dsynctest.Memory }
 
 func (b brittle) Listen(_ context.Context, _ string, _ []string, f func(driver.Notice)) error {

@@ -58,7 +58,7 @@ func TestLocalSaysWhetherTheStoreNotifies(t *testing.T) {
 				lock(t, s.Mutex("k"))
 				synctest.Wait()
 				if l := engine.Of(s).Local(); l.Listening == polling || l.Polling != polling {
-					t.Errorf("Listening is %v and Polling %v, want the one", l.Listening, l.Polling)
+					t.Errorf("Listening is %v and Polling %v, want only the one that applies", l.Listening, l.Polling)
 				}
 			})
 		})
@@ -125,7 +125,7 @@ func TestLocalListsHoldsAndWaits(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		wantLocal(t, "released and lapsed", s, "mutex m 1 for 21s by 1 after 0")
 
-		// Two goroutines wait for one turn, the first behind a waiter of another process.
+		// Two goroutines wait for one key, the first of them behind a waiter of another process.
 		ctx, cancel := context.WithCancel(background)
 		held := other.Mutex("o")
 		lock(t, held)
@@ -141,7 +141,7 @@ func TestLocalListsHoldsAndWaits(t *testing.T) {
 		cancel()
 		wantLocal(t, "given up", s, "mutex m 1 for 22s by 1 after 0")
 
-		// The key is handed off.
+		// Unlock hands off the key.
 		next := s.Mutex("m")
 		go next.Lock()
 		wantLocal(t, "with one more for m", s, "mutex m 1 for 22s by 1 after 0", "mutex m 1 waits for 0s at 0 behind 0")
@@ -151,7 +151,7 @@ func TestLocalListsHoldsAndWaits(t *testing.T) {
 		if l := engine.Of(s).Local(); l.Holds[0].Token != token+1 {
 			t.Errorf("token is %d, want %d", l.Holds[0].Token, token+1)
 		}
-		// A waiter that joins the store's queue late has its whole wait counted.
+		// If a waiter joins the store's queue late, its whole wait counts.
 		ctx, cancel = context.WithCancel(background)
 		go s.Mutex("m").LockContext(ctx)
 		time.Sleep(2 * time.Minute)
@@ -169,15 +169,14 @@ func TestLocalListsLingeringKeys(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Linger: time.Minute})
 		mu := s.Mutex("k")
 		makeLinger(mu)
-		time.Sleep(time.Minute + time.Second) // the wait has ended, and the listener is open
+		time.Sleep(time.Minute + time.Second) // the first claim no longer lingers, and the listener is open
 		turn(mu)
 		time.Sleep(time.Second)
 		wantLocal(t, "lingering", s, "mutex k 1 for 1s by 0 after 0")
 	})
 }
 
-// A lost hold is listed until it is unlocked. A waiter's time continues to count from its first
-// request.
+// A lost hold is listed until its holder unlocks it. The time of a wait still counts from its first request.
 func TestLocalThroughALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -204,7 +203,7 @@ func TestLocalThroughALoss(t *testing.T) {
 	})
 }
 
-// After a freeze past its deadline, a process lists no hold as live even before its timers run.
+// If a process was frozen past its deadline, Local lists no hold as live, even before any timer has run.
 func TestLocalAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
