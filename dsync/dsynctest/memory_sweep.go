@@ -60,8 +60,8 @@ func (m *Memory) slice(after string) []string {
 	return ids
 }
 
-// first returns the first n keys of the map, in order, that are greater than after, or the first n of all keys if
-// beyond is false. It sorts few more keys than it returns.
+// first returns the first n keys of the map, in order, that come behind the key given as after, or the first n of all
+// keys if beyond is false. It sorts few more keys than it returns.
 func first[T any](n int, from map[string]T, after string, beyond bool) []string {
 	var keys []string
 	last := "" // the greatest of the n least keys found so far, or "" if there are fewer

@@ -364,7 +364,7 @@ func testTermOtherKinds(e *env) {
 	e.wantTerm(e.acquire(e.candidate(key, session)), 2)
 }
 
-// testTermNotice grants a term by notice. As in every case, noticed compares the term in the notice with what Load
+// testTermNotice checks the terms in the notices of grants: as in every case, noticed compares them with what Load
 // reads.
 func testTermNotice(e *env) {
 	key, session := newID(), e.session()

@@ -57,7 +57,7 @@ func (e *env) observersPage(key, after string, n int) []string {
 	return ids
 }
 
-// wantObservers reads the observers of key until they are want, because a reading may be stale.
+// wantObservers reads the observers of key until they are the given sessions, because a reading may be stale.
 func (e *env) wantObservers(key string, want ...string) {
 	e.Helper()
 	slices.Sort(want)

@@ -98,7 +98,7 @@ func staleState(m *dsynctest.Memory, w *wrong) {
 	}
 }
 
-// wrongTerms are defects of the count of an election's grants.
+// wrongTerms are defects in how an election's grants are counted.
 func wrongTerms() []plant {
 	return []plant{
 		{"grants by a release are no terms", "Term/CountsEveryGrant", func(m *dsynctest.Memory, w *wrong) {

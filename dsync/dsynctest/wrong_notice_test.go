@@ -192,7 +192,7 @@ func grantOf(by command, h driver.Holder) driver.Notice {
 		Token: h.Token, Term: by.state.Term, Crowded: by.state.Waiting > 0}
 }
 
-// wakeOf returns NoticeWakes for the claims from index from to index to in the queue.
+// wakeOf returns NoticeWakes for a part of the queue, queue[from:to].
 func wakeOf(by command, from, to int) (n []driver.Notice) {
 	ahead := by.state.WaitersAhead
 	for _, w := range ahead[min(from, len(ahead)):min(to, len(ahead))] {

@@ -185,7 +185,7 @@ func noting(next func(old, keys []string) []string) func(*dsynctest.Memory, *wro
 	}
 }
 
-// comparing finds the observers of a key by equal, and includes sessions that are not alive.
+// comparing finds the observers of a key by comparing keys with equal, and includes sessions that are not alive.
 func comparing(equal func(observed, key string) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
@@ -344,7 +344,7 @@ func wrongChanges() []plant {
 	}
 }
 
-// observed makes commands return a NoticeChange for a key only if like says so for the key and one that a listener
+// observed makes commands also return a NoticeChange for a key if like returns true for it and a key that a listener
 // has named.
 func observed(like func(key, named string) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {

@@ -195,7 +195,7 @@ func wrongPublishes() []plant {
 	}
 }
 
-// inherited lets a key keep the value that was published last, in the states for which where is true.
+// inherited lets a key keep the value that was published last, in the states for which where returns true.
 func inherited(where func(driver.State) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
@@ -378,7 +378,7 @@ func resultIs(which func(found bool, was, sent []byte) []byte) func(*dsynctest.M
 	}
 }
 
-// sealForHolder lets a claim that does not hold the key seal it in the holder's place, if where is true.
+// sealForHolder lets a claim that does not hold the key seal it in the holder's place, if where returns true.
 func sealForHolder(where func(driver.State, driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {

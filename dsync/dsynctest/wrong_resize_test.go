@@ -212,7 +212,7 @@ func resized(f func(*dsynctest.Memory) resizing) func(*dsynctest.Memory, *wrong)
 	return func(m *dsynctest.Memory, w *wrong) { w.resize = f(m) }
 }
 
-// refusing makes Acquire return a *MismatchError where where is true.
+// refusing makes Acquire return a *MismatchError if where returns true.
 func refusing(where func(driver.State, driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {

@@ -168,7 +168,7 @@ func (w *wrong) Sweep(ctx context.Context, by string, last driver.SweepState, re
 	return w.Memory.Sweep(ctx, by, last, retention)
 }
 
-// A trial is a testing.TB that notes failures.
+// A trial is a testing.TB that collects failures.
 type trial struct {
 	testing.TB
 	mu       sync.Mutex
@@ -205,7 +205,7 @@ func try(t *testing.T, name string, newStore func() driver.Store) []string {
 	return failures
 }
 
-// A plant is a defect that a Store may have, and a case that must find it.
+// A plant is a defect that is planted into a Store, with the case that must find it.
 type plant struct {
 	defect string
 	finder string

@@ -42,7 +42,7 @@ var interruptions = map[string]func(call) bson.D{
 	},
 }
 
-// What Atlas answers to a write while a small cluster is full, to a command that the user may not send, and to a wrong
+// Atlas's answers to a write while a small cluster is full, to a command that the user may not send, and to a wrong
 // password.
 var (
 	overQuota  = atlas("you are over your space quota, using 513 MB of 512 MB")

@@ -91,7 +91,7 @@ func (f *fake) client(opts ...*options.ClientOptions) *mongo.Client {
 	return f.Client(f.t, opts...)
 }
 
-// store returns a store on f. From then on answer answers, and f records the calls.
+// store returns a store on f. From then on f calls answer for each command, and records the calls.
 func (f *fake) store(opt *dsyncmongo.Options, answer func(call) bson.D) driver.Store {
 	f.t.Helper()
 	return f.storeOn(f.client(), opt, answer)

@@ -354,8 +354,8 @@ func TestShortAcquireExpiresSoon(t *testing.T) {
 	})
 }
 
-// If a short command changes nothing, the next command follows at once. The process was then not the last to use the
-// key, so its next acquire begins with the pipeline.
+// If a short command changes nothing, the next command follows at once. The process then no longer counts as the last
+// to use the key, so its next acquire begins with the pipeline.
 func TestShortCommandsEndWhenOthersCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)

@@ -131,8 +131,8 @@ func connected(t *testing.T, opt dsync.Options, more ...*options.ClientOptions) 
 	return s, w
 }
 
-// silence cuts the wire for a while. It returns whether a lock that was held has been lost by a TTL later, and how
-// long it takes to acquire another lock right after the silence.
+// silence cuts the wire for a while. It returns whether a lock that was held is lost within a TTL after the silence,
+// and how long it takes to acquire another lock right after it.
 func silence(s *dsync.Session, w *wire, before, silent time.Duration) (lost bool, took time.Duration) {
 	held, other := s.Mutex("held"), s.Mutex("other")
 	held.Lock()

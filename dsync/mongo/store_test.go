@@ -261,7 +261,7 @@ func checkQuoted(t *testing.T, v bson.RawValue, callers string) {
 }
 
 // Callers' texts are sent as literals. TestStoreOneCommand checks the claim's id in every command. This test checks
-// the other texts. It uses "$evil", which no pipeline of our own contains, as many contain "$$NOW".
+// the other texts. It uses "$evil", because our own pipelines contain "$$NOW", which would look the same.
 func TestStoreTextsAreLiterals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)

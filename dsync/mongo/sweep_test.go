@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// swept answers as a server does that has the record, and whose next slice has size records and ends at end.
+// swept answers as a server does that has the record, and whose next slice has the given size and end.
 func swept(now time.Time, record bson.D, size int, end string, deleted int, advanced bson.D) func(call) bson.D {
 	return func(c call) bson.D {
 		switch c.name {
@@ -165,7 +165,8 @@ func checkDeletes(t *testing.T, c call, ranges []bson.D, then time.Time) {
 	}
 }
 
-// checkAdvance checks that the command changes the record to becomes if it is still at turn.
+// checkAdvance checks that the command writes what becomes says into the record, but only if that is still at the
+// given turn.
 func checkAdvance(t *testing.T, c call, turn int64, becomes bson.D) {
 	t.Helper()
 	if c.name != "findAndModify" || c.cmd.Lookup("query", "_id").StringValue() != "x/sweep" {

@@ -48,8 +48,8 @@ const defaultField = "fence"
 // it, and the transaction's write concern applies, which should be majority.
 //
 // If a write matches no document, a read follows, to find out why. A document that has seen a greater token is an
-// error. No document at all is none, as with the driver's methods. If several documents match a filter, any one of
-// them that has seen no greater token is written.
+// error. If there is no document at all, that is not an error, as with the driver's methods. If several documents
+// match a filter, any one of them that has seen no greater token is written.
 //
 // A Collection has no mutable state. Its methods may be called concurrently.
 type Collection struct {

@@ -31,8 +31,8 @@
 //
 // Use those of a lock that only one at a time can hold: a dsync.Mutex, a writer of a dsync.RWMutex, a lease, a run of
 // a dsync.Once or a dsync.Periodic, or a leader's term. The holders of a semaphore, and readers, hold their key
-// together, and would refuse each other. The package needs nothing else from the lock: any positive int64 that grows
-// from holder to holder will do.
+// together, and would have each other's writes refused. The package needs nothing else from the lock: any positive
+// int64 that grows from holder to holder will do.
 //
 // # What it does not do
 //

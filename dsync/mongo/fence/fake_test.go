@@ -64,7 +64,7 @@ func (f *fake) client(opts ...*options.ClientOptions) *mongo.Client {
 	return f.Client(f.t, opts...)
 }
 
-// script makes f answer by answer from now on, and forget the commands so far.
+// script makes f call answer for each command from now on, and forget the commands so far.
 func (f *fake) script(answer func(call) bson.D) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -74,8 +74,8 @@ const (
 //
 // It has one small document for each key that was ever used. Nothing here deletes them, because without its document
 // a key has seen no token. If keys come and go, delete the documents of keys that can have no older holder left, or
-// let a TTL index on "at" delete them. After its document was deleted, a holder that was frozen for longer could
-// commit. The right readWrite on the collection is enough.
+// let a TTL index on "at" delete them. But if a holder is frozen for longer than that TTL, it can commit although a
+// later holder has. The right readWrite on the collection is enough.
 //
 // All methods may be called concurrently.
 type Guard struct {
