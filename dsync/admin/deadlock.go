@@ -9,7 +9,8 @@ import (
 
 // A Deadlock is a cycle of sessions: Members[i] holds Keys[i] and waits for Keys[i+1], the last one for Keys[0]. If
 // the same work holds and waits in each of them, all wait forever, unless a wait's context ends, a process ends, or
-// somebody calls [Inspector.Break] on one of the keys. Programs that lock their keys in one order are never in one.
+// somebody calls [Inspector.Break] on one of the keys. Programs that always lock their keys in the same order never
+// deadlock.
 //
 // Each session looks for the deadlocks that it is part of: if it holds a key that it locked before it began to
 // wait, a heartbeat looks once the wait has lasted for half a TTL (at least 5 s and at most 15 s), and again each
@@ -57,9 +58,9 @@ func (i *Inspector) Deadlocks(ctx context.Context, prefix string) ([]Deadlock, e
 }
 
 // FindDeadlocks returns deadlocks in two readings of some keys, at least one for each waiter that is in a deadlock.
-// Each Status is from a different moment, so one reading may show a cycle that never existed. But what is in both
-// readings existed at one moment between them, all at the same time. A cycle counts only if nothing frees anybody
-// in it: no holder outside of it, and no order of releases.
+// Each Status is from a different moment, so one reading may show a cycle that never existed. But everything that is
+// in both readings existed at the same time, at one moment between them. A cycle counts only if no releases by
+// holders outside of the cycle, in whatever order, free anybody in it.
 //
 // It is for tools that have read the keys already; [Inspector.Deadlocks] reads them.
 func FindDeadlocks(first, again []Status) []Deadlock {

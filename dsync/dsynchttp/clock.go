@@ -32,7 +32,7 @@ func (a *anchor) saw(store, now time.Time) {
 	}
 }
 
-// An age is a growing duration as of the anchor. It is negative for what began after the anchor.
+// An age is a growing duration as of the anchor. It is negative if it began after the anchor.
 type age time.Duration
 
 // String returns the age for people.

@@ -28,7 +28,7 @@
 //	prefix, contains    what the names of keys begin with, and have in them
 //	sort                held (the default: what is held or waited for first), key, age (held for
 //	                    the longest time first) or waiters
-//	n                   the length of each list, 1 to 1,000; 100 by default
+//	n                   the most entries in each list, 1 to 1,000; 100 by default
 //	after               the key after which the list of keys begins
 //	mine, members       the positions at which the lists of what this process holds, and of members, begin
 //
@@ -41,8 +41,8 @@
 // Characters in keys and names that can't be seen, or that set the direction of the text around
 // them, are shown as Go escapes, in quotes. JSON has them as they are.
 //
-// If the store does not answer something within 5 s, that is left out, and the page says so. The status is 404 for
-// a key without a record in the store, and 503 for a 17th stream.
+// If the store does not answer a request within 5 s, the page leaves out what is missing and says so. The status is
+// 404 for a key without a record in the store, and 503 for a 17th stream.
 //
 // # JSON
 //
