@@ -230,7 +230,7 @@ func TestPeriodicWaitsForAnEndlessRun(t *testing.T) {
 					var requests atomic.Int64
 					net := dsynctest.NewFaulty(store, func(dsynctest.Request) dsynctest.Fault {
 						if requests.Add(1) > 1000 {
-							panic("Do requests the key again and again")
+							panic("it requests again and again")
 						}
 						return dsynctest.Fault{}
 					})

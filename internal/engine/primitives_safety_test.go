@@ -274,7 +274,7 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 				"rw": 0, "sem": 0, "once": 0, "sealed": 0, "rw taken": 1 << 30, "sem taken": 2, "rw taken 2": 1, "write": 1 << 30, "part": 3,
 			} {
 				if got, n := sum(t, memory, key), queueLength(t, memory, key); got != want || n != 0 {
-					t.Errorf("%s: %d units of key %q are held and %d claims are in the queue, want %d and 0", when, key, got, n, want)
+					t.Errorf("%s: of key %q, %d units are held and %d claims are in the queue, want %d and 0", when, key, got, n, want)
 				}
 			}
 			for _, h := range held {
