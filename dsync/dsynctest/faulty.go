@@ -86,12 +86,12 @@ func sessionsMethod(q driver.SessionQuery) Method {
 	return MethodMembers
 }
 
-// MethodNotice is not a method of the store: it stands for the delivery of one notice by
-// Listen. A [Faulty] asks for a Fault for it as for a request.
+// MethodNotice is not a method of the store: it stands for the delivery of one notice by Listen. A [Faulty] asks for
+// a Fault for each, as for a request.
 const MethodNotice Method = "Notice"
 
-// A Request is one call of a method of the store, or one notice for a listener. A
-// [Faulty] asks its test for the [Fault] of each.
+// A Request is one call of a method of the store, or one notice for a listener. For each, a [Faulty] asks its test
+// for a [Fault].
 type Request struct {
 	Seq    int // number of the request in this Faulty, from 1, in the order of arrival
 	Method Method
@@ -133,9 +133,9 @@ type Fault struct {
 	// notices are lost.
 	LoseReply bool
 
-	// Again, if positive: the request reaches the store once more, that long after it was
-	// sent, whatever happens to the first copy. A notice is delivered to its listener once
-	// more, without holding up the notices behind it. Again has no effect on Listen.
+	// Again, if positive, makes the request reach the store once more, that long after it was sent, whatever happens
+	// to the first copy. A notice is delivered to its listener once more, without holding up the notices behind it.
+	// Again has no effect on Listen.
 	Again time.Duration
 
 	// Hang, if positive, keeps the caller in the call for that long, even if the request
@@ -309,8 +309,8 @@ func (f *Faulty) link() (cuts int, healed <-chan struct{}) {
 	return f.cuts, f.healed
 }
 
-// after calls do after d, on a goroutine that Wait waits for. It does not call do if the store is cut off by then,
-// or the Faulty closed.
+// after waits for d and then calls do, on a goroutine that Wait waits for. It does not call do if the store is cut
+// off by then, or the Faulty closed.
 func (f *Faulty) after(d time.Duration, do func(context.Context)) {
 	f.mu.Lock()
 	f.late++

@@ -69,8 +69,8 @@ func call[T any](ctx context.Context, f *Faulty, r Request, do func(context.Cont
 	return a.value, a.err
 }
 
-// sleepOrNil is sleep, but ignores ctx if d is 0: an answer that has arrived counts even
-// if ctx ended at the same time.
+// sleepOrNil does what sleep does, but ignores ctx if d is 0: an answer that has arrived counts even if ctx ended at
+// the same time.
 func sleepOrNil(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil

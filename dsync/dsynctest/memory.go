@@ -83,15 +83,15 @@ func (m *Memory) Counts() Counts {
 	return Counts{Commands: maps.Clone(m.commands), Writes: m.writes}
 }
 
-// Records returns the keys that have a record, in order. It does not count as a command.
+// Records returns the keys that have a record, in order. The call does not count as a command.
 func (m *Memory) Records() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Sorted(maps.Keys(m.keys))
 }
 
-// SessionRecords returns the ids of the sessions that have a record, expired ones included, in
-// order. It does not count as a command.
+// SessionRecords returns the ids of the sessions that have a record, expired ones included, in order. The call does
+// not count as a command.
 func (m *Memory) SessionRecords() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -240,7 +240,7 @@ func (m *Memory) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, e
 
 // DeleteRecord deletes the record of a key, as an operator or a clean-up job may do in a database. No command of a
 // session does that while the key is in use. Package dsync promises that the key's holder finds out: see
-// dsync.ErrRecordDeleted. DeleteRecord does not count as a command.
+// dsync.ErrRecordDeleted. The call does not count as a command.
 func (m *Memory) DeleteRecord(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -270,7 +270,8 @@ func (c Counts) Total() int {
 	return n
 }
 
-// Since returns what was counted after before. Its map leaves out methods that were not called since then.
+// Since returns the difference between c and an earlier result, before. Its map leaves out methods that were not
+// called since then.
 func (c Counts) Since(before Counts) Counts {
 	d := Counts{Commands: maps.Clone(c.Commands), Writes: c.Writes - before.Writes}
 	for m := range d.Commands {

@@ -73,7 +73,7 @@ func (m *Memory) Expire(ctx context.Context, session string, owner bool) (time.D
 	return 0, nil
 }
 
-// expire makes a session expired; if it is unknown, it creates a record that says so.
+// expire expires a session. For an unknown session, it creates a record that says that it has expired.
 func (m *Memory) expire(session string, now time.Time) {
 	s := m.sessions[session]
 	switch {

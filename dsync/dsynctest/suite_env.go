@@ -104,7 +104,7 @@ func (e *env) sessionTTL(ttl time.Duration) (id string, at time.Time) {
 	return id, at
 }
 
-// expire makes a session expired.
+// expire expires a session.
 func (e *env) expire(session string) {
 	e.Helper()
 	if left, err := e.store.Expire(e.ctx, session, true); left != 0 || err != nil {
@@ -162,13 +162,13 @@ func (e *env) join(edit driver.Edit) driver.State {
 	return s
 }
 
-// acquire is acquireAs with wait.
+// acquire calls acquireAs with wait.
 func (e *env) acquire(c driver.Claim, expired ...string) driver.State {
 	e.Helper()
 	return e.acquireAs(c, true, e.far, expired...)
 }
 
-// try is acquireAs without wait.
+// try calls acquireAs without wait.
 func (e *env) try(c driver.Claim, expired ...string) driver.State {
 	e.Helper()
 	return e.acquireAs(c, false, e.far, expired...)
@@ -198,7 +198,7 @@ func (e *env) extend(c driver.Claim) driver.Holder {
 	return h
 }
 
-// extendAs is Extend with the token of the hold, if the claim holds.
+// extendAs sends an Extend of c, with the token of its hold if it has one.
 func (e *env) extendAs(c driver.Claim) (driver.Holder, error) {
 	e.Helper()
 	if h, ok := e.load(c.Key).Holder(c.ID); ok {
@@ -292,8 +292,8 @@ func (e *env) member(id, want string, ok func(driver.Member) bool) driver.Member
 	}
 }
 
-// wantExpired checks that a session has expired and that nothing revives it. Commands that would expire it come
-// last.
+// wantExpired checks that a session has expired and that nothing revives it. The commands that could themselves
+// expire the session come last.
 func (e *env) wantExpired(session string) {
 	e.Helper()
 	if _, err := e.store.Heartbeat(e.ctx, session, nil); !errors.Is(err, driver.ErrSessionExpired) {

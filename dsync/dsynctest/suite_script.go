@@ -113,8 +113,8 @@ func scriptCases() []conformanceCase {
 	return cases
 }
 
-// lag is by how much a command's time may be before that of an earlier command on the key: MongoDB's routers have
-// clocks of their own, and a short Acquire uses a time that the clock has already passed.
+// lag is how far the time of a command may be before that of an earlier command on the same key: MongoDB's routers
+// have clocks of their own, and a short Acquire uses a time that the clock has already passed.
 const lag = 2 * time.Second
 
 // A stage is the key on which a script runs.
