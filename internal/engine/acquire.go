@@ -41,7 +41,7 @@ type SealedError = core.SealedError
 // errOver means that the session was lost. Callers should try again.
 var errOver = errors.New("dsync: the session was lost")
 
-// Acquire waits for w's turn in this process, and then for the store to grant the key. It keeps trying through
+// Acquire waits in this process's queue for the key, and then for the store to grant it. It keeps trying through
 // failures of the store and losses of the session. The error is ErrClosed, one that trying again cannot fix, or
 // ctx's, with the store's last error added if there was one. If Acquire returns an error, the caller holds nothing.
 func (s *Session) Acquire(ctx context.Context, w Want) (*Hold, error) {

@@ -103,9 +103,9 @@ func (reg *registration) breakHolders(ctx context.Context, b *breaking) error {
 	}
 }
 
-// expireLapsed expires those sessions in ids that have lapsed. lives, which expireLapsed updates, has the earliest
-// time at which each session can lapse; a session whose time is missing or past is read. expireLapsed returns the
-// expired sessions, and how long until another one may lapse.
+// expireLapsed expires those sessions in ids that have lapsed. lives has the earliest time at which each session can
+// lapse. expireLapsed reads the sessions whose time is missing or past, and updates lives. It returns the expired
+// sessions, and how long until another one may lapse.
 func (s *Session) expireLapsed(ctx context.Context, ids []string, lives map[string]time.Time) (expired []string, left time.Duration, err error) {
 	var due []string
 	for _, id := range ids {

@@ -135,7 +135,7 @@ func TestBreakDuringReleaseAfter(t *testing.T) {
 				}
 				time.Sleep(ttl)
 				if n := revocations(t, store, a.ID()); n != 0 {
-					t.Errorf("%d revocations stand", n)
+					t.Errorf("%d revocations are left", n)
 				}
 			})
 		})

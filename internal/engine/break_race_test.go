@@ -122,7 +122,7 @@ func TestBreakOfAHoldBeingReleased(t *testing.T) {
 				}
 				time.Sleep(ttl)
 				if n := revocations(t, store, a.ID()); n != 0 {
-					t.Errorf("%d revocations stand", n)
+					t.Errorf("%d revocations are left", n)
 				}
 			})
 		})

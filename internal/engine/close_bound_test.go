@@ -162,9 +162,9 @@ func TestCloseOnASlowStore_B39(t *testing.T) {
 	})
 }
 
-// Each case has one reason for an error of Close. Once the session is unregistered, all its claims are free except
-// leases. But if a holder is not done, it must keep its grace, so the session must not be unregistered unless the
-// store has confirmed a release that keeps the key that long.
+// Each case has one reason why Close returns an error or none. Unregistering the session frees all its claims except
+// leases. So if a holder is not done, the session stays registered unless the store has confirmed a Release that
+// keeps the key for the grace.
 func TestWhatCloseSays_B39(t *testing.T) {
 	lose := func(method dsynctest.Method) func(dsynctest.Request) dsynctest.Fault {
 		return func(r dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{LoseRequest: r.Method == method} }

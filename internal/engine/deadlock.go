@@ -64,8 +64,8 @@ const maxLinger = time.Hour
 // waits.
 //
 // polls means that the store can't notify. Then another session may keep a key that it no longer uses until its
-// Linger is over, which is hardly ever longer than maxLinger. Until a hold is that old, it does not count if its
-// session may keep the key in this way.
+// Linger is over, which is hardly ever longer than maxLinger. So look ignores a hold that may linger until it is
+// that old.
 func (s *Session) look(id string, held []string, polls bool, nested func(held, waits string) bool) (map[string]DeadlockInfo, error) {
 	ctx, found := context.Background(), make(map[string]DeadlockInfo)
 	var failed error

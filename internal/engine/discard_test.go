@@ -124,7 +124,7 @@ func TestClaimsAreDiscardedTogether(t *testing.T) {
 			t.Errorf("%d Discards for 50 claims that were released within a twelfth of the TTL, want 1", n)
 		}
 		if want := 2*50 + 1 + got.Commands[dsynctest.MethodHeartbeat]; got.Writes != want {
-			t.Errorf("%d writes, want %d: none for what is not there", got.Writes, want)
+			t.Errorf("%d writes, want %d: none for claims that the store does not have", got.Writes, want)
 		}
 	})
 }

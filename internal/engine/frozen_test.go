@@ -171,8 +171,8 @@ func TestGrantLearnedTooLateIsDropped(t *testing.T) {
 	})
 }
 
-// If a process was frozen past the deadline of a hold, no reader shares that hold, not even a waiting reader whose
-// turn comes when a writer ahead of it gives up.
+// If a process was frozen past the deadline of a hold, no reader shares that hold, not even a reader that waited
+// behind a writer which then gives up.
 func TestReaderDoesNotJoinAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{HandOffTime: time.Hour})

@@ -129,7 +129,7 @@ func TestLingerYields(t *testing.T) {
 					other := b.Mutex("k")
 					lock(t, other)
 					if d := time.Since(start); d > limit {
-						t.Errorf("locked elsewhere after %v, want at most %v", d, limit)
+						t.Errorf("another process got the key after %v, want at most %v", d, limit)
 					}
 					if mu.Token() != 0 {
 						t.Error("both sessions hold the key")
@@ -170,7 +170,7 @@ func TestLingerYieldsWithoutNotices(t *testing.T) {
 			other := b.Mutex("k")
 			lock(t, other)
 			if d := time.Since(start); d > 2*linger+5*time.Second {
-				t.Errorf("in use %v: locked elsewhere after %v", used, d)
+				t.Errorf("in use %v: another process got the key only after %v", used, d)
 			}
 			cancel()
 			other.Unlock()
@@ -411,7 +411,7 @@ func TestLingerYieldsToWaitersBeforeTheListener(t *testing.T) {
 		mu.Unlock()
 		<-passed
 		if d := time.Since(start); d > 3*time.Second {
-			t.Errorf("locked elsewhere after %v", d)
+			t.Errorf("another process got the key only after %v", d)
 		}
 	})
 }
@@ -437,7 +437,7 @@ func TestLingerIsBoundedWithoutListener(t *testing.T) {
 		mu := b.Mutex("k")
 		lock(t, mu)
 		if d := time.Since(start); d > 1500*time.Millisecond {
-			t.Errorf("locked elsewhere after %v", d)
+			t.Errorf("another process got the key only after %v", d)
 		}
 		cancel()
 		mu.Unlock()

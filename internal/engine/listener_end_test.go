@@ -242,7 +242,7 @@ func TestLingerYieldsToWaitersWhileTheListenerWasBroken(t *testing.T) {
 		start := time.Now()
 		mu.Unlock()
 		if d := (<-locked).Sub(start); d > time.Second {
-			t.Errorf("locked elsewhere %v after the Unlock", d)
+			t.Errorf("another process got the key %v after the Unlock", d)
 		}
 	})
 }

@@ -220,7 +220,7 @@ func TestLingerCountsFromTheLastUnlock(t *testing.T) {
 }
 
 // Readers still share their hold when the listener has just opened. A writer of another process that joined the
-// queue before that waits for them at most until the end of their turn.
+// queue before that waits for them at most until HandOffTime is over.
 func TestReadersShareThroughTheOpeningOfAListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -239,7 +239,7 @@ func TestReadersShareThroughTheOpeningOfAListener(t *testing.T) {
 		}
 		rw.RLock()
 		if n := memory.Counts().Commands[dsynctest.MethodAcquire]; n != 1 {
-			t.Errorf("two readers within a turn sent %d requests, want 1", n)
+			t.Errorf("two readers within HandOffTime sent %d requests, want 1", n)
 		}
 		rw.RUnlock()
 		rw.RUnlock()

@@ -90,7 +90,7 @@ func wantClosed(t *testing.T, over <-chan struct{}) {
 }
 
 // B38: somebody deletes the record of a held key. The holder is notified within a heartbeat, with a cause that says
-// so, and the log has an error that names the record. Nobody who has acquired the key by then loses it.
+// so, and the log has an error that names the record. A session that has acquired the key in the meantime keeps it.
 func TestRecordOfAHeldKeyDeleted(t *testing.T) {
 	for _, u := range heldAsEach() {
 		t.Run(u.name, func(t *testing.T) {

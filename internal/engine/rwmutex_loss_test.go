@@ -125,7 +125,7 @@ func TestLostReadLockIsUndoneFirst(t *testing.T) {
 		faulty.Cut()
 		time.Sleep(ttl)
 		faulty.Heal()
-		rlock(t, rw) // a new hold beside the lost one
+		rlock(t, rw) // a new hold in addition to the lost one
 		rw.RUnlock()
 		rw.RUnlock()
 		time.Sleep(2 * ttl)

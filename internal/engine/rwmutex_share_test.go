@@ -146,7 +146,7 @@ func TestReadersYieldToAWriterElsewhere(t *testing.T) {
 				}
 				time.Sleep(30 * time.Millisecond)
 				if late.TryRLock() {
-					t.Error("after its turn a hold was shared while a writer waited")
+					t.Error("after HandOffTime a hold was shared while a writer waited")
 					late.RUnlock()
 				}
 				got := make(chan *dsync.Hold, 1)
@@ -215,7 +215,7 @@ func TestReadersDoNotTrustALaterListener(t *testing.T) {
 		go func() { writer.Lock(); close(locked) }()
 		time.Sleep(2 * time.Second) // the listener is ready
 		if late.TryRLock() {
-			t.Error("after its turn a hold was shared while a writer waited")
+			t.Error("after HandOffTime a hold was shared while a writer waited")
 			late.RUnlock()
 		}
 		rw.RUnlock()

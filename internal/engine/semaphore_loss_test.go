@@ -162,7 +162,7 @@ func TestSemaphoreLostPartIsFreeHere(t *testing.T) {
 		wantErr(t, "late Release", lostHold.Release(background), dsync.ErrLost)
 		time.Sleep(ttl)
 		if isClosed(nextHold.Lost()) || sum(t, memory, "k") != 3 {
-			t.Error("a late Release freed what was acquired since")
+			t.Error("a late Release freed units that were acquired later")
 		}
 		nextHold.Release(background)
 	})
@@ -199,7 +199,7 @@ func TestBreakFreesASemaphore(t *testing.T) {
 		}
 		time.Sleep(ttl)
 		if isClosed(here.Lost()) || sum(t, store, "k") != 3 {
-			t.Error("a late Release freed what was acquired since")
+			t.Error("a late Release freed units that were acquired later")
 		}
 		here.Release(background)
 	})

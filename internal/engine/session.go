@@ -163,8 +163,9 @@ func (s *Session) tick() {
 	}
 }
 
-// compareClock has the Core do what is due. Every method that reports on a lock calls it first. Otherwise a process
-// that was frozen past its deadline could still see a hold as live until its timer fires. s.mu must be held.
+// compareClock reads the clock and makes the Core do what is due. Every method that reports on a lock calls it
+// first. Otherwise a process that was frozen past its deadline could still see a hold as live until the timer fires.
+// s.mu must be held.
 func (s *Session) compareClock() (now core.Instant) {
 	if now = s.clock.at(time.Now()); now >= s.core.Next() {
 		s.stepAt(now, core.Tick{})

@@ -348,7 +348,7 @@ func TestSweeperIsReplaced(t *testing.T) {
 			last, st := turns[i-1], turns[i]
 			by[st.By] = true
 			if st.After != "" && st.After <= last.After {
-				t.Errorf("turn %d of %s ends at %q, after %q: not where %s stopped", st.Turn, st.By, st.After, last.After, last.By)
+				t.Errorf("turn %d by %s ends at %q, but the turn before had reached %q (by %s)", st.Turn, st.By, st.After, last.After, last.By)
 			}
 			// A session's first check is exponentially distributed with a mean of a minute: it is
 			// later than a quarter of an hour once in three million times.
