@@ -56,7 +56,7 @@ func TestBreakOfAHoldWithAnEnd(t *testing.T) {
 					}
 					h := take(t, next)
 					if got := time.Since(began); got < test.want || got > test.want+30*time.Millisecond {
-						t.Errorf("free after %v, want after %v", got, test.want)
+						t.Errorf("the key was free after %v, want after %v", got, test.want)
 					}
 					h.Release(background)
 				})
@@ -171,7 +171,7 @@ func TestBreakDuringCloseLeavesTheGrace(t *testing.T) {
 					time.Sleep(200*time.Millisecond + at)
 					next := take(t, b.Mutex("k").ForceHold)
 					if d := time.Since(<-lost); d < grace {
-						t.Errorf("taken %v after Lost closed, want at least the grace of %v", d, grace)
+						t.Errorf("the key was taken %v after Lost closed, want at least the grace of %v", d, grace)
 					}
 					<-closed
 					next.Release(background)

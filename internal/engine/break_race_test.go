@@ -203,7 +203,7 @@ func TestBreakInTheSameProcess(t *testing.T) {
 
 		// The holder may call Break in its own goroutine.
 		if err := admin.New(s).Break(background, "k"); err != nil {
-			t.Errorf("by the holder itself: %v", err)
+			t.Errorf("Break by the holder itself: %v", err)
 		}
 		wantErr(t, "unlock", second.Release(background), dsync.ErrRevoked)
 	})

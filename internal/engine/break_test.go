@@ -148,7 +148,7 @@ func TestRevocationStandsAfterBreakTimesOut(t *testing.T) {
 		defer cancel()
 		wantErr(t, "Break", admin.New(b).Break(ctx, "k"), context.DeadlineExceeded)
 		if isClosed(mu.Lost()) {
-			t.Fatal("notified at once without a listener")
+			t.Fatal("the holder was notified at once without a listener")
 		}
 		time.Sleep(ttl/2 + grace)
 		if !isClosed(mu.Lost()) || len(holders(t, store, "k")) != 0 {

@@ -27,7 +27,7 @@ func TestExtendCountsFromTheSend(t *testing.T) {
 		}
 		<-l.Lost()
 		if d := time.Since(sent); d != lease {
-			t.Errorf("lost %v after the Extend was sent, want %v", d, lease)
+			t.Errorf("the hold was lost %v after the Extend was sent, want %v", d, lease)
 		}
 		l.Release(background)
 	})

@@ -501,10 +501,10 @@ func TestLingerIsNoDeadlock(t *testing.T) {
 					synctest.Wait()
 					early, late := told["a"] > 0 && told["a"] < time.Minute, told["b"] > 0
 					if !inUse && (err != nil || len(told) > 0) {
-						t.Errorf("told %v; the waits ended with %v", told, err)
+						t.Errorf("reports after %v; the waits ended with %v", told, err)
 					}
 					if inUse && (err == nil || !early || !late || polling != (told["b"] > time.Hour)) {
-						t.Errorf("told %v; the waits ended with %v", told, err)
+						t.Errorf("reports after %v; the waits ended with %v", told, err)
 					}
 				})
 			})

@@ -93,7 +93,7 @@ func TestCopyOfARequestHoldsNothing(t *testing.T) {
 				tc.use(t, s, other)
 				time.Sleep(ttl)
 				for _, h := range holders(t, memory, "k") {
-					t.Errorf("held by claim %s, which nobody owns", h.Claim)
+					t.Errorf("the key is held by claim %s, which nobody owns", h.Claim)
 				}
 				if n := queueLength(t, memory, "k"); n > 0 {
 					t.Errorf("%d claims in the queue", n)
@@ -188,7 +188,7 @@ func TestDiscardIsRepeated(t *testing.T) {
 		store.up.Store(true)
 		time.Sleep(ttl / 6)
 		if h := holders(t, store, "k"); len(h) > 0 {
-			t.Errorf("held by %v", h)
+			t.Errorf("the key is held by %v", h)
 		}
 	})
 }
@@ -234,7 +234,7 @@ func TestClockGoesBackBesideALateRequest(t *testing.T) {
 		}
 		time.Sleep(ttl)
 		if h := holders(t, memory, "k"); len(h) > 0 {
-			t.Errorf("held by %v", h)
+			t.Errorf("the key is held by %v", h)
 		}
 	})
 }

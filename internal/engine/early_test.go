@@ -40,7 +40,7 @@ func TestUndoneUnlock(t *testing.T) {
 				unlock(s)
 				store.FailOver()
 				if h := holders(t, store, "k"); len(h) != 1 {
-					t.Fatalf("held by %v, want the undone claim", h)
+					t.Fatalf("the key is held by %v, want the undone claim", h)
 				}
 				began := time.Now()
 				eventuallyFree(t, store, s)
@@ -76,7 +76,7 @@ func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
 				turn(s.Mutex("k"))
 				memory.FailOver()
 				if h := holders(t, memory, "k"); len(h) != 1 {
-					t.Fatalf("held by %v, want the undone claim", h)
+					t.Fatalf("the key is held by %v, want the undone claim", h)
 				}
 				<-beats
 				synctest.Wait()
@@ -90,7 +90,7 @@ func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
 				mu := other.Mutex("k")
 				lock(t, mu)
 				if took := time.Since(began); took > ttl/2 {
-					t.Errorf("free %v after the heartbeat", took)
+					t.Errorf("the key was free %v after the heartbeat", took)
 				}
 				mu.Unlock()
 			})
@@ -198,7 +198,7 @@ func TestCommittedUnlock(t *testing.T) {
 				before := holders(t, store, "k")
 				store.FailOver()
 				if after := holders(t, store, "k"); len(after) > len(before) {
-					t.Errorf("held by %v after the fail-over, and by %v before", after, before)
+					t.Errorf("the key is held by %v after the fail-over, and by %v before", after, before)
 				}
 			})
 		})

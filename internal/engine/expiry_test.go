@@ -52,7 +52,7 @@ func TestStaleReadingExpiresNobody(t *testing.T) {
 				defer cancel()
 				wantErr(t, "LockContext", other.LockContext(ctx), context.DeadlineExceeded)
 				if h := holders(t, memory, "k"); len(h) != 1 || h[0].Token != mu.Token() {
-					t.Errorf("held by %v", h)
+					t.Errorf("the key is held by %v", h)
 				}
 				mu.Unlock()
 			})

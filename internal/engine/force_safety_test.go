@@ -85,7 +85,7 @@ func TestForceNotifiesFirst(t *testing.T) {
 
 							notified := <-lost
 							if d := notified.Sub(began); d > notice.soon {
-								t.Errorf("notified after %v, want within %v", d, notice.soon)
+								t.Errorf("the holder was notified after %v, want within %v", d, notice.soon)
 							}
 							free := notified.Add(grace)
 							if stops {
@@ -179,10 +179,10 @@ func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
 						t.Fatal(err)
 					}
 					if d := time.Since(lapses); d < 0 || d > 20*time.Millisecond {
-						t.Errorf("taken %v after the holder's session lapsed", d)
+						t.Errorf("the key was taken %v after the holder's session lapsed", d)
 					}
 					if d := time.Since(<-lost); d < grace {
-						t.Errorf("taken %v after Lost closed, want at least the grace of %v", d, grace)
+						t.Errorf("the key was taken %v after Lost closed, want at least the grace of %v", d, grace)
 					}
 				})
 			})

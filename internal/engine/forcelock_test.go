@@ -53,7 +53,7 @@ func TestForceHoldIsFirst(t *testing.T) {
 		won := async(func() error { return into(&forced, b.Mutex("k").ForceHold)(background) })
 		<-held.Lost()
 		if d := time.Since(began); d > 0 {
-			t.Errorf("notified after %v", d)
+			t.Errorf("the holder was notified after %v", d)
 		}
 		held.Unlock()
 		if e := <-won; e.err != nil || e.at.Sub(began) > 10*time.Millisecond {

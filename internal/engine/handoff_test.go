@@ -220,7 +220,7 @@ func TestHandedOffHoldIsLost(t *testing.T) {
 		})
 		wg.Wait()
 		if d := taken.Sub(lostAt); d < grace {
-			t.Errorf("taken %v after the loss, want at least %v", d, grace)
+			t.Errorf("the key was taken %v after the loss, want at least %v", d, grace)
 		}
 		if other.Token() == 0 || len(holders(t, store, "k")) != 1 {
 			t.Error("the late Unlock freed somebody else's hold")

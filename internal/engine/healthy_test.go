@@ -299,7 +299,7 @@ func TestHealthyOfAClosedSession(t *testing.T) {
 		time.Sleep(grace)
 		wantHealthy(t, "while it closes", s, dsync.ErrClosed)
 		if err := s.Healthy(); errors.Is(err, dsync.ErrStillInUse) {
-			t.Errorf("in the grace: %v", err)
+			t.Errorf("within the grace: %v", err)
 		}
 		time.Sleep(time.Second)
 		wantHealthy(t, "closed, with a lock in use", s, dsync.ErrClosed)

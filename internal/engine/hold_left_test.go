@@ -48,7 +48,7 @@ func TestHoldLeftIsTheTimeToItsEnd(t *testing.T) {
 				}
 				c.end(h)
 				if c.name == "lost" && time.Since(begin) != left {
-					t.Errorf("lost after %v, want %v", time.Since(begin), left)
+					t.Errorf("the hold was lost after %v, want %v", time.Since(begin), left)
 				}
 				if got := h.Left(); got != 0 {
 					t.Errorf("%v left of a hold that is over", got)

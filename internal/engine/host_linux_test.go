@@ -131,7 +131,7 @@ func TestDeathOnThisMachineCostsAMargin(t *testing.T) {
 			took := at.Sub(died)
 			t.Logf("held %v after the death; the margin is %v", took, hostMargin)
 			if took < hostMargin {
-				t.Errorf("locked %v after the death; want at least the margin of %v", took, hostMargin)
+				t.Errorf("the key was locked %v after the death; want at least the margin of %v", took, hostMargin)
 			}
 			eventually(t, "the file is removed", func() bool {
 				left, err := filepath.Glob(filepath.Join(path, "a.lock"))

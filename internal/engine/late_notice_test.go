@@ -89,7 +89,7 @@ func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 		}
 		time.Sleep(ttl)
 		if h := holders(t, memory, "k"); len(h) > 0 {
-			t.Errorf("held by %v", h)
+			t.Errorf("the key is held by %v", h)
 		}
 	})
 }

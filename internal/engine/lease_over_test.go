@@ -111,7 +111,7 @@ func TestReleaseOfALeaseAfterALossBacksOff(t *testing.T) {
 		store.down.Store(false)
 		time.Sleep(ttl)
 		if h := holders(t, store.Memory, "k"); len(h) != 0 {
-			t.Errorf("held by %v after the store is back", h)
+			t.Errorf("the key is held by %v after the store is back", h)
 		}
 		otherHold.Release(background)
 	})
@@ -218,7 +218,7 @@ func TestExtendsAnsweredOutOfOrder(t *testing.T) {
 		}
 		<-l.Lost()
 		if d := time.Since(sent); d != lease {
-			t.Errorf("it lapsed %v after the later Extend was sent, want %v", d, lease)
+			t.Errorf("the lease lapsed %v after the later Extend was sent, want %v", d, lease)
 		}
 	})
 }

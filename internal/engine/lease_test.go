@@ -43,7 +43,7 @@ func TestLeaseExtendAndLapse(t *testing.T) {
 		}
 		<-l.Lost()
 		if took, want := time.Since(start), d-d/1000-margin-grace; took != want {
-			t.Errorf("lost %v after Extend, want %v", took, want)
+			t.Errorf("the hold was lost %v after Extend, want %v", took, want)
 		}
 		_, err = l.Extend(background)
 		wantErr(t, "Extend after the end", err, dsync.ErrLost)
@@ -53,7 +53,7 @@ func TestLeaseExtendAndLapse(t *testing.T) {
 		mu := b.Mutex("k")
 		lock(t, mu)
 		if took := time.Since(start); took < d || took > d+50*time.Millisecond {
-			t.Errorf("taken %v after Extend, want %v", took, d)
+			t.Errorf("the key was taken %v after Extend, want %v", took, d)
 		}
 		wantErr(t, "Release after the end", l.Release(background), dsync.ErrLost)
 		time.Sleep(time.Second)
@@ -115,10 +115,10 @@ func TestLeaseOutlivesItsSession(t *testing.T) {
 		}
 		lock(t, b.Mutex("k"))
 		if !isClosed(l.Lost()) {
-			t.Error("taken while Lost was open")
+			t.Error("the key was taken while Lost was open")
 		}
 		if since := holders(t, memory, "k")[0].Since; since.Before(until) || since.Sub(until) > 50*time.Millisecond {
-			t.Errorf("taken at %v, want at the end %v", since, until)
+			t.Errorf("the key was taken at %v, want at the end %v", since, until)
 		}
 	})
 }
@@ -213,7 +213,7 @@ func TestShortLeases(t *testing.T) {
 					mu := b.Mutex("k")
 					lock(t, mu)
 					if took := time.Since(start); took < d || took > d+d/100+50*time.Millisecond {
-						t.Errorf("taken after %v", took)
+						t.Errorf("the key was taken after %v", took)
 					}
 					mu.Unlock()
 				}()
@@ -259,7 +259,7 @@ func TestCloseKeepsLeases(t *testing.T) {
 		mu := other.Mutex("k")
 		lock(t, mu)
 		if d := time.Since(start); d < 2*time.Minute || d > 2*time.Minute+time.Second {
-			t.Errorf("free %v after Close, want two minutes", d)
+			t.Errorf("the key was free %v after Close, want two minutes", d)
 		}
 	})
 }
@@ -293,9 +293,9 @@ func TestLapsedLeaseHasItsGrace(t *testing.T) {
 					t.Fatal(err)
 				}
 				if d := time.Since(lost); d < grace {
-					t.Errorf("taken %v after Lost closed, want at least the grace of %v", d, grace)
+					t.Errorf("the key was taken %v after Lost closed, want at least the grace of %v", d, grace)
 				} else if d > margin+grace+time.Second {
-					t.Errorf("taken %v after Lost closed, want little more than margin and grace", d)
+					t.Errorf("the key was taken %v after Lost closed, want little more than margin and grace", d)
 				}
 			})
 		})

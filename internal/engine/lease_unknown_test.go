@@ -110,7 +110,7 @@ func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 					}
 					<-l.Lost()
 					if took := time.Since(began); took != over {
-						t.Errorf("lost after %v, want %v", took, over)
+						t.Errorf("the hold was lost after %v, want %v", took, over)
 					}
 					latest := over + grace
 					if releases {

@@ -50,7 +50,7 @@ func TestAbandonedTryAcquireLeavesNoLease(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				if h := holders(t, memory, "k"); len(h) > 0 {
-					t.Errorf("held by %v", h)
+					t.Errorf("the key is held by %v", h)
 				}
 			})
 		})
@@ -111,7 +111,7 @@ func TestRefusedReleaseIsRetried(t *testing.T) {
 		r.release.Store(false)
 		time.Sleep(time.Second)
 		if h := holders(t, memory, "k"); len(h) > 0 {
-			t.Errorf("held by %v after the store accepted releases again", h)
+			t.Errorf("the key is held by %v after the store accepted releases again", h)
 		}
 		if err := s.Healthy(); err != nil {
 			t.Errorf("Healthy: %v", err)
@@ -164,7 +164,7 @@ func TestLateTryOfAFreeKeyIsNotHeld(t *testing.T) {
 			t.Errorf("after the clock has jumped ahead: %v", err)
 		}
 		if err := errOf(s.Semaphore("s", 3).TryHold(background, 2)); err != nil {
-			t.Errorf("of a semaphore: %v", err)
+			t.Errorf("a semaphore, after the clock has jumped ahead: %v", err)
 		}
 	})
 	bubble(t, func(t *testing.T) {

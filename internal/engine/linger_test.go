@@ -266,7 +266,7 @@ func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		if h := holders(t, store, "k"); len(h) != 1 || h[0].Token != l.Token() {
-			t.Errorf("held by %v", h)
+			t.Errorf("the key is held by %v", h)
 		}
 		l.Release(background)
 		rw := s.RWMutex("rw")
@@ -383,7 +383,7 @@ func TestLingerEndsWithItsListener(t *testing.T) {
 		engine.Of(a).Observe(ctx, "another", func(driver.State, error) {}, func() {}) // the listener must be reopened with this key
 		time.Sleep(time.Second)
 		if h := holders(t, store, "k"); len(h) != 0 {
-			t.Errorf("held by %v although the listener was reopened", h)
+			t.Errorf("the key is held by %v although the listener was reopened", h)
 		}
 	})
 }

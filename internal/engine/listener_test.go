@@ -30,7 +30,7 @@ func TestGrantBeforeTheListenerIsReady(t *testing.T) {
 		start := time.Now()
 		lock(t, mu)
 		if d := time.Since(start); d > 2*time.Second {
-			t.Errorf("locked after %v, want when the listener was ready", d)
+			t.Errorf("the key was locked after %v, want when the listener was ready", d)
 		}
 		mu.Unlock()
 	})
@@ -85,7 +85,7 @@ func TestBrokenListenerIsReopened(t *testing.T) {
 		start := time.Now()
 		lock(t, mu)
 		if d := time.Since(start); d > 2*time.Second || store.opened != 2 {
-			t.Errorf("locked after %v by listener %d, want by the second", d, store.opened)
+			t.Errorf("the key was locked after %v by listener %d, want by the second", d, store.opened)
 		}
 		mu.Unlock()
 	})

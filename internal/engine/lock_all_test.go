@@ -215,7 +215,7 @@ func TestLockAllIsLostWhenOneIs(t *testing.T) {
 		store.Cut()
 		<-held.Done()
 		if d := time.Since(start); d > lease {
-			t.Errorf("lost %v after the last heartbeat, want %v", d, lease)
+			t.Errorf("the hold was lost %v after the last heartbeat, want %v", d, lease)
 		}
 		store.Heal()
 		wantErr(t, "unlock", unlock(), dsync.ErrLost, dsync.ErrNotRenewed)
@@ -248,7 +248,7 @@ func TestLockAllBeginsAgainAfterALoss(t *testing.T) {
 		a := take(t, other.Mutex("a").ForceHold)
 		wantHeld(t, "a is lost", store, "a", "c")
 		if len(locked) > 0 || queueLength(t, store, "c") > 0 {
-			t.Errorf("it still waits for c without holding a: %d in the queue", queueLength(t, store, "c"))
+			t.Errorf("LockAll still waits for c without holding a: %d in the queue", queueLength(t, store, "c"))
 		}
 		c.Unlock()
 		wantHeld(t, "c is free", store, "a")

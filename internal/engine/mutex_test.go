@@ -140,7 +140,7 @@ func TestMutexServesInOrder(t *testing.T) {
 		wg.Wait()
 		for i, got := range order {
 			if got != i {
-				t.Fatalf("served in the order %v", order)
+				t.Fatalf("waiters were served in the order %v", order)
 			}
 		}
 	})
@@ -271,7 +271,7 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 		// Held in this process.
 		err = errOf(a.Mutex("k").TryHold(background))
 		if !errors.As(err, &held) || held.Host != "a.example" || held.Session != a.ID() {
-			t.Errorf("held here: error is %+v", err)
+			t.Errorf("held in this process: error is %+v", err)
 		}
 	})
 }
@@ -494,7 +494,7 @@ func TestReleaseAfterKeepsTheKey(t *testing.T) {
 		next := b.Mutex("k")
 		lock(t, next)
 		if d := time.Since(start); d < time.Minute || d > time.Minute+100*time.Millisecond {
-			t.Errorf("locked %v after ReleaseAfter(1m)", d)
+			t.Errorf("the key was locked %v after ReleaseAfter(1m)", d)
 		}
 		next.Unlock()
 	})

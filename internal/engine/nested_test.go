@@ -110,16 +110,16 @@ func TestWaitForOneself(t *testing.T) {
 				err := test.nest(ctx, s, newSession(t, store, nil))
 				synctest.Wait()
 				if n := strings.Count(log.String(), "possible deadlock"); n != len(told) || test.told != (n == 1) {
-					t.Errorf("the hook was told %q; the log is %s", told, log.String())
+					t.Errorf("the hook got %q; the log is %s", told, log.String())
 				}
 				if !test.told || len(told) != 1 {
 					return
 				}
 				if !strings.HasPrefix(told[0], "[pod-7 (process ") || !strings.HasSuffix(told[0], "on h)] [k]") {
-					t.Errorf("the hook was told %q", told)
+					t.Errorf("the hook got %q, want the process pod-7 on h and the key k", told)
 				}
 				if !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("it ended with %v; want it to wait as long as its context", err)
+					t.Errorf("the call returned %v; want it to wait until its context ends", err)
 				}
 			})
 		})

@@ -321,7 +321,7 @@ func TestCrowdedGrantDoesNotLinger(t *testing.T) {
 				began := time.Now()
 				mu.Unlock()
 				if d := (<-next).Sub(began); d > 0 {
-					t.Errorf("locked %v after the Unlock", d)
+					t.Errorf("the key was locked %v after the Unlock", d)
 				}
 				last.Unlock()
 			})
@@ -342,7 +342,7 @@ func TestYieldIsRequestedAgain(t *testing.T) {
 		mu := newSession(t, f, &dsync.Options{PollInterval: poll}).Mutex("k")
 		lock(t, mu)
 		if d := time.Since(began); d < poll/2 || d > poll*3/2 { // the waiter's next poll sends the lost notice again
-			t.Errorf("locked after %v, want with the first poll, after %v", d, poll)
+			t.Errorf("the key was locked after %v, want with the first poll, after %v", d, poll)
 		}
 		mu.Unlock()
 	})

@@ -96,7 +96,7 @@ func TestLostNoticeCostsAPoll(t *testing.T) {
 		began := time.Now()
 		lock(t, mu)
 		if d := time.Since(began) - time.Minute; d > ttl*12/10 {
-			t.Errorf("locked %v after the Unlock, want at most a poll", d)
+			t.Errorf("the key was locked %v after the Unlock, want at most a poll", d)
 		}
 		mu.Unlock()
 	})
@@ -136,7 +136,7 @@ func TestCloseWaitsForNoticesButUnlockDoesNot(t *testing.T) {
 			t.Errorf("Close took %v, want at least the %v that sending the notice takes", d, slow)
 		}
 		if d := (<-locked).Sub(began); d != slow {
-			t.Errorf("locked %v after Unlock, want %v", d, slow)
+			t.Errorf("the key was locked %v after Unlock, want %v", d, slow)
 		}
 		mu.Unlock()
 	})
@@ -193,7 +193,7 @@ func TestNotifyOutlastsAnElection(t *testing.T) {
 					wg.Go(func() {
 						waits[i].Lock()
 						if d := time.Since(began) - election; d < 0 || d > ttl/12 {
-							t.Errorf("locked %v after the election", d)
+							t.Errorf("the key was locked %v after the election", d)
 						}
 					})
 				}
@@ -268,7 +268,7 @@ func TestCloseSendsNoticesThatFailed(t *testing.T) {
 				}
 				for range keys {
 					if d := (<-locked).Sub(began); tt.locked > 0 && d > tt.locked {
-						t.Errorf("locked %v after Close began, want within %v", d, tt.locked)
+						t.Errorf("the key was locked %v after Close began, want within %v", d, tt.locked)
 					}
 				}
 			})
@@ -437,7 +437,7 @@ func TestGrantedWaiterDoesNotWaitForOtherRequests(t *testing.T) {
 		mine.Unlock()
 		<-locked
 		if d := time.Since(began); d > 0 {
-			t.Errorf("locked %v after Unlock", d)
+			t.Errorf("the key was locked %v after Unlock", d)
 		}
 		theirs.Unlock()
 		hang.Store(false)

@@ -51,7 +51,7 @@ func TestMembersOfMoreThanAPage(t *testing.T) {
 				}
 				d := store.Counts().Since(before).Commands
 				if sum := d[dsynctest.MethodMembers] + d[dsynctest.MethodObservers]; sum != n/1000+1 {
-					t.Errorf("it cost %v, want %d readings", d, n/1000+1)
+					t.Errorf("Members cost %v, want %d readings", d, n/1000+1)
 				}
 			})
 		})

@@ -315,7 +315,7 @@ func TestOnceResultTooBig(t *testing.T) {
 			t.Errorf("Value: %t, %v", done, err)
 		}
 		if h := holders(t, store, "k"); len(h) != 0 {
-			t.Errorf("held by %v", h)
+			t.Errorf("the key is held by %v", h)
 		}
 		sealed(t, o, "v")
 	})

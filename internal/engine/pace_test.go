@@ -209,12 +209,12 @@ func TestLingerCountsFromTheLastUnlock(t *testing.T) {
 		turn(mu)
 		time.Sleep(linger * 3 / 4)
 		if h := holders(t, store, "k"); len(h) != 1 {
-			t.Errorf("held by %v after three quarters of Linger, want still held by the process", h)
+			t.Errorf("the key is held by %v after three quarters of Linger, want still held by the process", h)
 		}
 		time.Sleep(linger/4 + time.Millisecond)
 		synctest.Wait()
 		if h := holders(t, store, "k"); len(h) != 0 {
-			t.Errorf("held by %v after Linger", h)
+			t.Errorf("the key is held by %v after Linger", h)
 		}
 	})
 }

@@ -152,7 +152,7 @@ func TestPeriodicWaitersTakeOver(t *testing.T) {
 					t.Errorf("%q, want %q", order, want)
 				}
 				if d := time.Since(began); !polling && d != 5*ttl {
-					t.Errorf("it took %v, want %v", d, 5*ttl)
+					t.Errorf("the calls took %v, want %v", d, 5*ttl)
 				}
 				wantLast(t, newSession(t, store, nil).Periodic("k"), 3, "")
 				wantFree(t, store, "k")

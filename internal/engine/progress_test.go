@@ -104,7 +104,7 @@ func TestStalledHoldStaysOver(t *testing.T) {
 				wantErr(t, "Progress without a limit", hold.Progress(0), dsync.ErrLost, dsync.ErrStalled)
 				wantErr(t, "the context's cause", context.Cause(ctx), dsync.ErrLost, dsync.ErrStalled)
 				if hold.Token() != 0 {
-					t.Error("it is held")
+					t.Error("the stalled hold still has a token")
 				}
 				if late > grace {
 					wantHealthy(t, "after the grace", s, dsync.ErrStillInUse)
@@ -112,7 +112,7 @@ func TestStalledHoldStaysOver(t *testing.T) {
 				wantErr(t, "ReleaseAfter", hold.ReleaseAfter(background, time.Hour), dsync.ErrLost, dsync.ErrStalled)
 				wantHealthy(t, "after ReleaseAfter", s, nil)
 				if h := holders(t, store, "k"); len(h) > 0 {
-					t.Errorf("it is kept: %v", h)
+					t.Errorf("the key is still held by %v", h)
 				}
 			})
 		})

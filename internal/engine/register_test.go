@@ -141,7 +141,7 @@ func TestRegisterBeforeFirstUse(t *testing.T) {
 		mu := s.Mutex("k")
 		lock(t, mu)
 		if h := holders(t, store, "k"); len(h) != 1 || h[0].Session != id {
-			t.Errorf("held by %v, want the session %q", h, id)
+			t.Errorf("the key is held by %v, want the session %q", h, id)
 		}
 		mu.Unlock()
 		members, _, err := admin.New(s).Members(background)

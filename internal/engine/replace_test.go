@@ -64,7 +64,7 @@ func TestUnlockRequestsForTheNext(t *testing.T) {
 			return func() {
 				h := holders(t, store, "k")
 				if len(h) != 1 || h[0].Session != s.ID() {
-					t.Errorf("held by %v, want %s", h, s.ID())
+					t.Errorf("the key is held by %v, want %s", h, s.ID())
 				}
 				seen.next(h[0].Token)
 			}
@@ -161,7 +161,7 @@ func TestReplacingCommandIsLost(t *testing.T) {
 				}
 				time.Sleep(2 * ttl)
 				if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
-					t.Errorf("held by %v with %d in the queue, after all have unlocked", h, q)
+					t.Errorf("the key is held by %v with %d in the queue, after all have unlocked", h, q)
 				}
 				if id := s.ID(); id == "" {
 					t.Error("the session was lost")
@@ -210,7 +210,7 @@ func TestNextCallerGivesUpDuringTheCommand(t *testing.T) {
 				}
 				time.Sleep(ttl / 5) // longer than an attempt may take, but before a Discard would clean up
 				if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
-					t.Errorf("held by %v with %d in the queue", h, q)
+					t.Errorf("the key is held by %v with %d in the queue", h, q)
 				}
 			})
 		})
@@ -237,7 +237,7 @@ func TestNextCallerGivesUpDuringUnlock(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
-				t.Fatalf("held by %v with %d in the queue", h, q)
+				t.Fatalf("the key is held by %v with %d in the queue", h, q)
 			}
 			if err := errOf(s.Mutex("k").TryHold(background)); err != nil {
 				t.Fatal(err)

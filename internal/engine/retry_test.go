@@ -89,7 +89,7 @@ func TestExpiredSessionIsLostAtOnce(t *testing.T) {
 		}
 		<-h.Lost()
 		if d := time.Since(start); d > ttl/2 {
-			t.Errorf("notified after %v, want by the next heartbeat", d)
+			t.Errorf("the holder was notified after %v, want by the next heartbeat", d)
 		}
 		h.Release(background)
 		lock(t, mu)

@@ -93,7 +93,7 @@ func TestMissedRevocationComesWithTheHeartbeat(t *testing.T) {
 			broken := breakKey(b)
 			<-mu.Lost()
 			if d := time.Since(began); d > ttl*4/10 {
-				t.Errorf("notified after %v", d)
+				t.Errorf("the holder was notified after %v", d)
 			}
 			mu.Unlock()
 			<-broken
@@ -131,7 +131,7 @@ func TestRevocationBeforeTheListenerIsReady(t *testing.T) {
 					most += 2 * ttl / 7
 				}
 				if d := time.Since(began); d > most {
-					t.Errorf("notified after %v, want within %v", d, most)
+					t.Errorf("the holder was notified after %v, want within %v", d, most)
 				}
 				mu.Unlock()
 				<-broken
@@ -162,7 +162,7 @@ func TestListenerIsKept(t *testing.T) {
 		broken := breakKey(newSession(t, store, nil))
 		<-mu.Lost()
 		if d := time.Since(began); d > 0 {
-			t.Errorf("notified after %v", d)
+			t.Errorf("the holder was notified after %v", d)
 		}
 		mu.Unlock()
 		<-broken

@@ -54,7 +54,7 @@ func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
 						}
 						h := holders(t, memory, "k")
 						if len(h) != 1 || h[0].Session != b.ID() {
-							t.Fatalf("held by %v, want %s alone", h, b.ID())
+							t.Fatalf("the key is held by %v, want %s alone", h, b.ID())
 						}
 						if d := h[0].Since.Sub(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 10*time.Millisecond {
 							t.Errorf("granted %v after the crashed session's last heartbeat + TTL", d)
@@ -228,7 +228,7 @@ func TestForceNotifiesReaders(t *testing.T) {
 					t.Fatal(e.err)
 				}
 				if d := time.Since(start); d != want {
-					t.Errorf("locked %v after the readers were notified, want %v", d, want)
+					t.Errorf("the key was locked %v after the readers were notified, want %v", d, want)
 				}
 				writer.done()
 				first.Release(background)

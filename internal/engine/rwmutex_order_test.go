@@ -60,7 +60,7 @@ func TestRWMutexServesInOrder(t *testing.T) {
 				// Either of the two readers may be first.
 				got := strings.Replace(strings.Join(order, " "), "+r2 +r1", "+r1 +r2", 1)
 				if want := "+w0 -w0 +r1 +r2 -r1 -r2 +w3 -w3 +w4 -w4 +r5 -r5"; got != want {
-					t.Errorf("served in the order %s, want %s", got, want)
+					t.Errorf("waiters were served in the order %s, want %s", got, want)
 				}
 			})
 		})

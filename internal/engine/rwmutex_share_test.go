@@ -190,7 +190,7 @@ func TestReadersWithoutATurn(t *testing.T) {
 		}
 		rw.RUnlock() // the older hold
 		if h := holders(t, store, "k"); len(h) != 1 || h[0].Token != max(before[0].Token, before[1].Token) {
-			t.Errorf("held by %v, then by %v, want the older hold released first", before, h)
+			t.Errorf("the key is held by %v, then by %v, want the older hold released first", before, h)
 		}
 		rw.RUnlock()
 	})

@@ -203,7 +203,7 @@ func TestTimerReportsLossDuringAHungHeartbeat(t *testing.T) {
 		mu.Lock()
 		<-mu.Lost()
 		if d := time.Since(start); d != lease {
-			t.Errorf("notified %v after the registration was sent, want %v", d, lease)
+			t.Errorf("the holder was notified %v after the registration was sent, want %v", d, lease)
 		}
 	})
 }
@@ -263,7 +263,7 @@ func TestDeadlineCountsFromTheSend(t *testing.T) {
 					last = <-sent
 				}
 				if d := time.Since(last); d != lease {
-					t.Errorf("notified %v after the last acknowledged heartbeat was sent, want %v", d, lease)
+					t.Errorf("the holder was notified %v after the last acknowledged heartbeat was sent, want %v", d, lease)
 				}
 			})
 		})

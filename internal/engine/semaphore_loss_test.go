@@ -44,7 +44,7 @@ func TestCrashedHoldersPartIsFreeAtExpiry(t *testing.T) {
 						t.Errorf("granted %v after the crashed session's last heartbeat + TTL", d)
 					}
 					if sum(t, memory, "k") != 5 || isClosed(livingHold.Lost()) {
-						t.Errorf("held by %v", hs)
+						t.Errorf("the key is held by %v", hs)
 					}
 				}
 			})
@@ -85,12 +85,12 @@ func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 		m.Release(1)
 		m.Release(1) // as many units as one of the new holds has, but Release must not end that hold
 		if h := holders(t, memory, "k"); h[len(h)-2].Weight != 1 || h[len(h)-1].Weight != 2 {
-			t.Errorf("held by %v: a hold that was not lost was released in place of a lost one", h)
+			t.Errorf("the key is held by %v: a hold that was not lost was released in place of a lost one", h)
 		}
 		time.Sleep(2 * ttl)
 		m.Release(2) // the rest of the lost units, and the new hold of 1
 		if h := holders(t, memory, "k"); len(h) != 1 && len(h) != 2 || h[len(h)-1].Weight != 2 {
-			t.Errorf("held by %v, want by the new hold of 2", h) // the lost hold may still be there, because nobody has requested its units
+			t.Errorf("the key is held by %v, want by the new hold of 2", h) // the lost hold may still be there, because nobody has requested its units
 		}
 		m.Release(2)
 		other := newSession(t, memory, nil).Semaphore("k", 10)
@@ -114,7 +114,7 @@ func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 		for _, key := range []string{"k", "rw"} {
 			h := holders(t, store, key)
 			if len(h) != 2 {
-				t.Fatalf("held by %v", h)
+				t.Fatalf("the key is held by %v", h)
 			}
 			kept[key] = h[0].Token
 			notices, err := store.Revoke(background, s.ID(), driver.Revocation{Key: key, Claim: h[1].Claim})

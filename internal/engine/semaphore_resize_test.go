@@ -224,7 +224,7 @@ func TestFullAcquiresKeepTheirOrder(t *testing.T) {
 					}
 					wg.Wait()
 					if !resized && !slices.IsSorted(order) {
-						t.Errorf("served in the order %v", order)
+						t.Errorf("waiters were served in the order %v", order)
 					}
 					for i := range tokens {
 						for j := range tokens {

@@ -223,7 +223,7 @@ func TestSemaphoreSizesDiffer(t *testing.T) {
 			}
 		}
 		if h := holders(t, store, "k"); len(h) != 1 {
-			t.Errorf("held by %v after errors", h)
+			t.Errorf("the key is held by %v after errors", h)
 		}
 		m.Release(1)
 		big := other.Semaphore("k", 50) // a free key can change its size

@@ -175,7 +175,7 @@ func TestCloseFreesEverything(t *testing.T) {
 				}
 				lock(t, other.Mutex("k"))
 				if d := time.Since(start); d > grace+margin+100*time.Millisecond {
-					t.Errorf("free %v after Close", d)
+					t.Errorf("the key was free %v after Close", d)
 				}
 				wantErr(t, "LockContext on a closed session", s.Mutex("x").LockContext(background), dsync.ErrClosed)
 				wantErr(t, "TryHold on a closed session", errOf(s.Mutex("x").TryHold(background)), dsync.ErrClosed)
@@ -223,7 +223,7 @@ func TestCloseGrantsTheGrace(t *testing.T) {
 					late = 6 * time.Second // the poll interval
 				}
 				if d := (<-taken).Sub(notified); d < grace || d > grace+late {
-					t.Errorf("taken %v after the holder was notified, want about the grace of %v", d, grace)
+					t.Errorf("the key was taken %v after the holder was notified, want about the grace of %v", d, grace)
 				}
 				wantErr(t, "Unlock after Close", h.Release(background), dsync.ErrLost, dsync.ErrClosed)
 			})
@@ -251,7 +251,7 @@ func TestCloseWithoutStore(t *testing.T) {
 		}
 		lock(t, other.Mutex("k"))
 		if d := time.Since(start); d < grace || d > ttl+100*time.Millisecond {
-			t.Errorf("taken %v after Close, want between the grace and the TTL", d)
+			t.Errorf("the key was taken %v after Close, want between the grace and the TTL", d)
 		}
 	})
 }
@@ -277,7 +277,7 @@ func TestCloseLeavesAGraceThatIsUnconfirmed(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if d := time.Since(start); d < grace {
-			t.Errorf("taken %v after the holder was notified, want at least the grace of %v", d, grace)
+			t.Errorf("the key was taken %v after the holder was notified, want at least the grace of %v", d, grace)
 		}
 	})
 }
@@ -531,7 +531,7 @@ func TestKindOfAnExpiredSessionIsForgotten(t *testing.T) {
 				t.Errorf("try %v: %v", try, err)
 			}
 			if !isClosed(h.Lost()) {
-				t.Error("taken before Lost closed")
+				t.Error("the key was taken before Lost closed")
 			}
 			f.Heal()
 		})

@@ -219,7 +219,7 @@ func TestNoSweepWithoutRetention(t *testing.T) {
 		lock(t, newSession(t, store, &dsync.Options{Retention: -1}).Mutex("k"))
 		time.Sleep(10 * time.Hour)
 		if n := store.Counts().Commands[dsynctest.MethodSweep]; n > 0 {
-			t.Errorf("it sent %d Sweeps", n)
+			t.Errorf("the session sent %d Sweeps", n)
 		}
 	})
 }
@@ -315,7 +315,7 @@ func TestSweepersStayAway(t *testing.T) {
 				lock(t, newSession(t, store, &dsync.Options{TTL: time.Hour, Retention: retention}).Mutex("k"))
 				time.Sleep(48 * time.Hour)
 				if n := int(sent.Load()); n < tc.min || n > tc.max {
-					t.Errorf("it sent %d Sweeps in two days, want from %d to %d", n, tc.min, tc.max)
+					t.Errorf("the session sent %d Sweeps in two days, want from %d to %d", n, tc.min, tc.max)
 				}
 			})
 		})
