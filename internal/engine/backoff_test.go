@@ -106,8 +106,8 @@ func TestWhatWaitersAskBacksOff(t *testing.T) {
 	}
 }
 
-// A tiny Grace means no grace. Even then, a process that holds a key and waits for Lost does not check the clock
-// all the time.
+// Even if Grace is so small that it means none, a process that holds a key and waits for Lost does not check the
+// clock all the time.
 func TestSmallGraceDoesNotSpin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Grace: 2 * time.Microsecond, Retention: -1})

@@ -21,7 +21,7 @@ import (
 // unswept returns options with which a session sends no Sweeps, so that only its locks cost commands.
 func unswept() *dsync.Options { return &dsync.Options{Retention: -1} }
 
-// Promise 7: an uncontended Lock and Unlock are two commands and two writes.
+// Promise 7: an uncontended Lock and Unlock cost two commands and two writes.
 func TestUncontendedLockCost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -187,8 +187,8 @@ func TestWaitingWritesNothing(t *testing.T) {
 	}
 }
 
-// Promises 5 and 7: with 1,000 sessions in the queue a release is one command, and one
-// session is woken.
+// Promises 5 and 7: with 1,000 sessions in the queue, a release costs one command and one notice, and wakes one
+// session.
 func TestReleaseWakesOne(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {

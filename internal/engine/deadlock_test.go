@@ -52,7 +52,7 @@ func (f *stuckFleet) Write(p []byte) (int, error) {
 	return f.log.Write(p)
 }
 
-// of returns the session of that name.
+// of returns the named process's session. It starts the process if necessary.
 func (f *stuckFleet) of(name string) *dsync.Session {
 	if f.process[name] == nil {
 		opt := f.opt

@@ -193,7 +193,7 @@ func TestDiscardIsRepeated(t *testing.T) {
 	})
 }
 
-// A failingDiscard fails each Discard until it is up.
+// A failingDiscard fails each Discard until up is set.
 type failingDiscard struct {
 	*dsynctest.Memory
 	up atomic.Bool

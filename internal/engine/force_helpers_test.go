@@ -129,7 +129,7 @@ func breakKey(s *dsync.Session) <-chan ended {
 	return async(func() error { return admin.New(s).Break(background, "k") })
 }
 
-// closedAt reports when c was closed.
+// closedAt returns a channel that receives the time at which c is closed.
 func closedAt(c <-chan struct{}) <-chan time.Time {
 	at := make(chan time.Time, 1)
 	go func() { <-c; at <- time.Now() }()

@@ -277,7 +277,7 @@ func TestStillInUseUntilTheHolderIsDone(t *testing.T) {
 	}
 }
 
-// After a freeze past the deadline, a call of Healthy may be the first to notice the loss.
+// If a process was frozen past the deadline, Healthy may be the first call to notice the loss.
 func TestHealthyAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, _ := cutOff(t)

@@ -59,7 +59,7 @@ func TestHoldLeftIsTheTimeToItsEnd(t *testing.T) {
 	}
 }
 
-// The first check after a freeze says that no time is left.
+// If a process was frozen past the deadline, Left returns 0 at the first call.
 func TestHoldLeftAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)

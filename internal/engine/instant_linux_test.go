@@ -61,7 +61,7 @@ func TestLossIsReportedAfterSleep(t *testing.T) {
 	l.Release(background)
 }
 
-// Time in suspend counts against a limit for progress, too.
+// Time in suspend also counts against the limit that Progress sets.
 func TestSleepCountsForProgress(t *testing.T) {
 	s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: time.Hour})
 	h := take(t, s.Mutex("mutex").Hold)

@@ -66,7 +66,7 @@ type lockedAll struct {
 	err    error
 }
 
-// lockingAll locks all in the background.
+// lockingAll calls LockAll in the background.
 func lockingAll(ctx context.Context, all ...dsync.Locker) <-chan lockedAll {
 	done := make(chan lockedAll, 1)
 	go func() {
@@ -177,7 +177,8 @@ func TestLockAllLocksAllOrNone(t *testing.T) {
 	})
 }
 
-// When one hold is lost, the context of all ends. The rest stays held until unlock, which reports the loss.
+// When one hold is lost, the context that LockAll returned ends. The other keys stay held until unlock is called,
+// which reports the loss.
 func TestLockAllIsLostWhenOneIs(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
 		bubble(t, func(t *testing.T) {
@@ -185,7 +186,7 @@ func TestLockAllIsLostWhenOneIs(t *testing.T) {
 			s, other := newSession(t, store, nil), newSession(t, store, nil)
 			all := mutexes(s, "a", "b", "c")
 			held, unlock := lockAll(t, all...)
-			time.Sleep(2 * time.Second) // it listens
+			time.Sleep(2 * time.Second) // the session listens now
 			broken := async(func() error { return admin.New(other).Break(background, key) })
 			synctest.Wait()
 			if held.Err() == nil || !isClosed(held.Done()) {

@@ -268,7 +268,7 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 			t.Errorf("kept by this very process: error is %+v", err)
 		}
 
-		// Held in this process.
+		// This key is held in the trying process itself.
 		err = errOf(a.Mutex("k").TryHold(background))
 		if !errors.As(err, &held) || held.Host != "a.example" || held.Session != a.ID() {
 			t.Errorf("held in this process: error is %+v", err)

@@ -353,7 +353,7 @@ func TestYieldIsRequestedAgain(t *testing.T) {
 func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fault func(asked int) dsynctest.Fault                          // for each Acquire
-		hold  func(*testing.T, driver.Store, *dsync.Mutex) *dsync.Hold // nil: of Mutex.Hold
+		hold  func(*testing.T, driver.Store, *dsync.Mutex) *dsync.Hold // nil: the test calls Mutex.Do
 		want  bool
 	}{
 		"alone": {want: true},

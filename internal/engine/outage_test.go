@@ -55,7 +55,7 @@ func (l *sharedLog) String() string {
 func TestTTLTooShortForTheLink(t *testing.T) {
 	for ttl, want := range map[time.Duration]string{
 		time.Second: "no answer within 167ms, a sixth of the TTL; if the store or the link is slower than that, set a longer TTL: context deadline exceeded",
-		time.Minute: "no answer within 5s: context deadline exceeded", // no TTL helps
+		time.Minute: "no answer within 5s: context deadline exceeded", // a longer TTL would not help
 	} {
 		bubble(t, func(t *testing.T) {
 			var out sharedLog // Close logs, too
@@ -109,7 +109,7 @@ func TestLogOfAnOutage(t *testing.T) {
 			go func() { locked <- other.LockContext(background) }() // it keeps trying
 			time.Sleep(d)
 			f.Heal()
-			h.Release(background) // it is lost
+			h.Release(background) // this hold is lost
 			if err := <-locked; err != nil {
 				t.Fatal(err)
 			}

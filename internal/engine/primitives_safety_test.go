@@ -178,7 +178,7 @@ func primitiveLostBeforeTaken(t *testing.T, seed int, r *rand.Rand, memory *dsyn
 			go mine.unlock(background)
 		}
 	}()
-	// The store's clock steps within the margin.
+	// The store's clock steps by less than the margin.
 	step := time.Duration(r.Int64N(int64(2*margin-4*time.Millisecond))) - margin + 2*time.Millisecond
 	time.AfterFunc(time.Duration(r.Int64N(int64(2*ttl))), func() { memory.Skew(step) })
 	time.Sleep(time.Duration(r.Int64N(int64(2 * ttl))))

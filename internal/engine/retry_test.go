@@ -52,7 +52,7 @@ func TestOutageWithinTheLeaseCostsNothing(t *testing.T) {
 	}
 }
 
-// Success resets the back-off: the first retry after the next error is quick.
+// A success resets the back-off, so the first retry after the next error is quick.
 func TestBackoffResetsAfterSuccess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newDownStore()

@@ -112,7 +112,7 @@ func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynct
 				go h.Release(background)
 			}
 		}()
-		// The store's clock steps within the margin.
+		// The store's clock steps by less than the margin.
 		step := time.Duration(r.Int64N(int64(2*margin-4*time.Millisecond))) - margin + 2*time.Millisecond
 		time.AfterFunc(time.Duration(r.Int64N(int64(2*ttl))), func() { memory.Skew(step) })
 		time.Sleep(time.Duration(r.Int64N(int64(2 * ttl))))

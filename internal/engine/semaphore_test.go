@@ -203,7 +203,7 @@ func TestSemaphoreMisuse(t *testing.T) {
 	})
 }
 
-// Processes that use different sizes get an error that names both.
+// Processes that use different sizes get an error that names both sizes.
 func TestSemaphoreSizesDiffer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -224,7 +224,7 @@ func TestNoSweepWithoutRetention(t *testing.T) {
 	})
 }
 
-// A sweeping is a store whose Sweep is set by the test.
+// A sweeping is a store whose Sweep method calls sweep, which the test sets.
 type sweeping struct {
 	*dsynctest.Memory
 	sweep func(session string, last driver.SweepState) (driver.SweepState, error)
@@ -350,8 +350,8 @@ func TestSweeperIsReplaced(t *testing.T) {
 			if st.After != "" && st.After <= last.After {
 				t.Errorf("turn %d by %s ends at %q, but the turn before had reached %q (by %s)", st.Turn, st.By, st.After, last.After, last.By)
 			}
-			// A session's first check is exponentially distributed with a mean of a minute: it is
-			// later than a quarter of an hour once in three million times.
+			// The time of a session's first check is exponentially distributed with a mean of a minute. It exceeds a
+			// quarter of an hour once in three million times.
 			if d := st.At.Sub(last.At); d > 18*time.Minute {
 				t.Errorf("%v passed between turns %d and %d", d, last.Turn, st.Turn)
 			}

@@ -49,7 +49,7 @@ func TestWorkersAreFew(t *testing.T) {
 	})
 }
 
-// goroutine names the goroutine that it is called on.
+// goroutine returns the name of the calling goroutine.
 func goroutine() string {
 	stack := make([]byte, 64)
 	name, _, _ := bytes.Cut(stack[:runtime.Stack(stack, false)], []byte(" ["))
