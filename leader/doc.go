@@ -29,10 +29,10 @@
 //   - by Resign, Pause, Transfer or ResignAfter, or by the return of Run's function;
 //   - when the context that was passed to Campaign or Run ends, or the session is closed.
 //
-// Then its context is cancelled. Nobody else is elected until the leader says that its work is done,
-// by Resign or by the return of Run's function, or until the session's grace is over. So the work of
-// two leaders does not overlap if it stops within the grace. Run campaigns again after a loss, when
-// its function has returned.
+// When a term ends, its context is cancelled. Nobody else is elected until the leader says that its
+// work is done, by Resign or by the return of Run's function, or until the session's grace is over.
+// So the work of two leaders does not overlap if it stops within the grace. Run campaigns again
+// after a loss, when its function has returned.
 //
 // # What is not promised
 //

@@ -141,7 +141,7 @@ func (e *Election) Resign(ctx context.Context) error {
 // before the store had the resignation; or that of ctx, which bounds only the wait.
 func (e *Election) ResignAfter(ctx context.Context, d time.Duration) error {
 	if d < time.Millisecond || d > driver.MaxDuration {
-		return fmt.Errorf("leader: resign from %q after %v: it must be at least 1ms and at most %v; Resign lets the next in now", e.name, d, driver.MaxDuration)
+		return fmt.Errorf("leader: resign from %q after %v: the delay must be between 1ms and %v; to resign immediately, call Resign", e.name, d, driver.MaxDuration)
 	}
 	if err := e.present().resignBy(ctx, driver.Release{Keep: d}); err != nil {
 		return fmt.Errorf("leader: resign from %q after %v: %w", e.name, d, err)

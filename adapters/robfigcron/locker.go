@@ -65,9 +65,9 @@ func NewLocker(s *dsync.Session, opt *Options) (*Locker, error) {
 // The lock is held for atLeast from the start of a run, even if the run ends earlier, and no other process begins the
 // job within that time. The store keeps the lock even after this process has ended, but not if the process dies
 // during the run. Choose the job's period less the largest difference between the clocks of hosts: 59 s for a job
-// that runs each minute. If atLeast is much shorter, a short job runs on several hosts in each period: each host
-// requests the lock when its own clock says so, and the times of "@every 1h" count from the start of its process.
-// With 1 ms the lock is free when the run ends.
+// that runs each minute. If atLeast is much shorter, a short job can run on several hosts in each period, because
+// each host requests the lock when its own clock says so. With "@every 1h" the hosts differ even more: the hour
+// counts from the start of each process. With 1 ms the lock is free when the run ends.
 //
 // JobWrapper panics if the name, with the prefix, is not a valid key: see dsync.CheckKey. It also panics if atLeast
 // is not from 1 ms to driver.MaxDuration.

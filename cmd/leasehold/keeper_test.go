@@ -88,8 +88,8 @@ func TestKeeperStopsForGood(t *testing.T) {
 	}
 }
 
-// A keeper does not start the command if the deadline has already passed, as after leasehold was
-// frozen.
+// A keeper does not start the command if the deadline has already passed, for example because
+// leasehold was frozen.
 func TestKeeperStartsNothingTooLate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ran")
 	k, err := startKeeper(&app{stdin: strings.NewReader("")}, []string{"touch", file}, nil, false)

@@ -38,8 +38,8 @@ import (
 //
 // # Rules for every method
 //
-// Time is the store's. "Now" is one reading of the store's own clock per command, the same in everything that the
-// command writes. The clock of a caller's host must not decide anything.
+// Only the store's clock counts. "Now" is one reading of the store's own clock per command, the same in everything
+// that the command writes. The clock of a caller's host must not decide anything.
 //
 // A nil error means that what the method reports is committed so that no fail-over can undo it (on MongoDB: by a
 // majority). If the store does not know that, the method returns an error. The only exception is a [Release] with

@@ -86,9 +86,9 @@ func asset(contentType, content string) http.HandlerFunc {
 // Options are the settings of a [Handler]. The zero value of each field is its
 // default; a nil *Options means all defaults.
 type Options struct {
-	// Refresh is the interval at which the store is read for an open page. It is longer
-	// while reading takes more than a tenth of it.
-	// Default 2 s; less than 100 ms counts as 100 ms.
+	// Refresh is the interval at which the store is read for an open page. If an update takes longer than a tenth
+	// of Refresh, the interval is extended to ten times the duration of that update. Default 2 s; less than 100
+	// ms counts as 100 ms.
 	Refresh time.Duration
 
 	// Store says what the page shows, such as "db1.example,db2.example/app.leasehold": it is at the

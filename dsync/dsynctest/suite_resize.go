@@ -222,7 +222,7 @@ func testResizeFormerFrom(e *env) {
 	e.hold(c)
 	e.wantSize(key, driver.KindMutex, 3)
 	e.wantUnknown(key, session, 2, 3)
-	e.resize(key, 2, 3) // the key never had the limit 2, but other processes may use it
+	e.resize(key, 2, 3) // From is 2, a limit that the key never had, but other processes may still request the key with limit 2
 	d := e.weighted(key, session, 1, 2)
 	e.queue(d)
 	e.queue(e.weighted(key, session, 1, 1))

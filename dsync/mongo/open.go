@@ -55,10 +55,9 @@ const (
 // queries occupy all connections (maxPoolSize), heartbeats are delayed, and if that lasts,
 // locks are lost. Make the pool large enough, or use [Connect].
 //
-// On a replica set, a session of Open does not learn of a new primary as soon as the driver does,
-// because a finished client can't have another monitor. After a fail-over, its waiters get no
-// notices until its next heartbeat (TTL/3 by default), for up to ten seconds. Use [Connect], or
-// set [Options].PrimaryWatch.
+// On a replica set, a session returned by Open does not learn of a new primary as soon as the driver does, because a
+// monitor can't be added to an existing client. After a fail-over, its waiters get no notices until its next
+// heartbeat (TTL/3 by default), for up to ten seconds. Use [Connect], or set [Options].PrimaryWatch.
 func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session, error) {
 	s, err := newStore(db, opt)
 	if err != nil {
@@ -133,8 +132,8 @@ func nameDatabase(name *string, uri string) error {
 // lease of 30 s did not survive a network that swallows everything for 5 s.
 //
 // So these times are reduced to fractions of the TTL. A silent primary is noticed after TTL/4, and connections that
-// were idle for longer than those for heartbeats ever are get discarded. The time to find a server need not be
-// reduced, because each attempt has a deadline. Nor does it help to open more connections at a time
+// were idle for longer than those for heartbeats ever are get discarded. The server selection timeout need not be
+// reduced, because each attempt has its own deadline. Nor does it help to open more connections at a time
 // (MaxConnecting), once none of them takes 30 s.
 //
 // Servers are polled instead of streaming to the client, for the sake of large fleets: streaming needs an

@@ -28,8 +28,8 @@ type Want struct {
 // store's queue for longer.
 func (w *Want) exclusive() bool { return w.Weight == w.Limit && w.Kind != driver.KindSemaphore }
 
-// A Call is one caller's request for a key. It gets one [Deliver]. Afterwards it stands for the hold. It must not
-// be changed.
+// A Call is one caller's request for a key. It gets one [Deliver]. If the Deliver has no Err, Deliver.Hold is the Call
+// that represents the hold: this one, or that of the reader whose hold it shares. It must not be changed.
 type Call struct {
 	Want
 	Call   uint64 // greater than that of every earlier Call

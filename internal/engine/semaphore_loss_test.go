@@ -168,8 +168,8 @@ func TestSemaphoreLostPartIsFreeHere(t *testing.T) {
 	})
 }
 
-// Promise 9: nobody has to wait for the Release of units lost by a Break either. They become free at the end of the
-// grace.
+// Promise 9 holds for semaphores too: units lost to a Break become free at the end of the grace, even if their
+// holder has not called Release.
 func TestBreakFreesASemaphore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -555,7 +555,8 @@ func (a action) on(w *world) error {
 
 type add func(what string, do func(w *world) error)
 
-// actions returns everything that can happen next; with fair, only what a faultless network and scheduler do.
+// actions returns every step that can happen next. If fair is true, the network and the scheduler make no faults: only
+// the steps of the first letter or process that has any are returned, and time passes only if none has.
 func (w *world) actions(fair bool) (all []action) {
 	add := func(what string, do func(w *world) error) { all = append(all, action{what, do}) }
 	for m := range w.mail {

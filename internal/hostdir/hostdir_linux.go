@@ -50,8 +50,8 @@ func local(magic int64) bool {
 }
 
 // Lock creates and locks the file of a session, which must be new. unlock removes and unlocks it; otherwise it
-// stays locked until the process ends. Another process of this machine recognizes the file by its mark, which is
-// meaningless elsewhere.
+// stays locked until the process ends. mark identifies the file to other processes on this machine until it
+// reboots; elsewhere it means nothing.
 func (d *Dir) Lock(session string) (mark string, unlock func(), err error) {
 	path := d.file(session)
 	// Opened for writing, because Ended only notices when a file opened for writing is closed.

@@ -121,8 +121,8 @@ func (s *Server) Oplogs() []string {
 	return uris
 }
 
-// OneClock returns a connection string with which a single clock judges all requests. For a cluster
-// it names only one router.
+// OneClock returns a connection string for tests in which every command must be timed by the same
+// clock. For a cluster it names only one router.
 func (s *Server) OneClock() string {
 	if s.cluster == nil {
 		return s.URI
