@@ -18,10 +18,10 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// errDown is the error of stores while they are down.
+// errDown is the error that the stores of these tests return while they are down.
 var errDown = errors.New("the store is down")
 
-// If the store replies to an Extend that the lease is not held, the lease ends in its process as well.
+// If the store replies to an Extend that the lease is no longer held, the process ends the hold as well.
 func TestExtendOfADroppedLeaseIsALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -86,8 +86,8 @@ func TestBrokenLeaseFreesItsTurn(t *testing.T) {
 	})
 }
 
-// A lease can outlive its session, and its release is still retried after the loss, with back-off, as long as the
-// store does not answer.
+// A lease can outlive its session. After the session is lost, the lease's release is still retried, with back-off,
+// until the store answers.
 func TestReleaseOfALeaseAfterALossBacksOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &deafStore{Memory: dsynctest.NewMemory()}
@@ -103,8 +103,8 @@ func TestReleaseOfALeaseAfterALossBacksOff(t *testing.T) {
 		ctx, cancel := context.WithTimeout(background, ttl)
 		defer cancel()
 		wantErr(t, "Release", l.Release(ctx), context.DeadlineExceeded)
-		// The back-off is capped at a twelfth of the TTL. That makes 12 to 24 retries, and a few quick ones at
-		// first.
+		// After a few quick retries, the delay between two retries is 1/24 to 1/12 of the TTL, so a TTL has 12 to 24 of
+		// them.
 		if n := store.releases.Load(); n < 10 || n > 40 {
 			t.Errorf("%d releases within a TTL, want at most a few dozen", n)
 		}
@@ -117,7 +117,7 @@ func TestReleaseOfALeaseAfterALossBacksOff(t *testing.T) {
 	})
 }
 
-// A deafStore can make every heartbeat and every release fail immediately.
+// A deafStore fails every heartbeat and every release immediately while down is set.
 type deafStore struct {
 	*dsynctest.Memory
 	down     atomic.Bool
@@ -141,9 +141,9 @@ func (s *deafStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, err
 	return driver.Edited{}, errDown
 }
 
-// If the session is lost before the end of a newly granted lease is known, the grant does not count: Lease requests
-// the key again, and returns a lease that the store really has. It does so even if another process has taken the key
-// meanwhile.
+// If the session is lost before the end of a newly granted lease is known, the grant does not count. Lease then
+// requests the key again, and returns only a lease that the store has. It does so even if another process has taken the
+// key meanwhile.
 func TestLeaseOfALostSessionIsRequestedAgain(t *testing.T) {
 	t.Run("nobody else wants it", func(t *testing.T) { testLeaseOfALostSession(t, false) })
 	t.Run("another takes it", func(t *testing.T) { testLeaseOfALostSession(t, true) })
@@ -184,14 +184,14 @@ func testLeaseOfALostSession(t *testing.T, taken bool) {
 	})
 }
 
-// If two concurrent Extends are answered in reverse order, the later end counts, both in the process and in the
-// store.
+// If the replies to two concurrent Extends arrive in reverse order, the later end counts, both in the process and in
+// the store.
 func TestExtendsAnsweredOutOfOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		extends := 0
 		slow := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
 			if r.Method == dsynctest.MethodExtend {
-				if extends++; extends == 2 { // the first finds out the lease's end
+				if extends++; extends == 2 { // the first Extend learns the lease's end
 					return dsynctest.Fault{ReplyDelay: 1500 * time.Millisecond}
 				}
 			}
@@ -209,7 +209,7 @@ func TestExtendsAnsweredOutOfOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := <-first; err != nil { // with an end a second earlier
+		if err := <-first; err != nil { // its end is a second earlier
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// L7, B25: a lease lapses by itself. Extend prolongs it and returns its new end by the store's clock. After the end,
-// Extend fails.
+// L7, B25: a lease ends without a Release. Extend prolongs it and returns its new end by the store's clock. After the
+// end, Extend fails.
 func TestLeaseExtendAndLapse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 20 * time.Second
@@ -64,8 +64,8 @@ func TestLeaseExtendAndLapse(t *testing.T) {
 	})
 }
 
-// A lease excludes Mutexes and other leases of its key, in the same process and in others. After it has lapsed, it
-// needs no Release.
+// A lease excludes Mutexes and other leases of its key, in the same process and in others. A lease that is over needs
+// no Release.
 func TestLeaseExcludes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 20 * time.Second
@@ -123,8 +123,8 @@ func TestLeaseOutlivesItsSession(t *testing.T) {
 	})
 }
 
-// Promise 1 for leases: Lost closes at least the grace before anyone else acquires the key, whether the process
-// learned of the grant by a notice, a repeated request or a late reply.
+// Promise 1 for leases: Lost closes at least the grace before anyone else acquires the key. This holds whether the
+// process learned of the grant from a notice, a repeated request or a late reply.
 func TestLeaseLostBeforeTaken(t *testing.T) {
 	draws := testkit.Draw(t)
 	for i := range trials() {
@@ -192,8 +192,8 @@ func TestLeaseArguments(t *testing.T) {
 	})
 }
 
-// A lease may be as short as a second. Its margin and its grace are a tenth of it each, or the session's if those
-// are shorter.
+// A lease may be as short as a second. Its margin and its grace are each a tenth of its length, or the session's,
+// whichever is shorter.
 func TestShortLeases(t *testing.T) {
 	for d, want := range map[time.Duration]time.Duration{
 		time.Second:      time.Second - time.Millisecond - 2*100*time.Millisecond,
@@ -235,8 +235,8 @@ func TestShortLeases(t *testing.T) {
 	}
 }
 
-// Close ends a lease for its holder. As after a crash, the key stays held until the end of the lease, unless it was
-// released before Close.
+// Close ends a lease for its holder. The key stays held until the end of the lease, as it does after a crash, unless
+// the lease was released before Close.
 func TestCloseKeepsLeases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -302,8 +302,7 @@ func TestLapsedLeaseHasItsGrace(t *testing.T) {
 	}
 }
 
-// A second Release of a lease does nothing. In particular, it does not wait for the first one, which the store has
-// not answered yet.
+// A second Release of a lease does nothing. In particular, it does not wait for the reply to the first Release.
 func TestSecondReleaseOfALeaseDoesNotWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {

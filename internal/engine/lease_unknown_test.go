@@ -13,10 +13,10 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A fixed lease that nobody learned of ends with its session, not when the lease would end.
+// If no process learns that a fixed lease was granted, the lease ends with its session, not at its own end.
 
-// The reply to one of the lease's commands is lost, and so is the session. Whether its caller still waits, has given
-// up or only tried, the key is free for everybody soon after the process can reach the store again. (B37)
+// Here the reply to one of the lease's commands is lost, and then the session. Soon after the process can reach the
+// store again, the key is free for everybody, whether the caller still waits, has given up or made only a try. (B37)
 func TestLeaseOfALostReplyEndsWithItsSession(t *testing.T) {
 	for _, method := range []dsynctest.Method{dsynctest.MethodAcquire, dsynctest.MethodExtend} {
 		for _, caller := range []string{"waits", "gives up early", "gives up late", "tries"} {
@@ -72,9 +72,8 @@ func testLeaseOfALostReply(t *testing.T, method dsynctest.Method, caller string)
 	mu.Unlock()
 }
 
-// If the store executes an Extend, but the holder does not learn of it before the lease is over, the key does not
-// stay held for another whole lease. It is free at the end of the grace, whether or not the holder calls Release.
-// (B37)
+// If the store executes an Extend, but its reply does not reach the holder before the lease is over, the key is free at
+// the end of the grace. It does not stay held until the extended end, whether or not the holder calls Release. (B37)
 func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 	const d = time.Hour
 	for name, fault := range map[string]dsynctest.Fault{
@@ -89,7 +88,7 @@ func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 					extends := 0
 					f := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
 						if r.Method == dsynctest.MethodExtend {
-							if extends++; extends > 1 { // the first sets the end of the lease
+							if extends++; extends > 1 { // the first Extend sets the end of the lease
 								return fault
 							}
 						}
@@ -132,8 +131,8 @@ func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 	}
 }
 
-// If an Extend got no answer and the store stays silent, Release returns when the lease must be over, even if the
-// store executed the Extend at the last moment. (B37)
+// If an Extend got no reply and the store stays silent, Release returns as soon as the lease is certainly over, even if
+// the store executed the Extend at the last moment. (B37)
 func TestReleaseOfALostExtendEndsWithTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 5 * ttl
@@ -157,8 +156,8 @@ func TestReleaseOfALostExtendEndsWithTheLease(t *testing.T) {
 	})
 }
 
-// If an Extend must wait behind other commands until the lease is over, it is not sent: it would keep the key held,
-// but by nobody. (B37)
+// If an Extend must wait behind other commands until the lease is over, it is not sent, because it would keep the key
+// held without a holder. (B37)
 func TestExtendIsNotSentAfterTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var extends atomic.Int64
@@ -177,7 +176,7 @@ func TestExtendIsNotSentAfterTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(lease - time.Second/2)
-		for range 100 { // enough to use up the session's limit of commands for seconds
+		for range 100 { // enough to keep the session at its limit of concurrent commands for seconds
 			go admin.New(s).Status(background, "another")
 		}
 		synctest.Wait()
@@ -190,8 +189,8 @@ func TestExtendIsNotSentAfterTheEnd(t *testing.T) {
 	})
 }
 
-// If a waiter is granted a lease while it is cut off, or after its process has died, nobody has to wait for the end
-// of that lease. Break does not wait for it either.
+// If a waiter is granted a lease while it is cut off, or after its process has died, neither other waiters nor Break
+// have to wait for the end of that lease.
 func TestLeaseGrantedToALostWaiterEndsWithItsSession(t *testing.T) {
 	for _, how := range []string{"lives on", "dies", "is broken"} {
 		t.Run(how, func(t *testing.T) {

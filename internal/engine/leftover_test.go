@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A refusing store answers the chosen edits with ErrRefused.
+// A refusing store answers the edits that refuse selects with ErrRefused.
 type refusing struct {
 	driver.Store
 	acquire, release atomic.Bool
@@ -26,7 +26,7 @@ func (s *refusing) Edit(ctx context.Context, e driver.Edit) (driver.Edited, erro
 	return s.Store.Edit(ctx, e)
 }
 
-// If a TryLease has expired a holder, but its ctx or its session ends before the new lease's end is known, it leaves
+// If a TryLease expires the previous holder, but its ctx or session ends before it knows the new lease's end, it leaves
 // nothing in the store.
 func TestAbandonedTryAcquireLeavesNoLease(t *testing.T) {
 	for _, closes := range []bool{false, true} {
@@ -57,7 +57,7 @@ func TestAbandonedTryAcquireLeavesNoLease(t *testing.T) {
 	}
 }
 
-// If the store refuses a request of a waiter that is already in the queue, the waiter is removed from the queue.
+// If the store refuses a repeated request of a waiter that is in the queue, the waiter is removed from the queue.
 func TestRefusedWaiterLeavesTheQueue(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
@@ -119,8 +119,8 @@ func TestRefusedReleaseIsRetried(t *testing.T) {
 	})
 }
 
-// If the reply to a Release is lost, the next goroutine in the process waits only for the unanswered attempt and a
-// heartbeat's round trip, not for the next regular heartbeat.
+// If the reply to a Release is lost, the next goroutine in the process waits only until the attempt times out and an
+// extra heartbeat is acknowledged, not until the next regular heartbeat.
 func TestLostReplyOfARelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -145,15 +145,15 @@ func TestLostReplyOfARelease(t *testing.T) {
 		time.Sleep(time.Second)
 		began := time.Now()
 		mu.Unlock()
-		// The unanswered attempt takes a sixth of the TTL.
+		// The unanswered attempt times out after a sixth of the TTL.
 		if d := (<-got).Sub(began); d > 30*time.Second/6+100*time.Millisecond {
 			t.Errorf("the next goroutine got the key %v after Unlock", d)
 		}
 	})
 }
 
-// A try for a key that nobody holds or waits for never returns ErrHeld, even if its request arrives too late to
-// count. That happens if the store's clock has jumped ahead, or if requests and replies are slow.
+// A try for a key that nobody holds or waits for never returns ErrHeld, even if its request reaches the store too late
+// to count, because the store's clock has jumped ahead, or because requests and replies are slow.
 func TestLateTryOfAFreeKeyIsNotHeld(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -192,7 +192,7 @@ func TestLateTryOfAFreeKeyIsNotHeld(t *testing.T) {
 	})
 }
 
-// An alwaysLate store makes every request to join too late to count.
+// An alwaysLate store changes every Acquire so that it arrives too late to count.
 type alwaysLate struct{ driver.Store }
 
 func (s *alwaysLate) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {

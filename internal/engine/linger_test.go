@@ -60,8 +60,8 @@ func TestLingerTakesNoCommand(t *testing.T) {
 	})
 }
 
-// A key does not linger if other processes may have requested it before the listener was ready, even if only between
-// the grant and its reply.
+// A key does not linger if another process may have requested it before the listener was ready, even if only between
+// the grant and the reply to it.
 func TestLingerYieldsToWaitersBeforeTheReply(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -90,8 +90,8 @@ func TestLingerYieldsToWaitersBeforeTheReply(t *testing.T) {
 	})
 }
 
-// A lingering key goes to the next process that requests it: at once if the store can notify, otherwise when Linger
-// is over, even if the key is in constant use.
+// Another process that requests a lingering key gets it at once if the store can notify, and otherwise after Linger,
+// even if the key is in constant use.
 func TestLingerYields(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		for _, used := range []bool{false, true} {
@@ -121,7 +121,7 @@ func TestLingerYields(t *testing.T) {
 							}
 						})
 					}
-					time.Sleep(1050 * time.Millisecond) // if the key is in use, it is locked at this moment
+					time.Sleep(1050 * time.Millisecond) // in the subtest with a key in use, the key is locked at this moment
 					if st, err := store.Load(background, "k", 1); err != nil || len(st.Holders) != 1 {
 						t.Fatalf("%d holders, %v, want one, because the key lingers", len(st.Holders), err)
 					}
@@ -143,7 +143,7 @@ func TestLingerYields(t *testing.T) {
 	}
 }
 
-// Promise 5: if notices are missed, a lingering key is released later, but it is released.
+// Promise 5: if notices are missed, a lingering key is released later than usual, but it is released.
 func TestLingerYieldsWithoutNotices(t *testing.T) {
 	for _, used := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestLingerYieldsWithoutNotices(t *testing.T) {
 	}
 }
 
-// A try in another process finds a lingering key held, and changes nothing.
+// A try in another process finds that a lingering key is held, and changes nothing.
 func TestTryMeetsLinger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -198,8 +198,8 @@ func TestTryMeetsLinger(t *testing.T) {
 	})
 }
 
-// If a session is lost while a key lingers, no loss of the key is reported, because nobody held it. The next Lock
-// requests it again.
+// If a session is lost while a key lingers, no lost hold is reported, because nobody held the key. The next Lock
+// requests the key again.
 func TestLingeringKeyIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -255,7 +255,7 @@ func TestCloseFreesLingeringKeys(t *testing.T) {
 	})
 }
 
-// A lingering key is released if a call in the same process wants another kind of hold, such as a lease.
+// A lingering key is released if a call in the same process requests another kind of hold, such as a lease.
 func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -281,7 +281,7 @@ func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 		}
 		mine.Release(background)
 		turn(s.Mutex("k"))
-		// ReleaseAfter is not a plain release: the key must not linger beyond its time.
+		// After ReleaseAfter, the key must not linger beyond the requested time.
 		if err := take(t, s.Mutex("k").Hold).ReleaseAfter(background, time.Second); err != nil {
 			t.Fatal(err)
 		}
@@ -291,7 +291,7 @@ func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 	})
 }
 
-// A lingering key is also released for a try in the same process that wants another kind of hold. That costs one
+// A lingering key is also released for a try in the same process that requests another kind of hold, at the cost of one
 // more command.
 func TestTryTakesALocallyLingeringKey(t *testing.T) {
 	lease := func(s *dsync.Session) bool {
@@ -341,7 +341,7 @@ func TestTryTakesALocallyLingeringKey(t *testing.T) {
 	}
 }
 
-// Promise 2: the tokens of a lingering key never reach that of the next grant, even if the holds use up all tokens
+// Promise 2: the tokens of a lingering key stay below the token of the next grant, even if its holds use up all tokens
 // of their grant.
 func TestLingerTokensHaveRoom(t *testing.T) {
 	testkit.Large(t)
@@ -380,7 +380,7 @@ func TestLingerEndsWithItsListener(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		engine.Of(a).Observe(ctx, "another", func(driver.State, error) {}, func() {}) // the listener must be reopened with this key
+		engine.Of(a).Observe(ctx, "another", func(driver.State, error) {}, func() {}) // to observe this key, the session must reopen the listener
 		time.Sleep(time.Second)
 		if h := holders(t, store, "k"); len(h) != 0 {
 			t.Errorf("the key is held by %v although the listener was reopened", h)
@@ -388,8 +388,8 @@ func TestLingerEndsWithItsListener(t *testing.T) {
 	})
 }
 
-// If another session joined the queue before the holder's listener was open, it gets the key at the next Unlock,
-// although no notice tells the holder that it waits.
+// If another session joined the queue before the holder's listener was open, no notice tells the holder that the
+// session waits, but the session gets the key at the next Unlock.
 func TestLingerYieldsToWaitersBeforeTheListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -416,8 +416,8 @@ func TestLingerYieldsToWaitersBeforeTheListener(t *testing.T) {
 	})
 }
 
-// Without a listener, no notice tells the holder that others wait. So even a key in constant use is released when it
-// has been kept for Linger.
+// Without a listener, no notice tells the holder that others wait. Therefore even a key in constant use is released
+// after it has been kept for Linger.
 func TestLingerIsBoundedWithoutListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

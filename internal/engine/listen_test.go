@@ -45,7 +45,8 @@ func TestForceReachesAnIdleHolderAtOnce(t *testing.T) {
 					if err := force(other); err != nil {
 						t.Fatal(err)
 					}
-					// During its first second, a hold receives notices only if its session already listens.
+					// A session does not open a listener for a hold in the hold's first second. In that second, notices
+					// about the hold arrive only if the session already listens.
 					most := 12 * trip
 					if held < time.Second {
 						most += time.Second
@@ -59,8 +60,8 @@ func TestForceReachesAnIdleHolderAtOnce(t *testing.T) {
 	}
 }
 
-// If a notice is lost, late or repeated, or the listener breaks, the holder still learns of a revocation, only
-// later: the reply to the next heartbeat has it, too.
+// If a notice is lost, late or repeated, or the listener breaks, the holder still learns of a revocation, at the latest
+// from the reply to the next heartbeat.
 func TestForceInBadNetworks(t *testing.T) {
 	faults := map[string]func(dsynctest.Request) dsynctest.Fault{
 		"lost": func(r dsynctest.Request) dsynctest.Fault {
@@ -105,8 +106,8 @@ func TestForceInBadNetworks(t *testing.T) {
 	}
 }
 
-// A session listens only when it has held something for a while. The listener is closed a TTL after the hold, or
-// with the session.
+// A session opens a listener only after it has held something for a while. The listener is closed a TTL after the hold
+// ends, or with the session.
 func TestListensWhileItHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &listenCounter{Memory: dsynctest.NewMemory()}
@@ -163,7 +164,7 @@ func TestListenerThatBreaks(t *testing.T) {
 	}
 }
 
-// A listenCounter counts the calls of Listen. If err is set, each call returns it at once.
+// A listenCounter counts the calls of Listen. If err is set, each call returns err at once.
 type listenCounter struct {
 	*dsynctest.Memory
 	open, begun atomic.Int64

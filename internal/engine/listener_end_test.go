@@ -38,8 +38,8 @@ func (s *listenerCount) wantListeners(t *testing.T, when string, n int64) {
 	}
 }
 
-// An open listener costs the store something, so it is closed when it is no longer needed: after a wait, a lingering
-// key or an observation.
+// An open listener is a cost to the store, so it is closed when nothing needs it any longer: a wait, a lingering key or
+// an observation.
 func TestListenerEndsWhenNobodyNeedsIt(t *testing.T) {
 	t.Run("waits", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
@@ -98,8 +98,8 @@ func TestListenerEndsWhenNobodyNeedsIt(t *testing.T) {
 	})
 }
 
-// Between waits the listener is kept for a TTL, so that frequent waits do not open one each time.
-// With Options.AlwaysListen it is kept as long as the session lives.
+// The listener stays open for a TTL after a wait, so that frequent waits share it. With Options.AlwaysListen it stays
+// open as long as the session lives.
 func TestListenerIsKeptBetweenWaits(t *testing.T) {
 	for _, always := range []bool{false, true} {
 		t.Run(fmt.Sprint("Listen ", always), func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestWaitersPollWhileTheListenerIsBroken(t *testing.T) {
 	})
 }
 
-// A breakableStore breaks its listener when stop is called. While it is broken, it opens no listener.
+// A breakableStore ends its listener when stop is called. While broken is set, it opens no listener.
 type breakableStore struct {
 	*dsynctest.Memory
 	broken atomic.Bool
@@ -217,9 +217,9 @@ func (s *breakableStore) breakFor(d time.Duration) {
 	s.broken.Store(false)
 }
 
-// If a waiter arrives while the holder's listener is broken, it gets the key at the holder's Unlock, although no
-// notice has reached the holder. The key does not linger, because a listener that was opened after the grant may
-// have missed a notice.
+// A waiter that joins the queue while the holder's listener is broken gets the key at the holder's Unlock, although no
+// notice has reached the holder. The key does not linger, because a listener that was opened after the grant may have
+// missed a notice.
 func TestLingerYieldsToWaitersWhileTheListenerWasBroken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &breakableStore{Memory: dsynctest.NewMemory()}
@@ -247,7 +247,7 @@ func TestLingerYieldsToWaitersWhileTheListenerWasBroken(t *testing.T) {
 	})
 }
 
-// If a grant notice arrives after the end of its claim, it costs no command, even if it is late by almost a
+// A grant notice that arrives after its claim has ended costs no command, even if the notice is late by almost a
 // heartbeat interval.
 func TestNoticesLateByAHeartbeatCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Promise 5: if a grant is made before the listener is open, the waiter learns of it when the listener opens, not
-// only by its next poll.
+// Promise 5: if the key is granted before the waiter's listener is open, the waiter learns of the grant when the
+// listener opens, not only by its next poll.
 func TestGrantBeforeTheListenerIsReady(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -36,8 +36,8 @@ func TestGrantBeforeTheListenerIsReady(t *testing.T) {
 	})
 }
 
-// Promise 5: if a notice arrives while a request is under way, it takes effect, even if the reply to that request is
-// older than the notice.
+// Promise 5: a notice that arrives while a request is under way takes effect, even if the store made the reply to that
+// request before it sent the notice.
 func TestNoticeDuringAnAttemptIsNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = time.Minute
@@ -47,7 +47,7 @@ func TestNoticeDuringAnAttemptIsNotLost(t *testing.T) {
 			if r.Method != dsynctest.MethodAcquire || r.Key != "k" {
 				return dsynctest.Fault{}
 			}
-			if asked++; asked == 2 { // the first joins the queue, this one polls
+			if asked++; asked == 2 { // the first request joins the queue, this one is a poll
 				time.AfterFunc(time.Second/2, func() { close(succeed) })
 			}
 			return dsynctest.Fault{ReplyDelay: time.Second}
@@ -130,7 +130,7 @@ func TestReopeningAListenerBacksOff(t *testing.T) {
 	})
 }
 
-// The listeners of a brittle store break as soon as they are open.
+// A brittle store breaks each listener as soon as it is open.
 type brittle struct{ *dsynctest.Memory }
 
 func (b brittle) Listen(_ context.Context, _ string, _ []string, f func(driver.Notice)) error {

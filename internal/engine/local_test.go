@@ -125,7 +125,8 @@ func TestLocalListsHoldsAndWaits(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		wantLocal(t, "released and lapsed", s, "mutex m 1 for 21s by 1 after 0")
 
-		// Two goroutines wait for one key, the first of them behind a waiter of another process.
+		// Two goroutines wait for the key "o". The first of them is in the store's queue, behind a waiter of another
+		// process.
 		ctx, cancel := context.WithCancel(background)
 		held := other.Mutex("o")
 		lock(t, held)
@@ -151,7 +152,7 @@ func TestLocalListsHoldsAndWaits(t *testing.T) {
 		if l := engine.Of(s).Local(); l.Holds[0].Token != token+1 {
 			t.Errorf("token is %d, want %d", l.Holds[0].Token, token+1)
 		}
-		// If a waiter joins the store's queue late, its whole wait counts.
+		// If a waiter joins the store's queue late, its wait still counts from its call.
 		ctx, cancel = context.WithCancel(background)
 		go s.Mutex("m").LockContext(ctx)
 		time.Sleep(2 * time.Minute)
@@ -176,7 +177,8 @@ func TestLocalListsLingeringKeys(t *testing.T) {
 	})
 }
 
-// A lost hold is listed until its holder unlocks it. The time of a wait still counts from its first request.
+// A lost hold is listed until its holder unlocks it. After the loss, the time of a wait still counts from the waiter's
+// call.
 func TestLocalThroughALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

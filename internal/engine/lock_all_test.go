@@ -20,7 +20,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// heldKeys returns which of the keys somebody holds in the store.
+// heldKeys returns the keys that somebody holds, according to the store.
 func heldKeys(t *testing.T, store *dsynctest.Memory, keys ...string) (held []string) {
 	t.Helper()
 	for _, key := range keys {
@@ -47,7 +47,7 @@ func mutexes(s *dsync.Session, keys ...string) (all []dsync.Locker) {
 	return all
 }
 
-// lockAll locks all within five minutes.
+// lockAll locks all of the given Mutexes within five minutes.
 func lockAll(t *testing.T, all ...dsync.Locker) (held context.Context, unlock func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(background, 5*time.Minute)
@@ -59,7 +59,7 @@ func lockAll(t *testing.T, all ...dsync.Locker) (held context.Context, unlock fu
 	return held, unlock
 }
 
-// A lockedAll is what LockAll returned.
+// A lockedAll has the results of a LockAll.
 type lockedAll struct {
 	held   context.Context
 	unlock func() error
@@ -77,8 +77,8 @@ func lockingAll(ctx context.Context, all ...dsync.Locker) <-chan lockedAll {
 	return done
 }
 
-// LockAll locks in the order of the keys, whatever the order of its arguments. While it waits for a key, it holds
-// the keys before it, and none after it.
+// LockAll locks in the order of the keys, whatever the order of its arguments. While it waits for a key, it holds all
+// earlier keys and no later ones.
 func TestLockAllLocksInOneOrder(t *testing.T) {
 	for _, keys := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c", "b", "a", "c"}} {
 		bubble(t, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestTryLockAllLocksAllOrNone(t *testing.T) {
 	})
 }
 
-// If LockAll fails, it leaves nothing locked.
+// A LockAll that fails leaves nothing locked.
 func TestLockAllLocksAllOrNone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -208,7 +208,7 @@ func TestLockAllIsLostWhenOneIs(t *testing.T) {
 			}
 		})
 	}
-	bubble(t, func(t *testing.T) { // all are lost with the session
+	bubble(t, func(t *testing.T) { // all holds are lost with the session
 		memory := dsynctest.NewMemory()
 		store := newFaulty(t, memory, nil)
 		held, unlock := lockAll(t, mutexes(newSession(t, store, nil), "a", "b")...)
@@ -223,7 +223,7 @@ func TestLockAllIsLostWhenOneIs(t *testing.T) {
 	})
 }
 
-// After a freeze, the context's Err reports the loss at the first call, before any timer has run.
+// After a freeze, the first call of the context's Err already reports the loss, before any timer has run.
 func TestLockAllIsLostAfterAFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -236,8 +236,8 @@ func TestLockAllIsLostAfterAFreeze(t *testing.T) {
 	})
 }
 
-// If LockAll loses a hold while it waits for another key, it stops waiting, releases all holds and starts over. So
-// it never waits for a later key without holding all earlier ones, and it returns with all keys or none.
+// If LockAll loses a hold while it waits for another key, it stops waiting, releases all holds and starts over.
+// Therefore it never waits for a key without holding all earlier keys, and it returns with all keys or none.
 func TestLockAllBeginsAgainAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -344,7 +344,7 @@ func TestLockAllNeverStalls(t *testing.T) {
 		wg.Wait()
 		t.Logf("%d turns in %d min, the longest wait %v, %d losses", turns.Load(), minutes, longest, losses.Load())
 		if losses.Load() == 0 {
-			t.Error("no process crashed, so the test has shown little")
+			t.Error("no process crashed; want at least one crash")
 		}
 		if deadlocks.Load() > 0 {
 			t.Errorf("%d deadlocks were reported", deadlocks.Load())

@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// If a waiter's session is lost, the waiter continues at once under a new one. Its error does not report the loss as
-// an error of the store.
+// If a waiter's session is lost, the waiter continues at once under a new session. If it then times out, its error does
+// not report the loss as an error of the store.
 func TestWaiterContinuesAtOnceAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -29,7 +29,7 @@ func TestWaiterContinuesAtOnceAfterALoss(t *testing.T) {
 		waited := make(chan error, 1)
 		go func() { waited <- s.Mutex("k").LockContext(ctx) }()
 		synctest.Wait()
-		if err := storecmd.Unregister(background, memory, s.ID()); err != nil { // as if others had expired it
+		if err := storecmd.Unregister(background, memory, s.ID()); err != nil { // as if another session had expired this one
 			t.Fatal(err)
 		}
 		err := <-waited
@@ -37,7 +37,7 @@ func TestWaiterContinuesAtOnceAfterALoss(t *testing.T) {
 		if strings.Contains(err.Error(), "last error") {
 			t.Errorf("LockContext: %v, but no command to the store has failed", err)
 		}
-		synctest.Wait() // for the hook that notes when it was lost
+		synctest.Wait() // for the hook that notes when the session was lost
 		if all := registered(); len(all) != 2 || !all[1].Equal(lost) {
 			t.Errorf("registered at %v, want a second time at %v, when the session was lost", all, lost)
 		}
@@ -45,13 +45,13 @@ func TestWaiterContinuesAtOnceAfterALoss(t *testing.T) {
 	})
 }
 
-// If a check of the clock finds the loss of a session before any timer does, the session can still be closed at
+// If a session's loss is found by a check of the clock, before any timer fires, the session can still be closed at
 // once.
 func TestCloseAfterALossFoundByACheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		h := take(t, s.Mutex("k").Hold)
-		time.Sleep(time.Second / 2) // between two heartbeats, and before the session listens, since that would wake its goroutine
+		time.Sleep(time.Second / 2) // between two heartbeats, and before the session opens a listener, which would wake its goroutine
 		engine.Of(s).Freeze(ttl)
 		if h.Token() != 0 {
 			t.Fatal("held after the freeze")

@@ -86,8 +86,8 @@ func TestTryLockOneOfMany(t *testing.T) {
 	})
 }
 
-// B26, promise 8: Mutexes of one session with the same key exclude each other, and only one of them at a time is in
-// the store's queue.
+// B26, promise 8: a session's Mutexes of the same key exclude each other, and only one of them at a time is in the
+// store's queue.
 func TestMutexExcludesGoroutines(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -146,7 +146,8 @@ func TestMutexServesInOrder(t *testing.T) {
 	})
 }
 
-// L2: if this session itself holds the key or waits for it, the error of a try says so, and names no other session.
+// L2: if the trying session itself holds the key or waits for it, the error of the try says so, and names no other
+// session.
 func TestHeldErrorNamesThisProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -178,8 +179,8 @@ func TestHeldErrorNamesThisProcess(t *testing.T) {
 	})
 }
 
-// B25: the Until in the error of a try equals that in the key's status, to the millisecond, at whatever odd moment
-// this process asks.
+// B25: Until in the error of a try equals Until in the key's status, to the millisecond, at whatever moment the process
+// tries.
 func TestHeldErrorSaysUntilAsTheStatusDoes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const odd = 1234567 * time.Nanosecond
@@ -203,7 +204,7 @@ func TestHeldErrorSaysUntilAsTheStatusDoes(t *testing.T) {
 				t.Errorf("the error's Until is off by %v", d)
 			}
 		}
-		// During this long wait, the reply to an Expire tells the waiter how long the holder has left.
+		// During this long wait, the reply to an Expire tells the waiter when the holder's session lapses.
 		ctx, cancel := context.WithTimeout(background, 3*ttl+odd)
 		defer cancel()
 		wantErr(t, "a wait", b.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
@@ -257,7 +258,7 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 		if err := keptHold.ReleaseAfter(background, time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		c := newSession(t, store, nil) // has not seen any other session yet
+		c := newSession(t, store, nil) // this session has not seen any other session yet
 		for _, key := range []string{"leased", "kept"} {
 			err := errOf(c.Mutex(key).TryHold(background))
 			if !errors.As(err, &held) || held.Name != "pod-7" || held.Host != "a.example" || held.PID != os.Getpid() || held.Until.IsZero() || held.Here {
@@ -356,12 +357,12 @@ func TestUnlockedMutex(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mu := newSession(t, dsynctest.NewMemory(), nil).Mutex("k")
 		if !isClosed(mu.Lost()) || mu.Token() != 0 {
-			t.Error("an unlocked mutex has an open Lost or a token")
+			t.Error("an unlocked Mutex: want a closed Lost and no token")
 		}
 		mu.Lock()
 		lost, token := mu.Lost(), mu.Token()
 		if isClosed(lost) || token == 0 {
-			t.Error("a locked mutex has a closed Lost or no token")
+			t.Error("a locked Mutex: want an open Lost and a token")
 		}
 		mu.Unlock()
 		if !isClosed(lost) {
@@ -462,8 +463,8 @@ func TestDoContextEndsOnLoss(t *testing.T) {
 	})
 }
 
-// B35: ReleaseAfter lets a short job run only once on hosts whose clocks differ, even if its process and session end
-// before the time is over.
+// B35: with ReleaseAfter, a short job runs only once on hosts whose clocks differ, even if its process and session end
+// before the key is released.
 func TestReleaseAfterKeepsTheKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -500,8 +501,7 @@ func TestReleaseAfterKeepsTheKey(t *testing.T) {
 	})
 }
 
-// B08, B22: tokens keep growing when keys are released and idle records are cleaned up. A held key is not cleaned
-// up.
+// B08, B22: tokens keep growing even if keys are released and swept. A held key is never swept.
 func TestTokensGrowThroughCleanUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

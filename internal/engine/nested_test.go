@@ -16,15 +16,15 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// A call that waits for a hold of its own context can't return before that context ends. The log and Hooks.Deadlock
-// report it once, after half a TTL. They do not report a wait that somebody else can end.
+// A call that waits for a hold that its own context belongs to can't return before that context ends. The log and
+// Hooks.Deadlock report such a wait once, after half a TTL. They do not report a wait that somebody else can end.
 func TestWaitForOneself(t *testing.T) {
 	type nest func(ctx context.Context, s, other *dsync.Session) error
 	rlock := func(ctx context.Context, s, other *dsync.Session, wait bool) error {
 		return under(ctx, s.RWMutex("k").RHold, func(c context.Context) error {
 			if wait {
 				go other.RWMutex("k").LockContext(ctx)
-				time.Sleep(ttl) // and the readers' hold can no longer be shared
+				time.Sleep(ttl) // by then the writer waits, and the readers' hold can no longer be shared
 			}
 			return under(c, s.RWMutex("k").RHold, func(context.Context) error { return nil })
 		})
@@ -136,8 +136,8 @@ func under(ctx context.Context, acquire func(context.Context) (*dsync.Hold, erro
 	return f(h.Context(ctx))
 }
 
-// The contexts of readers and of LockAll have no hold whose progress can be limited. If one of them is derived from
-// the context of a Mutex's hold, it still has none: Progress would end the outer hold.
+// The contexts of readers and of LockAll give no access to a hold whose Progress succeeds. This is so even if such a
+// context is derived from the context of a Mutex's hold, because Progress would then limit the outer hold.
 func TestProgressOfWhatHasNoLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)

@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// onNotify gives each Notify a fault.
+// onNotify injects a fault into each Notify.
 func onNotify(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.Fault {
 	return func(r dsynctest.Request) dsynctest.Fault {
 		if r.Method == dsynctest.MethodNotify {
@@ -28,10 +28,10 @@ func onNotify(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.Fa
 	}
 }
 
-// seldom returns options that make polls so rare that only a notice can arrive in time.
+// seldom returns options that make polls so rare that waiters can learn of a grant in time only from a notice.
 func seldom() *dsync.Options { return &dsync.Options{Retention: -1, PollInterval: time.Hour} }
 
-// enqueue registers a session that does nothing else, and adds one of its claims to the queue.
+// enqueue registers a session that sends no heartbeat, and adds a claim of the session to key's queue.
 func enqueue(t *testing.T, store driver.Store, session, key string) driver.Claim {
 	t.Helper()
 	c := driver.Claim{Key: key, ID: session + ".1", Session: session, Kind: driver.KindMutex, Weight: 1, Limit: 1}
@@ -43,7 +43,7 @@ func enqueue(t *testing.T, store driver.Store, session, key string) driver.Claim
 	return c
 }
 
-// lastNotice listens for the session until the test ends. The result points to the session's last notice.
+// lastNotice listens for the session until the test ends. The result points to the latest notice for the session.
 func lastNotice(t *testing.T, store driver.Store, session string) *atomic.Pointer[driver.Notice] {
 	var last atomic.Pointer[driver.Notice]
 	ctx, cancel := context.WithCancel(background)
@@ -53,8 +53,8 @@ func lastNotice(t *testing.T, store driver.Store, session string) *atomic.Pointe
 	return &last
 }
 
-// If a waiter learns of its grant by a poll, and the notice arrives only after the claim has ended, up to one and a
-// half heartbeat intervals later, the notice costs no command.
+// If a waiter learns of its grant by a poll, the notice of that grant costs no command, even if it arrives after the
+// claim has ended and is late by almost a heartbeat interval.
 func TestGrantNoticeAfterTheEndCostsNothing(t *testing.T) {
 	const period, poll = 3 * time.Second, 100 * time.Millisecond
 	for _, late := range []time.Duration{period / 4, period * 3 / 4, period * 9 / 10} {
@@ -102,7 +102,7 @@ func TestNotifyRetriesAreBounded(t *testing.T) {
 	}
 }
 
-// A mute store fails each Notify.
+// A mute store fails each Notify with err.
 type mute struct {
 	*dsynctest.Memory
 	err   error
@@ -117,8 +117,7 @@ func (s *mute) Notify(context.Context, []driver.Notice) error {
 	return s.err
 }
 
-// A late grant notice costs no command even if the claim was held for so long that its requests can no longer take
-// effect.
+// A late grant notice costs no command, even after a hold so long that the claim's requests can no longer take effect.
 func TestGrantNoticeAfterTheEndOfALongHoldCostsNothing(t *testing.T) {
 	const period, late = 3 * time.Second, 7 * time.Second
 	bubble(t, func(t *testing.T) {
@@ -147,8 +146,8 @@ func TestGrantNoticeAfterTheEndOfALongHoldCostsNothing(t *testing.T) {
 	})
 }
 
-// An observer sees at once that a waiter has joined the queue. If a try expires the key's holder, the observer sees
-// at once which waiter was granted the key.
+// An observer sees at once that a waiter has joined the queue. If a try expires the key's holder, the observer sees at
+// once that a waiter was granted the key.
 func TestObserveSeesTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -208,7 +207,7 @@ func TestObserveSeesPublishedValues(t *testing.T) {
 	})
 }
 
-// Even if a store wrongly reports that an observed key has changed, polls and failed tries send no notice of that.
+// Polls and failed tries send no notices to observers, even if the store wrongly reports that the key has changed.
 func TestNeedlessChangesAreNotSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = 100 * time.Millisecond
@@ -292,9 +291,9 @@ func TestCloseWaitsForTheNoticesOfAResize(t *testing.T) {
 	})
 }
 
-// A key does not linger if others were in the queue when it was granted: Unlock releases it to the next waiter. The
-// holder knows of them from the notice of its grant or, if that is lost, from the reply to its poll. The waiters
-// send it no notice.
+// If others were in the queue when a key was granted, the key does not linger. Unlock releases it to the next waiter.
+// The holder learns of these waiters from its grant notice or, if that is lost, from the reply to its poll. The waiters
+// send the holder no notice.
 func TestCrowdedGrantDoesNotLinger(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprint("notice lost ", lost), func(t *testing.T) {
@@ -329,7 +328,7 @@ func TestCrowdedGrantDoesNotLinger(t *testing.T) {
 	}
 }
 
-// If a holder has missed the notice to yield, it receives another when the first waiter in the queue polls again.
+// If a holder missed the notice that others wait, it receives another when the first waiter in the queue polls again.
 func TestYieldIsRequestedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = time.Second
@@ -348,8 +347,8 @@ func TestYieldIsRequestedAgain(t *testing.T) {
 	})
 }
 
-// A Release sets Alone only if the first reply to the request granted the claim, and the queue was empty then.
-// Otherwise the Release could overlook waiters that it must let in.
+// A Release sets Alone only if the first reply to the request granted the claim and the queue was empty then. Otherwise
+// the Release could overlook waiters that it must grant the key to.
 func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fault func(asked int) dsynctest.Fault                          // for each Acquire
@@ -415,7 +414,8 @@ func (s *aloneStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, er
 	return s.Memory.Edit(ctx, e)
 }
 
-// Promise 5: an observer sees a change that was made before the listener was ready as soon as the listener is ready.
+// Promise 5: if a key changes before the observer's listener is ready, the observer sees the change as soon as the
+// listener is ready.
 func TestObserveSeesAChangeBeforeTheListenerIsReady(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -483,7 +483,7 @@ func TestListensAsLongAsASessionHolds(t *testing.T) {
 	})
 }
 
-// When a lease that was waited for has lapsed, the session stops listening.
+// After a session has waited for a lease and the lease has ended, the session stops listening.
 func TestListenerEndsWithTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newListenerCount()
@@ -501,8 +501,8 @@ func TestListenerEndsWithTheLease(t *testing.T) {
 	})
 }
 
-// If a listener is closed before it is ready, its late ready notice is ignored: the next listener may not be ready
-// yet.
+// If a listener is closed before it is ready, its late ready report is ignored, because the next listener may not be
+// ready yet.
 func TestNoticesOfAClosedListenerAreIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, &lateReady{Memory: dsynctest.NewMemory()}, &dsync.Options{AlwaysListen: true})
@@ -513,7 +513,7 @@ func TestNoticesOfAClosedListenerAreIgnored(t *testing.T) {
 		observe(ctx, s, "k") // needs another listener
 		time.Sleep(time.Second)
 		if engine.Of(s).Local().Listening {
-			t.Error("the session says that it listens, but no listener is open")
+			t.Error("the session reports that it listens, but no listener is open")
 		}
 	})
 }
@@ -528,7 +528,7 @@ func (s *lateReady) Listen(ctx context.Context, _ string, _ []string, f func(dri
 	return ctx.Err()
 }
 
-// ReleaseAfter keeps the key until d after the call, even if its Release must wait for the reply to a poll.
+// ReleaseAfter keeps the key until d after the call, even if its Release must wait for the reply to an earlier poll.
 func TestReleaseAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = time.Minute
@@ -559,8 +559,8 @@ func TestReleaseAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 	})
 }
 
-// B29: after Close a holder still has the rest of its grace, even if the store's clock jumps ahead by less than the
-// margin, and a waiter polls often enough to notice that soon.
+// B29: after Close a holder keeps the key for the rest of its grace, even if the store's clock jumps ahead by less than
+// the margin and a waiter polls often enough to notice the jump soon.
 func TestCloseLeavesTheWholeGraceWithShortPolls_B29(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = 50 * time.Millisecond
