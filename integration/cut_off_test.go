@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// B02, B03: however the holder is cut off, its Lost closes at least the grace before the store
-// grants the key to another session.
+// B02, B03: however the holder is cut off, its Lost closes early enough: the store does not grant
+// the key to another session until at least the grace later.
 func TestB02LostBeforeTaken(t *testing.T) {
 	t.Parallel()
 	lanes, rounds := testkit.Rounds(5, 8), testkit.Rounds(1, 5)
@@ -27,8 +27,8 @@ func TestB02LostBeforeTaken(t *testing.T) {
 		{"cut after slow replies", 120 * time.Millisecond, func(p *proxy.Proxy, _ string) { p.Cut() }},
 		{"heartbeats hung", 0, func(p *proxy.Proxy, id string) { p.Rule(always(proxy.LoseRequest, heartbeats(id))) }},
 		{"replies lost", 0, func(p *proxy.Proxy, id string) {
-			// Heartbeats reach the server, so it extends the lease for longer than the holder
-			// knows.
+			// Heartbeats reach the server but their replies do not reach the holder, so the server extends
+			// the lease beyond the end that the holder knows.
 			p.Rule(always(proxy.LoseReply, heartbeats(id)))
 		}},
 	}
@@ -73,8 +73,7 @@ func TestB02LostBeforeTaken(t *testing.T) {
 						t.Fatalf("%s: the holder was never notified", f.name)
 					}
 					if f.name == "replies lost" {
-						// Until this cut the server keeps extending the lease. The holder's session
-						// is lost all the same.
+						// Until this cut the server keeps extending the lease. The holder's session is lost anyway.
 						p.Cut()
 					}
 					g := granted(t, ch)

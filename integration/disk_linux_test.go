@@ -16,7 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// The disk of the only server becomes full, and mongod exits. After room is made and mongod is
+// The disk of the only server fills up, and mongod exits. After space is freed and mongod is
 // started again, all sessions continue.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
@@ -31,7 +31,7 @@ func TestFullDisk(t *testing.T) {
 			}
 		})
 		own := lab.Start(t, mongod.Spec{Members: 1, Dir: dir, Args: []string{
-			"--wiredTigerEngineConfigString", "log=(file_max=1MB,prealloc=false)", // otherwise its log alone would take 200 MB
+			"--wiredTigerEngineConfigString", "log=(file_max=1MB,prealloc=false)", // otherwise the log alone would use 200 MB
 		}})
 		node, filler := own.Set().Members()[0], filepath.Join(dir, "filler")
 		coll := own.Client(t, options.Client().SetTimeout(2*time.Second)).Database(own.Database(t)).Collection("app")
@@ -69,7 +69,7 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// zeros is an endless reader of zeros.
+// zeros is a reader that returns zeros without end.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }

@@ -9,9 +9,9 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// Somebody drops the collection: the holder learns within a heartbeat interval that its session has
-// expired, the waiter is granted the key with a greater token, and a Once that was done runs again.
-// Nothing needs a restart.
+// After the collection is dropped, the holder learns within a heartbeat interval that its session
+// has expired, the waiter is granted the key with a greater token, and a Once that had succeeded
+// runs again. No process has to be restarted.
 func TestDroppedCollection(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -48,10 +48,10 @@ func TestDroppedCollection(t *testing.T) {
 			t.Errorf("Release after the drop, session lost because of %v: want ErrLost", cause)
 		}
 		g := granted(t, ch)
-		if g.token <= token && g.token != 0 { // 0: the waiter's session was lost, too
+		if g.token <= token && g.token != 0 { // 0 if the waiter's session was lost, too
 			t.Errorf("token %d after %d, want a greater one", g.token, token)
 		}
-		g.h.Release(t.Context()) // it may be lost
+		g.h.Release(t.Context()) // its session may be lost
 		h = lock(t, mu)
 		if h.Token() <= g.token {
 			t.Errorf("token %d after %d, want a greater one", h.Token(), g.token)

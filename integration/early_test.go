@@ -10,8 +10,8 @@ import (
 )
 
 // A fail-over that undoes an Unlock leaves the key held until the next heartbeat, which discards
-// the claim. Then another process gets the key, with a greater token. Hold.Release does not return
-// before a majority has the release.
+// the claim. After that another process gets the key, with a greater token. Hold.Release does not
+// return until a majority has the release.
 func TestUndoneUnlock(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
@@ -39,7 +39,7 @@ func TestUndoneUnlock(t *testing.T) {
 			t.Cleanup(func() { member.Thaw() })
 			others = append(others, member)
 		}
-		m.Unlock() // returns once the primary has the release
+		m.Unlock() // returns as soon as the primary has the release
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		err := sure.Release(ctx)
 		cancel()

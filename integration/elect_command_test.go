@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// leasehold elect runs its command in one of three processes. When that one is killed, the command
-// runs in a second process, and when the second gets SIGTERM, in the third.
+// leasehold elect runs its command in one of three processes. When that process is killed, the
+// second one runs the command; when the second one gets SIGTERM, the third one does.
 func TestElectCommand(t *testing.T) {
 	t.Parallel()
 	bin := leasehold.path(t)
@@ -56,7 +56,7 @@ func TestElectCommand(t *testing.T) {
 
 		a.Process.Kill()
 		leads("term 2")
-		a.Wait() // returns after its command has exited, too: they share their output
+		a.Wait() // returns only after leasehold's command has exited, too, because they share the output
 		b.Process.Signal(syscall.SIGTERM)
 		leads("term 3")
 		b.Wait()

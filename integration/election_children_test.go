@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// candidate takes part in the election a.Key, and obeys these orders:
+// candidate takes part in the election a.Key and obeys these orders:
 //
 //	run      campaigns from now on, by Run
 //	resign   resigns, and stays a candidate
@@ -72,8 +72,8 @@ func candidate(env *proc.Env) {
 	}
 }
 
-// frozenLeader campaigns for the election a.Key, spins until it notices that it was frozen, and
-// checks its context once. It does so each time it is ordered to.
+// On each order, frozenLeader campaigns in the election a.Key, spins until it notices that it was
+// frozen, and checks its context once.
 func frozenLeader(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)

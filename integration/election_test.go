@@ -20,9 +20,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E1–E4, B04, B06: three processes elect a leader. After the leader resigns, another one leads at
-// once; after the leader is killed with SIGKILL, another one leads once the killed session has
-// lapsed by the server's clock. All processes are notified.
+// E1–E4, B04, B06: three processes elect a leader. When the leader resigns, another process leads
+// at once. When the leader is killed with SIGKILL, another process leads as soon as the killed
+// session has lapsed by the server's clock. All processes are notified.
 func TestElectionOfProcesses(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -41,7 +41,7 @@ func TestElectionOfProcesses(t *testing.T) {
 		}
 		var now leaderSeen
 		for round, harm := range []string{"resign", "kill", "close"} {
-			// Exactly one is elected, and all remaining processes are notified.
+			// Exactly one process is elected, and all remaining processes are notified.
 			before := now
 			st := follower(t, store, a.Key, before.token, 20*time.Second)
 			now = leaderSeen{st.Holders[0].Session, st.Holders[0].Token, st.Term}
@@ -63,7 +63,7 @@ func TestElectionOfProcesses(t *testing.T) {
 					l = q.Await("leader")
 				}
 			}
-			time.Sleep(300 * time.Millisecond) // until the others are in the queue
+			time.Sleep(300 * time.Millisecond) // wait until the others are in the queue
 			switch harm {
 			case "resign", "close":
 				start := time.Now()
@@ -106,8 +106,8 @@ func follower(t testing.TB, store driver.Store, key string, token int64, d time.
 	return st
 }
 
-// B02, B03, B29: however the leader is cut off, its context ends at least the grace before
-// another's Campaign returns.
+// B02, B03, B29: however the leader is cut off, its context ends at least the grace before the
+// Campaign of another candidate returns.
 func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 	t.Parallel()
 	lanes, rounds := testkit.Rounds(4, 8), testkit.Rounds(1, 3)
@@ -171,8 +171,8 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 	})
 }
 
-// After the leader's process was frozen (by SIGSTOP) for two TTLs, its first call of the context's
-// Err reports that the term is over. There are 6 such freezes, or 20 in a long run.
+// After the leader's process was frozen (by SIGSTOP) for two TTLs, the context's Err reports at its
+// first call that the term is over. The test freezes 6 leaders, or 20 in a long run.
 func TestFrozenLeader(t *testing.T) {
 	t.Parallel()
 	processes, rounds := testkit.Rounds(3, 5), testkit.Rounds(2, 4)
@@ -213,8 +213,8 @@ func TestFrozenLeader(t *testing.T) {
 	})
 }
 
-// B15: after three TTLs without a database Run campaigns again by itself. Lost is called once for
-// each Elected.
+// B15: when the database is back after three TTLs, Run campaigns again by itself. Lost is called
+// once for each Elected.
 func TestB15RunAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -253,7 +253,7 @@ func TestB15RunAfterAnOutage(t *testing.T) {
 	})
 }
 
-// Leadership survives a planned step-down of the primary.
+// A leader keeps its leadership during a planned step-down of the primary.
 func TestElectionStepDown(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
@@ -284,8 +284,9 @@ func TestElectionStepDown(t *testing.T) {
 }
 
 // If the server notifies, the next leader's Campaign returns as soon as the leader has resigned,
-// without waiting for a poll, and observers see the new leader as quickly. B16: after Close the
-// same identity leads again at once, and after a crash as soon as the old session has lapsed.
+// without waiting for a poll, and observers see the new leader just as quickly. B16: a candidate
+// with the same identity leads again at once after a Close, and as soon as the old session has
+// lapsed after a crash.
 func TestB16ResignAndRestart(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -349,13 +350,13 @@ func TestB16ResignAndRestart(t *testing.T) {
 	})
 }
 
-// E8, E9, B18: a hundred elections of one session cost one heartbeat per interval, and are
-// independent of each other. Candidates are listed with what they publish about themselves.
+// E8, E9, B18: a session in a hundred elections sends one heartbeat per interval, and the elections
+// are independent of each other. Candidates are listed with the values that they publish.
 func TestHundredElections(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(2 * patient) // a request times out after a sixth of it
+		opt := r.short(2 * patient) // a request times out after a sixth of the TTL
 		opt.Retention = -1
 		opt.Name, opt.App, opt.Meta = "node-1", "v1", map[string]string{"zone": "x"}
 		m := newMonitor(r.DB)
@@ -385,12 +386,12 @@ func TestHundredElections(t *testing.T) {
 		start := time.Now()
 		time.Sleep(opt.TTL)
 		periods := int(time.Since(start)/(opt.TTL/3)) + 1
-		look := func(c command) bool { return c.name == "aggregate" } // reads the held keys
+		look := func(c command) bool { return c.name == "aggregate" } // read the held keys
 		looks, others := m.commands(look), m.commands(func(c command) bool { return !look(c) && !aboutNotices(c) })
 		if len(looks) > periods+2 || len(others) > periods+2 || slices.ContainsFunc(others, func(c command) bool { return !strings.HasPrefix(c.id, "s/") }) {
 			t.Errorf("in %d periods the commands were %v and %v, want one heartbeat and one read each", periods, others, looks)
 		}
-		// After one resignation 99 elections are held.
+		// After one resignation the session still leads 99 elections.
 		if err := first.Resign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -398,8 +399,8 @@ func TestHundredElections(t *testing.T) {
 	})
 }
 
-// S3: the functions of a group spread out over three sessions, and each runs on one of them at a
-// time. When a process is cut off, its functions move to the other two.
+// S3: the functions of a group spread out over three sessions, and each function runs on one
+// session at a time. When a process is cut off, its functions move to the other two.
 func TestGroupOfThree(t *testing.T) {
 	t.Parallel()
 	const functions = 30
@@ -490,7 +491,7 @@ func electionOn(t testing.TB, s *dsync.Session, name string, opt *leader.Options
 	return e
 }
 
-// led is the report of a campaigning goroutine.
+// led is what a campaigning goroutine reports.
 type led struct {
 	at  time.Time // when Campaign returned
 	ctx context.Context
@@ -506,7 +507,7 @@ func campaigning(ctx context.Context, e *leader.Election) <-chan led {
 	return ch
 }
 
-// leads waits until Campaign returns, and fails the test if the candidate does not lead within a
+// leads waits until Campaign returns. It fails the test if the candidate does not lead within a
 // minute.
 func leads(t testing.TB, ch <-chan led) led {
 	t.Helper()

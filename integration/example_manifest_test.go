@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A deployment holds the fields of the manifest of examples/singletons that these tests read.
+// A deployment holds the fields that these tests read from the manifest in examples/singletons.
 type deployment struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string
@@ -59,14 +59,14 @@ type probe struct {
 	TerminationGracePeriodSeconds int                         `yaml:"terminationGracePeriodSeconds"`
 }
 
-// manifest reads the manifest of examples/singletons.
+// manifest reads the manifest in examples/singletons.
 func manifest(t testing.TB) (d deployment) {
 	t.Helper()
 	text, err := os.ReadFile("../examples/singletons/singletons.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var whole map[string]any // decoding into a map refuses duplicate keys
+	var whole map[string]any // decoding into a map fails on duplicate keys
 	if err := yaml.Unmarshal(text, &whole); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func manifest(t testing.TB) (d deployment) {
 	return d
 }
 
-// container returns the only container of a pod.
+// container returns the pod's only container.
 func (d deployment) container(t testing.TB) container {
 	t.Helper()
 	if n := len(d.Spec.Template.Spec.Containers); n != 1 {
@@ -110,7 +110,7 @@ func TestExampleManifest(t *testing.T) {
 		t.Errorf("the manifest sets %q, the program reads %q", given, read)
 	}
 
-	// Probes: they use the port that the manifest's arguments make the program listen on.
+	// Probes: they use the port on which the manifest's arguments make the program listen.
 	ports := map[string]int{}
 	for _, p := range c.Ports {
 		ports[p.Name] = p.ContainerPort
@@ -131,8 +131,8 @@ func TestExampleManifest(t *testing.T) {
 		t.Errorf("both probes are GET %s: an unreachable database would restart every pod", c.LivenessProbe.HTTPGet.Path)
 	}
 
-	// A job may keep running after its lease has ended, when another pod may run it, too. The probe
-	// must find it soon, and the pod must be killed without a grace period.
+	// After its lease has ended, a hanging job may still be running while another pod already runs the
+	// same job. So the probe must detect this soon, and the pod must be killed without a grace period.
 	if p := c.LivenessProbe; p.PeriodSeconds*p.FailureThreshold > 5 {
 		t.Errorf("the liveness probe takes %d s to find a job that keeps running, want at most 5", p.PeriodSeconds*p.FailureThreshold)
 	}
@@ -140,7 +140,7 @@ func TestExampleManifest(t *testing.T) {
 		t.Errorf("the grace period after a failed liveness probe is %d s, want 1; 0 means the pod's", got)
 	}
 
-	// A clean shutdown takes the grace and the wait for a release: TTL/10 and TTL/3.
+	// A clean shutdown lasts for the grace, TTL/10, and the wait for a release, TTL/3.
 	var ttl time.Duration
 	for _, arg := range c.Args {
 		if text, ok := strings.CutPrefix(arg, "-ttl="); ok {
@@ -152,7 +152,7 @@ func TestExampleManifest(t *testing.T) {
 	}
 }
 
-// environment returns the names of all variables that the packages read, sorted.
+// environment returns the sorted names of all environment variables that the packages read.
 func environment(t testing.TB, folders ...string) (names []string) {
 	t.Helper()
 	for _, folder := range folders {

@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/spawn"
 )
 
-// A logLine is a line logged by a program in examples/. Fields that are not in the line are zero.
+// A logLine is a line logged by a program in examples/. Fields that the line lacks are zero.
 type logLine struct {
 	Time    time.Time
 	Msg     string
@@ -28,13 +28,13 @@ type logLine struct {
 	Token     int64
 }
 
-// An example is a running program of examples/.
+// An example is a running program from examples/.
 type example struct {
 	t    testing.TB
 	name string
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it exits
-	err  error         // from Wait; valid once done is closed
+	done chan struct{} // closed when the program exits
+	err  error         // returned by Wait; valid once done is closed
 
 	mu  sync.Mutex
 	log []logLine
@@ -53,7 +53,7 @@ func buildExamples(t testing.TB) (folder string) {
 	return folder
 }
 
-// runExample starts the program in the room, and kills it at the end of the test.
+// runExample starts the program on the room's database, and kills it at the end of the test.
 func (r *room) runExample(path, name string, args ...string) *example {
 	r.t.Helper()
 	cmd := exec.Command(path, append([]string{"-db", r.DB}, args...)...)
@@ -112,7 +112,7 @@ func (p *example) said(msg string) []logLine {
 	return slices.DeleteFunc(p.lines(), func(l logLine) bool { return l.Msg != msg })
 }
 
-// saidAll returns the lines of all programs with the message msg.
+// saidAll returns the lines with the message msg that all programs have logged so far.
 func saidAll(ps []*example, msg string) (all []logLine) {
 	for _, p := range ps {
 		all = append(all, p.said(msg)...)
@@ -133,7 +133,7 @@ func (p *example) signal(s syscall.Signal) {
 	}
 }
 
-// ended waits until the program exits, and returns its error.
+// ended waits until the program exits, and returns Wait's error.
 func (p *example) ended(d time.Duration) error {
 	p.t.Helper()
 	select {

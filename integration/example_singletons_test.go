@@ -14,15 +14,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/spawn"
 )
 
-// A pod is a replica of the deployment, running on this host.
+// A pod is a replica in the deployment, run as a process on this host.
 type pod struct {
 	*example
 	address string // of its probes
 }
 
-// pods starts a process for each replica of the manifest, with the manifest's arguments and
-// environment and nothing else, but with a short TTL and with the probes on a free port of this
-// host.
+// pods starts a process for each replica in the manifest. Each has the manifest's arguments and
+// environment and nothing else, except for a short TTL and a free port of this host for the probes.
 func (r *room) pods(path string, d deployment) (pods []*pod) {
 	r.t.Helper()
 	c := d.container(r.t)
@@ -49,7 +48,7 @@ func (r *room) pods(path string, d deployment) (pods []*pod) {
 	return pods
 }
 
-// freeAddress returns a local address on which nothing listens.
+// freeAddress returns a local address on which no process listens.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	ports, err := spawn.FreePorts(1)
@@ -59,7 +58,7 @@ func freeAddress(t testing.TB) string {
 	return "127.0.0.1:" + ports[0]
 }
 
-// get sends a GET to the pod, and returns the status or, if there is no answer, 0.
+// get sends a GET to the pod, and returns the status, or 0 if there is no answer.
 func (p *pod) get(path string) (status int) {
 	client := http.Client{Timeout: 10 * time.Second}
 	res, err := client.Get("http://" + p.address + path)
@@ -77,8 +76,8 @@ type stint struct {
 	begin, end time.Time // end is zero while it runs
 }
 
-// stints returns the stints of each singleton in the order in which they began. Those of a killed
-// pod end when it was killed.
+// stints returns the stints of each singleton in the order in which they began. The stints of a
+// killed pod end when it was killed.
 func stints(pods []*pod, killed map[*pod]time.Time) map[string][]stint {
 	all := map[string][]stint{}
 	for _, p := range pods {
@@ -101,7 +100,7 @@ func stints(pods []*pod, killed map[*pod]time.Time) map[string][]stint {
 	return all
 }
 
-// running returns the pod on which each singleton runs: "" if on none or on several.
+// running returns the pod on which each singleton runs, or "" if it runs on none or on several.
 func running(all map[string][]stint) map[string]string {
 	at := map[string]string{}
 	for name, one := range all {
@@ -115,8 +114,8 @@ func running(all map[string][]stint) map[string]string {
 }
 
 // Each singleton runs on one pod at a time, and the singletons spread over the pods. The singletons
-// of a killed pod move, and those of a pod that gets SIGTERM move at once. The pods serve the
-// manifest's probes.
+// of a killed pod move to other pods; those of a pod that gets SIGTERM do so at once. The pods
+// serve the manifest's probes.
 func exampleSingletons(t *testing.T, r *room, path string) {
 	const singletons = 3
 	d := manifest(t)

@@ -19,7 +19,7 @@ import (
 // Each program in examples/ runs in several processes that share nothing but a server.
 func TestExamples(t *testing.T) {
 	folder := buildExamples(t)
-	t.Parallel() // after the sequential tests, so that no test competes with the compiler
+	t.Parallel() // run after the sequential tests, so that none of them competes with the compiler
 	for name, f := range map[string]func(t *testing.T, r *room, path string){
 		"cron":       exampleCron,
 		"workers":    exampleWorkers,
@@ -36,7 +36,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// Three hosts run the job once per tick. A host that has run it is killed; the others continue.
+// Three hosts run the job once per tick. When a host that has run it is killed, the others
+// continue.
 func exampleCron(t *testing.T, r *room, path string) {
 	const every, ticks = 4 * time.Second, 3
 	var hosts []*example
@@ -71,7 +72,7 @@ func exampleCron(t *testing.T, r *room, path string) {
 		at[l.Tick] = append(at[l.Tick], l.Process)
 	}
 	for tick, by := range at {
-		// The killed one may have died before its success was recorded.
+		// The killed host may have died before its success was recorded.
 		if len(by) != 1 && !slices.Contains(by, runner.name) {
 			t.Errorf("at %s the job ran on %q, want one host", tick, by)
 		}
@@ -79,8 +80,8 @@ func exampleCron(t *testing.T, r *room, path string) {
 	lab.Note(t, "%d ticks, each run once", len(at))
 }
 
-// A process is killed during a call. There are never more calls at a time than the service allows,
-// and the killed process's slots are used again.
+// A process is killed during a call. There are never more concurrent calls than the service allows,
+// and other processes use the killed process's slots again.
 func exampleWorkers(t *testing.T, r *room, path string) {
 	const size, jobs = 3, 30
 	var mu sync.Mutex
@@ -97,7 +98,7 @@ func exampleWorkers(t *testing.T, r *room, path string) {
 		answered := 1
 		select {
 		case <-time.After(300 * time.Millisecond):
-		case <-q.Context().Done(): // the caller was killed or stopped
+		case <-q.Context().Done(): // the calling program was killed or stopped
 			answered = 0
 		}
 		mu.Lock()
@@ -125,7 +126,7 @@ func exampleWorkers(t *testing.T, r *room, path string) {
 		return slices.ContainsFunc(calling, func(job string) bool { return strings.HasPrefix(job, "victim") }) && len(calling) == size
 	})
 	victim.kill()
-	time.Sleep(time.Second) // until the service has noticed
+	time.Sleep(time.Second) // wait until the service has noticed
 	mu.Lock()
 	before := most
 	most = 0
@@ -151,7 +152,7 @@ func exampleWorkers(t *testing.T, r *room, path string) {
 }
 
 // The migrating process is killed half-way. One of three others takes over. All three start with
-// its result, and so does a process that comes later.
+// the result of the migration, and so does a process that is started later.
 func exampleMigrate(t *testing.T, r *room, path string) {
 	rows := r.Client(t).Database(r.DB).Collection("plans")
 	read := func() (all []struct {
@@ -210,8 +211,8 @@ func exampleMigrate(t *testing.T, r *room, path string) {
 	}
 }
 
-// A writer is frozen while it holds the lock, and another one writes. When the first one continues,
-// its write is refused and leaves no trace.
+// A writer is frozen while it holds the lock, and another writer writes. When the first writer
+// continues, its write is refused and leaves no trace.
 func exampleFenced(t *testing.T, r *room, path string) {
 	anna := r.runExample(path, "anna", "-name", "anna", "-ttl", "2s", "-think", "8s")
 	eventually(t, "anna holds", func() bool { return len(anna.said("holds")) == 1 })

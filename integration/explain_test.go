@@ -12,9 +12,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// explained fails the test unless the server answers the command from one range of the index, which
-// ends after the keys with the prefix "many/". It returns how many entries the server examined, or
-// 0 if the server does not say.
+// explained fails the test unless the server answers the command from one range of the index that
+// ends after the keys with the prefix "many/". It returns the number of entries that the server
+// examined, or 0 if the server does not report it.
 func (r *room) explained(t *testing.T, command bson.Raw) (examined int) {
 	t.Helper()
 	var cmd bson.D
@@ -51,13 +51,13 @@ func (r *room) explained(t *testing.T, command bson.Raw) (examined int) {
 	if !slices.Contains(stages, "IXSCAN") || slices.Contains(stages, "COLLSCAN") || slices.Contains(stages, "SORT") {
 		t.Errorf("stages %v, want a scan of the index and neither of the collection nor a sort", stages)
 	}
-	if !slices.Contains(stages, "LIMIT") { // the plan has no limit, so explain continued to the end of the range
+	if !slices.Contains(stages, "LIMIT") { // the plan has no limit, so explain examined the range to its end
 		return 0
 	}
 	return examined
 }
 
-// explainedByPostgres is explained for FerretDB, which returns PostgreSQL's plan.
+// explainedByPostgres does the same on FerretDB, which returns PostgreSQL's plan.
 func (r *room) explainedByPostgres(t *testing.T, raw bson.Raw) {
 	t.Helper()
 	ranges := 0
@@ -77,7 +77,7 @@ func (r *room) explainedByPostgres(t *testing.T, raw bson.Raw) {
 	}
 }
 
-// A sweep examines only the index entries of its slice, each once.
+// A sweep examines only its slice's index entries, each once.
 func TestSweepReadsItsSlice(t *testing.T) {
 	const each = 800
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -124,7 +124,7 @@ func TestSweepReadsItsSlice(t *testing.T) {
 						if plan := v.String(); strings.Contains(plan, "COLLSCAN") {
 							t.Errorf("the collection is scanned: %s", plan)
 						}
-					case "totalKeysExamined": // a router reports it for itself and for its shards
+					case "totalKeysExamined": // a router reports the value for itself and for its shards
 						n, _ := v.AsInt64OK()
 						read = max(read, int(n))
 					}
@@ -132,8 +132,8 @@ func TestSweepReadsItsSlice(t *testing.T) {
 				examined += read
 			}
 		}
-		// Three kinds of records are the library's. Each statement may examine one more entry to
-		// find the end of its range.
+		// The library has three kinds of records. Each statement may examine one more entry to find the
+		// end of its range.
 		if want := 3 * each; examined < want || examined > want+statements {
 			t.Errorf("%d statements examined %d entries of the index, want %d, and at most one more for each", statements, examined, want)
 		}

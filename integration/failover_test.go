@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/mongod"
 )
 
-// A lock survives the loss of the primary if half the TTL is longer than the election, and is
-// granted to the next waiter afterwards as usual.
+// A hold survives the loss of the primary if the election takes less than half the TTL. Afterwards
+// the key is granted to the next waiter as usual.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(t *testing.T, set *mongod.Set){
@@ -29,7 +29,7 @@ func TestFailover(t *testing.T) {
 			if err := m.Freeze(); err != nil {
 				t.Fatal(err)
 			}
-			thaw := time.AfterFunc(8*time.Second, func() { m.Thaw() }) // it continues as a former primary
+			thaw := time.AfterFunc(8*time.Second, func() { m.Thaw() }) // the frozen member continues as a former primary
 			t.Cleanup(func() { thaw.Stop(); m.Thaw() })
 		},
 	}

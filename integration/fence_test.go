@@ -22,14 +22,14 @@ import (
 
 func d(key string, value any) bson.D { return bson.D{{Key: key, Value: value}} }
 
-// orders returns a collection of test documents, and the fenced collection that writes to it.
+// orders returns a collection of test documents, and a fenced collection for writing to it.
 func (r *room) orders() (*mongo.Collection, *fence.Collection) {
 	r.t.Helper()
 	coll := r.Client(r.t).Database(r.DB).Collection("orders")
 	return coll, fence.New(coll, nil)
 }
 
-// document reads a document with its fields in order; nil if it does not exist.
+// document returns a document with its fields in order, or nil if it does not exist.
 func document(t testing.TB, coll *mongo.Collection, id any) map[string]any {
 	t.Helper()
 	var doc map[string]any
@@ -45,7 +45,7 @@ func TestFence(t *testing.T) {
 	ways := []struct {
 		name  string
 		write func(context.Context, *fence.Collection, int64, any) (int64, error)
-		want  func(by int64) map[string]any // the result for {_id, fence, note}
+		want  func(by int64) map[string]any // the document after the write, if it was {_id, fence, note}
 	}{
 		{"operators", func(ctx context.Context, f *fence.Collection, token int64, filter any) (int64, error) {
 			return matched(f.UpdateOne(ctx, token, filter, d("$set", d("by", token))))
@@ -65,7 +65,7 @@ func TestFence(t *testing.T) {
 			return matched(f.ReplaceOne(ctx, token, filter, struct {
 				By    int64
 				Text  string
-				Fence int64 // may contain any number: ReplaceOne sets the field
+				Fence int64 // any number will do, because ReplaceOne sets the field
 			}{token, "$note", 1 << 62}))
 		}, func(by int64) map[string]any { return map[string]any{"fence": by, "by": by, "text": "$note"} }},
 		{"raise", func(ctx context.Context, f *fence.Collection, token int64, filter any) (int64, error) {
@@ -90,7 +90,7 @@ func TestFence(t *testing.T) {
 		for i, way := range ways {
 			for _, c := range []struct {
 				name    string
-				was     any // the fence field before; nil: none
+				was     any // the fence field before the write; nil if there is none
 				token   int64
 				applied bool
 			}{
@@ -175,7 +175,7 @@ func TestFence(t *testing.T) {
 			t.Errorf("after the insert: got %v, want ErrStale", err)
 		}
 
-		// If several documents match, one that the fence allows is written.
+		// If several documents match, the write goes to one whose fence allows it.
 		for i, token := range []int64{seen, seen - 2} {
 			if _, err := orders.InsertOne(ctx, token, bson.M{"_id": fmt.Sprintf("many %d", i), "many": true}); err != nil {
 				t.Error(err)
@@ -197,8 +197,8 @@ func matched(res *mongo.UpdateResult, err error) (int64, error) {
 	return res.MatchedCount, err
 }
 
-// Concurrent writers with tokens in any order: the writes were applied in the order of their
-// tokens, and refused writes left no trace.
+// If concurrent writers use tokens in any order, the writes are applied in the order of their
+// tokens, and refused writes leave no trace.
 func TestFenceConcurrentWriters(t *testing.T) {
 	const writers, writes = 8, 25
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -211,7 +211,7 @@ func TestFenceConcurrentWriters(t *testing.T) {
 		for w := range writers {
 			wg.Go(func() {
 				mine := tokens[w*writes : (w+1)*writes]
-				slices.Sort(mine) // so that most of them are applied
+				slices.Sort(mine) // so that most writes are applied
 				for i, n := range mine {
 					token := int64(n + 1)
 					var err error
@@ -258,7 +258,8 @@ func TestFenceConcurrentWriters(t *testing.T) {
 	})
 }
 
-// A fenced write inside a transaction is part of it, and is refused like any other.
+// A fenced write inside a transaction is part of the transaction, and is refused like any other
+// write.
 func TestFenceInTransaction(t *testing.T) {
 	lab.Each(t, server.Need{Transactions: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -299,9 +300,9 @@ func TestFenceInTransaction(t *testing.T) {
 }
 
 // fenced locks the key, spins until it notices that it was frozen for a while, and then writes as
-// if nothing had happened: with the token that it had (order "write"), or with the one that the
-// hold returns now (order "check"). Its other goroutines get no chance to notice the freeze before
-// that.
+// if nothing had happened. On the order "write" it uses the token that it had before; on "check" it
+// asks the hold for its token again. The process's other goroutines get no chance to notice the
+// freeze before that.
 func fenced(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -347,7 +348,7 @@ func fenced(env *proc.Env) {
 	}
 }
 
-// The example in Fence's comment, with processes: 2 times, or 6 in a long run.
+// The example in Fence's comment, with real processes. It runs 2 times, or 6 in a long run.
 func TestFenceFrozenHolder(t *testing.T) {
 	t.Parallel()
 	processes, rounds := 2, testkit.Rounds(1, 3)

@@ -11,8 +11,8 @@ import (
 )
 
 // B05, B28, B32: after a holder was frozen for two TTLs, its first call of Lost, Token or Err
-// reports that the lock is lost, and its late Unlock changes nothing. There are 6 such freezes, or
-// 20 in a long run.
+// reports that the lock is lost, and its late Unlock changes nothing. The test freezes 6 holders,
+// or 20 in a long run.
 func TestB05FrozenHolder(t *testing.T) {
 	t.Parallel()
 	processes, rounds := testkit.Rounds(3, 5), testkit.Rounds(2, 4)

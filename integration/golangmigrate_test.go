@@ -23,15 +23,15 @@ import (
 )
 
 // migrations are in the format of golang-migrate's MongoDB driver: commands in extended JSON. The
-// insert fails if it runs twice.
+// insert fails when it is run a second time.
 var migrations = fstest.MapFS{
 	"1_collection.up.json": {Data: []byte(`[{"create": "migrated"}]`)},
 	"2_document.up.json":   {Data: []byte(`[{"insert": "migrated", "documents": [{"_id": 1}]}]`)},
 }
 
-// B19: if a process that has golang-migrate's own lock is killed, no process ever gets that lock
-// again, and none can open a driver with Locking.Enabled. With adapters/golangmigrate the lock
-// becomes free when the TTL has run out, and one of the waiting processes runs the migrations.
+// B19: if a process that holds golang-migrate's own lock is killed, no process can ever get that
+// lock or open a driver with Locking.Enabled again. With adapters/golangmigrate the lock becomes
+// free when the TTL has run out, and one of the waiting processes runs the migrations.
 func TestGolangMigrate(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -93,7 +93,7 @@ func TestGolangMigrate(t *testing.T) {
 	})
 }
 
-// migrating locks, with golang-migrate's own lock or with a session's, and waits to be killed.
+// migrating acquires golang-migrate's own lock or a session's, and waits to be killed.
 func migrating(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -113,8 +113,8 @@ func migrating(env *proc.Env) {
 	select {}
 }
 
-// migrateDriver returns golang-migrate's driver for MongoDB, with its own lock or without, on a new
-// client that Close disconnects.
+// migrateDriver returns golang-migrate's driver for MongoDB, with or without its own lock. It uses
+// a new client, which Close disconnects.
 func migrateDriver(ctx context.Context, uri, db string, locking bool) (database.Driver, error) {
 	client, err := mongov1.Connect(ctx, optionsv1.Client().ApplyURI(uri))
 	if err != nil {

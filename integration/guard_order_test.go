@@ -25,10 +25,10 @@ var guardTransactions = flag.Int("guard.transactions", 0, "how many transactions
 // guardedKeys is the number of keys that all children lock at the same time.
 const guardedKeys = 4
 
-// guarding locks each key again and again and commits some transactions under each hold. Their
-// context does not end with the hold, so after a freeze it continues as if nothing had happened.
-// After the Unlock it also continues with its old token, until it is refused. It reports the result
-// of each transaction.
+// guarding locks each key again and again and commits some transactions under each hold. The
+// context of the transactions does not end with the hold, so after a freeze guarding continues as
+// if nothing had happened. After the Unlock it also continues with its old token, until a
+// transaction is refused. It reports the result of each transaction.
 func guarding(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -83,7 +83,7 @@ func guarding(env *proc.Env) {
 	env.Emit(proc.Event{Name: "done"})
 }
 
-// A change is what a transaction did to one document.
+// A change is a transaction's change to one document.
 type change struct {
 	NS string `bson:"ns"`
 	O  struct {
@@ -119,8 +119,8 @@ func (r *room) transactions(t testing.TB) (all [][]change) {
 	return all
 }
 
-// rollBack makes the set elect another primary that lacks the last writes of the present one: it
-// freezes the other members first.
+// rollBack makes the set elect a new primary that lacks the last writes of the present one. To do
+// so it freezes the other members first.
 func rollBack(t *testing.T, set *mongod.Set) {
 	t.Helper()
 	old := primary(t, set)
@@ -145,8 +145,8 @@ func rollBack(t *testing.T, set *mongod.Set) {
 	old.Thaw()
 }
 
-// After a transaction has been committed, none is committed with an older token, no matter which
-// holder is frozen inside a transaction and what happens to the primary.
+// After a transaction has been committed, no transaction with an older token is committed, no
+// matter which holder is frozen inside a transaction and what happens to the primary.
 func TestGuardCommitsInOrderOfTokens(t *testing.T) {
 	t.Parallel()
 	const processes = 4
@@ -155,7 +155,7 @@ func TestGuardCommitsInOrderOfTokens(t *testing.T) {
 		own := lab.Start(t, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second,
 			Args: []string{"--setParameter", "transactionLifetimeLimitSeconds=2"}})
 		r := newRoom(t, own)
-		for _, m := range own.Set().Members() { // enough oplog for all transactions
+		for _, m := range own.Set().Members() { // the oplog must have room for all transactions
 			admin := server.Connect(t, "mongodb://"+m.Addr+"/?directConnection=true").Database("admin")
 			resize := bson.D{{Key: "replSetResizeOplog", Value: 1}, {Key: "size", Value: 990.0}}
 			if err := admin.RunCommand(t.Context(), resize).Err(); err != nil {

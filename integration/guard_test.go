@@ -15,7 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A ledger is two collections whose documents have no tokens, and the guard for writes to them.
+// A ledger consists of two collections whose documents have no tokens, and of the guard for writes
+// to them.
 type ledger struct {
 	left, right, tokens *mongo.Collection
 	guard               *fence.Guard
@@ -28,7 +29,7 @@ func newLedger(client *mongo.Client, db string) *ledger {
 	return l
 }
 
-// ledger returns a ledger whose collections exist.
+// ledger returns a ledger, after creating its collections.
 func (r *room) ledger(opts ...*options.ClientOptions) *ledger {
 	r.t.Helper()
 	l := newLedger(r.Client(r.t, opts...), r.DB)
@@ -50,8 +51,8 @@ func (l *ledger) write(ctx context.Context, key string, token int64, id string) 
 	return err
 }
 
-// wrote reports whether the document is in both collections. It fails the test if it is in only
-// one.
+// wrote reports whether the document is in both collections. It fails the test if the document is
+// in only one.
 func (l *ledger) wrote(t testing.TB, id string) bool {
 	t.Helper()
 	var n [2]int64
@@ -67,8 +68,8 @@ func (l *ledger) wrote(t testing.TB, id string) bool {
 	return n[0] == 1
 }
 
-// An older token is refused as soon as a greater one has been committed. An aborted transaction
-// does not count.
+// An older token is refused as soon as a transaction with a greater one has been committed. An
+// aborted transaction does not count.
 func TestGuard(t *testing.T) {
 	lab.Each(t, server.Need{Transactions: true}, func(t *testing.T, s *server.Server) {
 		l := newRoom(t, s).ledger()
@@ -103,9 +104,9 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-// If two transactions overlap, the one that begins second commits second and sees what the first
-// one has written, or is refused. The same is true if the first holder has committed an earlier
-// transaction, so that this one need not write the token again.
+// If two transactions overlap, the one that begins second either commits second and sees the writes
+// of the first one, or is refused. The same is true if the first holder has committed a transaction
+// before, so that its next one need not write the token again.
 func TestGuardMakesOneWaitForTheOther(t *testing.T) {
 	const conflict = 112
 	lab.Each(t, server.Need{Transactions: true}, func(t *testing.T, s *server.Server) {
@@ -114,9 +115,9 @@ func TestGuardMakesOneWaitForTheOther(t *testing.T) {
 		first, second := r.ledger(), r.ledger(mon.client())
 		for i, c := range []struct {
 			name          string
-			before        int // earlier transactions of the first holder
+			before        int // number of earlier transactions by the first holder
 			first, second int64
-			want          error // of the second transaction
+			want          error // the second transaction's error
 		}{
 			{"new key, next holder second", 0, 11, 12, nil},
 			{"new key, next holder first", 0, 12, 11, fence.ErrStale},
@@ -190,8 +191,8 @@ func TestGuardOfTwoKeys(t *testing.T) {
 	})
 }
 
-// A holder that hangs inside its transaction delays the next one only until the server aborts the
-// transaction. After that the first one can no longer commit.
+// A holder that hangs inside its transaction delays the next holder only until the server aborts
+// the transaction. After that the first holder can no longer commit.
 func TestGuardStuckHolder(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
@@ -227,7 +228,7 @@ func TestGuardStuckHolder(t *testing.T) {
 	})
 }
 
-// On a server without transactions the guard refuses before it writes anything.
+// On a server without transactions the guard returns an error before it writes anything.
 func TestGuardWithoutTransactions(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		if s.Has(server.Need{Transactions: true}) {
@@ -244,12 +245,13 @@ func TestGuardWithoutTransactions(t *testing.T) {
 	})
 }
 
-// The guard costs a transaction one more command and one more changed document, but no oplog entry.
+// With the guard a transaction needs one more command and changes one more document, but needs no
+// additional oplog entry.
 func TestCostOfGuard(t *testing.T) {
 	const n = 20
 	lab.Each(t, server.Need{Transactions: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		for db, want := range map[string]int{r.DB: 3 * n, "admin": n} { // the commit is a command to admin
+		for db, want := range map[string]int{r.DB: 3 * n, "admin": n} { // the commit is sent to the database admin
 			mon := newMonitor(db)
 			l := r.ledger(mon.client())
 			for i := range n + 1 {

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// mount returns another path to the directory, if this process may mount it, otherwise the same
+// mount returns another path to the directory if this process may mount it, and otherwise the same
 // path.
 func mount(t *testing.T, path string) string {
 	t.Helper()
@@ -24,8 +24,8 @@ func mount(t *testing.T, path string) string {
 }
 
 // If a process is killed, another process on the same machine is granted its lock after the margin,
-// long before the TTL: a waiter, a process that starts afterwards, and one that sees the directory
-// at another path.
+// long before the TTL. This is true for a waiter, for a process that starts afterwards, and for a
+// process that sees the directory at another path.
 func TestHostDirKilledHolder(t *testing.T) {
 	t.Parallel()
 	const rounds = 5
@@ -52,7 +52,7 @@ func TestHostDirKilledHolder(t *testing.T) {
 			p, held := r.startHolder(opt, key)
 			ch := locking(t.Context(), waiter.Mutex(key))
 			eventually(t, "the waiter is queued", func() bool { return load(t, store, key).Waiting == 1 })
-			time.Sleep(100 * time.Millisecond) // until it has read who holds the key
+			time.Sleep(100 * time.Millisecond) // wait until the waiter has read who holds the key
 			killed := time.Now()
 			p.Kill()
 			g := granted(t, ch)
@@ -84,7 +84,7 @@ func TestHostDirKilledHolder(t *testing.T) {
 	})
 }
 
-// The lock of a stopped process is granted when its session has lapsed, and not before.
+// The lock of a frozen process is granted when the process's session has lapsed, and not before.
 func TestHostDirStoppedHolder(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -96,7 +96,7 @@ func TestHostDirStoppedHolder(t *testing.T) {
 		ch := locking(t.Context(), r.session(opt).Mutex("stopped"))
 		eventually(t, "the waiter is queued", func() bool { return load(t, store, "stopped").Waiting == 1 })
 		p.Stop()
-		time.Sleep(100 * time.Millisecond) // until everything that it sent has arrived
+		time.Sleep(100 * time.Millisecond) // wait until everything that it sent has arrived
 		stopped := member(t, store, held.Text)
 		lapse := stopped.LastHeartbeat.Add(stopped.TTL)
 		g := granted(t, ch)

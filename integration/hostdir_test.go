@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// newHostDir returns a directory that is suitable as HostDir, or "" on systems other than Linux.
+// newHostDir returns a directory that can be used as HostDir, or "" on systems other than Linux.
 func newHostDir(t *testing.T) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -19,7 +19,7 @@ func newHostDir(t *testing.T) string {
 	if _, err := dsync.New(dsynctest.NewMemory(), &dsync.Options{HostDir: path}); err == nil {
 		return path
 	}
-	path, err := os.MkdirTemp("/dev/shm", "leasehold") // the default may be on an overlay file system
+	path, err := os.MkdirTemp("/dev/shm", "leasehold") // the default directory may be on an overlay file system
 	if err != nil {
 		t.Fatal(err)
 	}

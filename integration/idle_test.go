@@ -12,10 +12,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// sweepRecord is the ID of the record of sweeping's progress, which is never deleted.
+// sweepRecord is the ID of the record that keeps the progress of sweeping. It is never deleted.
 const sweepRecord = "x/sweep"
 
-// sweep sweeps the whole store once. Nobody else may sweep it at the same time.
+// sweep sweeps the whole store once. It must not be swept by anybody else at the same time.
 func sweep(t *testing.T, s driver.Store, retention time.Duration) (deleted int64) {
 	t.Helper()
 	turn := func(last driver.SweepState) driver.SweepState {
@@ -27,7 +27,7 @@ func sweep(t *testing.T, s driver.Store, retention time.Duration) (deleted int64
 		return st
 	}
 	st := turn(driver.SweepState{Turn: -1})
-	for deleted = 0; st.After != ""; { // the rest of a round
+	for deleted = 0; st.After != ""; { // finish a round that was begun
 		st = turn(st)
 	}
 	for st = turn(st); st.After != ""; {
@@ -70,7 +70,7 @@ func TestB08TokensGrow(t *testing.T) {
 	})
 }
 
-// B22: from several slices with records of every kind, Sweep deletes exactly the idle ones, and
+// B22: if records of every kind fill several slices, Sweep deletes exactly the idle ones, and
 // examines each record once.
 func TestB22SweepsExactlyTheIdle(t *testing.T) {
 	const each, retention = 120, time.Hour
@@ -156,7 +156,7 @@ func firsts(ids []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !strings.HasPrefix(id[1:], "/0 ") })
 }
 
-// B22: Sweep deletes idle records, and none in use.
+// B22: Sweep deletes idle records, but none that are in use.
 func TestB22CleanUp(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -204,7 +204,7 @@ func TestB22CleanUp(t *testing.T) {
 			}
 		}
 		if held.Token() == 0 {
-			t.Error("a lock was lost by sweeping")
+			t.Error("Sweep made a holder lose its lock")
 		}
 		release(t, held)
 		g := granted(t, waiting)

@@ -1,5 +1,5 @@
-// Package calls calls the user's hooks and loggers, in order. Nobody waits for them, because they may block, panic or
-// never return.
+// Package calls calls the user's hooks and loggers, in order. The library never waits for one to return, because it
+// may block, panic or never return.
 package calls
 
 import (
@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// A Queue calls functions in order on a goroutine of its own, which exists only while there is something to call.
-// Nobody waits for it: a hook may call Close, and may block forever. The zero Queue is ready to use; all methods
-// may be called concurrently.
+// A Queue calls functions in order on its own goroutine, which exists only while functions are queued. Close does
+// not wait for it, because a hook may call Close or block forever. The zero Queue is ready to use; all methods may
+// be called concurrently.
 type Queue struct {
-	// Logger logs panics; nil logs nothing. It must be set before first use.
+	// Logger logs panics; nil logs nothing. Set it before first use.
 	Logger *slog.Logger
 
 	mu      sync.Mutex
@@ -21,14 +21,15 @@ type Queue struct {
 
 type call struct {
 	f   func()
-	key any // key passed to AddLatest; nil: the call was added by Add
+	key any // the key passed to AddLatest; nil for a call added by Add
 }
 
-// Add queues f behind all functions that were added before.
+// Add queues f behind all functions added before it.
 func (q *Queue) Add(f func()) { q.add(call{f: f}) }
 
-// AddLatest is like Add, but f replaces a waiting function with the same key, unless a function added by Add waits
-// behind it. So a slow function delays at most one report for each key. key must be comparable and not nil.
+// AddLatest is like Add, but f replaces a queued function with the same key, unless a function added by Add is
+// queued behind that one. So while a slow function runs, at most one report for each key piles up. key must be
+// comparable and not nil.
 func (q *Queue) AddLatest(key any, f func()) { q.add(call{f, key}) }
 
 func (q *Queue) add(c call) {
@@ -45,7 +46,7 @@ func (q *Queue) add(c call) {
 	}
 }
 
-// sameLocked returns the index of the waiting call that a new call with key replaces, or -1.
+// sameLocked returns the index of the queued call that a new call with this key replaces, or -1.
 func (q *Queue) sameLocked(key any) int {
 	for i := len(q.calls) - 1; i >= 0 && q.calls[i].key != nil; i-- {
 		if q.calls[i].key == key {
@@ -78,7 +79,7 @@ func (q *Queue) call(f func()) {
 				q.Logger.Error("leasehold: a hook panicked", "panic", r)
 			}
 		} else if !finished {
-			// runtime.Goexit ends this goroutine; the remaining calls need another.
+			// runtime.Goexit ends this goroutine, so the remaining calls need another one.
 			go q.run()
 		}
 	}()

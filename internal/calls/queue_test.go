@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/calls"
 )
 
-// Functions are called in order, whatever the previous ones do.
+// Functions are called in order, even if one of them sleeps, panics or calls runtime.Goexit.
 func TestQueueGoesOn(t *testing.T) {
 	for name, f := range map[string]func(){
 		"returns": func() {},
@@ -37,8 +37,8 @@ func TestQueueGoesOn(t *testing.T) {
 	}
 }
 
-// Of adjacent waiting calls of AddLatest with the same key, only the last one is made. Calls of Add are never left
-// out.
+// Of adjacent queued functions that AddLatest added with the same key, only the last one is called. Functions added
+// by Add are always called.
 func TestQueueKeepsTheLatestOfEachKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q calls.Queue

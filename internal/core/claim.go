@@ -11,43 +11,43 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A claim is one request of the session for part or all of a key, as stored. The table of its states is in the
-// package documentation.
+// A claim is the session's request for part or all of a key, in the form in which the store records it. The table of
+// its states is in the package documentation.
 type claim struct {
 	timer
 	number  uint64
 	request driver.Claim
 	state   state
 
-	call    *Call  // the caller that waits for the claim or holds it; nil: nobody needs its result
-	users   int    // holders that are not done; readers can share a hold
-	slot    int64  // how many slots of this process's queue it has: see share; 0: it has given them back
-	command uint64 // the command under way for it, or inLine; 0: none
-	failed  int    // consecutive requests or releases without an answer
+	call    *Call  // the caller that waits for the claim or holds it; nil if nobody needs the result
+	users   int    // number of holders that are not done; readers can share a hold
+	slot    int64  // slots that it occupies in this process's queue (see share); 0 once it has freed them
+	command uint64 // the command under way for the claim, or inLine; 0 if none
+	failed  int    // number of consecutive requests or releases without an answer
 
-	requests   int       // requests to join that were sent
-	unanswered int       // how many of them have no answer
-	mayBe      bool      // a reply or a notice said that the store has the claim
-	void       time.Time // by the store's clock, until when a request or a copy of one can join; zero: none can
-	wait       *wait     // nil once its grant is known
+	requests   int       // number of requests to join that were sent
+	unanswered int       // number of requests to join that have no answer
+	mayBe      bool      // a reply or a notice has shown that the store has the claim
+	void       time.Time // the time, by the store's clock, until which a request or a copy of it can join; zero if none can
+	wait       *wait     // nil once the grant is known
 
-	token      int64     // of the current hold
-	granted    Instant   // when the grant was learned
+	token      int64     // fencing token of the current hold
+	granted    Instant   // when this process learned of the grant
 	since      time.Time // when it was granted, by the store's clock; zero if unknown
 	until      time.Time // the end of a lease, by the store's clock
-	extends    int       // unanswered Extends of a lease; any of them may have moved the end past until
-	listener   uint64    // listener.times when its last request was sent; 0: no listener was ready
-	othersWait bool      // others wait or may wait
+	extends    int       // number of unanswered Extends of a lease; each may have moved its end past until
+	listener   uint64    // listener.times when the last request was sent; 0 if no listener was ready then
+	othersWait bool      // other sessions wait for the key, or may do so
 	asked      asked     // who wants the claim to end
 
-	leave   *leave // how to release it; nil: without options
-	refused error  // why the store refuses its release
-	lostBy  error  // why no release was sent, or may not have arrived; nil: released, or not yet ended
-	doubted uint64 // session.acks when the store first said that it doesn't have the claim; 0: the claim isn't in doubt
+	leave   *leave // how to release the claim; nil means without options
+	refused error  // why the store refuses the release
+	lostBy  error  // why no release was sent, or may not have arrived; nil if it was released or has not ended yet
+	doubted uint64 // session.acks when the store first reported that it doesn't have the claim; 0 if it is not in doubt
 }
 
-// asked says who wants a claim to end. If anybody does, its release doesn't keep it in the store, unless the holder
-// said so with ReleaseBy and nobody else wants the key.
+// asked tells who wants a claim to end. If anybody does, the release doesn't keep the claim in the store, unless the
+// holder called ReleaseBy and nobody else wants the key.
 type asked int
 
 const (
@@ -56,16 +56,16 @@ const (
 	byOthers       // another process wants the key, the holder has stalled, or the store has lost the claim
 )
 
-// A wait is what is known about the queue ahead of a claim.
+// A wait holds what is known about the queue ahead of a claim.
 type wait struct {
-	poll     Instant             // when to request again even if nothing happens before
-	position int                 // in the store's queue, as of the last reply; 0: not queued
-	stagger  time.Duration       // how long to wait after a session ahead lapses: see stagger
+	poll     Instant             // when to request again at the latest
+	position int                 // in the store's queue, as of the last reply; 0 if not queued
+	stagger  time.Duration       // how long to wait after a session ahead lapses (see stagger)
 	ahead    []string            // sessions that block the claim, as of the last reply
 	named    []string            // sessions that the last request named as expired
-	again    bool                // a wake came while a request was under way: request again when it is answered
+	again    bool                // a wake came while a request was under way, so request again when that is answered
 	refusal  error               // the error for the caller unless a session ahead has expired
-	asked    map[string]revoking // with First: claims whose sessions were asked to give up the key
+	asked    map[string]revoking // with First: the Revokes sent, by the ID of the revoked claim
 	until    []time.Time         // when the leases that block the claim end
 }
 
@@ -75,15 +75,17 @@ type revoking struct {
 	failed int  // consecutive failed Revokes
 }
 
-// A leave says how to release a claim. It is replaced, never changed, because all claims share early.
+// A leave tells how to release a claim. A claim's leave is replaced, never changed, because all claims share the
+// value early.
 type leave struct {
 	driver.Release         // without Claim
-	keep           Instant // when the Keep ends
+	keep           Instant // end of the Keep
 	grace          bool    // the Keep covers the holder's grace, so it can't be revoked
-	passed         error   // with ReleaseBy: why it has not been released that way; nil: it has
+	passed         error   // with ReleaseBy: why the claim has not been released that way; nil if it has
 }
 
-// early releases a claim whose holder waits only for the store's answer. All Cores of the process share it.
+// early makes the holder's Release wait only for the store's answer, not for a majority. All Cores of the process
+// share it.
 var early = &leave{Release: driver.Release{Early: true}}
 
 // A grant describes how the store granted a claim.
@@ -99,8 +101,8 @@ type state int
 const (
 	joining state = iota
 	waiting
-	checking // finding out whether the sessions in the way have expired
-	dating   // granted, but the end of the lease isn't set yet
+	checking // finding out whether the sessions that block the claim have expired
+	dating   // granted, but the store has not set the end of the lease yet
 	held
 	lingering
 	windingDown
@@ -113,7 +115,7 @@ func (s state) String() string {
 	return [...]string{"joining", "waiting", "checking", "dating", "held", "lingering", "windingDown", "lost", "leaving", "kept"}[s]
 }
 
-// inLine marks the command of a claim or message as waiting for a lane.
+// inLine is the command of a claim or message that waits for a lane.
 const inLine = ^uint64(0)
 
 // A trigger is an event that moves a claim to another state.
@@ -122,12 +124,12 @@ type trigger int
 const (
 	queued     trigger = iota // the store has queued the claim
 	again                     // the claim must be requested again at once
-	unanswered                // the last command had no answer
-	timeOver                  // the claim's timer is due
+	unanswered                // the last command was not answered
+	timeOver                  // the claim's timer has expired
 	laneFree                  // a lane is free for the claim's command
-	wake                      // a notice, or a listener that has become ready
+	wake                      // a notice came, or the listener became ready
 	givenUp                   // the caller has given up
-	revoke                    // the claim must be given up
+	revoke                    // the session must give up the claim
 	sessionEnd                // the session is lost
 	leaseOver                 // the lease is over
 	othersCame                // others may wait
@@ -138,8 +140,8 @@ func (t trigger) String() string {
 	return [...]string{"queued", "again", "unanswered", "timeOver", "laneFree", "wake", "givenUp", "revoke", "sessionEnd", "leaseOver", "othersCame", "heartbeat"}[t]
 }
 
-// move makes the claim's transition for t, following the table in the package documentation. It ignores triggers
-// that come too late to matter.
+// move makes the claim's transition for t, following the table in the package documentation. Triggers that come too
+// late have no effect.
 func (c *Core) move(cl *claim, t trigger) {
 	if t == laneFree {
 		if cl.command != inLine {
@@ -155,10 +157,10 @@ func (c *Core) move(cl *claim, t trigger) {
 		// callers could take the key from each other forever.
 		if cl.asked != byOthers {
 			cl.asked = byOthers
-			c.move(cl, wake) // it was revoked, so it must have been granted: ask the store
+			c.move(cl, wake) // only granted claims are revoked, so request again to learn of the grant
 		}
 	case from <= dating && t == revoke:
-		c.requestAnew(cl) // it was granted, but this process has not learned of the grant
+		c.requestAnew(cl) // the store has granted it, but this process doesn't know that yet
 	case from <= dating && t == sessionEnd:
 		c.readmit(cl)
 
@@ -199,7 +201,7 @@ func (c *Core) move(cl *claim, t trigger) {
 	case from == held && t == timeOver && !cl.fixed():
 		c.windDown(cl, ErrStalled)
 	case from == held && t == timeOver && cl.extends > 0:
-		c.windDown(cl, errLeaseOver(cl)) // the store may have a later end, so release the claim
+		c.windDown(cl, errLeaseOver(cl)) // an unanswered Extend may have set a later end, so release the claim
 	case from == held && t == timeOver:
 		c.loseHold(cl, errLeaseOver(cl))
 	case from == held && t == sessionEnd:
@@ -229,7 +231,7 @@ func (c *Core) move(cl *claim, t trigger) {
 		cl.asked = byOthers
 		cl.dropKeep()
 	case from == leaving && t == revoke && cl.users == 0:
-		cl.dropKeep() // if the release under way keeps the claim, another one follows
+		cl.dropKeep() // if the release under way keeps the claim, another release follows
 	case from == leaving && t == sessionEnd:
 		c.noteUnreleased(cl, c.ending)
 		cl.lostBy = LostTo(c.ending)
@@ -264,10 +266,11 @@ func (cl *claim) shares() bool {
 }
 
 // outlives reports whether the claim survives the loss of its session, as a granted lease does once its end is set.
-// In the state dating the end is set only if an Extend got through: see readmit.
+// In the state dating, the end is set only if an Extend has reached the store; readmit handles that case.
 func (cl *claim) outlives() bool { return cl.fixed() && cl.token != 0 && cl.state != dating }
 
-// newClaim makes a claim for an admitted caller: q.used already counts its slot, and if it needs the turn it has it.
+// newClaim makes a claim for an admitted caller. q.used already counts the caller's slots, and if the caller needs
+// the turn, it has it.
 func (c *Core) newClaim(q *queue, a *Call) *claim {
 	c.last.claim++
 	lingers := c.cfg.Linger > 0 && a.exclusive() && a.Lease == 0 && !a.Auto
@@ -302,8 +305,8 @@ func (c *Core) join(cl *claim) {
 	}
 }
 
-// sendJoin sends a request to join. The request names the sessions ahead that have expired; unless old is nil, it
-// also releases old.
+// sendJoin sends a request to join, which names the sessions ahead that have expired. If old is not nil, the same
+// command releases old.
 func (c *Core) sendJoin(cl *claim, poll bool, old *claim) {
 	cl.wait.named = c.expiredAmong(cl.wait.ahead)
 	cl.requests++
@@ -360,7 +363,7 @@ func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
 	switch {
 	case cl.state == leaving: // the release has waited for this answer
 		c.release(cl)
-	case cl.state != joining: // a notice came first
+	case cl.state != joining: // a notice has already moved the claim on
 	case holds:
 		crowded := st.Waiting > 0
 		c.granted(cl, grant{h.Token, st.Term, crowded, cl.requests == 1 && !crowded, h.Since})
@@ -387,7 +390,7 @@ func (c *Core) notGranted(cl *claim, r *Reply) {
 	case st.Position > 0:
 		cl.failed = 0
 		c.ahead(w, st)
-		// A notice may have been sent before the listener was ready.
+		// If the listener was not ready when the request was sent, it may have missed a notice.
 		if missed := c.listener.ready && cl.listener != c.listener.times; missed || w.again {
 			w.again = false
 			c.join(cl)
@@ -398,7 +401,7 @@ func (c *Core) notGranted(cl *claim, r *Reply) {
 		c.ahead(w, st)
 		w.refusal, cl.state = HeldError(st), checking
 		c.check(cl)
-	case try && cl.failed == 0: // the request came too late, but now the store's clock is known
+	case try && cl.failed == 0: // the request reached the store too late; the reply has told us the store's clock, so try once more
 		cl.failed++
 		c.join(cl)
 	case try:
@@ -428,7 +431,7 @@ func (c *Core) retry(cl *claim) {
 	cl.failed++
 }
 
-// noAnswer handles a command that the claim needs and that had no answer. A try is not repeated.
+// noAnswer handles an unanswered command that the claim depends on. A caller that only tries gets the error.
 func (c *Core) noAnswer(cl *claim, err error) {
 	if cl.call.Try {
 		c.refuse(cl, err)
@@ -437,7 +440,7 @@ func (c *Core) noAnswer(cl *claim, err error) {
 	}
 }
 
-// refuse gives the claim's caller an error in place of a hold.
+// refuse gives the claim's caller an error instead of a hold.
 func (c *Core) refuse(cl *claim, err error) {
 	a := cl.call
 	c.deny(a, err)
@@ -449,9 +452,9 @@ func (c *Core) refuse(cl *claim, err error) {
 	c.leaveQueue(cl)
 }
 
-// granted handles the grant of a claim, which either a reply or a notice brings. A new lease has no end of its own
-// yet and lives with its session. If the grant set the end, an unnoticed grant would block the key for the whole
-// lease, long after the session has expired.
+// granted handles a grant, whether it was learned from a reply or a notice. A lease's grant does not set its end:
+// until an Extend does, the lease ends with its session. Otherwise a grant that nobody learns of would block the key
+// for the whole lease, even after the session has expired.
 func (c *Core) granted(cl *claim, g grant) {
 	cl.request.Token, cl.request.NoneWaiting = g.token, g.alone
 	cl.token, cl.since, cl.granted = g.token, g.since, c.now
@@ -472,7 +475,7 @@ func (c *Core) granted(cl *claim, g grant) {
 
 // extend sets the first end of a lease.
 func (c *Core) extend(cl *claim) {
-	if cl.command != 0 { // a request is under way
+	if cl.command != 0 { // a request to join is still under way
 		c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Retry))
 		return
 	}
@@ -484,7 +487,7 @@ func (c *Core) extend(cl *claim) {
 	}
 }
 
-// extendAnswered begins the hold of a lease. The hold's time counts from before the Extend was sent.
+// extendAnswered begins the hold of a lease. The hold's time is counted from before the Extend was sent.
 func (c *Core) extendAnswered(cl *claim, s *sent, r *Reply) {
 	if cl == nil || cl.state != dating {
 		return
@@ -506,8 +509,7 @@ func (c *Core) extendAnswered(cl *claim, s *sent, r *Reply) {
 	}
 }
 
-// extended handles the answer to a later Extend. If it comes when the hold is over, the claim is released, unless
-// the store says that the lease is over too.
+// extended handles the answer to a later Extend.
 func (c *Core) extended(e Extended) {
 	cl := c.claims[e.Claim]
 	if cl == nil {
@@ -528,7 +530,7 @@ func (c *Core) extended(e Extended) {
 	}
 }
 
-// errLeaseOver is the error of a hold whose lease ran out.
+// errLeaseOver returns the error of a hold whose lease ran out.
 func errLeaseOver(cl *claim) error { return fmt.Errorf("%w after %v", ErrLeaseOver, cl.request.Lease) }
 
 // begin begins the first hold of a claim.
@@ -536,7 +538,7 @@ func (c *Core) begin(cl *claim, term int64) {
 	a, q := cl.call, c.queues[cl.request.Key]
 	cl.state, cl.wait, c.listener.idle = held, nil, c.now
 	if c.listener.ready && !c.wouldKnow(cl) && !a.Shares && cl.request.Yield {
-		cl.othersWait = true // this session would not have been notified of other waiters
+		cl.othersWait = true // other sessions may wait without this session having been notified
 	}
 	c.deliver(cl, a, term, false)
 	if a.Shares {
@@ -546,7 +548,7 @@ func (c *Core) begin(cl *claim, term int64) {
 		c.listen(listenAfter)
 	}
 	if q.forceWaits() || cl.asked == byOthers {
-		c.windDown(cl, ErrRevoked) // a caller that wants the key by force came after the request was sent
+		c.windDown(cl, ErrRevoked) // the claim was revoked, or a caller with First came, after the request was sent
 	}
 	if !a.Try {
 		q.turn = nil
@@ -578,13 +580,13 @@ func (c *Core) windDown(cl *claim, cause error) {
 	c.do(&End{cl.call, cause, cause != ErrClosed && cause != ErrStalled && !notThere(cause)})
 }
 
-// notThere reports whether cause says that the store no longer has the claim.
+// notThere reports whether cause means that the store no longer has the claim.
 func notThere(cause error) bool {
 	return errors.Is(cause, ErrRecordDeleted) || errors.Is(cause, ErrNotRenewed)
 }
 
 // progress sets the time within which the holder must make progress again to keep its hold. Leases have no such
-// limit: they run out by themselves.
+// limit, because they run out by themselves.
 func (c *Core) progress(cl *claim, limit time.Duration) {
 	switch {
 	case cl.state != held || cl.fixed():
@@ -595,8 +597,8 @@ func (c *Core) progress(cl *claim, limit time.Duration) {
 	}
 }
 
-// loseHold ends a hold whose key the store may already be granting to others. It sends no release. A lease stays known
-// for the grace: if it were unknown, a notice or reply that names it would make the session release it.
+// loseHold ends a hold whose key the store may already be granting to others. It sends no release. The claim stays in
+// c.claims for the grace; otherwise the session would release a lease when a notice or reply names it.
 func (c *Core) loseHold(cl *claim, cause error) {
 	cl.state = lost
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
@@ -630,8 +632,8 @@ func numberOf(id string) (n uint64, session string) {
 // Knows reports whether the claim is one of this Core's.
 func (c *Core) Knows(claim string) bool { return c.byID(claim) != nil }
 
-// unknown releases claims of this session that st shows but this process doesn't know. A request that arrived twice
-// can leave one, and a claim that was released can have joined again.
+// unknown releases claims of this session that are in st but not known to this process. A duplicate request can leave
+// such a claim, and can make a released claim join again.
 func (c *Core) unknown(st *driver.State, about *claim) {
 	for i := range st.Holders {
 		if h := &st.Holders[i]; h.Session == about.request.Session && h.Claim != about.request.ID && h.Until.IsZero() {
@@ -651,12 +653,12 @@ func (c *Core) unknownClaim(key, id string, token int64) {
 	case c.isNew(id, token):
 		c.orphan(key, id)
 	case c.mayBeUndone(id):
-		c.heartbeatSoon() // its reply says whether the release was undone: see committed
+		c.heartbeatSoon() // the reply shows whether the release was undone (see committed)
 	}
 }
 
-// orphan releases a claim of this session that this process doesn't know. A copy of the claim's request may still
-// arrive.
+// orphan releases a claim of this session that is not known to this process. It allows for a copy of the claim's
+// request that is still under way.
 func (c *Core) orphan(key, id string) {
 	n, session := numberOf(id)
 	if n == 0 || session != c.session.id || c.claims[n] != nil {
@@ -672,19 +674,19 @@ func (c *Core) orphan(key, id string) {
 	c.release(cl)
 }
 
-// fits reports whether the store could grant the claim at once: there is room for it, and nobody waits.
+// fits reports whether the store could grant the claim at once, because there is room for it and nobody waits.
 func fits(r *driver.Claim, st *driver.State) bool {
 	if st.Waiting > 0 {
 		return false
 	}
-	free := st.Limit // subtract: a sum of weights can overflow
+	free := st.Limit // subtract, because adding up weights can overflow
 	for i := range st.Holders {
 		free -= st.Holders[i].Weight
 	}
 	return len(st.Holders) == 0 || r.Weight <= free
 }
 
-// HeldError returns the error for a call that found the key held or waited for.
+// HeldError returns the error for a call that found the key held, or free but with waiters.
 func HeldError(st *driver.State) *driver.HeldError {
 	e := &driver.HeldError{Key: st.Key}
 	switch {

@@ -11,57 +11,57 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// closing is the progress of Close.
+// closing is the state of a call of Close.
 //
-// Close ends within a bounded time even if the store doesn't answer. It waits for holders no longer than their
-// grace. It repeats commands without an answer as long as the store answers something within each attempt's time.
-// After a [Hurry] it sends everything once, all at the same time, and waits for one attempt's time. Then it gives
-// up and says what the store may go on holding.
+// Close ends within a bounded time even if the store doesn't answer. It waits for holders no longer than their grace.
+// It repeats unanswered commands as long as the store answers at least one command within each attempt's time. After
+// a [Hurry] it sends all remaining commands once and at the same time, and waits for one attempt's time. Then it
+// gives up and reports which keys the store may still hold.
 type closing struct {
 	phase       closePhase
-	due         Instant      // when Close gives up on the store; never: Close is done
+	due         Instant      // when Close gives up on the store; never once Close is done
 	command     uint64       // the Unregister under way, or 0
-	failed      int          // Unregisters without an answer
-	again       Instant      // when to send the next Unregister after that
-	notReleased []unreleased // claims that the store may go on holding, in the order in which Close learned of them
-	listed      error        // why the session may stay registered; nil: it does not
+	failed      int          // number of Unregisters without an answer
+	again       Instant      // when to send the next Unregister
+	notReleased []unreleased // claims that the store may still hold, in the order in which Close learned of them
+	listed      error        // why the session may stay registered; nil if it does not
 }
 
 type closePhase int
 
 const (
-	patient closePhase = iota // the ctx of Close has not ended
+	patient closePhase = iota // the context of Close has not ended
 	hurried
 	closed
 )
 
-// hurryLanes is the factor by which a Hurry raises the limit of commands under way: there is no time to send them
-// one after the other. A thousand commands that wait in a driver for a connection take about ten megabytes.
+// hurryLanes is the factor by which a Hurry raises the limit of commands under way, because there is no time to send
+// them one after the other. A thousand commands that wait in a driver for a connection need about ten megabytes.
 const hurryLanes = 32
 
-// An unreleased claim is one that the store may go on holding after Close.
+// An unreleased is a claim that the store may still hold after Close.
 type unreleased struct {
 	key string
 	end endOf
 	why error
 }
 
-// endOf says when the store frees a claim that was not released.
+// endOf tells when the store frees a claim that was not released.
 type endOf int
 
 const (
 	withSession endOf = iota // when its session is unregistered, or expires
-	withGrace                // the same, but its holder may still be in its grace: don't unregister the session
+	withGrace                // like withSession, but the holder's grace may still be running, so the session must not be unregistered
 	byItself                 // when its lease runs out
 )
 
-// errNoAnswer is the reason if the store has not answered in time and no error says why.
+// errNoAnswer is the reason if the store has not answered in time and no other error is known.
 var errNoAnswer = fmt.Errorf("the store did not answer in time: %w", context.DeadlineExceeded)
 
-// A NotReleasedError lists the keys that Close could not release, as far as it knows. It matches [ErrNotReleased].
+// A NotReleasedError lists the keys that Close may have left unreleased. It matches [ErrNotReleased].
 type NotReleasedError struct {
 	Keys []string // sorted, each once
-	err  error    // why the first of them was not released
+	err  error    // why the first key was not released
 }
 
 func (e *NotReleasedError) Error() string {
@@ -87,13 +87,13 @@ func (c *Core) unregistering() bool {
 	return c.closing != nil && (c.closing.command != 0 || c.closing.failed > 0)
 }
 
-// repeats reports whether a command without an answer is sent again. One that was sent after a Hurry is not.
+// repeats reports whether an unanswered command is sent again. After Hurry, commands are sent only once.
 func (c *Core) repeats(s *sent) bool {
 	cg := c.closing
 	return cg == nil || cg.phase == patient || cg.phase == hurried && s.at < cg.due.Add(-c.cfg.Attempt)
 }
 
-// pause returns how long to wait before retrying after that many failures.
+// pause returns how long to wait before a retry after this number of failures.
 func (c *Core) pause(failed int) time.Duration {
 	if c.closing != nil && c.closing.phase == hurried {
 		return 0
@@ -141,9 +141,9 @@ func (c *Core) close() {
 
 var errClosed = LostTo(ErrClosed)
 
-// hurry sends whatever still has to be sent, once, and gives the store one attempt's time to answer all of it.
-// Claims whose holders are not done stay in the store for the rest of their grace. The store measures that by its
-// own clock, which may run faster or jump by up to the margin.
+// hurry sends all remaining commands once, and gives the store one attempt's time to answer them. Claims whose
+// holders are not done stay in the store for the rest of the grace, and somewhat longer, because the store's clock
+// may run faster or jump by up to the margin.
 func (c *Core) hurry() {
 	cg := c.closing
 	if cg == nil || cg.phase != patient {
@@ -204,8 +204,8 @@ func (c *Core) noteUnreleased(cl *claim, why error) {
 	c.closing.notReleased = append(c.closing.notReleased, u)
 }
 
-// closeDue unregisters the session when Close has nothing else to wait for. If a holder may still be in its grace,
-// or Close's time is over, it leaves the session to expire.
+// closeDue unregisters the session when Close has nothing else to wait for. If a holder's grace may still be running,
+// or Close's time is over, it lets the session expire instead.
 func (c *Core) closeDue() {
 	cg := c.closing
 	switch {
@@ -230,7 +230,7 @@ func (c *Core) closeDue() {
 		}
 	case i >= 0:
 		c.closeAnyway(cg.notReleased[i].why)
-	default: // not while a heartbeat is under way: that could arrive after the Unregister
+	default: // no heartbeat is under way that could arrive after the Unregister
 		if cg.failed == 0 {
 			c.storeAnswered()
 		}
@@ -238,7 +238,7 @@ func (c *Core) closeDue() {
 	}
 }
 
-// unregistered handles the answer to an Unregister, which ends Close. An Unregister without an answer is repeated while
+// unregistered handles the answer to an Unregister, which ends Close. An unanswered Unregister is repeated while
 // there is time.
 func (c *Core) unregistered(s *sent, r *Reply) {
 	cg := c.closing
@@ -252,7 +252,7 @@ func (c *Core) unregistered(s *sent, r *Reply) {
 		cg.listed = r.Err
 		c.lose(ErrClosed)
 	}
-	if r.Err == nil { // this also ended claims whose release was still under way
+	if r.Err == nil { // the Unregister also ended claims whose release was still under way
 		c.sessionEnded()
 	}
 }
@@ -265,7 +265,7 @@ func (c *Core) sessionEnded() {
 	}
 }
 
-// closeAnyway abandons every command without an answer and ignores later answers.
+// closeAnyway ends Close. It abandons every unanswered command and ignores later answers.
 func (c *Core) closeAnyway(why error) {
 	cg := c.closing
 	for _, cl := range c.those(func(cl *claim) bool { return cl.state == windingDown || cl.state == leaving }) {
@@ -285,7 +285,7 @@ func (c *Core) closeAnyway(why error) {
 	c.closeDone()
 }
 
-// why returns why the store has not answered.
+// why returns the reason why the store has not answered.
 func (c *Core) why() error {
 	if c.failure != nil {
 		return c.failure
