@@ -4,13 +4,13 @@ import "time"
 
 // A Spec says how to start mongod.
 type Spec struct {
-	Members         int           // of the replica set; 0: a standalone
-	Arbiter         bool          // the last member is an arbiter: it votes and has no data
+	Members         int           // number of members of the replica set; 0: a standalone server
+	Arbiter         bool          // the last member is an arbiter, which votes but stores no data
 	ElectionTimeout time.Duration // 0: the server's default, 10 s
-	Auth            bool          // access control is on; the user root/root may do everything
+	Auth            bool          // access control is on; the user root (password root) may do everything
 	Args            []string      // added to the arguments of the processes
 	Env             []string      // added to the environment of the processes
-	Dir             string        // where the files are; "": the system's temporary directory
+	Dir             string        // directory for the files; "": the system's temporary directory
 
 	// Announce, if not nil, returns the host:port by which clients and the other members know the member that
 	// listens at addr, for example the address of a proxy in front of it.
@@ -31,7 +31,7 @@ const (
 // replica sets of one member each.
 type ClusterSpec struct {
 	Shards, Routers int      // 0: two
-	Auth            bool     // access control is on; the user root/root may do everything
+	Auth            bool     // access control is on; the user root (password root) may do everything
 	Args            []string // added to the arguments of the mongods
 
 	// RouterEnv, if not nil, returns additions to the environment of a router; the first router is 0.

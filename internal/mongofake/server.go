@@ -1,5 +1,5 @@
-// Package mongofake has a fake server for tests. It speaks MongoDB's wire protocol over net.Pipe and gives the
-// answers that the test supplies; it computes nothing. It works in bubbles (testing/synctest).
+// Package mongofake has a fake server for tests. It speaks MongoDB's wire protocol over net.Pipe and returns the
+// answers that the test supplies. It works in bubbles (testing/synctest).
 package mongofake
 
 import (
@@ -32,7 +32,7 @@ func Refusal(code int, name string) bson.D {
 	return bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: code}, {Key: "codeName", Value: name}, {Key: "errmsg", Value: "as the test says"}}
 }
 
-// Hello returns the answer to hello of a replica set's only member, without "ok".
+// Hello returns what the only member of a replica set answers to hello, without "ok".
 func Hello() bson.D {
 	return bson.D{
 		{Key: "isWritablePrimary", Value: true}, {Key: "ismaster", Value: true}, {Key: "setName", Value: "rs"}, {Key: "setVersion", Value: 1},
@@ -54,8 +54,8 @@ type Server struct {
 	open  int
 }
 
-// New returns a server that answers each command, including the driver's own, with the result of answer. It calls
-// answer concurrently, but only once at a time for each connection.
+// New returns a server that answers each command, including the driver's own, with the result of answer.
+// Connections call answer concurrently, but each has only one call running at a time.
 func New(answer func(name string, cmd bson.Raw) bson.D) *Server {
 	return &Server{answer: answer, ended: make(chan struct{})}
 }
@@ -95,7 +95,7 @@ func (s *Server) Ended() <-chan struct{} { return s.ended }
 // Wait waits until the client has closed every connection.
 func (s *Server) Wait() { s.wg.Wait() }
 
-// Connections returns how many connections there were, and how many are open.
+// Connections returns how many connections have been made, and how many are open.
 func (s *Server) Connections() (dialled, open int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +161,7 @@ func receive(conn net.Conn) (name string, cmd bson.Raw, reply func(bson.D) error
 	if _, err := io.ReadFull(conn, body); err != nil {
 		return "", nil, nil, err
 	}
-	var prefix []byte // what precedes the document in the reply
+	var prefix []byte // the part of the reply before the document
 	var code uint32
 	switch binary.LittleEndian.Uint32(head[12:]) {
 	case opMsg:

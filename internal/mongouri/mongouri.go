@@ -1,5 +1,5 @@
-// Package mongouri gets the database from a connection string, and keeps the password of a malformed connection
-// string out of errors.
+// Package mongouri finds the database that a connection string names, and removes passwords from errors about
+// malformed connection strings.
 package mongouri
 
 import (
@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// DefaultDatabase is the database if a connection string names none.
+// DefaultDatabase is used if a connection string names no database.
 const DefaultDatabase = "leasehold"
 
 // ErrUnescaped means that the driver mistakes a part of the user name or the password for a host or a database.
@@ -33,13 +33,14 @@ func Database(uri string) (string, error) {
 	return cmp.Or(name, DefaultDatabase), nil
 }
 
-// ServersOwn reports whether the server keeps its own data in that database. A connection string may name admin
-// only because the password is stored there.
+// ServersOwn reports whether the server keeps its own data in that database. Connection strings often name admin
+// only because the user is defined there.
 func ServersOwn(database string) bool {
 	return slices.Contains([]string{"admin", "config", "local"}, database)
 }
 
-// The driver's errors about a connection string begin like this. Up to 2.10.0 they quote parts of the password.
+// aboutURI matches the beginning of the driver's errors about a connection string. Up to version 2.10.0 they quote
+// parts of the password.
 var aboutURI = regexp.MustCompile(`error (parsing|validating) uri: `)
 
 // quoted matches what such an error can quote: Go strings, the address in an error of net.SplitHostPort, and a name
@@ -49,9 +50,9 @@ var quoted = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"|address .*: |lookup .*: `
 // harmless matches quoted words that come from the driver itself: names of schemes and of known options.
 var harmless = regexp.MustCompile(`scheme must be "mongodb" or "mongodb\+srv"$|invalid value for "[A-Za-z]+": `)
 
-// Redact returns err, an error of the driver about its options, without what it quotes from a malformed connection
-// string: that may be part of the user name or the password. Other errors are returned unchanged. A redacted error
-// wraps nothing, because the wrapped error would have the same text.
+// Redact returns err, an error of the driver about its options. It removes what err quotes from a malformed
+// connection string, because that may be part of the user name or the password. Other errors are returned
+// unchanged. A redacted error wraps nothing, because the wrapped error would have the same text.
 func Redact(err error) error {
 	if err == nil || !aboutURI.MatchString(err.Error()) {
 		return err

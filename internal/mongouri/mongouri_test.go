@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// What the driver quotes is removed; the rest of the error, which says what is wrong, stays.
+// Redact removes what the driver quotes and keeps the rest of the error, which says what is wrong.
 func TestRedact(t *testing.T) {
 	for _, c := range []struct{ uri, want string }{
 		{"http://u:secret@h", `error parsing uri: scheme must be "mongodb" or "mongodb+srv"`},

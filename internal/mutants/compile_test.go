@@ -65,7 +65,7 @@ func TestMutantsThatDoNotCompileAreFound(t *testing.T) {
 	}
 }
 
-// A compiler type-checks mutants of the module at root.
+// A compiler type-checks mutants of the module whose root directory is root.
 type compiler struct {
 	root     string
 	fset     *token.FileSet
@@ -99,8 +99,8 @@ func newCompiler(t *testing.T, root string) *compiler {
 }
 
 // check returns why the mutant does not apply, or why its package does not compile. A change inside of functions
-// can't affect other files, so those are then checked without the bodies of their functions. Otherwise a thousand
-// mutants would take long.
+// can't affect other files, so those are then checked without the bodies of their functions. Otherwise checking a
+// thousand mutants would take too long.
 func (c *compiler) check(m mutant) error {
 	before, after, err := m.applyTo(c.root)
 	if err != nil {
@@ -181,7 +181,7 @@ func (c *compiler) parse(name, text string) (*ast.File, error) {
 	return parser.ParseFile(c.fset, name, text, parser.SkipObjectResolution)
 }
 
-// outside is the text of a file without the bodies of its functions.
+// outside returns the text of a file without the bodies of its functions.
 func (c *compiler) outside(f *ast.File, text string) string {
 	for _, d := range slices.Backward(f.Decls) {
 		if d, ok := d.(*ast.FuncDecl); ok && d.Body != nil {

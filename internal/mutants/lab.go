@@ -15,7 +15,7 @@ import (
 // A lab is a copy of the module in which mutants are tried, one at a time.
 type lab struct {
 	dir     string
-	runs    int // how often a mutant must survive to count as survived
+	runs    int // how many runs a mutant must survive to count as survived
 	verbose bool
 }
 
@@ -37,8 +37,8 @@ func newLabs(root string, n, runs int, verbose bool) (labs []lab, remove func(),
 	return labs, remove, nil
 }
 
-// test runs go test in the copy, ignoring cached results. Paths are trimmed, so that packages without a mutant are
-// built once and stay cached, wherever the copy is. Optimization is off, because it would take longer than the tests
+// test runs go test in the copy, ignoring cached results. Paths are trimmed, so that all copies share the cached
+// builds of packages without a mutant. Optimization is off, because optimizing would take longer than the tests
 // themselves.
 func (l *lab) test(pkg, pattern, timeout string, flags ...string) (output string, passed bool) {
 	args := append([]string{"test", "-short", "-count=1", "-trimpath", "-vet=off",
@@ -60,7 +60,7 @@ func (l *lab) run(args ...string) (output string, passed bool) {
 
 var begun = regexp.MustCompile(`(?m)^=== RUN +(\S+)`)
 
-// baseline runs the tests that the mutants name in the unchanged copy: all of them must exist and pass.
+// baseline runs, in the unchanged copy, the tests that the mutants name. All of them must exist and pass.
 func (l *lab) baseline(list []mutant) error {
 	patterns := map[string][]string{}
 	for _, m := range list {
@@ -105,7 +105,7 @@ func (l *lab) try(m mutant) verdict {
 			line += "\t" + strings.ReplaceAll(strings.TrimSpace(tail(output, 40)), "\n", "\n\t") + "\n"
 		}
 	}
-	fmt.Print(line) // in one call: other labs print too
+	fmt.Print(line) // in one call, because other labs print too
 	return v
 }
 

@@ -18,7 +18,7 @@ type mutant struct {
 	Edits  []edit
 	Pkg    string // for example "./dsync"
 	Test   string // as for go test -run, with each part anchored
-	at     string // file:line where it begins
+	at     string // file:line where the mutant is defined
 }
 
 // An edit replaces a text that must occur exactly once in the file.
@@ -146,8 +146,8 @@ func (m *mutant) matches(name string) bool {
 	return true
 }
 
-// apply returns the text with the change made. If it can't be made any more, apply returns an error: a mutant that
-// changes nothing would prove nothing.
+// apply returns the text with the change made. If the text to be changed is no longer there, apply returns an
+// error, because a mutant that changes nothing would prove nothing.
 func (m *mutant) apply(text string) (string, error) {
 	var errs []error
 	for _, e := range m.Edits {

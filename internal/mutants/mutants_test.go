@@ -7,8 +7,8 @@ import (
 
 const root = "../.."
 
-// Each mutant on file applies to the current tree. go run ./internal/mutants, which checks that each is caught,
-// takes too long to find out that somebody has edited a line.
+// Each mutant in testdata applies to the current tree. This test quickly finds mutants whose lines somebody has
+// edited; go run ./internal/mutants, which checks that each mutant is caught, takes much longer.
 func TestMutantsApply(t *testing.T) {
 	all, err := load("testdata")
 	if err != nil {

@@ -115,7 +115,8 @@ func (o *operators) walk(n ast.Node, f *ast.FuncType) {
 	})
 }
 
-// swaps maps an operator to its replacements. Comparisons get their boundary moved, and are negated.
+// swaps maps an operator to its replacements. The boundary of a comparison is moved, or the comparison is
+// negated.
 var swaps = map[token.Token][]token.Token{
 	token.LSS: {token.LEQ, token.GEQ}, token.LEQ: {token.LSS, token.GTR},
 	token.GTR: {token.GEQ, token.LEQ}, token.GEQ: {token.GTR, token.LSS},
@@ -140,7 +141,7 @@ func (o *operators) negate(cond ast.Expr) {
 	}
 }
 
-// negated reports whether another change already negates x.
+// negated reports whether x is already negated by another change.
 func negated(x ast.Expr) bool {
 	switch x := x.(type) {
 	case *ast.Ident:
@@ -223,7 +224,7 @@ func (o *operators) returns(r *ast.ReturnStmt, f *ast.FuncType) {
 	}
 }
 
-// number records that a constant may be doubled or halved. One more or less is seldom wrong.
+// number records that a constant may be doubled or halved. Adding or subtracting one would seldom be wrong.
 func (o *operators) number(n *ast.BasicLit) {
 	if n.Kind != token.INT && n.Kind != token.FLOAT {
 		return
@@ -240,7 +241,8 @@ func (o *operators) number(n *ast.BasicLit) {
 	}
 }
 
-// unseen reports whether the arguments of a call are only text for people or a capacity.
+// unseen reports whether the arguments of a call are only a capacity or text for people, which no test should
+// check.
 func unseen(c *ast.CallExpr) bool {
 	switch name(c) {
 	case "panic", "warn", "info", "record", "Gosched",

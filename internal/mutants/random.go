@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// A draw is a run of random mutants: classic operators at randomly drawn places.
+// A draw is a run of random mutants, made by classic operators at randomly drawn places.
 type draw struct {
 	n        int
 	seed     uint64
@@ -64,8 +64,8 @@ func (d *draw) run(root string) error {
 	r := rand.New(rand.NewPCG(d.seed, 0))
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 
-	// Places are handed out in the order in which they were drawn, plus one for each that does not compile. So a seed
-	// gives the same mutants however many are tried at once.
+	// Places are tried in the order in which they were drawn, and for each mutant that does not compile, one more
+	// place is tried. So a seed gives the same mutants regardless of how many are tried at once.
 	var (
 		mu                    sync.Mutex
 		changed               = sync.NewCond(&mu)
@@ -206,7 +206,7 @@ func (d *draw) places(l *lab) (all []change, tests map[string][]suite, err error
 	return all, tests, nil
 }
 
-// A listed is a package as described by go list.
+// A listed is a package as go list describes it.
 type listed struct {
 	ImportPath, Dir, Name string
 	GoFiles, Deps         []string
@@ -237,8 +237,8 @@ func (l *lab) list(args ...string) (all []listed, err error) {
 	}
 }
 
-// suite runs all tests of a package. It limits their memory, because a loop that a mutant makes endless may use up
-// all of it.
+// suite runs all tests of a package. It limits their memory, because a mutant may contain an endless loop that
+// allocates.
 func (l *lab) suite(pkg string, timeout time.Duration) (output string, passed bool) {
 	const limited = `sh -c 'ulimit -v 8000000; exec "$0" "$@"'` // KiB of address space
 	return l.test(pkg, ".", timeout.String(), "-failfast", "-exec", limited)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The operators make these changes to a function; each is given as the changed line.
+// The operators make exactly these changes to a function; each is given as the changed line.
 func TestOperators(t *testing.T) {
 	for name, c := range map[string]struct {
 		src  string
@@ -61,8 +61,8 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// A seed gives the same mutants however many are tried at once. A mutant that does not compile does not count. A mutant
-// may be caught by the tests of its own package, or by those of a package that depends on it.
+// A seed gives the same mutants regardless of how many are tried at once. A mutant that does not compile does not
+// count. A mutant may be caught by the tests of its own package, or by those of a package that depends on it.
 func TestRandom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds many test programs")
@@ -95,7 +95,7 @@ func TestRandom(t *testing.T) {
 		var all []string
 		for line := range strings.Lines(out) {
 			if strings.Contains(line, " a/a.go:") && !strings.HasPrefix(line, "#") {
-				all = append(all, line[:75]) // without time and test
+				all = append(all, line[:75]) // without the time and the name of the test
 			}
 		}
 		slices.Sort(all)

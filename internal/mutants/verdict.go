@@ -11,11 +11,11 @@ type verdict string
 const (
 	caught    verdict = "caught"      // a test failed its own checks
 	timedOut  verdict = "caught late" // a test did not finish
-	sometimes verdict = "sometimes"   // a test failed after it had passed before
+	sometimes verdict = "sometimes"   // a test failed, but had passed in an earlier run
 	survived  verdict = "SURVIVED"    // the tests passed in every run
 	notBuilt  verdict = "NOT BUILT"   // the mutant or its tests did not compile
 	noTests   verdict = "NO TESTS"    // the pattern matches no test
-	crashed   verdict = "CRASHED"     // for example by a nil pointer, which any test would notice
+	crashed   verdict = "CRASHED"     // the code panicked, for example on a nil pointer, which any test would notice
 	unclear   verdict = "UNCLEAR"     // go test itself failed
 	unapplied verdict = "NOT APPLIED" // the text to be changed does not occur exactly once
 )
@@ -29,7 +29,7 @@ var (
 	crashes = regexp.MustCompile(`(?m)^(panic: runtime error: |fatal error: (concurrent map|unexpected signal|sync: )|\[signal )`)
 )
 
-// judge reads the output of go test. It returns the verdict and the name of the first test that failed.
+// judge reads the output of go test. It also returns the name of the first test that failed.
 func judge(output string, passed bool) (v verdict, test string) {
 	switch {
 	case strings.Contains(output, "[no tests to run]"):

@@ -6,8 +6,9 @@ import (
 	"fmt"
 )
 
-// Describe names a process: by its name, followed by the process id and the host unless the name is just the
-// host's, or else by its session's id. Unknown arguments are "" or 0.
+// Describe returns a process's name, followed by its process id and host, such as "worker-a (process 11 on
+// host-a)". It leaves out a name that is the host's, and returns the session's id if nothing else is known.
+// Unknown arguments are "" or 0.
 func Describe(name, host string, pid int, session string) string {
 	where := host
 	if pid != 0 {

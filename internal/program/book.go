@@ -13,8 +13,8 @@ import (
 func (r *runner) page(key string) *page {
 	p := r.pages[key]
 	if p == nil {
-		// Close asks the store to keep a key for the rest of the grace. The store counts in milliseconds, so up to a
-		// millisecond of the grace may be missing.
+		// Close asks the store to keep a key for the rest of the grace. The store counts whole milliseconds, so the
+		// key may become free up to a millisecond before the grace is over.
 		p = &page{leads: make(map[int64]string), named: make(map[int64]string), rules: rules.Key{Grace: r.grace() - time.Millisecond, Skew: r.w.Skew}, limit: semSize}
 		p.unused, p.held = r.began, r.began
 		r.pages[key] = p
@@ -52,7 +52,7 @@ func (r *runner) grant(h *hold) {
 		r.fail("%s: %v", h.who, v)
 	}
 	p.holds = append(p.holds, h)
-	// A session without notices does not learn of waiters, so its keys linger for the whole Linger time.
+	// A session that gets no notices does not learn of waiters, so it keeps its keys for the whole Linger time.
 	l := h.life
 	p.late = p.late || h.d > 0 || l.set.Linger > 0 && l.set.Polling
 	r.mu.Unlock()
@@ -61,7 +61,7 @@ func (r *runner) grant(h *hold) {
 	}
 }
 
-// watch waits until h is over. If it was lost, watch checks that there was a reason.
+// watch waits until h is released or lost. If h is lost, watch checks that there was a reason.
 func (r *runner) watch(h *hold) {
 	select {
 	case <-h.over:
@@ -90,7 +90,7 @@ func (r *runner) lost(h *hold) {
 	}
 }
 
-// excused reports whether h may end before its holder is done. r.mu must be held.
+// excused reports whether there is a reason why h may end before its holder is done. r.mu must be held.
 func (r *runner) excused(h *hold) bool {
 	return h.brief || h.life.closing || h.life.shaken || len(r.page(h.Key).rules.Breaks) > 0 ||
 		h.d > 0 && r.now()-max(h.Requested, h.ext) >= r.holdTime(h.d)
@@ -103,8 +103,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// end records that h's holder is done. lost reports whether the hold is known to have been lost before that, excused
-// whether there is a reason why it may have been.
+// end records that h's holder is done. lost reports whether the hold was seen to be lost before that; excused
+// reports whether there was a reason to lose it.
 func (r *runner) end(h *hold) (lost, excused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,8 +131,8 @@ func (r *runner) ended(h *hold) {
 // touch records that the key was in use until now.
 func (p *page) touch() { p.held, p.unused = time.Now(), time.Now() }
 
-// idle returns how long nobody has held the key, counted from the last fault if that came later. With line, it
-// returns how long nobody has held the key or waited for it. It is 0 while a link is cut. r.mu must be held.
+// idle returns how long nobody has held the key or, if line is true, how long nobody has held it or waited for it.
+// The time counts from the last fault if that came later, and is 0 while a link is cut. r.mu must be held.
 func (r *runner) idle(key string, line bool) time.Duration {
 	p := r.page(key)
 	if len(p.holds) > 0 || line && p.waits > 0 || r.cuts > 0 {
@@ -172,7 +172,7 @@ func (r *runner) at(t time.Time) time.Duration {
 	return t.Sub(r.began)
 }
 
-// semSize is the size with which semaphores are made.
+// semSize is the initial size of semaphores.
 const semSize = 3
 
 // A page is what the runner knows about one key. The runner's mu guards it.
@@ -181,7 +181,7 @@ type page struct {
 	waits    int       // calls that wait for the key
 	unused   time.Time // since when nobody holds the key or waits for it
 	held     time.Time // when somebody last held the key
-	late     bool      // the store may hold the key with no holder left: a lease's rest, ReleaseAfter, Linger
+	late     bool      // the store may still keep the key after its last holder is done: an abandoned lease, ReleaseAfter or Linger
 	breaking int       // calls of Break and ForceHold that have not returned
 	limit    int64     // the greatest size that the semaphore may have
 	rules    rules.Key
@@ -202,8 +202,8 @@ func (r *runner) breakBegins(p *page) {
 	p.rules.Breaks = append(p.rules.Breaks, r.now())
 }
 
-// breakEnds records that the call has returned. If the caller gave up, its revocations are still in the store. r.mu
-// must be held.
+// breakEnds records that a call of Break or ForceHold has returned. If its context ended first, its revocations are
+// still in the store. r.mu must be held.
 func (r *runner) breakEnds(p *page) {
 	p.breaking--
 	p.rules.Breaks = append(p.rules.Breaks, r.now())
@@ -216,21 +216,21 @@ type hold struct {
 	verb    Verb // the verb that requested it
 	who     string
 	life    *life
-	pooled  bool // held by a value that has several holds and can't tell whether one is lost
-	brief   bool // its own context may have ended it
+	pooled  bool // held through a Semaphore or RWMutex that has several holds and can't tell whether one is lost
+	brief   bool // its context may have ended it
 	lost    <-chan struct{}
-	open    func() bool // reports whether Lost is open, or for a pooled hold whether it must be; r.mu must be held
+	open    func() bool // reports whether Lost is open or, for a pooled hold, whether nothing excuses a loss; r.mu must be held
 	release func(Op)
 
 	dh  *dsync.Hold   // for a lease
 	d   time.Duration // duration of the lease
-	ext time.Duration // before the last Extend that succeeded
+	ext time.Duration // the time just before the last Extend that succeeded
 
 	wasLost bool          // Lost was seen closed before the holder was done
 	over    chan struct{} // closed when the holder is done
 }
 
-// check updates h.Live: until its loss is recorded, the hold counts as live.
+// check sets h.Live to now, unless the hold is done or lost.
 func (h *hold) check(now time.Duration) {
 	switch {
 	case h.Done > 0 || h.wasLost:

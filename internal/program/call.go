@@ -23,8 +23,8 @@ type call struct {
 	shaky bool            // the link was cut when the call began, or shortly before
 }
 
-// allowed says which errors a call may return besides those that any call may return: its context's error, and
-// ErrClosed once its session is closing.
+// allowed is the set of errors that a call may return in addition to its context's error and, once its session is
+// closing, ErrClosed.
 type allowed int
 
 const (
@@ -41,12 +41,12 @@ func (r *runner) call(who string, l *life, key string) *call {
 	}
 	return &call{
 		r: r, who: who, life: l, key: key, began: time.Now(),
-		// A command that was sent before Heal may never be answered.
+		// A command that was sent before the link was healed may never be answered.
 		shaky: s.cut || !s.healed.IsZero() && time.Since(s.healed) < r.ttl,
 	}
 }
 
-// context gives the call a context that ends after d, either by a deadline or because it is canceled.
+// context sets a context that ends after d, either by its deadline or by cancellation.
 func (c *call) context(d time.Duration, deadline bool) (cancel func()) {
 	c.ends = c.began.Add(d)
 	if deadline {
@@ -104,13 +104,13 @@ func (c *call) returned(err error, allow allowed) {
 	}
 }
 
-// resized reports whether a semaphore of key may have a different size than a caller assumes.
+// resized reports whether a semaphore of key may have another size than a caller assumes.
 func (r *runner) resized(key string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(key, r.w.Prefix), "sem") && r.p.has(Resize)
 }
 
-// waits records that a call waits for its key, until over is called with the call's error. over checks that the call
-// did not wait for a key that was free.
+// waits records that a call waits for its key. Call over with the call's error when the call has returned; it
+// checks that the call did not wait for a free key.
 func (c *call) waits() (over func(err error)) {
 	r := c.r
 	r.mu.Lock()
@@ -133,8 +133,8 @@ func (c *call) waits() (over func(err error)) {
 	}
 }
 
-// prompt checks that a call did not wait for a free key, if every session is notified of every change. r.mu must be
-// held.
+// prompt checks, if every session is notified of every change, that a call did not wait for a free key. r.mu must
+// be held.
 func (c *call) prompt(p *page) {
 	r := c.r
 	if !r.bubble || !r.p.Calm || r.p.polling() || p.late || len(p.rules.Breaks) > 0 || len(p.holds) > 0 {

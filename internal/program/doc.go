@@ -1,9 +1,9 @@
 // Package program turns bytes into programs that use locks and elections, runs them, and checks the promises of
 // packages dsync and leader while they run. It fuzzes the public API.
 //
-// A [Program] says what a few goroutines in a few sessions do with a few keys. [Decode] turns any bytes into a
-// program; the fewer bytes, the smaller the program. [Run] runs it in a [World]: in a bubble, with a store in memory
-// and links that can be cut or noisy ([InMemory]), or on a server, in real time. It checks:
+// A [Program] lists what a few goroutines in a few sessions do with a few keys. [Decode] turns any bytes into a
+// program; fewer bytes give a smaller program. [Run] runs it in a [World]: in a bubble, with a store in memory and
+// links that can be cut or noisy ([InMemory]), or on a server, in real time. It checks:
 //
 //   - Exclusion and tokens, with package rules: each grant is checked against all holds of its key.
 //   - Every loss has a reason: a link that was cut or noisy, a closed session, a Break, or the end
@@ -12,11 +12,11 @@
 //     an error, its documentation allows that error in that situation.
 //   - No call waits for a key that has long been free, and no try for such a key fails. If every session is notified
 //     of every change, no call waits even a second for a free key.
-//   - Once: at most one run succeeds. If one does, it is sealed, and every caller gets that run's value.
-//   - Elections: a term has one leader. After a Transfer that returned nil, the candidate that
-//     it named leads the next term. A refused Transfer ends no term.
-//   - In the end, when everything is unlocked, no living session has a claim left, and each can still
-//     lock each key. After they are closed, nobody holds a key or waits for one.
+//   - Once: at most one run succeeds. If a run succeeds, the key is sealed, and every caller gets that run's value.
+//   - Elections: a term has one leader. If Transfer returns nil, the named candidate leads the next term. A refused
+//     Transfer does not end the term.
+//   - When everything is unlocked at the end, no living session has a claim left, and each can still lock each key.
+//     After all sessions are closed, nobody holds a key or waits for one.
 //
 // A failure prints what happened, with times since the start, and the program: once as bytes for Decode and once as
 // text.

@@ -12,11 +12,12 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// newElection returns an election for one term: if two terms shared it, Campaign for the second would end the first.
+// newElection returns an Election for one term. If two terms shared an Election, campaigning for the second would
+// end the first.
 func newElection(l *life, key string) *leader.Election {
 	e, err := leader.New(l.Session, key, nil)
 	if err != nil {
-		panic(err) // the keys of programs are valid
+		panic(err) // cannot fail: the keys of programs are valid
 	}
 	return e
 }
@@ -29,7 +30,7 @@ func (g *goroutine) campaign(o Op, key string) {
 	parent, end := context.WithCancelCause(context.Background())
 	by := func(campaign func(context.Context) (context.Context, error)) func(context.Context) error {
 		return func(ctx context.Context) (err error) {
-			// ctx bounds the wait only. Campaign would also make it the parent of the term.
+			// ctx bounds the wait only. Campaign itself would make ctx the parent of the term as well.
 			stop := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
 			term, err = campaign(parent)
 			brief = !stop()
@@ -66,8 +67,8 @@ func (g *goroutine) campaign(o Op, key string) {
 	g.took(c, h, o.Verb)
 }
 
-// elected records a term. It checks that a term has one leader, and that after a transfer the candidate that was
-// named leads.
+// elected records a term. It checks that the term has no other leader and that, after a transfer, the named
+// candidate leads.
 func (g *goroutine) elected(c *call, t leader.Term) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -54,7 +54,8 @@ func (r *runner) clean(who string) {
 	}
 }
 
-// left describes a claim that a living session still has, or a key that somebody keeps; "" if there is none.
+// left describes a claim that a living session still has, or a key that somebody keeps. It returns "" if there
+// is none.
 func (r *runner) left() string {
 	alive := make(map[string]bool)
 	var reader *life
@@ -137,7 +138,7 @@ func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
 		}
 		return turn(m.RHold(ctx))
 	case driver.KindSemaphore:
-		m := l.Semaphore(key, st.Limit) // with its present size
+		m := l.Semaphore(key, st.Limit) // with its current size
 		return turn(m.Hold(ctx, st.Limit))
 	case driver.KindOnce:
 		err := l.Once(key).Do(ctx, func(context.Context) error { return errRun })
@@ -163,7 +164,7 @@ func (r *runner) audit(who string) {
 		shaken = shaken || s.life.shaken
 	}
 	if r.bubble && (shaken || r.p.has(Cut, Noise)) {
-		time.Sleep(2 * r.ttl) // a cut-off session may have been left to lapse
+		time.Sleep(2 * r.ttl) // the store may still have a session that was cut off, until it lapses
 	}
 	last := r.open(len(r.p.Sessions), &slot{number: len(r.p.Sessions)})
 	ctx, cancel := context.WithTimeout(context.Background(), r.cleanBy)

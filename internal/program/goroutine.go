@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// A goroutine does its ops one after the other, and then releases everything it has.
+// A goroutine does its ops one after the other, and then releases everything it holds.
 type goroutine struct {
 	*runner
 	slot  *slot
@@ -29,7 +29,7 @@ type pool struct {
 	sem *dsync.Semaphore
 	rw  *dsync.RWMutex
 	n   int64 // how many are held
-	h   *hold // on the key's page while n > 0
+	h   *hold // the hold that stands for all of them; on the key's page while n > 0
 }
 
 func (g *goroutine) run(ops []Op) {
@@ -44,7 +44,7 @@ func (g *goroutine) run(ops []Op) {
 		g.log(o)
 		g.do(o)
 	}
-	// The releases come in the order of the grants, as releases in the program would.
+	// Release in the order of the grants, as the ops do.
 	for len(g.holds) > 0 {
 		g.release(g.holds[0], Op{Arg: 15})
 	}
@@ -68,7 +68,7 @@ func (g *goroutine) begin(key string) *call {
 	return g.call(g.name, g.slot.life, key)
 }
 
-// wait returns how long a call may wait for key: only briefly if the goroutine itself holds key.
+// wait returns how long a call may wait for key. It is short if the goroutine itself holds key.
 func (g *goroutine) wait(o Op, key string) time.Duration {
 	d := g.tempo.patience(o)
 	for _, h := range g.holds {
@@ -157,7 +157,7 @@ func (g *goroutine) reopen() {
 		fresh = nil
 	}
 	g.mu.Unlock()
-	if fresh != nil { // another goroutine has opened one first
+	if fresh != nil { // another goroutine has opened it first
 		g.close(fresh, 0, g.name)
 	}
 }
@@ -188,7 +188,7 @@ func (g *goroutine) releaseOne(o Op, key string) {
 	}
 }
 
-// releases reports whether v releases a hold that the verb what has acquired.
+// releases reports whether v releases a hold that was acquired by the verb what.
 func releases(v, what Verb) bool {
 	switch what {
 	case Lock, TryLock, ForceHold:

@@ -30,7 +30,7 @@ type life struct {
 
 	trace     bytes.Buffer // the session's trace, until it was closed
 	stopTrace func()       // nil: the session is not traced
-	shaken    bool         // its link was cut at some time, or the server lost the session
+	shaken    bool         // its link was cut before, or the server lost the session
 	closed    chan struct{}
 }
 
@@ -58,13 +58,13 @@ func (r *runner) open(i int, s *slot) *life {
 		defer r.mu.Unlock()
 		r.note(fmt.Sprint("s", i), "session lost: %v", cause)
 		if !r.bubble {
-			l.shaken = true // a slow real server may be the reason
+			l.shaken = true // the reason may be a slow server
 		} else if !l.shaken {
 			r.fail("s%d was lost for no reason: %v", i, cause)
 		}
 	}}
 	l.Session = r.w.Open(i, set, opt)
-	// Tracing every session would take most of the time of tests with thousands of programs.
+	// Tests run thousands of programs; tracing every session would take most of their time.
 	if !r.bubble || (r.p.hash()+uint64(i))%8 == 0 {
 		l.stopTrace = engine.Of(l.Session).Record(&l.trace)
 	}
@@ -97,8 +97,8 @@ func (r *runner) disturb(s *slot, v Verb) {
 	s.life.shaken = true
 }
 
-// replay delivers everything that a slot has sent once more. A copy of a request may join the queue again; the
-// session must then release that claim by itself.
+// replay delivers everything that a slot has sent once more. A copy of a request may join the queue again, and
+// the session must then release that claim without being asked.
 func (r *runner) replay(s *slot) {
 	_ = r.w.Links[s.number].Replay(context.Background())
 	r.mu.Lock()
@@ -106,7 +106,7 @@ func (r *runner) replay(s *slot) {
 	r.fault = time.Now()
 }
 
-// step sets the store's clock to the true time plus d.
+// step makes the store's clock differ from the true time by d.
 func (r *runner) step(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +129,7 @@ func (r *runner) close(l *life, patience time.Duration, who string) {
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	// Close waits for holders, and then makes one attempt at each kind of command that it may still have to send.
+	// Close waits for holders, and then tries each command that it still has to send once.
 	c.ctx, c.most = ctx, min(patience, r.grace())+r.ttl
 	err := l.Session.Close(ctx)
 	c.returned(err, store)

@@ -69,7 +69,7 @@ func (g *goroutine) requests(c *call, o Op, wait, try func(context.Context) erro
 // A granter is a call that requests a hold.
 type granter = func(context.Context) (*dsync.Hold, error)
 
-// request does the same as requests, for calls that return a hold. It returns nil if none was granted.
+// request is like requests, for calls that return a hold. It returns nil if no hold was granted.
 func (g *goroutine) request(c *call, o Op, wait, try granter) (h *dsync.Hold) {
 	by := func(f granter) func(context.Context) error {
 		return func(ctx context.Context) (err error) {
@@ -84,7 +84,7 @@ func (g *goroutine) request(c *call, o Op, wait, try granter) (h *dsync.Hold) {
 // errTry stands for a false returned by a try, which gives no reason.
 var errTry = errors.New("program: a try failed")
 
-// tries adapts a try without a context for requests.
+// tries adapts a try that takes no context, for use with requests.
 func tries(try func() bool) func(context.Context) error {
 	return func(context.Context) error {
 		if !try() {
@@ -142,7 +142,7 @@ func (g *goroutine) tookHold(c *call, r rules.Hold, dh *dsync.Hold, o Op) *hold 
 	return h
 }
 
-// plain locks m with its own methods. An RWMutex can't tell whether it is lost.
+// plain locks m with its own methods. An RWMutex can't report whether it is lost.
 func (g *goroutine) plain(c *call, o Op, m locker) {
 	if !g.requests(c, o, m.LockContext, tries(m.TryLock)) {
 		return
@@ -213,7 +213,7 @@ func (g *goroutine) releaseAfter(h *hold, dh *dsync.Hold, o Op) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err == nil && !breaking {
-		h.Keep, h.Released = d, g.now() // package rules then counts it as Freed
+		h.Keep, h.Released = d, g.now() // then rules.Hold.Freed returns true
 	}
 }
 

@@ -14,12 +14,12 @@ import (
 // errRun is the error, or the value of the panic, of a failed run of a Once.
 var errRun = errors.New("program: the run failed")
 
-// A run is one call of the function of a Once.
+// A run is one call of a Once's function.
 type run struct {
 	value  string
 	began  bool
 	ends   string
-	wasOff bool // its hold ended before it returned
+	wasOff bool // the hold ended before the function returned
 }
 
 func (g *goroutine) once(o Op, key string) {
@@ -87,7 +87,7 @@ func (g *goroutine) judge(key string, r *run, value []byte, err error) {
 			g.fail("%s: the hold of a run of %s ended before the run returned, but the error is %v", g.name, key, err)
 		}
 	default:
-		p.maybe = append(p.maybe, r.value) // the run may or may not have been sealed
+		p.maybe = append(p.maybe, r.value) // the store may or may not have sealed the key
 	}
 }
 

@@ -8,17 +8,18 @@ import (
 // An Op is one step of a goroutine.
 type Op struct {
 	Session, Goroutine int           // the goroutine of the session that does it
-	Delay              time.Duration // slept before the Op, in a bubble
+	Delay              time.Duration // time to sleep before the Op
 	Verb               Verb
-	Key                int // 0 or 1; 2: the key used as every kind
-	Variant            int // 0 to 3: which form of the call
+	Key                int // 0 or 1; 2: the key that is used as every kind
+	Variant            int // 0 to 3: selects the form of the call
 	Arg                int // 0 to 15: an amount or duration
 }
 
 // A Verb is what an Op does.
 type Verb uint8
 
-// The verbs. A verb that releases something does nothing if the goroutine has no such thing.
+// The verbs. A verb that releases something does nothing if the goroutine holds no such
+// thing.
 const (
 	Lock Verb = iota
 	TryLock
@@ -50,7 +51,7 @@ const (
 	List
 	Sleep
 
-	// Calm programs use none of the verbs from here on.
+	// Calm programs use none of the following verbs.
 	Close
 	Open
 	Cut
@@ -74,7 +75,7 @@ var verbNames = [verbs]string{
 
 func (v Verb) String() string { return verbNames[v] }
 
-// key returns the name of the key that the op is about.
+// key returns the name of the op's key.
 func (o Op) key() string {
 	family := ""
 	switch o.Verb {

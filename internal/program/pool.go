@@ -111,7 +111,7 @@ func (g *goroutine) add(c *call, p *pool, o Op, n int64) {
 	if !h.Shared {
 		h.Weight = n
 	}
-	g.grant(h) // check it alone; the pool's first hold stands for all
+	g.grant(h) // checks the new hold alone; afterwards the pool's first hold stands for all
 	p.n += n
 	if p.n == n {
 		p.h = h
@@ -135,7 +135,7 @@ func (g *goroutine) releaseSome(p *pool, o Op) {
 	p.n -= n
 	last := p.n == 0
 	g.mu.Lock()
-	if !h.Shared && !last { // the last one keeps its weight until it has ended
+	if !h.Shared && !last { // the last hold keeps its weight until it has ended
 		h.Weight -= n
 	}
 	g.mu.Unlock()
@@ -160,7 +160,7 @@ func (g *goroutine) resize(o Op, key string) {
 	g.mu.Lock()
 	p := g.page(key)
 	p.limit = max(p.limit, o.size())
-	g.fault = time.Now() // waiters for more than that may have to wait longer
+	g.fault = time.Now() // calls that request more than the new size may have to wait longer
 	g.mu.Unlock()
 	cancel := c.context(g.long, true)
 	defer cancel()

@@ -9,21 +9,21 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// MaxOps is the greatest number of ops of a program.
+// MaxOps is the maximum number of ops in a program.
 const MaxOps = 64
 
-// A Program is what the goroutines of some sessions do.
+// A Program lists what the goroutines of some sessions do.
 type Program struct {
 	Calm     bool      // no session is closed or cut off, and no request is lost, late or repeated
 	Sessions []Setting // 2 to 4
-	Ops      []Op      // of all goroutines; each does its own in this order
+	Ops      []Op      // the ops of all goroutines; each goroutine does its own in this order
 
 	src []byte
 }
 
-// Decode returns the program for some bytes: one byte says how many sessions there are and whether the program is
-// calm, one byte for each session is its [Setting], and three bytes are one [Op]. Missing bytes count as zero;
-// excess bytes are ignored.
+// Decode returns the program that some bytes encode. The first byte has the number of sessions and whether the
+// program is calm. Then come one byte for the [Setting] of each session, and three bytes for each [Op]. Missing
+// bytes count as zero; excess bytes are ignored.
 func Decode(b []byte) Program {
 	next := func() byte {
 		if len(b) == 0 {
@@ -65,8 +65,8 @@ var delays = [16]time.Duration{
 	4 * time.Second, 8 * time.Second, 13 * time.Second, 25 * time.Second,
 }
 
-// Encode returns the bytes of a program with the given sessions, each as its byte for [Decode], and ops. It is for
-// seeds written by hand. It rounds each op's delay down to one that delays contains.
+// Encode returns the bytes of a program with the given ops and sessions, where each session is given as its byte
+// for [Decode]. It is for seeds written by hand. It rounds each op's delay down to the nearest one in delays.
 func Encode(calm bool, settings []byte, ops ...Op) []byte {
 	head := byte(len(settings) - 2)
 	if calm {
@@ -131,7 +131,7 @@ func (p Program) String() string {
 	return b.String()
 }
 
-// A Setting has the options in which sessions differ.
+// A Setting has the options that differ between sessions.
 type Setting struct {
 	Linger  time.Duration
 	Turn    time.Duration

@@ -30,7 +30,7 @@ func Random(r *rand.Rand) []byte {
 	return b
 }
 
-// themes are groups of verbs that interact with each other; an empty one means all verbs.
+// themes are groups of verbs that interact with each other; an empty theme means all verbs.
 var themes = [][]Verb{
 	nil,
 	{Lock, Lock, TryLock, Unlock, Unlock, ReleaseAfter, ForceHold, Sleep},

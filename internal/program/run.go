@@ -18,11 +18,11 @@ type runner struct {
 
 	watchers sync.WaitGroup
 
-	mu       sync.Mutex // guards all fields below, and whatever a comment says it guards
+	mu       sync.Mutex // guards the fields below, and those of other types whose comments say so
 	slots    []*slot
 	pages    map[string]*page
 	cuts     int           // links that are cut or noisy
-	skew     time.Duration // how far the store's clock has been stepped
+	skew     time.Duration // the difference between the store's clock and the true time
 	fault    time.Time     // time of the last cut, heal, replay or step
 	runs     int           // runs of Once
 	opened   int           // sessions opened
@@ -50,7 +50,7 @@ func Run(t testing.TB, w World, p Program) {
 	if !ended {
 		buf := make([]byte, 1<<20)
 		r.fail("the program does not end; the stacks:\n%s", buf[:runtime.Stack(buf, true)])
-		panic(r.verdict()) // otherwise the bubble panics, without saying why
+		panic(r.verdict()) // otherwise the bubble panics without giving a reason
 	}
 	if len(r.failures) > 0 {
 		t.Error(r.verdict())

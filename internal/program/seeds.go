@@ -31,7 +31,7 @@ const (
 
 // Seeds returns programs that together use every verb, each in the situations that matter to it.
 func Seeds() []Seed {
-	const long = 15 // of Arg: the longest patience
+	const long = 15 // the Arg with the longest patience
 	all := []Seed{
 		{"nothing", nil},
 		{"one lock", Encode(true, []byte{plain, plain}, op(0, 0, Lock, 0, 0, long), op(0, 0, Unlock, 0, 0, 0))},

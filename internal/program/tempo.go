@@ -2,7 +2,8 @@ package program
 
 import "time"
 
-// A tempo is how fast a program runs: in a bubble, where time costs nothing, or on a server.
+// A tempo has the durations of a program. They are longer in a bubble, where time costs nothing, than on a
+// server.
 type tempo struct {
 	bubble  bool
 	ttl     time.Duration
@@ -11,8 +12,8 @@ type tempo struct {
 	step    time.Duration // unit in which an op's Arg counts how long ReleaseAfter keeps a key or a lease lasts
 	short   [7]time.Duration
 	long    time.Duration // for waits that should end with a grant
-	slack   time.Duration // how late a call may return
-	idle    time.Duration // how long somebody may wait for a free key
+	slack   time.Duration // how long after its limit a call may return
+	idle    time.Duration // how long a call may wait for a free key
 	cleanBy time.Duration // how long after the end claims may remain: longer than the longest Linger
 	limit   time.Duration // for the whole program
 }
@@ -33,7 +34,7 @@ var (
 		limit:   6 * time.Hour,
 	}
 
-	// wall is for slow servers on busy machines.
+	// wall is the tempo on a server. It allows for slow servers on busy machines.
 	wall = tempo{
 		ttl:    6 * time.Second,
 		delay:  150 * time.Millisecond,
@@ -71,14 +72,14 @@ func (m tempo) lease(o Op) time.Duration {
 	return 2*(m.margin()+m.grace()) + time.Millisecond + time.Duration(o.Arg)*m.step
 }
 
-// holdTime returns how long the holder of a lease of d may rely on it.
+// holdTime returns how long a holder may rely on a lease of duration d.
 func (m tempo) holdTime(d time.Duration) time.Duration {
 	return d - d/1000 - min(m.margin(), d/10) - min(m.grace(), d/10)
 }
 
-// clock returns the shift to which Step sets the store's clock: backward by less than the margin, so that all
-// promises hold.
+// clock returns the argument of Step. It steps the clock back by less than the margin, so that all promises
+// hold.
 func (m tempo) clock(o Op) time.Duration { return -m.margin() * time.Duration(o.Arg) / 16 }
 
-// sleepTime returns how long Sleep, or a run of a Once, takes.
+// sleepTime returns how long the op Sleep, or a run of a Once, sleeps.
 func (m tempo) sleepTime(o Op) time.Duration { return min(m.delay, delays[o.Arg]) }

@@ -22,8 +22,8 @@ type World struct {
 	// Prefix is put before each key.
 	Prefix string
 
-	// Skew is the greatest difference between the clocks that the store reads. It is more than 0 on a sharded
-	// cluster whose routers' clocks differ, and if the clock is stepped.
+	// Skew is the greatest difference between the clocks that the store reads. It is more than 0 if the clock
+	// is stepped, or on a sharded cluster whose routers' clocks differ.
 	Skew time.Duration
 
 	// Step steps the store's clock by d. It is nil if that is impossible.
@@ -45,7 +45,7 @@ func InMemory(t testing.TB, p Program) World {
 func On(t testing.TB, p Program, store driver.Store) World {
 	var w World
 	var stores []driver.Store
-	for i := range len(p.Sessions) + 1 { // one more for the audit at the end
+	for i := range len(p.Sessions) + 1 { // the last one is for the audit at the end
 		f := newLink(store, p, i)
 		t.Cleanup(f.Close)
 		w.Links = append(w.Links, f)

@@ -14,7 +14,7 @@ type Hold struct {
 	Weight  int64
 	Limit   int64
 	Shared  bool
-	Lease   time.Duration // duration of its own lease; 0: it lives with its session
+	Lease   time.Duration // duration of its own lease; 0: it has none and depends on its session
 
 	Requested time.Duration
 	Ended     time.Duration // when the call returned; 0: never
@@ -24,7 +24,7 @@ type Hold struct {
 
 	Live     time.Duration // the last moment at which the hold was certainly held
 	Done     time.Duration // when its release was called; 0: never
-	Released time.Duration // when that returned; 0: never
+	Released time.Duration // when its release returned; 0: never
 	Keep     time.Duration
 	Err      string // error of the release
 

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Check returns the violations in all holds of one key, ordered by grant time. k has the settings and no grants
-// yet.
+// Check returns the violations by the holds of one key, which must be in the order of their grants. k has the
+// settings and no grants yet.
 func Check(holds []*Hold, k Key) []Violation {
 	var found []Violation
 	for _, o := range holds {
@@ -25,15 +25,15 @@ type Key struct {
 	granted []*Hold
 }
 
-// Grant returns the rules that the grant of o breaks. It reads the holds of earlier grants again: their fields must
-// be up to date as of the grant of o.
+// Grant returns the violations by the grant of o. It also reads the holds of earlier grants, so their fields must be
+// up to date as of the grant of o.
 func (k *Key) Grant(o *Hold) []Violation {
 	var found []Violation
 	fail := func(rule, format string, args ...any) {
 		found = append(found, Violation{Rule: rule, Key: o.Key, At: o.Granted, Text: fmt.Sprintf(format, args...)})
 	}
 	certain, all := o.Weight, o.Weight
-	var others []*Hold // holds that the store may not have given to others yet
+	var others []*Hold // holds whose part of the key the store may not have granted to others yet
 	var same *Hold     // a hold with o's token
 	var newest *Hold   // the hold with the greatest token, among those certainly granted before o
 	for _, b := range k.granted {
@@ -77,11 +77,11 @@ func (k *Key) Grant(o *Hold) []Violation {
 	return found
 }
 
-// keeps reports whether the store must still keep the key for b at the given time: b's Keep is not over, and no Break
-// can have ended it.
+// keeps reports whether the store must still keep the key for b at the given time, because b's Keep is not over and
+// no Break can have ended it.
 func (k *Key) keeps(b *Hold, at time.Duration) bool {
 	until := b.Done + b.Keep - k.Skew - 2*time.Millisecond // the store counts in whole milliseconds
-	late := b.Done - 30*k.Grace                            // a session may learn that late that its claim was broken
+	late := b.Done - 30*k.Grace                            // a session may take that long to learn that its claim was broken
 	return b.Done < at && at < until &&
 		!slices.ContainsFunc(k.Breaks, func(t time.Duration) bool { return late < t && t <= at })
 }
@@ -98,5 +98,5 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s: key %q, at %s: %s", v.Rule, v.Key, at(v.At), v.Text)
 }
 
-// at shows a time in seconds.
+// at formats a time in seconds.
 func at(t time.Duration) string { return fmt.Sprintf("%.3f s", t.Seconds()) }

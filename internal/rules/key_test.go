@@ -30,7 +30,7 @@ func read(process string, at time.Duration, token int64) *rules.Hold {
 	return h
 }
 
-// lost makes h a hold that was lost after its last check without its holder noticing.
+// lost makes h a hold that was lost after the last check, unnoticed by its holder.
 func lost(h *rules.Hold) *rules.Hold {
 	h.Err, h.Done, h.Released = "lost", 0, 0
 	return h
@@ -107,7 +107,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A kept key may become free a little early if another server's clock decides.
+// A kept key may become free a little early if another server's clock decides when.
 func TestSkew(t *testing.T) {
 	kept := &rules.Hold{Key: "k", Process: "a", ID: 1, Weight: 1, Limit: 1, Granted: 1, Live: 2, Done: 2, Released: 3, Keep: time.Second, Token: 1}
 	for _, c := range []struct {

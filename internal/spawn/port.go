@@ -13,14 +13,15 @@ var (
 	given   = make(map[string]bool) // ports that FreePorts has returned
 )
 
-// Servers get their ports from this range. Outgoing connections get theirs from 32,768 on (Linux) or from 49,152 on
-// (others), and could otherwise take a server's port before the server listens.
+// Servers get their ports from this range. It is below the range of outgoing connections, which begins at 32,768 on
+// Linux and at 49,152 on other systems. An outgoing connection could otherwise take a server's port before the
+// server listens.
 const (
 	firstPort = 10_000
 	portsEnd  = 32_768
 )
 
-// maxTries is how many ports FreePorts tries for each port that it returns.
+// maxTries is the maximum number of ports that FreePorts tries for each port that it returns.
 const maxTries = 100
 
 // FreePorts returns n ports of 127.0.0.1 on which nobody listened a moment ago, outside the range of outgoing
@@ -30,7 +31,7 @@ func FreePorts(n int) ([]string, error) {
 	portsMu.Lock()
 	defer portsMu.Unlock()
 	var free []string
-	var taken error // the last port that was taken
+	var taken error // the error of the last port that was in use
 	for range n * maxTries {
 		if len(free) == n {
 			break

@@ -1,5 +1,5 @@
 // Package statusjson defines the JSON form of the status of keys and sessions, for the command leasehold and the
-// page of dsync/dsynchttp. Names are in snake_case, and names of durations end in their unit, _ms.
+// page of dsync/dsynchttp. Names are in snake_case, and names of durations end in _ms, their unit.
 package statusjson
 
 import (
@@ -30,7 +30,8 @@ type Status[P any] struct {
 	Queue   []P `json:"queue"`
 }
 
-// NewStatus returns st, with participant converting its holders and its queue. queued is false for a holder.
+// NewStatus converts st. It calls participant for each holder, with queued false, and for each waiter in the
+// queue, with queued true.
 func NewStatus[P any](st admin.Status, participant func(p admin.Participant, queued bool) P) Status[P] {
 	s := Status[P]{
 		Key: st.Key, Now: Time{st.Now}, Kind: st.Kind, Held: st.Held(), Sealed: st.Sealed,
@@ -68,7 +69,7 @@ func NewValue(value []byte) (v Value) {
 	return v
 }
 
-// A Process is what a process says about itself.
+// A Process has what a process has published about itself.
 type Process struct {
 	Session string            `json:"session"`
 	Name    string            `json:"name"`
@@ -88,7 +89,7 @@ type Participant struct {
 	*Hold               // nil for a waiter
 }
 
-// A Hold has the fields of a holder that a waiter lacks.
+// A Hold has the fields that a holder has and a waiter lacks.
 type Hold struct {
 	Token   int64        `json:"token"`
 	Since   Time         `json:"since"`
@@ -118,7 +119,7 @@ func NewParticipant(p admin.Participant, queued bool, now time.Time) Participant
 	return r
 }
 
-// A Member is a session. If it is listed as taking part in an election, it has a role.
+// A Member is a session. It has a role if it is listed as a participant of an election.
 type Member struct {
 	Process
 	Role string       `json:"role,omitempty"` // its role in the election
@@ -158,7 +159,7 @@ func (s Settings) Options() string {
 	return fmt.Sprintf("heartbeat %v, poll %s, margin %v, grace %v", s.Heartbeat, poll, s.Margin, s.Grace)
 }
 
-// A Time is a time in UTC. In JSON it is RFC 3339 with milliseconds.
+// A Time is a time in UTC. Its JSON form is RFC 3339 with milliseconds.
 type Time struct{ time.Time }
 
 // String returns the time as in JSON, or "" for the zero time.
@@ -172,7 +173,7 @@ func (t Time) String() string {
 // MarshalJSON implements [encoding/json.Marshaler].
 func (t Time) MarshalJSON() ([]byte, error) { return strconv.AppendQuote(nil, t.String()), nil }
 
-// Milliseconds is a duration. In JSON it is a number of milliseconds, with microsecond resolution.
+// Milliseconds is a duration. Its JSON form is a number of milliseconds, with microsecond resolution.
 type Milliseconds time.Duration
 
 // MarshalJSON implements [encoding/json.Marshaler].

@@ -15,7 +15,7 @@ func Acquire(ctx context.Context, store driver.Store, c driver.Claim, wait bool,
 	return done.State, done.Notices, err
 }
 
-// Release sends a Release of c, with the options in l.
+// Release sends a Release of c with the options in l.
 func Release(ctx context.Context, store driver.Store, c driver.Claim, l driver.Release) (left bool, notices []driver.Notice, err error) {
 	l.Claim = c
 	done, err := store.Edit(ctx, driver.Edit{Release: &l})
@@ -52,17 +52,18 @@ func Unregister(ctx context.Context, store driver.Store, session string) error {
 	return err
 }
 
-// Members reads the sessions with the given ids or, without ids, all that are alive.
+// Members reads the sessions with the given ids or, if none are given, all that are alive.
 func Members(ctx context.Context, store driver.Store, ids ...string) ([]driver.Member, time.Time, error) {
 	return store.Sessions(ctx, driver.SessionQuery{IDs: ids})
 }
 
-// Liveness is like Members, but reads only the liveness.
+// Liveness is like Members, but reads only whether the sessions are alive.
 func Liveness(ctx context.Context, store driver.Store, ids ...string) ([]driver.Member, time.Time, error) {
 	return store.Sessions(ctx, driver.SessionQuery{IDs: ids, Liveness: true})
 }
 
-// Observers reads up to n sessions that observe key and whose ids come after the id after.
+// Observers reads, in the order of their ids, up to n sessions that observe key and whose ids are greater than
+// after.
 func Observers(ctx context.Context, store driver.Store, key, after string, n int) ([]driver.Member, error) {
 	m, _, err := store.Sessions(ctx, driver.SessionQuery{Observing: key, After: after, Limit: n})
 	return m, err

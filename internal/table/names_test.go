@@ -20,7 +20,7 @@ import (
 	"testing"
 )
 
-// module is the path of the root module. The path of each other module is this one followed by the module's folder.
+// module is the path of the root module. The paths of the other modules are this path followed by their folders.
 const module = "github.com/leasehold-go/leasehold"
 
 // public lists the folders of the packages that users may import.
@@ -30,22 +30,23 @@ var public = []string{
 	"adapters/certmagic", "adapters/clientgo", "adapters/gocron", "adapters/golangmigrate", "adapters/robfigcron",
 }
 
-// forTests lists packages that are made for tests and stores, so that a use in a test counts.
+// forTests lists packages that are made for the tests of stores, so that uses in tests count.
 var forTests = []string{"dsync/driver", "dsync/dsynctest"}
 
-// harness lists the folders whose programs and packages only test or measure the others. All their code counts as tests.
+// harness lists the folders whose programs and packages only test or measure other packages. All their code counts as
+// tests.
 var harness = []string{
 	"bench", "integration", "internal/explore", "internal/mongod", "internal/mongofake", "internal/mutants",
 	"internal/program", "internal/testkit",
 }
 
-// called lists the methods that package errors calls through interfaces that have no name.
+// called lists the methods that package errors calls through unnamed interfaces.
 var called = []string{"As", "Is", "Unwrap"}
 
-// Every exported name has an Example or a use outside its package, so the API has nothing that nobody needs. A use is
-// in an Example, in code that the documentation shows, or in code of another package that is not a test. Also used are
-// a method that makes its type satisfy an interface, a method of an interface that its own package calls, the type that
-// a used method or field belongs to, and the types that a used name's type is made of.
+// Every exported name has an Example or a use outside its package, so the API has nothing that nobody needs. A use
+// counts in an Example, in code that the documentation shows, or in another package's code except its tests. These
+// count as used, too: a method that makes its type satisfy an interface, a method of an interface that its own package
+// calls, the type to which a used method or field belongs, and the types that occur in a used name's type.
 func TestExportedNamesAreUsed(t *testing.T) {
 	c := newChecker(t)
 	for _, folder := range c.folders {
@@ -63,11 +64,11 @@ func TestExportedNamesAreUsed(t *testing.T) {
 	}
 }
 
-// A checker type-checks all packages of the repository, from their sources. Of other packages it knows only those of
-// the standard library: a name that another module exports has no type here, and is not checked.
+// A checker type-checks all packages of the repository, from their sources. Of all other packages it knows only those
+// of the standard library. Names from other modules have no type here and are not checked.
 //
 // A package is checked a second time, together with its tests. The files are parsed only once, so every declaration
-// keeps one position, and the checker identifies it by that.
+// keeps its position, by which the checker identifies it.
 type checker struct {
 	t       *testing.T
 	fset    *token.FileSet
@@ -105,7 +106,7 @@ func newChecker(t *testing.T) *checker {
 		t: t, fset: token.NewFileSet(), context: build.Default,
 		parsed: map[string]*ast.File{}, loaded: map[string]*loaded{}, uses: map[token.Pos][]use{}, foreign: map[token.Pos]bool{},
 	}
-	c.context.GOOS, c.context.GOARCH, c.context.CgoEnabled = "linux", "amd64", false // the same files on each machine
+	c.context.GOOS, c.context.GOARCH, c.context.CgoEnabled = "linux", "amd64", false // to check the same files on every machine
 	c.context.BuildTags = []string{"mongodb"}
 	imports := map[string]bool{}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -175,7 +176,7 @@ func (c *checker) Import(name string) (*types.Package, error) {
 	if v, ok := strings.CutPrefix(base, "v"); ok && strings.Trim(v, "0123456789") == "" {
 		base = path.Base(path.Dir(name))
 	}
-	return types.NewPackage(name, base), errors.New("of another module") // with an error, go/types accepts any name of it
+	return types.NewPackage(name, base), errors.New("of another module") // because of the error, go/types accepts any name in the package
 }
 
 func isStandard(path string) bool {
@@ -183,7 +184,7 @@ func isStandard(path string) bool {
 	return !strings.Contains(first, ".")
 }
 
-// code returns which kind a use in a folder's files has, except in test files.
+// code returns the kind of the uses in a folder's files other than test files.
 func code(folder string) useKind {
 	if slices.ContainsFunc(harness, func(h string) bool { return folder == h || strings.HasPrefix(folder, h+"/") }) {
 		return inTest
@@ -278,7 +279,7 @@ func (c *checker) check(folder string, imp types.Importer, names []string, kind 
 	return pkg
 }
 
-// embedded returns the embedded fields that a selection goes through without naming them.
+// embedded returns the embedded fields through which a selection goes without naming them.
 func embedded(s *types.Selection) (fields []*types.Var) {
 	typ := s.Recv()
 	for _, i := range s.Index()[:len(s.Index())-1] {
@@ -308,7 +309,7 @@ func (c *checker) satisfy(d ast.Decl, info *types.Info) {
 	}
 }
 
-// namedOf returns the named type of a value or of what it points to, or nil.
+// namedOf returns typ if it is a named type, or the named type that typ points to, or nil.
 func namedOf(typ types.Type) *types.Named {
 	if typ == nil {
 		return nil
@@ -325,11 +326,11 @@ type name struct {
 	text   string
 	folder string // of the package
 	obj    types.Object
-	of     *types.TypeName // the type whose method or field it is, or nil
+	of     *types.TypeName // the type to which the method or field belongs, or nil
 }
 
-// exported returns the names that the public packages export. A method or field that a type gets from an embedded type
-// counts only if the embedded type is not public itself.
+// exported returns the names that the public packages export. Promoted methods and fields count only if the embedded
+// type is not public itself.
 func (c *checker) exported() (names []name) {
 	seen := map[token.Pos]bool{}
 	for _, folder := range public {
@@ -356,8 +357,7 @@ func (c *checker) exported() (names []name) {
 	return names
 }
 
-// members returns the methods and fields of a type, including those that it gets from embedded types that are not
-// public.
+// members returns the methods and fields of a type, including those promoted from embedded types that are not public.
 func (c *checker) members(typ types.Type) (all []types.Object) {
 	named := namedOf(typ)
 	if named == nil {
@@ -444,12 +444,12 @@ func (c *checker) isUsed(n name) bool {
 		case inTest:
 			return !own(u.folder) && slices.Contains(forTests, n.folder)
 		}
-		return !own(u.folder) || n.of != nil && types.IsInterface(n.of.Type()) // a package calls what its users implement
+		return !own(u.folder) || n.of != nil && types.IsInterface(n.of.Type()) // the package calls methods that its users implement
 	})
 }
 
-// satisfies reports whether the name is a method that an interface demands: one that package errors uses, or an
-// interface of the standard library, of this repository or of another module.
+// satisfies reports whether the name is a method that an interface requires. The interface may be one that package
+// errors uses, or belong to the standard library, this repository or another module.
 func (c *checker) satisfies(n name) bool {
 	if _, ok := n.obj.(*types.Func); !ok || n.of == nil || types.IsInterface(n.of.Type()) {
 		return false
@@ -465,7 +465,7 @@ func (c *checker) satisfies(n name) bool {
 	return false
 }
 
-// interfaces returns the interfaces that methods of the package in the folder can be meant to satisfy.
+// interfaces returns the interfaces that the methods of the folder's package may be meant to satisfy.
 func (c *checker) interfaces(folder string) (all []types.Type) {
 	all = append(all, types.Universe.Lookup("error").Type())
 	of := func(pkg *types.Package, exported bool) {
@@ -494,7 +494,7 @@ func (c *checker) interfaces(folder string) (all []types.Type) {
 	return all
 }
 
-// typesIn returns the declared types that a type is made of.
+// typesIn returns the declared types that occur in a type.
 func typesIn(typ types.Type) (all []types.Object) {
 	add := func(types ...types.Type) {
 		for _, t := range types {

@@ -43,13 +43,13 @@ var folders = map[string]string{
 	"leader/mongo":        "leader/mongo",
 }
 
-// suite is the test whose cases the table and the docs may name.
+// suite is the test whose cases may be named by the table and the docs.
 const suite = "dsynctest.TestStore"
 
-// untested has the numbers that have no test. Every other row must name one.
+// untested has the numbers that have no test. The row of every other number must name a test.
 var untested = map[string]bool{}
 
-// numbers returns the numbers that must have a row each. Those of the promises have no letter.
+// numbers returns the numbers that must each have a row. The numbers without a letter are those of the promises.
 func numbers() []string {
 	var all []string
 	for _, s := range []struct {
@@ -228,7 +228,8 @@ func isPointerTo(typ ast.Expr, name string) bool {
 	return ok && sel.Sel.Name == name
 }
 
-// caseName returns S if n is name: "S", a form that only the cases of the conformance suite have.
+// caseName returns S if n is the field name: "S" of a struct literal. Only the cases of the conformance suite have
+// such a field.
 func caseName(n ast.Node) (string, bool) {
 	kv, ok := n.(*ast.KeyValueExpr)
 	if !ok {

@@ -1,5 +1,5 @@
-// Package testkit has helpers for the tests of several packages, such as sessions that end with the test. The
-// packages' helpers_test.go give them short names.
+// Package testkit has helpers for the tests of several packages, such as sessions that are closed when the test ends.
+// The packages' helpers_test.go give them short names.
 package testkit
 
 import (
@@ -23,13 +23,13 @@ import (
 // TTL is the default TTL of the sessions of [NewSession].
 const TTL = 10 * time.Second
 
-// Long reports whether LEASEHOLD_LONG is set, as in CI. Then tests take the time for a full proof; otherwise each does a
-// smaller part of the same.
+// Long reports whether LEASEHOLD_LONG is set, as in CI. If so, tests run all their cases, which takes long; otherwise
+// they run a part of them.
 func Long() bool { return os.Getenv("LEASEHOLD_LONG") != "" }
 
-// Large skips a test of sizes or counts (thousands of goroutines or keys, or hours of time) if LEASEHOLD_REPEATED
-// is set. Then tests are repeated because goroutines wake in a different order each time, which does not affect
-// what such a test asserts.
+// Large skips a test of sizes or counts (thousands of goroutines or keys, or hours of time) if LEASEHOLD_REPEATED is
+// set. If it is set, tests are repeated so that goroutines wake in different orders, which makes no difference to such
+// a test.
 func Large(t testing.TB) {
 	t.Helper()
 	if os.Getenv("LEASEHOLD_REPEATED") != "" {
@@ -48,9 +48,9 @@ func Rounds(short, long int) int {
 // Draws are random numbers for a test. Several goroutines may use them.
 type Draws struct{ *rand.Rand }
 
-// Draw returns the Draws of a test. They depend on the test's name and are the same in every run, so that a test
-// does not fail by chance. LEASEHOLD_SEED sets another seed. If LEASEHOLD_REPEATED is set, tests are repeated to
-// find new failures: then each run has its own seed, which it logs.
+// Draw returns the Draws of a test. They depend on the test's name and are the same in every run, so that a test does
+// not fail by chance. LEASEHOLD_SEED sets another seed. If LEASEHOLD_REPEATED is set, tests are repeated to find new
+// failures, so each run has its own seed, which it logs.
 func Draw(t testing.TB) Draws {
 	t.Helper()
 	name := fnv.New64()
@@ -126,7 +126,7 @@ func Lock(t testing.TB, m *dsync.Mutex) {
 	}
 }
 
-// WantErr reports an error of t unless err matches all of want.
+// WantErr fails the test unless err matches each of want.
 func WantErr(t testing.TB, what string, err error, want ...error) {
 	t.Helper()
 	for _, w := range want {
@@ -149,7 +149,7 @@ func WaitAt(t testing.TB, store driver.Store, key string, n int, locked func(con
 	return done
 }
 
-// WantString reports an error of t unless value.String() returns want without sending a command to store.
+// WantString fails the test unless value.String() returns want and sends no command to store.
 func WantString(t testing.TB, store *dsynctest.Memory, value fmt.Stringer, want string) {
 	t.Helper()
 	before := store.Counts()

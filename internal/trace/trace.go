@@ -1,6 +1,6 @@
 // Package trace records the events that a [core.Core] handles, and replays them: a fresh Core must answer the same
-// events with the same effects. So a run on a real server can be repeated step by step, and a trace that comes with
-// a bug report shows what the session decided, and why.
+// events with the same effects. So a run on a real server can be repeated step by step, and a trace in a bug report
+// shows what the session decided, and why.
 //
 // The first line of a trace has the settings, as JSON. Each further line has an event: the time, the event, and a
 // hash of the effects. Values that callers publish, and results of a Once, are left out.
@@ -49,7 +49,7 @@ type line struct {
 // A failure records an error in an event.
 type failure struct {
 	Text string
-	Is   []int `json:",omitempty"` // the sentinels that it matches, as indexes into sentinels
+	Is   []int `json:",omitempty"` // the indexes of the sentinels that the error matches
 }
 
 var sentinels = [...]error{
@@ -92,7 +92,7 @@ type Recorder struct {
 	err error
 }
 
-// New returns a Recorder for a Core with the given config, whose Rand must come from seed.
+// New returns a Recorder for a Core with the given config. The config's Rand must be made from seed.
 func New(w io.Writer, config *core.Config, seed Seed) *Recorder {
 	r := &Recorder{w: json.NewEncoder(w)}
 	r.err = r.w.Encode(header{config, seed})
@@ -247,7 +247,7 @@ func Replay(r io.Reader) (steps int, err error) {
 	for ; ; steps++ {
 		var l line
 		switch err := d.Decode(&l); {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // a killed process left half a line
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // a killed process may leave half a line
 			return steps, nil
 		case err != nil:
 			return steps, fmt.Errorf("trace: line %d: %w", steps+2, err)

@@ -17,7 +17,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// record returns the trace of a session that does a bit of everything, beside another session.
+// record returns the trace of a session that does a bit of everything while another session uses the
+// same store.
 func record(t *testing.T) []byte {
 	var b bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
@@ -90,7 +91,7 @@ func record(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// Published values and results may be secret: they are not in a trace, and a replay does not need them.
+// A trace has no published values and no results, which may be secret. A replay does not need them.
 func TestNoValuesInATrace(t *testing.T) {
 	const secret = "secret"
 	encoded := base64.StdEncoding.EncodeToString([]byte(secret))
