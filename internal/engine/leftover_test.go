@@ -13,7 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A refusing store answers the edits that refuse selects with ErrRefused.
+// A refusing store answers edits with ErrRefused: those with an Acquire while acquire is set, and plain releases while
+// release is set.
 type refusing struct {
 	driver.Store
 	acquire, release atomic.Bool

@@ -121,7 +121,7 @@ func TestLingerYields(t *testing.T) {
 							}
 						})
 					}
-					time.Sleep(1050 * time.Millisecond) // in the subtest with a key in use, the key is locked at this moment
+					time.Sleep(1050 * time.Millisecond) // if the key is in use, it is locked now
 					if st, err := store.Load(background, "k", 1); err != nil || len(st.Holders) != 1 {
 						t.Fatalf("%d holders, %v, want one, because the key lingers", len(st.Holders), err)
 					}
@@ -380,7 +380,7 @@ func TestLingerEndsWithItsListener(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		engine.Of(a).Observe(ctx, "another", func(driver.State, error) {}, func() {}) // to observe this key, the session must reopen the listener
+		engine.Of(a).Observe(ctx, "another", func(driver.State, error) {}, func() {}) // this key makes the session reopen the listener
 		time.Sleep(time.Second)
 		if h := holders(t, store, "k"); len(h) != 0 {
 			t.Errorf("the key is held by %v although the listener was reopened", h)

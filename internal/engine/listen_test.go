@@ -144,8 +144,8 @@ func TestListensWhileItHolds(t *testing.T) {
 	})
 }
 
-// If the store can't notify, Listen is called only once. If the listener breaks at once, it is reopened with
-// back-off.
+// If the store can't notify, Listen is called only once. If the listener breaks as soon as it is open, it is reopened
+// with back-off.
 func TestListenerThatBreaks(t *testing.T) {
 	for _, tc := range []struct {
 		err  error

@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// onNotices gives each notice a fault, on its way to the store or from it.
+// onNotices injects a fault into each notice, on its way to the store or from the store.
 func onNotices(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.Fault {
 	return func(r dsynctest.Request) dsynctest.Fault {
 		if r.Method == dsynctest.MethodNotify || r.Method == dsynctest.MethodNotice {
@@ -62,9 +62,9 @@ func TestNoticesLostLateDoubledAndReordered(t *testing.T) {
 								if token := mu.Token(); token <= last.Swap(token) {
 									t.Errorf("token %d after a greater one", token)
 								}
-								// At most three others are in the queue. Each may learn of its grant only by its own
-								// poll, and a lingering key is released only when the first waiter in the queue
-								// polls.
+								// At most three other waiters are in the queue. Each of them may learn of its grant
+								// only by its own poll, and a lingering key may be released only when the first waiter
+								// in the queue polls.
 								if d := time.Since(began); d > 2*processes*poll {
 									t.Errorf("waited %v", d)
 								}
@@ -102,8 +102,8 @@ func TestLostNoticeCostsAPoll(t *testing.T) {
 	})
 }
 
-// Unlock does not wait for the notice to be sent. Close does, so no waiter has to wait for its next poll when a
-// process ends in an orderly way.
+// Unlock does not wait until the notice has been sent. Close does, so that no waiter has to wait for its next poll when
+// a process ends in an orderly way.
 func TestCloseWaitsForNoticesButUnlockDoesNot(t *testing.T) {
 	const slow = 200 * time.Millisecond
 	bubble(t, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestCloseWaitsForNoticesButUnlockDoesNot(t *testing.T) {
 	})
 }
 
-// If a notice can't be sent, sending it is retried for a short time.
+// A notice that can't be sent is retried for a short time.
 func TestNotifyIsRetried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -166,14 +166,14 @@ func TestNotifyIsRetried(t *testing.T) {
 	})
 }
 
-// Sending a notice is retried for as long as an election of a new primary can take, so a waiter need not wait for
-// its poll to learn of a grant made just before the election. Meanwhile, neither other releases nor Close wait for
-// the notice.
+// A notice is retried for as long as the election of a new primary can take. So even if the key is granted just before
+// an election, the waiter learns of it without waiting for its next poll. Meanwhile, neither other releases nor Close
+// wait for the notice.
 func TestNotifyOutlastsAnElection(t *testing.T) {
-	cases := map[time.Duration]int{ // the number of notices, by the TTL
+	cases := map[time.Duration]int{ // number of notices for each TTL
 		time.Second: 40,
-		ttl:         40, // more than may be sent at once
-		time.Minute: 30, // fewer, since the first attempts take ten seconds
+		ttl:         40, // more than the session may send at the same time
+		time.Minute: 30, // fewer, because the first attempts take ten seconds
 	}
 	for ttl, notices := range cases {
 		t.Run("TTL "+ttl.String(), func(t *testing.T) {
@@ -218,16 +218,16 @@ func TestNotifyOutlastsAnElection(t *testing.T) {
 	}
 }
 
-// Close retries notices that could not be sent, but for no longer than the grace and one attempt. If its ctx has
-// ended, it sends each once more. A notice that is never sent is not an error: its waiter has the key and learns of
-// it later.
+// Close retries notices that could not be sent, but for no longer than the grace and one attempt. If its ctx has ended,
+// it sends each notice once more. Close reports no error for a notice that was never sent, because the waiter has the
+// key and learns of its grant later.
 func TestCloseSendsNoticesThatFailed(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		ended    bool          // Close's ctx
 		election time.Duration // from Close on
 		want     time.Duration // at most, for Close
-		locked   time.Duration // at most, until each waiter has its lock; 0: not before it polls
+		locked   time.Duration // at most, until each waiter has its lock; 0: not checked, because waiters must poll
 	}{
 		{"the primary is back in time", false, grace, grace + time.Second, grace + time.Second},
 		{"ctx has ended, and the primary is back within one attempt", true, ttl / 12, ttl / 6, ttl / 6},
@@ -252,7 +252,7 @@ func TestCloseSendsNoticesThatFailed(t *testing.T) {
 					store.until(time.Now().Add(time.Hour))
 					mu.Unlock()
 				}
-				time.Sleep(3 * time.Second) // each has failed at least once
+				time.Sleep(3 * time.Second) // each notice has failed at least once
 				began := time.Now()
 				store.until(began.Add(tt.election))
 				ctx, cancel := context.WithCancel(background)
@@ -276,8 +276,8 @@ func TestCloseSendsNoticesThatFailed(t *testing.T) {
 	}
 }
 
-// An electing store can't send notices while there is no primary. An attempt succeeds as soon as there is one, or
-// fails when its time is over.
+// An electing store can't send notices while there is no primary. An attempt succeeds as soon as there is a primary, or
+// fails when its context ends.
 type electing struct {
 	*dsynctest.Memory
 	mu  sync.Mutex
@@ -302,7 +302,7 @@ func (s *electing) Notify(ctx context.Context, notices []driver.Notice) error {
 	}
 }
 
-// If a session grants one of its claims by releasing another, it needs no notice.
+// If a session releases a claim and thereby grants another of its own claims, no notice is sent.
 func TestOwnNoticesAreNotSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -356,7 +356,7 @@ func TestChangesAreMerged(t *testing.T) {
 		}
 		mu.Unlock()
 		time.Sleep(5 * time.Millisecond)
-		lock(t, mu) // too soon after the notice of the Unlock for another notice
+		lock(t, mu) // too soon after the Unlock's notice for another notice
 		time.Sleep(time.Second)
 		cancel()
 		<-ended
@@ -396,8 +396,8 @@ func TestPollsAreNotChanges(t *testing.T) {
 	})
 }
 
-// Promise 5: when a notice tells a waiter of its grant, the waiter has the key at once, however many requests for
-// other keys are under way.
+// Promise 5: a waiter has the key as soon as a notice tells it of its grant, however many requests for other keys are
+// under way.
 func TestGrantedWaiterDoesNotWaitForOtherRequests(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const polls = 100 // many more than may be under way at once
@@ -428,7 +428,7 @@ func TestGrantedWaiterDoesNotWaitForOtherRequests(t *testing.T) {
 		time.Sleep(time.Second)
 		hang.Store(true)
 		for _, h := range others {
-			if err := h.ReleaseAfter(background, time.Hour); err != nil { // wakes the key's waiter, which requests the key again
+			if err := h.ReleaseAfter(background, time.Hour); err != nil { // this wakes the key's waiter, which requests the key again
 				t.Error(err)
 			}
 		}

@@ -31,7 +31,7 @@ func (s *Session) load(ctx context.Context, op, key string, waiters int) (driver
 	return st, err
 }
 
-// saw passes states that were requested at since to the Core, which compares them with what this process holds.
+// saw passes states, which were requested at since, to the Core, which compares them with what this process holds.
 func (s *Session) saw(since core.Instant, states []driver.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,12 +49,12 @@ func (s *Session) instant() core.Instant {
 	return s.clock.at(time.Now())
 }
 
-// maxShown is how many waiters of a queue Load reads.
+// maxShown is the number of waiters that Load reads at most.
 const maxShown = 1000
 
-// Members returns the sessions with the given ids, and the store's time of the reading. Unknown ids are left out.
-// Without ids it returns all sessions that are alive, ordered by id. It reads 1,000 sessions at a time. No heartbeat
-// in the result is later than now.
+// Members returns the sessions with the given ids, and now, the store's time at the reading. It omits unknown ids.
+// Without ids it returns all sessions that are alive, ordered by id. It reads 1,000 sessions with each command. No
+// heartbeat in the result is later than now.
 func (s *Session) Members(ctx context.Context, ids ...string) (members []driver.Member, now time.Time, err error) {
 	for some := 0; some == 0 || some < len(ids); some += core.MaxRead {
 		m, at, err := s.readSessions(ctx, "Members", driver.SessionQuery{IDs: ids[some:min(some+core.MaxRead, len(ids))], Limit: core.MaxRead})
@@ -91,21 +91,20 @@ func (s *Session) readSessions(ctx context.Context, op string, q driver.SessionQ
 	return r.members, r.now, err
 }
 
-// Observe calls f, one call at a time, with the state of key: first with the current state, then after each change,
-// and from time to time without one. Fast changes are merged: after 8 changes in quick succession, f is called once
-// for each tenth of a second, but it always gets the latest state. If the store can notify, f sees other changes
-// within a round trip or two; otherwise Observe polls every [Options].PollInterval. If an error occurs, f gets it
-// with the last known state.
+// Observe calls f, one call at a time, with the state of key: first with the current state, then after each change, and
+// from time to time even without a change. If the store can notify, f sees a change within a round trip or two;
+// otherwise Observe polls every [Options].PollInterval. After 8 changes in quick succession, Observe calls f at most
+// ten times a second, but always with the latest state. If an error occurs, f gets the error with the last known state.
 //
 // Observe returns at once. It calls end when it will not call f again, which is soon after ctx or the session has
-// ended. For Observe the session registers with the store, and [Session.Observers] lists it in the meantime. f and
-// end must not wait for the session's end.
+// ended. To observe, the session registers with the store, and [Session.Observers] lists it until the observation ends.
+// f and end must not wait for the session's end.
 //
 // A background command tells the store which keys the session observes. Keys that are added or removed at about the
-// same time share one command. The list of keys is part of the session's record. MongoDB 4.4 logs the whole record
-// with each heartbeat, so there the length of the keys adds to the cost of a heartbeat. The list has at most
-// [driver.MaxObserved] bytes. Keys that do not fit, the last ones in byte order, are observed all the same, but
-// Observers does not list the session for them, and a warning is logged.
+// same time share one command. The list of keys is part of the session's record. MongoDB 4.4 writes the whole record to
+// its log with each heartbeat, so on that version long lists make heartbeats more expensive. The list has at most
+// [driver.MaxObserved] bytes. Keys that do not fit, which are the last in byte order, are still observed, but Observers
+// does not list the session for them, and a warning is logged.
 func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, error), end func()) {
 	if !s.spawn(func() {
 		defer end()
@@ -117,9 +116,9 @@ func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, 
 	}
 }
 
-// Observers returns all sessions that are alive and observe key, ordered by id. It reads them a thousand at a time;
-// each reading makes the store scan the records of all its sessions. The error is ctx's, [ErrClosed],
-// [ErrInvalidKey] or the store's.
+// Observers returns all sessions that are alive and observe key, ordered by id. It reads a thousand sessions with each
+// command; for each, the store scans the records of all its sessions. The error is ctx's, [ErrClosed], [ErrInvalidKey]
+// or the store's.
 func (s *Session) Observers(ctx context.Context, key string) ([]driver.Member, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -127,8 +126,8 @@ func (s *Session) Observers(ctx context.Context, key string) ([]driver.Member, e
 	return s.observersAfter(ctx, key, "")
 }
 
-// observersAfter returns the observers of key whose ids are greater than the given one. If key is "", it returns all
-// sessions that are alive instead.
+// observersAfter returns the observers of key whose ids are greater than after. If key is "", it returns all sessions
+// that are alive and have such ids.
 func (s *Session) observersAfter(ctx context.Context, key, after string) (all []driver.Member, err error) {
 	for {
 		found, _, err := s.readSessions(ctx, "Observers", driver.SessionQuery{Observing: key, After: after, Limit: core.MaxRead})
@@ -179,7 +178,8 @@ func (s *Session) observe(ctx context.Context, key string, f func(driver.State, 
 	}
 }
 
-// follow calls f with the state of key until an error ends it. The error errOver means that the session was lost.
+// follow calls f with the state of key, now and after each change, until an error occurs. The error errOver means that
+// the session was lost.
 func (reg *registration) follow(ctx context.Context, key string, f func(driver.State)) error {
 	s := reg.s
 	changed := s.watch(key)
@@ -194,7 +194,7 @@ func (reg *registration) follow(ctx context.Context, key string, f func(driver.S
 				return err
 			}
 			select {
-			case <-changed: // the reading will show this change too
+			case <-changed: // the next reading will show this change too
 			default:
 			}
 		}
@@ -232,7 +232,7 @@ func (s *Session) unwatch(key string, changed chan struct{}) {
 	s.step(core.Observe{Key: key, N: -1})
 }
 
-// pollTime returns how long an observer waits for a notice before it reads again.
+// pollTime returns how long an observer waits for a notice before it reads the key again.
 func (s *Session) pollTime() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,12 +240,12 @@ func (s *Session) pollTime() time.Duration {
 	return core.Jitter(d, 5, rand.Int64N)
 }
 
-// A pace limits how often an observer reads. The first changes are read at once. If changes continue, as when many
-// processes start at once, one reading covers all changes within a gap: N processes that join and observe cause N²/2
-// notices, but far fewer readings. (This is the generic cell rate algorithm.)
+// A pace limits how often an observer reads its key, by the generic cell rate algorithm. The first changes are read at
+// once. If changes continue, one reading covers all changes within a gap. For example, N processes that start together,
+// join the queue and observe it cause N²/2 notices, but far fewer readings.
 type pace struct {
 	gap time.Duration
-	due time.Time // when the next reading would be due if all were a gap apart
+	due time.Time // when the next reading would be due if all readings were a gap apart
 }
 
 // newPace returns a pace for an observer with the given poll interval; 0 means the default.
@@ -280,15 +280,15 @@ func (s *Session) Keys(ctx context.Context, prefix, after string, n int) ([]driv
 	return states, err
 }
 
-// observed tracks the keys that a session observes, for [driver.Store.Observe]. The session's mu guards it.
+// observed tracks the keys that a session observes, for [driver.Store.Observe]. It is guarded by the session's mu.
 type observed struct {
 	calls    map[string]int // number of running calls of Observe, by key
 	change   int64          // counts changes of the set of keys
 	unlisted int            // number of keys that did not fit into the last list
 }
 
-// list returns as many keys, in order, as fit. It also returns how many don't fit, unless some already didn't fit
-// into the previous list.
+// list returns the keys, in byte order, up to the last that fits. It also returns how many don't fit, or 0 if some
+// already didn't fit into the previous list.
 func (o *observed) list() (keys []string, newlyUnlisted int) {
 	keys = slices.Sorted(maps.Keys(o.calls))
 	n, size := 0, 0
@@ -346,7 +346,7 @@ func (reg *registration) announce() {
 				return
 			case err == nil:
 				retry.reset()
-				wait = gather // then check whether the set has changed in the meantime
+				wait = gather // then check whether the set of keys has changed in the meantime
 			case isAnswer(err):
 				return // the answer would not change while the session is registered under this id
 			default:

@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// An observed records what Observe has last passed to its functions, and counts the calls.
+// An observed has what Observe last passed to f, and counts the calls of f and end.
 type observed struct {
 	states, errs, ends atomic.Int64
 	holders            atomic.Int64
@@ -35,9 +35,8 @@ func observe(ctx context.Context, s *dsync.Session, key string) *observed {
 	return o
 }
 
-// An observer reads the key at once after each of the first changes, and then at most ten times a second. So when
-// many processes start together, it makes far fewer readings than there are notices. It still ends up with the
-// latest state.
+// An observer reads the key at once after each of the first changes, and then at most ten times a second. So when many
+// processes start together, it makes far fewer readings than it gets notices, but still ends up with the latest state.
 func TestObserveReadsAtAPace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -53,7 +52,7 @@ func TestObserveReadsAtAPace(t *testing.T) {
 				} else {
 					mu.Unlock()
 				}
-				time.Sleep(25 * time.Millisecond) // changes within 20 ms share a notice
+				time.Sleep(25 * time.Millisecond) // because changes within 20 ms share a notice
 			}
 			time.Sleep(90 * time.Millisecond) // the last reading can be a tenth of a second late
 			if n := o.states.Load() - before; n < at || n > atMost {
@@ -71,8 +70,8 @@ func TestObserveReadsAtAPace(t *testing.T) {
 	})
 }
 
-// If the key changes while an observer reads it, the observer reads again at once, without waiting for the next
-// poll: the first reading may be older than the change.
+// If the key changes while an observer reads it, the reading may be older than the change. Therefore the observer reads
+// again at once, without waiting for its next poll.
 func TestObserveSeesAChangeDuringAReading(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -89,7 +88,7 @@ func TestObserveSeesAChangeDuringAReading(t *testing.T) {
 		mu := newSession(t, memory, nil).Mutex("k")
 		lock(t, mu)
 		time.Sleep(time.Second / 2)
-		mu.Unlock() // while the observer reads the state after the Lock
+		mu.Unlock() // while the observer reads the state that the Lock led to
 		time.Sleep(2 * time.Second)
 		if n := o.holders.Load(); n != 0 {
 			t.Errorf("observed %d holders 2 s after the Unlock", n)
@@ -113,8 +112,8 @@ func TestObserveReportsErrors(t *testing.T) {
 		}
 		store.down.Store(true)
 		time.Sleep(2 * ttl)
-		// The back-off is capped at a twelfth of the TTL. That makes 24 to 48 retries, and a few quick ones at
-		// first.
+		// After a few quick retries, the delay between two retries is 1/24 to 1/12 of the TTL, so two TTLs have 24 to
+		// 48 of them.
 		if n := o.errs.Load(); n < 10 || n > 80 {
 			t.Errorf("%d errors were reported in 2 TTLs, want a few dozen", n)
 		}
@@ -146,8 +145,8 @@ func (s *loadStore) Load(ctx context.Context, key string, waiters int) (driver.S
 	return s.Memory.Load(ctx, key, waiters)
 }
 
-// The end function passed to Observe is called once, whatever ends the observation. On a closed session the
-// observation never begins, but end is called as well.
+// Whatever ends the observation, Observe calls end once. It does so on a closed session too, where the observation
+// never begins.
 func TestObserveEnds(t *testing.T) {
 	for _, how := range []string{"ctx", "Close", "after Close"} {
 		t.Run(how, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A session can observe any number of keys. Its record lists as many as fit. If some don't fit, the log says so
-// once.
+// A session can observe any number of keys. Its record lists as many as fit. If some keys don't fit into the record,
+// the log says so once.
 func TestObserveManyKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -27,7 +27,7 @@ func TestObserveManyKeys(t *testing.T) {
 		const n = driver.MaxObserved/512 + 100
 		seen := make([]int, n)
 		key := func(i int) string { return fmt.Sprintf("%0512d", i) }
-		var stop context.CancelFunc // of the last key
+		var stop context.CancelFunc // ends the observation of the last key
 		for i := range n {
 			ctx, cancel := context.WithCancel(background)
 			s.Observe(ctx, key(i), func(driver.State, error) { seen[i]++ }, func() {})
@@ -66,7 +66,7 @@ func TestObserveManyKeys(t *testing.T) {
 	})
 }
 
-// An observing store keeps the last list of observed keys.
+// An observing store remembers the last list of keys that it got from Observe.
 type observing struct {
 	*dsynctest.Memory
 	list []string

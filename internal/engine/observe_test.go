@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Members without ids returns all sessions that are alive, ordered by id. It reads 1,000 of them with each command.
+// Members without ids returns all sessions that are alive, ordered by id. It reads 1,000 sessions with each command.
 func TestMembersOfMoreThanAPage(t *testing.T) {
 	for _, n := range []int{999, 1000, 1001, 2100} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestMembersOfMoreThanAPage(t *testing.T) {
 	}
 }
 
-// Any session can find out which sessions observe a key, and which claims are in its queue.
+// Any session can find out which sessions observe a key and which claims are in the key's queue.
 func TestObserversAndQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// If the process of a run crashes or is cut off, the next run begins as soon as the session can be expired. If the
-// lost run succeeds later, that does not count.
+// If the process that runs a Once's function crashes or is cut off, the next run begins as soon as the process's
+// session can be expired. The lost run does not count, even if it succeeds later.
 func TestLostRunIsFollowed(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -89,8 +89,8 @@ func TestLostRunIsFollowed(t *testing.T) {
 	}
 }
 
-// A lost run does not count, even if it returns before another has begun. The error of Do also wraps the function's
-// error.
+// A lost run does not count, even if its function returns before another run has begun. The error of Do also wraps the
+// function's error.
 func TestLostRunDoesNotCount(t *testing.T) {
 	failed := errors.New("failed")
 	for _, fail := range []error{nil, failed} {
@@ -118,8 +118,8 @@ func TestLostRunDoesNotCount(t *testing.T) {
 	}
 }
 
-// B09: whatever happens to the request that seals the key and to its reply, the seal takes effect once. No request
-// of the run takes effect later.
+// B09: whatever happens to the request that seals the key, or to the reply, the seal takes effect once. After that, no
+// request of the run takes effect.
 func TestSealWhoseReplyIsLost(t *testing.T) {
 	for _, fault := range []dsynctest.Fault{
 		{LoseReply: true}, {LoseRequest: true}, {LoseReply: true, Again: ttl}, {Delay: ttl / 4}, {LoseRequest: true, Again: ttl / 3},
@@ -151,8 +151,8 @@ func TestSealWhoseReplyIsLost(t *testing.T) {
 	}
 }
 
-// While the store is unreachable, it can't confirm the seal. If ctx ends then, Do's error says that the seal is
-// unconfirmed; Do does not report success.
+// If ctx ends while the store is unreachable and can't confirm the seal, Do does not report success, but returns ctx's
+// error.
 func TestSealNotConfirmed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -177,8 +177,8 @@ func TestSealNotConfirmed(t *testing.T) {
 	})
 }
 
-// If the session is lost before the store has confirmed the seal, the seal may have taken effect or not. Do returns
-// an error that says that the hold was lost, and the next call shows whether the key was sealed.
+// If the session is lost before the store has confirmed the seal, the key may or may not be sealed. Do's error says
+// that the hold was lost, and the next call shows whether the key is sealed.
 func TestSealNotConfirmedBeforeTheLoss(t *testing.T) {
 	for _, counts := range []bool{false, true} {
 		t.Run(fmt.Sprint("counts ", counts), func(t *testing.T) {
@@ -210,8 +210,8 @@ func TestSealNotConfirmedBeforeTheLoss(t *testing.T) {
 	}
 }
 
-// If a waiter's ctx ends, nothing of it remains, whether it waited in this process or in the store's queue. The run
-// and the waiters behind it continue.
+// A waiter whose ctx ends leaves nothing behind, whether it waited in this process or in the store's queue. The run and
+// the waiters behind that waiter continue.
 func TestOnceWaiterGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -248,8 +248,8 @@ func TestOnceWaiterGivesUp(t *testing.T) {
 	})
 }
 
-// A run's context ends with the caller's ctx. The function's result still decides whether the run
-// counts, but Do does not wait for the confirmation of the seal.
+// A run's context ends with the caller's ctx. The function's result still decides whether the run counts, but Do does
+// not wait until the store has confirmed the seal.
 func TestOnceCallersContextEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -283,7 +283,8 @@ func TestOnceReturnsStoreError(t *testing.T) {
 	})
 }
 
-// Using a Once's key as another kind is an error that names both kinds, whether or not the Once is sealed.
+// A call that uses a Once's key as another kind fails with an error that names both kinds, whether or not the Once is
+// sealed.
 func TestOnceKeyOfAnotherKind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -341,7 +342,7 @@ func TestOnceMisuse(t *testing.T) {
 	})
 }
 
-// Promise 9: if the hold of a run is revoked, the run does not count, even if it returns within the grace.
+// Promise 9: a run whose hold is revoked does not count, even if its function returns within the grace.
 func TestRevokedRunDoesNotCount(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -359,7 +360,7 @@ func TestRevokedRunDoesNotCount(t *testing.T) {
 	})
 }
 
-// Close ends the waits and the context of the run. The run no longer counts.
+// Close ends all waits and the run's context. The run does not count.
 func TestCloseEndsARunOfOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

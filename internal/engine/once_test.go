@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// sealed runs o to completion with value.
+// sealed seals o by a run that returns value.
 func sealed(t testing.TB, o *dsync.Once, value string) {
 	t.Helper()
 	got, err := o.DoValue(background, func(context.Context) ([]byte, error) { return []byte(value), nil })
@@ -50,7 +50,8 @@ func wantDone(t testing.TB, o *dsync.Once, value string) {
 	}
 }
 
-// If many goroutines in many processes call DoValue, one run begins, and all of them wait for it and get its result.
+// If many goroutines in many processes call DoValue, only one of them runs its function. All the others wait for this
+// run and get its result.
 func TestOnceRunsOnce(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -101,8 +102,8 @@ func TestOnceRunsOnce(t *testing.T) {
 	}
 }
 
-// Promise 5: waiters return as soon as the Once is done, without delay if the store notifies. In each process only
-// one of them sends requests.
+// Promise 5: waiters return when the Once is done, without delay if the store can notify. In each process only one
+// waiter sends requests.
 func TestOnceWakesWaiters(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +152,7 @@ func TestOnceWakesWaiters(t *testing.T) {
 	}
 }
 
-// Promise 7: Do of a Once that is done costs one command the first time, and none afterwards.
+// Promise 7: if a Once is already done, the first call of Do costs one command, and later calls cost none.
 func TestDoneOnceCost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -254,8 +255,8 @@ func TestFailedRunIsFollowed(t *testing.T) {
 	}
 }
 
-// The store keeps a result of up to 64 KiB, of any bytes, for later sessions and through sweeps. Callers cannot
-// change it.
+// The store keeps a result of up to 64 KiB, of any bytes, for later sessions, and sweeps do not delete it. Callers
+// cannot change the result.
 func TestOnceKeepsItsResult(t *testing.T) {
 	testkit.Large(t)
 	for name, value := range map[string][]byte{
@@ -321,7 +322,7 @@ func TestOnceResultTooBig(t *testing.T) {
 	})
 }
 
-// Value returns false if the Once is not done yet, or the key is not a Once's.
+// Value returns false if the Once is not done yet or the key is not a Once's.
 func TestOnceValueBefore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -360,7 +361,7 @@ func TestHoldFrom(t *testing.T) {
 		parent, cancel := context.WithCancel(context.WithValue(background, own{}, "v"))
 		defer cancel()
 		if dsync.HoldFrom(parent) != nil {
-			t.Error("HoldFrom returned a hold without a run")
+			t.Error("HoldFrom returned a hold outside a run")
 		}
 		var kept context.Context
 		err := newSession(t, store, nil).Once("k").Do(parent, func(ctx context.Context) error {
@@ -377,9 +378,9 @@ func TestHoldFrom(t *testing.T) {
 			t.Error(err)
 		}
 		if dsync.HoldFrom(kept).Token() != 0 || kept.Err() == nil {
-			t.Error("the token or the context outlived the run")
+			t.Error("after the run, the hold still has a token or the context has not ended")
 		}
-		// The token of a sealed key is that of the run that succeeded.
+		// The token of a sealed key is the token of the run that succeeded.
 		if st, _ := store.Load(background, "k", 1000); st.Token == 0 {
 			t.Error("a sealed key has no token")
 		}

@@ -138,7 +138,7 @@ func (o *Options) withDefaults() (Options, error) {
 	return r, nil
 }
 
-// Options returns the options of s, with the defaults that apply now.
+// Options returns the options of s. Fields that were zero have the defaults that apply now.
 func (s *Session) Options() Options {
 	o := s.opt
 	o.Meta = maps.Clone(o.Meta)
@@ -148,8 +148,8 @@ func (s *Session) Options() Options {
 	return o
 }
 
-// heartbeatTime returns the longest time from sending one heartbeat to the answer of the next, if nothing fails:
-// the longest interval plus one attempt.
+// heartbeatTime returns the longest time from sending one heartbeat to the reply to the next, if nothing fails: the
+// longest interval plus one attempt.
 func (o *Options) heartbeatTime() time.Duration {
 	return o.HeartbeatInterval + o.HeartbeatInterval/10 + o.attemptTime()
 }
@@ -204,7 +204,7 @@ type HoldInfo struct {
 	Token int64
 
 	// For Granted:
-	Context context.Context // context of the call that got the hold
+	Context context.Context // context of the call that acquired the hold
 	Wait    time.Duration   // from the call to the grant, including time in the local queue
 	Local   bool            // it was handed off within this process, without a command to the store
 
@@ -213,7 +213,7 @@ type HoldInfo struct {
 
 	// For Lost:
 	Cause    error // ErrLost, wrapped together with the reason
-	ByHolder bool  // the holder wanted that: it called [Hold.WindDown], as a leader does to resign, or its lease ran out
+	ByHolder bool  // the holder called [Hold.WindDown], as a leader does to resign, or its lease ran out
 }
 
 // A DeadlockInfo describes a deadlock: Members[i] holds Keys[i] and waits for Keys[i+1], the last one for Keys[0].
@@ -246,8 +246,8 @@ var (
 // A NotReleasedError is returned by Close.
 type NotReleasedError = core.NotReleasedError
 
-// maxKey is the greatest length of a key in bytes. It is far above the length of names that people use, and far
-// below the limit of any database's index.
+// maxKey is the greatest length of a key in bytes. It is far greater than the length of names that people use, and far
+// less than any database allows in an index.
 const maxKey = 512
 
 // CheckKey returns nil if key can name a lock: if it has 1 to 512 bytes of UTF-8 and no NUL. Otherwise it returns

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// sayAgain is the interval at which the log repeats that commands of one kind still fail.
+// sayAgain is the interval at which the log repeats that commands of a kind still fail.
 const sayAgain = 10 * time.Second
 
 // outages tracks failing commands by kind, for the log. The log says when failures of one kind begin, every ten
@@ -42,7 +42,7 @@ func (o *outages) failed(op string) (say bool, more []any) {
 	return true, k.sum(now)
 }
 
-// over ends the outage of that kind, if there is one. It returns attributes for the log, or nothing if only one
+// over ends the outage of the commands named op, if there is one. It returns attributes for the log, or nil if only one
 // command failed.
 func (o *outages) over(op string) (more []any) {
 	o.mu.Lock()

@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// farStore is a store behind a link that delays each command that long.
+// A farStore is a store behind a link that delays each Register by by.
 type farStore struct {
 	driver.Store
 	by time.Duration
@@ -51,7 +51,8 @@ func (l *sharedLog) String() string {
 	return l.all.String()
 }
 
-// If the TTL leaves a command less time than the link needs, no command ever succeeds. The error and the log say so.
+// If the TTL leaves a command less time than the link needs, no command ever succeeds. The error and the log say how
+// long an attempt may take.
 func TestTTLTooShortForTheLink(t *testing.T) {
 	for ttl, want := range map[time.Duration]string{
 		time.Second: "no answer within 167ms, a sixth of the TTL; if the store or the link is slower than that, set a longer TTL: context deadline exceeded",
@@ -78,9 +79,9 @@ func TestTTLTooShortForTheLink(t *testing.T) {
 	}
 }
 
-// During an outage of a minute, the log has a warning for each kind of command when it begins to fail, every ten
-// seconds with the number of failures, and when it succeeds again. The log does not have one for each attempt, but
-// the hook is called for each. The next outage is logged again, and a single failure takes one line. The cause of a
+// During an outage of a minute, for each kind of command, the log has a warning when commands begin to fail, one every
+// ten seconds with the number of failures, and one when they succeed again. Failed attempts are not logged one by one,
+// but the hook is called for each. The next outage is logged again, and a single failure takes one line. The cause of a
 // loss says why the last heartbeat failed.
 func TestLogOfAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -100,7 +101,7 @@ func TestLogOfAnOutage(t *testing.T) {
 		})
 		outage := func(d time.Duration) map[string][]string {
 			h := take(t, s.Mutex("k").Hold)
-			synctest.Wait() // for the hooks and the log
+			synctest.Wait() // wait for the hooks and the log
 			out.Reset()
 			clear(failed)
 			f.Cut()

@@ -24,7 +24,7 @@ func gaps(times []time.Time) []time.Duration {
 	return all
 }
 
-// wantJittered checks that all values are between low and high and are not clustered.
+// wantJittered checks that all values are between low and high and are spread out.
 func wantJittered(t *testing.T, what string, all []time.Duration, low, high time.Duration) {
 	t.Helper()
 	if len(all) < 20 {
@@ -58,7 +58,7 @@ func timesOf(t *testing.T, store driver.Store, method dsynctest.Method) (f *dsyn
 	}
 }
 
-// Heartbeats come every interval ±10 %, so the heartbeats of processes that were started together spread out.
+// Heartbeats are sent every interval ±10 %, so that the heartbeats of processes that were started together spread out.
 func TestHeartbeatsAreJittered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, times := timesOf(t, dsynctest.NewMemory(), dsynctest.MethodHeartbeat)
@@ -70,7 +70,7 @@ func TestHeartbeatsAreJittered(t *testing.T) {
 	})
 }
 
-// The first retry comes quickly. Later ones back off to at most a twelfth of the TTL, with jitter.
+// The first retry comes quickly. Later retries back off, with jitter, to at most a twelfth of the TTL.
 func TestRetriesAreSpacedAndJittered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &brokenStore{Memory: dsynctest.NewMemory()}
@@ -119,8 +119,8 @@ func TestPollsAreJittered(t *testing.T) {
 	})
 }
 
-// When a holder lapses, the waiter at position n waits n-1 to 2(n-1) hundredths of the TTL before it tries to expire
-// the holder, so that the waiters ahead of it try first.
+// When a holder's session lapses, the waiter at position n delays its attempt to expire the session by n-1 to 2(n-1)
+// hundredths of the TTL, so that the waiters ahead of it try first.
 func TestChecksAfterACrashAreJittered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const waiters = 40
@@ -170,7 +170,7 @@ func TestChecksAfterACrashAreJittered(t *testing.T) {
 	})
 }
 
-// If several sessions ahead may have lapsed, one command reads them all. Those that are alive cost no further
+// If several sessions ahead may have lapsed, one command reads them all. Sessions that are still alive cost no further
 // command.
 func TestLiveSessionsAheadAreReadTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -219,8 +219,8 @@ func TestLingerCountsFromTheLastUnlock(t *testing.T) {
 	})
 }
 
-// Readers still share their hold when the listener has just opened. A writer of another process that joined the
-// queue before that waits for them at most until HandOffTime is over.
+// Readers still share their hold when the listener has just opened. A writer of another process that joined the queue
+// earlier waits for them only until HandOffTime is over.
 func TestReadersShareThroughTheOpeningOfAListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -246,8 +246,8 @@ func TestReadersShareThroughTheOpeningOfAListener(t *testing.T) {
 	})
 }
 
-// If a *Once knows that its key is sealed, Do sends nothing. It can know from its own run, from another's run, or
-// from a call of Value.
+// Do sends no command if its *Once knows that the key is sealed, whether from its own run, from waiting for another
+// run, or from a call of Value.
 func TestKnownOnceCostsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -27,7 +27,6 @@ func at(n int) time.Time {
 	return time.Date(2026, 11, 1, 2, 0, 0, 0, time.UTC).Add(time.Duration(n) * time.Minute)
 }
 
-// nothing does nothing and succeeds.
 func nothing(context.Context) error { return nil }
 
 // wantRan calls Do for a tick and checks whether f runs.
@@ -53,7 +52,7 @@ func wantLast(t testing.TB, p *dsync.Periodic, n int, value string) {
 	}
 }
 
-// When a run has succeeded, its tick and all earlier ones are over for all processes. Later ticks are not.
+// When a run has succeeded, its tick and all earlier ones are over for all processes. Later ticks are not over.
 func TestPeriodicTicksAreOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -106,9 +105,8 @@ func TestPeriodicLast(t *testing.T) {
 	})
 }
 
-// While one caller runs a tick, other callers with the same tick wait for its result. If the run fails, one of them
-// runs the tick; when a run has succeeded, the rest return. A caller with a later tick waits, and then runs that
-// tick.
+// While one caller runs a tick, other callers with the same tick wait. If the run fails, one of them runs the tick
+// next. When a run has succeeded, the rest return. A caller with a later tick waits, and then runs its own tick.
 func TestPeriodicWaitersTakeOver(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +144,7 @@ func TestPeriodicWaitersTakeOver(t *testing.T) {
 				call(4, 1, false)
 				call(5, 3, false)
 				wg.Wait()
-				// The caller with tick 2 came before two callers with tick 1, but one of these runs tick 1 first.
+				// The caller with tick 2 called before two callers with tick 1, but one of those two runs tick 1 first.
 				want := []string{"0 ran 1: false", "1 ran 1: false", "3 ran 1: true", "2 ran 2: true", "5 ran 3: true"}
 				if fmt.Sprint(order) != fmt.Sprint(want) {
 					t.Errorf("%q, want %q", order, want)
@@ -161,9 +159,9 @@ func TestPeriodicWaitersTakeOver(t *testing.T) {
 	}
 }
 
-// Within a process and among processes, waiters are served in the order of their ticks, not of their arrival. So a
-// process that has fallen behind runs the ticks that it has missed before another process runs the current one. A
-// caller that waits for a run of its own process sends no command.
+// Within a process and among processes, waiters are served in the order of their ticks, not in FIFO order. So a process
+// that has fallen behind runs the ticks that it missed before another process runs the current tick. A caller that
+// waits for a run in its own process sends no command.
 func TestPeriodicOrder(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -206,14 +204,14 @@ func TestPeriodicOrder(t *testing.T) {
 	}
 }
 
-// Runs in one process never overlap. If a run's hold is over but its function has not returned, a later tick waits
-// for it in this process. Meanwhile other processes can get the key.
+// Runs in one process never overlap. If a run's hold is over but its function has not returned, callers with a later
+// tick in this process wait for the function. Meanwhile other processes can get the key.
 func TestPeriodicWaitsForAnEndlessRun(t *testing.T) {
 	for how, end := range map[string]func(*testing.T, *dsynctest.Memory, *dsync.Session){
 		"break": func(t *testing.T, _ *dsynctest.Memory, other *dsync.Session) {
 			wantErr(t, "Break", admin.New(other).Break(background, "k"), nil)
 		},
-		"by hand": func(t *testing.T, store *dsynctest.Memory, _ *dsync.Session) { // as if somebody had edited the record
+		"by hand": func(t *testing.T, store *dsynctest.Memory, _ *dsync.Session) { // as if somebody had removed the claim from the record
 			st, err := store.Load(background, "k", 1)
 			if err != nil {
 				t.Fatal(err)
@@ -238,7 +236,7 @@ func TestPeriodicWaitsForAnEndlessRun(t *testing.T) {
 					var wg sync.WaitGroup
 					began := time.Now()
 					wg.Go(func() {
-						_, err := p.Do(background, at(1), func(context.Context) error { // it ignores its context
+						_, err := p.Do(background, at(1), func(context.Context) error { // the function ignores its context
 							time.Sleep(20 * ttl)
 							return nil
 						})
@@ -264,8 +262,8 @@ func TestPeriodicWaitsForAnEndlessRun(t *testing.T) {
 	}
 }
 
-// Within a process, a hold for one tick is not handed off to a caller with another tick, because that tick may be
-// over.
+// Within a process, a hold for one tick is not handed off to a caller with another tick, because the other tick may
+// already be over.
 func TestPeriodicHandsOffOneTick(t *testing.T) {
 	for _, opt := range []*dsync.Options{nil, {Linger: time.Minute}} {
 		bubble(t, func(t *testing.T) {
@@ -293,7 +291,7 @@ func TestPeriodicHandsOffOneTick(t *testing.T) {
 	}
 }
 
-// Do refuses a time that other processes would not compute in the same way, without sending a command.
+// Do refuses, without sending a command, a time that other processes would not compute in the same way.
 func TestPeriodicRefusesTicks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -343,8 +341,8 @@ func TestPeriodicIsNoOnce(t *testing.T) {
 	})
 }
 
-// B43: after Forget, a Periodic starts anew, even in processes that know of its earlier ticks because they ran one,
-// called Do for one that was over, or called Last.
+// B43: after Forget, a Periodic starts anew, even in processes that know its last tick because they ran a tick, called
+// Do for a tick that was over, or called Last.
 func TestPeriodicForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -365,15 +363,15 @@ func TestPeriodicForgotten(t *testing.T) {
 	})
 }
 
-// B43: a tick absurdly far in the future is refused by comparison with the store's clock, whatever the host's clock
-// says, before anything is written to the key. The key stays usable.
+// B43: a tick too far ahead of the store's clock is refused before anything is written to the key, whatever the host's
+// clock shows. The key stays usable.
 func TestPeriodicRefusesFarTicks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		store.Skew(-2 * time.Hour)
 		now, p := time.Now().Truncate(time.Hour), newSession(t, store, nil).Periodic("k")
 		for _, tick := range []time.Time{time.UnixMilli(now.UnixMicro()), now.Add(driver.MaxDuration - time.Hour)} {
-			for range 2 { // first before the session is registered, then after that
+			for range 2 { // first before the session is registered, then afterwards
 				ran, err := p.Do(background, tick, unwanted(t))
 				if ran || err == nil || !strings.Contains(err.Error(), "at most 438000h0m0s ahead") || !strings.Contains(err.Error(), tick.UTC().Format("2006-01-02T15")) {
 					t.Errorf("Do of %v: %t, %v", tick, ran, err)
@@ -390,7 +388,7 @@ func TestPeriodicRefusesFarTicks(t *testing.T) {
 	})
 }
 
-// Sweeps of the store do not remove the last tick.
+// Sweeps do not remove the last tick from the store.
 func TestPeriodicIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -423,8 +421,8 @@ func TestPeriodicMisuse(t *testing.T) {
 }
 
 // For hours, ten hosts call Do for a tick each minute, while processes die or are cut off and runs fail. No tick
-// succeeds twice, and ticks succeed in order. When Do returns without an error, its tick is over. All this holds
-// even if the hosts' clocks are up to an hour apart. If they agree, no tick is missed.
+// succeeds twice, and ticks succeed in order. When Do returns without an error, its tick is over. This is true even if
+// the hosts' clocks are up to an hour apart. If the clocks agree, no tick is missed.
 func TestPeriodicFleet(t *testing.T) {
 	testkit.Large(t)
 	for seed := range uint64(testkit.Rounds(4, 20)) {
@@ -499,14 +497,14 @@ func (f *periodicFleet) live(t *testing.T, r *rand.Rand) {
 		time.Sleep(next.Sub(mine))
 		n := next.Unix() / 60
 		takes, fails := time.Duration(r.Int64N(int64(20*time.Second))), r.IntN(5) == 0
-		if r.IntN(20) == 0 { // long enough for the session to be lost
+		if r.IntN(20) == 0 { // the session is cut off long enough to be lost
 			net.Cut()
 			time.AfterFunc(2*ttl, net.Heal)
 		}
 		wg.Go(func() { f.call(t, ctx, p, n, takes, fails) })
 	}
 	if r.IntN(2) == 0 {
-		net.Cut() // it crashes without releasing anything
+		net.Cut() // the process crashes without releasing anything
 	}
 }
 
