@@ -11,17 +11,17 @@ import (
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
 
-// A view is the result of a request, shown as HTML or JSON. Times of this process are from its host's clock, times of
-// keys from the store's.
+// A view is the result of a request, shown as HTML or JSON. Times of this process are by its host's clock; times
+// of keys are by the store's.
 type view struct {
 	Now     statusjson.Time `json:"now"`
 	Store   string          `json:"store,omitempty"` // Options.Store
 	Session sessionView     `json:"session"`
-	Health  []string        `json:"unhealthy,omitempty"` // the errors of dsync.Session.Healthy
+	Health  []string        `json:"unhealthy,omitempty"` // the errors that dsync.Session.Healthy returns
 	Mine    []mineView      `json:"mine"`                // what this process holds and waits for
 	Keys    []keyView       `json:"keys"`
-	Read    int             `json:"read"`           // keys that were read to find them
-	Matched int             `json:"matched"`        // how many of those keys match
+	Read    int             `json:"read"`           // number of keys read to find Keys
+	Matched int             `json:"matched"`        // number of keys read that match the query
 	Next    string          `json:"next,omitempty"` // the address of the next page of keys
 	Waits   []waitView      `json:"waits,omitempty"`
 	Members []memberView    `json:"members,omitempty"`
@@ -37,7 +37,7 @@ type view struct {
 
 // totals are the full lengths of lists that are shown in part.
 type totals struct {
-	Mine    int `json:"mine"` // number of matching elements
+	Mine    int `json:"mine"` // number of matching holds and calls
 	Members int `json:"members"`
 }
 
@@ -66,31 +66,31 @@ type mineView struct {
 	Key          string                  `json:"key"`
 	Kind         driver.Kind             `json:"kind"`
 	State        string                  `json:"state"` // "holds", "lost", "lingers" or "waits"
-	Since        statusjson.Time         `json:"since"` // time of the grant or of the waiting call
+	Since        statusjson.Time         `json:"since"` // when the key was granted, or the waiting call began
 	For          statusjson.Milliseconds `json:"for_ms"`
 	Token        int64                   `json:"token,omitempty"`
 	Weight       int64                   `json:"weight"`
 	Holders      int                     `json:"holders,omitempty"`
 	HandOffs     int                     `json:"hand_offs,omitempty"`
 	Position     int                     `json:"position,omitempty"`      // position of this process in the queue
-	WaitersAhead int                     `json:"waiters_ahead,omitempty"` // waiting calls ahead in this process
+	WaitersAhead int                     `json:"waiters_ahead,omitempty"` // waiting calls of this process that come first
 	Lost         string                  `json:"lost,omitempty"`
 	LostFor      statusjson.Milliseconds `json:"lost_for_ms,omitempty"`
 
 	age, lostAge age
 }
 
-// A keyView is the status of a key, and its last holders.
+// A keyView is the status of a key and its recent holders.
 type keyView struct {
 	statusjson.Status[participantView]
-	HolderCount int        `json:"holder_count"` // Holders has only the first of them
+	HolderCount int        `json:"holder_count"` // number of holders; Holders lists only the first few
 	History     []spanView `json:"history,omitempty"`
 
 	value    []byte
 	timeline timeline
 }
 
-// A participantView is a holder of a key, or a waiter.
+// A participantView is a holder of a key, or a waiter for it.
 type participantView struct {
 	statusjson.Participant
 	Mine bool `json:"mine,omitempty"`
@@ -99,7 +99,7 @@ type participantView struct {
 	age        age
 }
 
-// A memberView is a session that is alive.
+// A memberView is a live session.
 type memberView struct {
 	statusjson.Member
 	Ago  statusjson.Milliseconds `json:"ago_ms"`
@@ -109,7 +109,7 @@ type memberView struct {
 	age   age // age of the last heartbeat
 }
 
-// A spanView is a span of the timeline, in this host's time.
+// A spanView is a span of the timeline, by this host's clock.
 type spanView struct {
 	Who     string          `json:"who"`
 	Session string          `json:"session,omitempty"`
@@ -117,12 +117,12 @@ type spanView struct {
 	Token   int64           `json:"token"`
 	Start   statusjson.Time `json:"start"`
 	Seen    statusjson.Time `json:"seen,omitzero"` // when the key was last known to be held; for a hold of this process, when it ended
-	End     statusjson.Time `json:"end,omitzero"`  // when the hold was known to be over
+	End     statusjson.Time `json:"end,omitzero"`  // when this process first knew that the hold was over
 	Lost    string          `json:"lost,omitempty"`
 }
 
-// read reads what q selects, and leaves out what the store does not answer in time. Ages and timelines are as of
-// since, or as of now if since is zero or long ago; the view has the anchor that was used.
+// read reads what q selects, and leaves out what the store does not answer in time. Ages and timelines are
+// measured at since, or at the current time if since is zero or too old. The view's anchor tells which was used.
 func (h *Handler) read(ctx context.Context, q query, since anchor) view {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -193,7 +193,7 @@ func newKeyView(st admin.Status, q query, own string, color func(session string)
 	})}
 }
 
-// history fills in the last holders.
+// history fills in the recent holders.
 func (k *keyView) history(r *recorder, window time.Duration, a anchor) {
 	spans := r.of(k.Key)
 	for _, s := range spans {
@@ -226,7 +226,7 @@ func (l *view) local(s *dsync.Session) {
 	}
 }
 
-// messages returns err's message, or those of the errors that it joins.
+// messages returns the messages of the errors that err joins, or else err's own message.
 func messages(err error) []string {
 	if err == nil {
 		return nil

@@ -14,8 +14,8 @@ import (
 
 var inputs = regexp.MustCompile(`<input[^>]*>`)
 
-// Characters that can't be seen, or that change the direction of the text around them, are shown as
-// escapes wherever the page shows names that others have chosen. Links lead to the unchanged key.
+// Wherever the page shows a name that another process has chosen, invisible characters and characters that change
+// the direction of text appear as escapes. Links lead to the unchanged key.
 func TestPageShowsWhatCannotBeSeen(t *testing.T) {
 	for key, shown := range map[string]string{
 		"invoices/export":            "invoices/export",
@@ -26,7 +26,7 @@ func TestPageShowsWhatCannotBeSeen(t *testing.T) {
 		"a\u061cb":                   `"a\u061cb"`,
 		"a\u00a0b":                   `"a\u00a0b"`,
 		"a\nb":                       `"a\nb"`,
-		`a\u202eb`:                   `a\u202eb`, // this is another key than the previous one
+		`a\u202eb`:                   `a\u202eb`, // not the same key as the previous one
 		"\x1b[31m":                   `"\x1b[31m"`,
 		`"a\u202eb"`:                 `"\"a\\u202eb\""`,
 		"bell\a":                     `"bell\a"`,

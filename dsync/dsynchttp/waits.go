@@ -10,14 +10,14 @@ import (
 // The bounds of the list of waiting processes.
 const (
 	maxWaits       = 1000 // the most pairs of processes
-	maxWaitHolders = 8    // the most holders of a key; Inspector.List returns as many of its waiters
-	maxWaitKeys    = 3    // the most keys that are named for each pair
+	maxWaitHolders = 8    // the most holders, and the most waiters, of a key; Inspector.List returns no more waiters
+	maxWaitKeys    = 3    // the most keys listed for a pair
 )
 
 // A waitGraph is a wait-for graph: it has an edge from each waiting process to each process that
 // holds the key.
 type waitGraph struct {
-	edges map[[2]string]*waitView // by waiter and holder
+	edges map[[2]string]*waitView // by the sessions of waiter and holder
 	keys  []admin.Status          // the keys that have waiters
 	full  bool                    // there were more edges than fit
 }
@@ -26,7 +26,7 @@ type waitGraph struct {
 type waitView struct {
 	Waiter partyView `json:"waiter"`
 	Holder partyView `json:"holder"`
-	Keys   []string  `json:"keys"`            // the first keys that it waits for
+	Keys   []string  `json:"keys"`            // the first keys that the waiter waits for
 	More   int       `json:"more,omitempty"`  // number of further keys
 	Cycle  bool      `json:"cycle,omitempty"` // the holder waits for the waiter, perhaps through others
 }
@@ -60,7 +60,7 @@ func (g *waitGraph) add(st admin.Status) {
 				g.edges[between] = e
 			}
 			switch {
-			case slices.Contains(e.Keys, st.Key): // several of its goroutines wait
+			case slices.Contains(e.Keys, st.Key): // several goroutines of the waiter wait for the key
 			case len(e.Keys) == maxWaitKeys:
 				e.More++
 			default:

@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// waitsOf returns a line for each process that waits for another, with the keys.
+// waitsOf returns a line for each process that waits for another, with the keys that it waits for.
 func waitsOf(l view) (all []string) {
 	for _, w := range l.Waits {
 		line := fmt.Sprintf("%s waits for %s: %s", w.Waiter.Name, w.Holder.Name, strings.Join(w.Keys, " "))
@@ -29,7 +29,7 @@ func waitsOf(l view) (all []string) {
 	return all
 }
 
-// The page shows which process waits for which, and which of them wait in a cycle.
+// The page shows which process waits for which other process, and which of them wait in a cycle.
 func TestPageShowsWaitingProcesses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -62,7 +62,7 @@ func TestPageShowsWaitingProcesses(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		waits("c", "1")             // now a, b and c wait in a cycle
-		time.Sleep(4 * time.Second) // before that their holds are too young to be reported
+		time.Sleep(4 * time.Second) // younger holds are not reported
 		want = []string{"c waits for a: 1, in a cycle", "a waits for b: 2, in a cycle", "b waits for c: 3, in a cycle", "d waits for c: 3 4 5 and 2 more"}
 		l := getJSON(t, h, "/")
 		if got := waitsOf(l); fmt.Sprint(got) != fmt.Sprint(want) {
@@ -84,7 +84,7 @@ func TestPageShowsWaitingProcesses(t *testing.T) {
 	})
 }
 
-// Candidates of an election wait for their leader, and continue with their work meanwhile.
+// The candidates of an election wait for the leader's key, but their other work goes on.
 func TestElectionsMakeNoCycle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

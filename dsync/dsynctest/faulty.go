@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Method names what a call of a method of [driver.Store] does, for [Counts] and [Request]: it is the method's
-// name or, if the method does several things, a name for one of them.
+// A Method identifies the operation that a call of a [driver.Store] performs, for [Counts] and [Request]. It is
+// the name of the method called, or a more specific name if the method performs several operations.
 type Method string
 
 const (
@@ -31,8 +31,8 @@ const (
 	MethodLoad       Method = "Load"
 	MethodQueue      Method = "Queue" // Load of more than 1,000 waiters
 	MethodKeys       Method = "Keys"
-	MethodOwn        Method = "Own"       // Keys with Session: what a session holds
-	MethodMembers    Method = "Members"   // Sessions, except for the next two
+	MethodOwn        Method = "Own"       // Keys with Session: the keys that a session holds
+	MethodMembers    Method = "Members"   // Sessions, except as in the next two
 	MethodLiveness   Method = "Liveness"  // Sessions with Liveness
 	MethodObservers  Method = "Observers" // Sessions with Observing or After
 	MethodSweep      Method = "Sweep"
@@ -86,39 +86,40 @@ func sessionsMethod(q driver.SessionQuery) Method {
 	return MethodMembers
 }
 
-// MethodNotice is not a method of the store: it stands for the delivery of one notice by Listen. A [Faulty] asks for
-// a Fault for each, as for a request.
+// MethodNotice is not a method of the store: it stands for the delivery of one notice by Listen. A [Faulty] asks
+// for a Fault for every delivery, as for every request.
 const MethodNotice Method = "Notice"
 
-// A Request is one call of a method of the store, or one notice for a listener. For each, a [Faulty] asks its test
-// for a [Fault].
+// A Request is one call of a method of the store, or one notice for a listener. A [Faulty] asks its test for a
+// [Fault] for each Request.
 type Request struct {
-	Seq    int // number of the request in this Faulty, from 1, in the order of arrival
+	Seq    int // number of the request in this Faulty, counted from 1
 	Method Method
 
-	// Session, Claim and Key are what the request names; they are empty if the method has none. Session is that of
-	// the claim, of the listener, or of the argument (Register, Heartbeat, Expire, …). Claim and Key are those of
-	// the claim, of the revocation, or of the notice (the first one of a Notify); Key is also that of Load, Resize
-	// and Sessions.
+	// Session, Claim and Key are what the request names; they are empty if the method has none. Session comes from
+	// the claim, the listener, or the arguments (Register, Heartbeat, Expire, …). Claim and Key come from the
+	// claim, the revocation, or the notice (for Notify, the first notice); Load, Resize, Forget and Sessions set
+	// only Key.
 	Session, Claim, Key string
 
 	Replaces string            // for an Acquire: the claim of the Release in the same Edit
-	Notice   driver.NoticeType // the type of the notice, or of the first one of a Notify
+	Notice   driver.NoticeType // the type of the notice; for Notify, of the first notice
 }
 
-// A Fault says what happens to one [Request]. The zero Fault does nothing. The fields can be combined.
+// A Fault determines what happens to one [Request]. The zero Fault does nothing. The fields can be combined.
 //
 // A request that has arrived is executed, even if its caller has already returned: as on a network, the end of a
-// context does not take back what was sent. So a Delay that is longer than the caller waits makes a request late,
-// and LoseReply with Again executes twice a request whose caller never learns of either execution.
+// context does not take back what was sent. So a request whose Delay is longer than its caller waits is executed
+// after the caller has returned. With LoseReply and Again, a request is executed twice, and its caller learns of
+// neither execution.
 //
-// A caller whose request or reply is lost waits until its ctx ends, and gets ctx's error.
-// If its ctx never ends it never returns.
+// A caller whose request or reply is lost waits until its ctx ends, and gets ctx's error. If ctx never ends, the
+// call never returns.
 //
 // A Fault of MethodNotice concerns one notice on its way to one listener. Delay delivers it late and holds up the
-// notices behind it; Again delivers it twice; LoseRequest and LoseReply lose it; LoseRequest with Again delivers it
-// late and out of order, since the notices behind it overtake it. A Fault of MethodNotify concerns notices on their
-// way to the store, for all listeners.
+// notices behind it; Again delivers it twice; LoseRequest and LoseReply lose it; LoseRequest with Again delivers
+// it late, after notices that came behind it. A Fault of MethodNotify concerns notices on their way to the store,
+// for all listeners.
 type Fault struct {
 	// Delay is the time that the request takes to reach the store.
 	Delay time.Duration
@@ -133,9 +134,9 @@ type Fault struct {
 	// notices are lost.
 	LoseReply bool
 
-	// Again, if positive, makes the request reach the store once more, that long after it was sent, whatever happens
-	// to the first copy. A notice is delivered to its listener once more, without holding up the notices behind it.
-	// Again has no effect on Listen.
+	// Again, if positive, makes a second copy of the request reach the store, that long after the request was
+	// sent, whatever happens to the first copy. A notice is delivered to its listener a second time, without
+	// holding up the notices behind it. Again has no effect on Listen.
 	Again time.Duration
 
 	// Hang, if positive, keeps the caller in the call for that long, even if the request
@@ -144,16 +145,15 @@ type Fault struct {
 	Hang time.Duration
 }
 
-// A Faulty is a [driver.Store] that passes requests on to another Store and misbehaves on
-// purpose, like a network between one process and the store. To cut off some of several
-// processes, wrap the store once for each.
+// A Faulty is a [driver.Store] that passes requests on to another Store and misbehaves on purpose, like a network
+// between one process and the store. To cut off only some processes, give each process a Faulty of its own.
 //
-// A request without a fault runs on its caller's goroutine and with its caller's ctx.
-// Delayed and repeated requests run on goroutines of the Faulty, with a context that only
-// [Faulty.Close] ends, since the caller's has often ended by then.
+// A request without a fault runs on its caller's goroutine and with its caller's ctx. Delayed and repeated
+// requests run on goroutines of the Faulty, with a context that only [Faulty.Close] ends, because the caller's ctx
+// has often ended by then.
 //
-// Create a Faulty with [NewFaulty]; it must not be copied. All its methods may be called
-// concurrently. Call Close or Wait at the end of a test, and of a bubble.
+// Create a Faulty with [NewFaulty]; it must not be copied. All its methods may be called concurrently. Call Close
+// or Wait at the end of a test, and before a bubble ends.
 type Faulty struct {
 	store  driver.Store
 	ctx    context.Context // context of delayed and repeated requests
@@ -166,7 +166,7 @@ type Faulty struct {
 	seq      int
 
 	mu       sync.Mutex
-	cuts     int           // number of Cuts; a reply is lost if there was a Cut since its request
+	cuts     int           // number of Cuts; a Cut between a request and its reply loses the reply
 	healed   chan struct{} // not nil while the store is cut off; Heal closes it
 	late     int           // number of goroutines of delayed and repeated requests
 	idle     chan struct{} // if not nil, closed when late is 0
@@ -177,17 +177,16 @@ type Faulty struct {
 // A recorded is a request that Replay can execute again.
 type recorded struct {
 	f       *Faulty
-	do      func(context.Context) // nil: it can't change the store
+	do      func(context.Context) // nil if the request can't change the store
 	arrived bool                  // the request was executed or is lost; guarded by f.mu
 }
 
 var _ driver.Store = (*Faulty)(nil)
 
-// NewFaulty returns a Faulty in front of store. It calls decide for each request that is
-// sent and for each notice that a Listen receives, one call at a time, so decide can count
-// and use a random source without a lock. decide must not block or call a method of the
-// store through this Faulty; it may call Cut and Heal. A nil decide means no faults except
-// those of Cut.
+// NewFaulty returns a Faulty in front of store. It calls decide for each request that is sent and for each notice
+// that a Listen receives, one call at a time, so decide can count and use a random source without a lock. decide
+// must not block or call a method of the store through this Faulty; it may call Cut and Heal. If decide is nil,
+// there are no faults except after Cut.
 func NewFaulty(store driver.Store, decide func(Request) Fault) *Faulty {
 	if decide == nil {
 		decide = func(Request) Fault { return Fault{} }
@@ -197,10 +196,10 @@ func NewFaulty(store driver.Store, decide func(Request) Fault) *Faulty {
 	return f
 }
 
-// Cut cuts the store off until [Faulty.Heal]. Requests that arrive before then are lost, and so are the replies of
-// all requests that are under way: their callers wait until their ctx ends. A delayed or repeated request that
-// arrives after Heal is executed. A Listen goes on, but loses the notices that come before Heal; a Listen that is
-// opened before Heal waits for it.
+// Cut cuts the store off until [Faulty.Heal]. Requests that arrive in the meantime are lost, and so are the
+// replies to all requests that are under way. Their callers wait until ctx ends. A delayed or repeated request
+// that arrives after Heal is executed. A running Listen goes on, but loses the notices that come before Heal; a
+// new Listen waits for Heal.
 func (f *Faulty) Cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -220,8 +219,8 @@ func (f *Faulty) Heal() {
 	}
 }
 
-// Record makes the Faulty remember every request from now on that can change the store,
-// lost ones included, for [Faulty.Replay].
+// Record makes the Faulty remember, from now on, every request that can change the store, even if it is lost.
+// [Faulty.Replay] executes them again.
 func (f *Faulty) Record() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -230,9 +229,9 @@ func (f *Faulty) Record() {
 
 // Replay executes every recorded request again, in the order in which they were sent, with ctx and without faults,
 // and drops the answers, as if the network had kept a copy of each request and delivered it after all later ones.
-// It leaves out requests that are still being executed or delayed: the copy would arrive first, and get the answer
-// that the caller waits for. Replay may be called more than once. It returns ctx's error if ctx ends before it is
-// done.
+// It leaves out requests that are still being executed or delayed, because the copy would arrive first and get the
+// answer meant for the caller. Replay may be called more than once. It returns ctx's error if ctx ends before
+// Replay is done.
 func (f *Faulty) Replay(ctx context.Context) error {
 	var arrived []*recorded
 	f.mu.Lock()
@@ -266,11 +265,10 @@ func (f *Faulty) Wait() {
 	<-idle
 }
 
-// Close drops the delayed and repeated requests and the repeated notices that have not
-// arrived yet, ends the context of requests that are being executed, releases hanging
-// callers, and waits for its goroutines. From then on it does not call decide, and requests
-// pass without faults, so that the rest of a test can end; a store that is cut off stays
-// cut off. Further calls of Close do nothing.
+// Close drops the delayed and repeated requests and the repeated notices that have not arrived yet, ends the
+// context of requests that are being executed, releases hanging callers, and waits for the Faulty's goroutines.
+// From then on the Faulty does not call decide, and requests pass without faults, so that the rest of the test can
+// finish. A store that is cut off stays cut off. Further calls of Close do nothing.
 func (f *Faulty) Close() {
 	f.cancel()
 	f.Wait()
@@ -294,7 +292,7 @@ func (f *Faulty) send(r Request, rec *recorded) Fault {
 	return fault
 }
 
-// setArrived records that the request was executed, or is lost.
+// setArrived records that the request was executed or lost.
 func (r *recorded) setArrived() {
 	r.f.mu.Lock()
 	defer r.f.mu.Unlock()
@@ -309,8 +307,8 @@ func (f *Faulty) link() (cuts int, healed <-chan struct{}) {
 	return f.cuts, f.healed
 }
 
-// after waits for d and then calls do, on a goroutine that Wait waits for. It does not call do if the store is cut
-// off by then, or the Faulty closed.
+// after waits for d and then calls do, on a goroutine that Wait waits for. It does not call do if the store is
+// then cut off or the Faulty has been closed.
 func (f *Faulty) after(d time.Duration, do func(context.Context)) {
 	f.mu.Lock()
 	f.late++

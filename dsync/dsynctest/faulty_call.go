@@ -69,7 +69,7 @@ func call[T any](ctx context.Context, f *Faulty, r Request, do func(context.Cont
 	return a.value, a.err
 }
 
-// sleepOrNil does what sleep does, but ignores ctx if d is 0: an answer that has arrived counts even if ctx ended at
+// sleepOrNil is like sleep, but ignores ctx if d is 0: an answer that has arrived is returned even if ctx ended at
 // the same time.
 func sleepOrNil(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
@@ -138,7 +138,7 @@ func (f *Faulty) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 	})
 }
 
-// cloneEdit returns a copy of e that does not change if the caller changes e after its call.
+// cloneEdit returns a deep copy of e, so that the caller may change e after the call.
 func cloneEdit(e driver.Edit) driver.Edit {
 	if j := clonePart(&e.Acquire); j != nil {
 		j.Expired = slices.Clone(j.Expired)
@@ -155,7 +155,7 @@ func cloneEdit(e driver.Edit) driver.Edit {
 	return e
 }
 
-// clonePart replaces *part by a copy, unless it is nil, and returns it.
+// clonePart replaces *part, unless it is nil, by a pointer to a copy, and returns that.
 func clonePart[T any](part **T) *T {
 	if *part != nil {
 		c := **part
@@ -198,7 +198,7 @@ func (f *Faulty) Notify(ctx context.Context, notices []driver.Notice) error {
 	return err
 }
 
-// Discard implements [driver.Store]. Its Request names the first of the claims.
+// Discard implements [driver.Store]. Its Request has the first claim.
 func (f *Faulty) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
 	claims = slices.Clone(claims)
 	r := Request{Method: MethodDiscard}

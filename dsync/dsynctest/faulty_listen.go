@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// Listen implements [driver.Store]. Notices are delivered one by one, in order, so a
-// delayed one delays those behind it. Only a repetition (Fault.Again) may be out of order.
+// Listen implements [driver.Store]. Notices are delivered one by one, in order, so a delayed notice delays those
+// behind it. Only a repeated notice (Fault.Again) may arrive out of order.
 func (f *Faulty) Listen(ctx context.Context, session string, keys []string, fn func(driver.Notice)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -63,7 +63,7 @@ type delivery struct {
 	again   sync.WaitGroup // the goroutines that repeat notices
 }
 
-// end drops repetitions that have not been delivered yet. fn is not called after end returns.
+// end drops repeated notices that have not been delivered yet. fn is not called after end returns.
 func (d *delivery) end() {
 	d.cancel()
 	d.again.Wait()
@@ -95,7 +95,8 @@ func (d *delivery) pass(n driver.Notice) {
 	}
 }
 
-// call calls fn, unless the Listen ends while another call is running.
+// call calls fn with n. If another call of fn is running, it waits for that; if the Listen ends first, it does not
+// call fn.
 func (d *delivery) call(n driver.Notice) {
 	select {
 	case d.calling <- struct{}{}:

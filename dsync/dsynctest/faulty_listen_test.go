@@ -51,7 +51,7 @@ func TestFaultyListen(t *testing.T) {
 			t.Errorf("Listen = %v, want context.Canceled", err)
 		}
 
-		// A Listen that is opened while the store is cut off waits for Heal.
+		// A Listen that begins while the store is cut off waits for Heal.
 		ctx, cancel = context.WithCancel(t.Context())
 		got = nil
 		f.Cut()
@@ -122,8 +122,8 @@ func TestFaultyListenFaults(t *testing.T) {
 	}
 }
 
-// A notice that is repeated waits for the call that is running, and does not come after
-// the end of the Listen, or of the Faulty.
+// A repeated notice waits until the running call of the listener's function returns. It is dropped if the Listen
+// ends or the Faulty is closed first.
 func TestFaultyListenCallsOneAtATime(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestFaultyListenCallsOneAtATime(t *testing.T) {
 	}
 }
 
-// The fault of a Notify concerns all listeners.
+// A fault of a Notify affects all listeners.
 func TestFaultyNotify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := dsynctest.NewMemory()

@@ -57,7 +57,7 @@ func TestFaultyReplay(t *testing.T) {
 	})
 }
 
-// Replay repeats each write with the arguments of its call, even if the caller has changed them since.
+// Replay repeats each write with the arguments of the original call, even if the caller has changed them since.
 func TestFaultyReplaysEveryWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, ctx := dsynctest.NewMemory(), t.Context()

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// on returns a decision that applies a fault to the nth request of a method,
-// from 1 on, or to all if n is 0.
+// on returns a decide function that applies a fault to the nth request of a method, counted from 1, or to all of
+// them if n is 0.
 func on(method dsynctest.Method, n int, fault dsynctest.Fault) func(dsynctest.Request) dsynctest.Fault {
 	seen := 0
 	return func(r dsynctest.Request) dsynctest.Fault {
@@ -27,8 +27,8 @@ func on(method dsynctest.Method, n int, fault dsynctest.Fault) func(dsynctest.Re
 	}
 }
 
-// Each case makes one Acquire with a fault, and checks what its caller gets and when, and what the store holds at
-// that time and in the end.
+// Each case sends one Acquire with a fault. It checks what the caller gets and when, and whether the claim holds
+// the key then and in the end.
 func TestFaultyRequests(t *testing.T) {
 	const timeout = 10 * time.Second
 	for _, tt := range []struct {
@@ -36,8 +36,8 @@ func TestFaultyRequests(t *testing.T) {
 		fault    dsynctest.Fault
 		answered bool
 		after    time.Duration // when the call must return
-		held     bool          // whether the claim holds at that time
-		commands int           // how many Acquires the store has seen in the end
+		held     bool          // whether the claim holds the key at that time
+		commands int           // how many Acquires reach the store in all
 	}{
 		{"none", dsynctest.Fault{}, true, 0, true, 1},
 		{"delay", dsynctest.Fault{Delay: time.Second}, true, time.Second, true, 1},
@@ -243,7 +243,7 @@ func TestFaultyClose(t *testing.T) {
 		if n := m.Counts().Total(); n != 1 {
 			t.Errorf("the store saw %d requests, want the repeated one dropped", n)
 		}
-		// What is left of the test ends without faults.
+		// The rest of the test runs without faults.
 		if _, _, err := storecmd.Release(t.Context(), f, claim("k", "a", 1), driver.Release{}); err != nil || time.Since(start) > 0 {
 			t.Errorf("Release after Close: %v, after %v", err, time.Since(start))
 		}

@@ -35,7 +35,7 @@ type Memory struct {
 	commands  map[Method]int
 	writes    int
 	term      int64  // 1 plus the number of fail-overs
-	early     func() // undoes the last write, a Release with Early; nil: it is committed
+	early     func() // undoes the last write, a Release with Early; nil if the last write is committed
 }
 
 var (
@@ -56,7 +56,7 @@ func NewMemory() *Memory {
 }
 
 // FailOver makes the Memory behave as if the primary failed and another member took its place. If the last write
-// was a Release with Early that was not committed yet, it is undone.
+// was a Release with Early that is not yet committed, it is undone.
 func (m *Memory) FailOver() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -132,7 +132,7 @@ func (m *Memory) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 	if r == nil {
 		r = newRecord()
 	}
-	var undo func() // nil: the edit is committed at once
+	var undo func() // nil if the edit is committed at once
 	if l := e.Release; l != nil && l.Early && e.Acquire == nil && len(r.queue) == 0 && l.Keep <= 0 && l.Seal <= 0 && l.Successor == "" {
 		before := r.clone()
 		undo = func() { m.keys[key] = before }
@@ -158,7 +158,7 @@ func (m *Memory) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 	return done, nil
 }
 
-// wrote counts a write, which also commits all earlier ones. m.mu must be held.
+// wrote counts a write, which also commits all earlier writes. m.mu must be held.
 func (m *Memory) wrote() {
 	m.writes++
 	m.early = nil
@@ -174,7 +174,7 @@ func (m *Memory) Discard(ctx context.Context, claims []driver.Claim) (notices []
 		return nil, err
 	}
 	defer m.mu.Unlock()
-	m.early = nil // Discard commits what it finds
+	m.early = nil // Discard commits all earlier writes
 	for _, c := range claims {
 		r := m.keys[c.Key]
 		if r == nil || slices.ContainsFunc(r.holders, func(h driver.Holder) bool { return h.Claim == c.ID && !h.Until.IsZero() }) {
@@ -206,8 +206,7 @@ func (m *Memory) Load(ctx context.Context, key string, waiters int) (driver.Stat
 	return r.state(key, "", now, max(1, waiters)), nil
 }
 
-// Keys implements [driver.Store]. Keys that nobody holds or waits for are among
-// them for as long as they have a record.
+// Keys implements [driver.Store]. A key that nobody holds or waits for is returned as long as it has a record.
 func (m *Memory) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
 	now, err := m.begin(ctx, keysMethod(q))
 	if err != nil {
@@ -238,8 +237,8 @@ func (m *Memory) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, e
 	return states, nil
 }
 
-// DeleteRecord deletes the record of a key, as an operator or a clean-up job may do in a database. No command of a
-// session does that while the key is in use. Package dsync promises that the key's holder finds out: see
+// DeleteRecord deletes the record of a key, as an operator or a clean-up job may do in a database. Sessions never
+// delete the record of a key that is in use. Package dsync promises that the key's holder finds out: see
 // dsync.ErrRecordDeleted. The call does not count as a command.
 func (m *Memory) DeleteRecord(key string) {
 	m.mu.Lock()
@@ -251,9 +250,9 @@ func (m *Memory) DeleteRecord(key string) {
 // RecordName implements [driver.Namer].
 func (m *Memory) RecordName(key string) string { return fmt.Sprintf("key %q in memory", key) }
 
-// Counts says how much work a [Memory] has done.
+// Counts has the numbers of commands and writes that a [Memory] has executed.
 type Counts struct {
-	// Commands is the number of calls of each method, without calls whose ctx had already ended.
+	// Commands is the number of calls of each method, except calls whose ctx had already ended.
 	Commands map[Method]int
 
 	// Writes is the number of records that were written or deleted. A command
@@ -271,7 +270,7 @@ func (c Counts) Total() int {
 }
 
 // Since returns the difference between c and an earlier result, before. Its map leaves out methods that were not
-// called since then.
+// called in between.
 func (c Counts) Since(before Counts) Counts {
 	d := Counts{Commands: maps.Clone(c.Commands), Writes: c.Writes - before.Writes}
 	for m := range d.Commands {

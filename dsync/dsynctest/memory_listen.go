@@ -88,7 +88,7 @@ func remove(listeners map[string]map[*noticeQueue]bool, name string, q *noticeQu
 // A noticeQueue holds the notices for one call of [Memory.Listen]. It is unbounded: Notify
 // must not wait for a slow listener, and a slow listener must not lose notices.
 type noticeQueue struct {
-	wake chan struct{} // has a token if there may be something in notices
+	wake chan struct{} // has a token if notices may not be empty
 
 	mu      sync.Mutex
 	notices []driver.Notice
@@ -104,7 +104,7 @@ func (q *noticeQueue) push(n driver.Notice) {
 	q.mu.Unlock()
 	select {
 	case q.wake <- struct{}{}:
-	default: // the listener has not received the last token yet, and will find both notices
+	default: // the listener has yet to receive the last token, and will then find this notice, too
 	}
 }
 
@@ -132,7 +132,7 @@ func (m *Memory) notices(key, own string, fx effect) []driver.Notice {
 	}
 	var notices []driver.Notice
 	for _, g := range fx.granted {
-		if g.Claim != own { // its own grant is in the command's reply
+		if g.Claim != own { // the grant of own is in the command's reply
 			notices = append(notices, driver.Notice{Type: driver.NoticeGrant, Session: g.Session, Key: key, Claim: g.Claim,
 				Token: g.Token, Term: g.term, Crowded: fx.crowded, Address: sessionsAddress})
 		}

@@ -31,8 +31,8 @@ func TestMemorySealWakesAThousand(t *testing.T) {
 	}
 }
 
-// A command that changes nothing returns no notices, except that each Acquire of the first claim in the queue returns
-// a NoticeYield for the holders. A repeated Revoke returns none either.
+// A command that changes nothing returns no notices, and neither does a repeated Revoke. The exception is an
+// Acquire of the first claim in the queue, which returns a NoticeYield for the holders each time.
 func TestMemoryNotifiesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, ctx := dsynctest.NewMemory(), t.Context()
@@ -119,7 +119,7 @@ func TestMemoryForgetsListeners(t *testing.T) {
 	})
 }
 
-// A listener that is slow loses nothing and delays nobody.
+// A slow listener loses no notices and delays no other listener.
 func TestMemoryListenQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const notices = 500

@@ -16,7 +16,7 @@ type member struct {
 	revoked []driver.Revocation // unanswered revocations, in the order of arrival
 
 	observes []string // observed keys
-	list     int64    // the seq of that list
+	list     int64    // the seq of the list in observes
 }
 
 // Register implements [driver.Store].
@@ -48,7 +48,7 @@ func (m *Memory) Heartbeat(ctx context.Context, session string, given []driver.R
 	if s == nil || s.Expired {
 		return driver.HeartbeatReply{}, expiredError(session)
 	}
-	m.early = nil // a heartbeat commits what came before it
+	m.early = nil // a heartbeat commits all earlier writes
 	stand := without(s.revoked, func(r driver.Revocation) bool { return slices.Contains(given, r) })
 	if !s.LastHeartbeat.Equal(now) || len(stand) != len(s.revoked) {
 		s.LastHeartbeat, s.revoked = now, stand
@@ -73,7 +73,7 @@ func (m *Memory) Expire(ctx context.Context, session string, owner bool) (time.D
 	return 0, nil
 }
 
-// expire expires a session. For an unknown session, it creates a record that says that it has expired.
+// expire expires a session. For an unknown session, it creates the record of an expired session.
 func (m *Memory) expire(session string, now time.Time) {
 	s := m.sessions[session]
 	switch {
@@ -135,7 +135,7 @@ func (m *Memory) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.
 	return found, now, nil
 }
 
-// living returns the ids of the live sessions that q, which has no IDs, selects.
+// living returns the ids of the live sessions that q selects. q must have no IDs.
 func (m *Memory) living(q driver.SessionQuery, now time.Time) []string {
 	limit := q.Limit
 	if limit <= 0 || limit > maxShown {

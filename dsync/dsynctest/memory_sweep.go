@@ -60,11 +60,11 @@ func (m *Memory) slice(after string) []string {
 	return ids
 }
 
-// first returns the first n keys of the map, in order, that come behind the key given as after, or the first n of all
-// keys if beyond is false. It sorts few more keys than it returns.
+// first returns, in order, the first n keys of the map that come after the given key, or the first n of all keys
+// if beyond is false. It sorts few more keys than it returns.
 func first[T any](n int, from map[string]T, after string, beyond bool) []string {
 	var keys []string
-	last := "" // the greatest of the n least keys found so far, or "" if there are fewer
+	last := "" // the greatest of the n least keys found so far, or "" if fewer than n were found
 	cut := func() {
 		slices.Sort(keys)
 		if len(keys) >= n {
@@ -106,7 +106,7 @@ func (m *Memory) sweepOne(id string, now, old time.Time) bool {
 	return true
 }
 
-// lapsed reports whether a session has expired or can be expired.
+// lapsed reports whether a session has expired or its TTL is over.
 func lapsed(s *member, now time.Time) bool {
 	return s.Expired || !now.Before(s.LastHeartbeat.Add(s.TTL))
 }

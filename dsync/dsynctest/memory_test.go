@@ -105,7 +105,7 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 	})
 }
 
-// Uncontended, Lock and Unlock are two commands and two writes.
+// Without contention, Lock and Unlock are two commands and two writes.
 func TestMemoryCountsLockUnlock(t *testing.T) {
 	m := dsynctest.NewMemory()
 	c := claim("k", "a", 1)
@@ -195,7 +195,7 @@ func TestMemoryRefusesImpossibleLimit(t *testing.T) {
 	}
 }
 
-// B07: only the store's clock decides, and it may be set.
+// B07: only the store's clock decides, even when it is set.
 func TestMemorySkew_B07(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, ctx := dsynctest.NewMemory(), t.Context()
@@ -283,8 +283,8 @@ func TestMemoryValuesAreCopies(t *testing.T) {
 	}
 }
 
-// A State that a caller was given does not change when the store does, and the caller can't change the store through
-// it.
+// A State that was returned to a caller does not change when the store does, and the caller can't change the store
+// through it.
 func TestMemoryStatesAreCopies(t *testing.T) {
 	m, ctx := dsynctest.NewMemory(), t.Context()
 	var claims []driver.Claim

@@ -13,7 +13,7 @@ const (
 	maxAhead  = 8    // waiters in State.WaitersAhead, except for Load
 	maxShown  = 1000 // sessions that Sessions returns, keys that Keys returns
 	maxWoken  = 1000 // waiters that are notified when a key is sealed
-	maxFormer = 16   // former limits, including those that were never in force
+	maxFormer = 16   // former limits, including any that were never in force
 )
 
 // A record is a [Memory]'s record of one key.
@@ -28,7 +28,7 @@ type record struct {
 	queued  map[string]bool // the claim ids in queue, so that joining takes constant time
 	used    time.Time       // time of the last change
 
-	published map[int64]value // by the token of the holder
+	published map[int64]value // the holders' values, by token
 
 	sealed int64 // the greatest tick that has succeeded
 	result []byte
@@ -48,12 +48,12 @@ func (r *record) clone() *record {
 // An effect describes what a command did to a record, for the reply and the notices.
 type effect struct {
 	changed  bool
-	joined   bool          // the claim of an Acquire was put into the queue
-	left     bool          // the claim of a Release was there
+	joined   bool          // an Acquire has put its claim into the queue
+	left     bool          // a Release has found its claim
 	kept     bool          // a Release has set the end of the hold
 	holder   driver.Holder // the hold after an Extend
 	granted  []grant
-	crowded  bool            // claims are still waiting
+	crowded  bool            // the queue is not empty after the command
 	woken    []driver.Waiter // waiters that must request their claims again
 	yielding []driver.Holder // holders that should yield to the first waiter
 }
@@ -78,7 +78,7 @@ type value struct {
 	seq   int64
 }
 
-// edit does what [Memory.Edit] does to the record. If it returns an error, it has changed nothing.
+// edit does what [Memory.Edit] does to the record. If edit returns an error, it has changed nothing.
 func (r *record) edit(e driver.Edit, now time.Time) (fx effect, err error) {
 	switch {
 	case e.Acquire != nil:
@@ -115,14 +115,14 @@ func (r *record) edit(e driver.Edit, now time.Time) (fx effect, err error) {
 	case !fx.crowded:
 	case fx.kept:
 		fx.woken = []driver.Waiter{r.queue[0].Waiter}
-	case e.Acquire != nil && r.queue[0].Claim == e.Acquire.Claim.ID: // for each of its requests, since a notice may be lost
+	case e.Acquire != nil && r.queue[0].Claim == e.Acquire.Claim.ID: // repeated for each request of the claim, because a notice may be lost
 		fx.yielding = without(r.holders, func(h driver.Holder) bool { return !h.Yield })
 	}
 	return fx, nil
 }
 
-// join first drops the claims that an Acquire drops and, if leave is not nil, the claim that leave releases. Then it
-// puts j's claim into the queue, if that is allowed.
+// join executes an Acquire. It first drops ended holds, the claims of expired sessions and, if leave is not nil,
+// the claim that leave releases. Then it puts j's claim into the queue, if the claim may join.
 func (r *record) join(j driver.Acquire, leave *driver.Release, now time.Time) (fx effect, err error) {
 	c := j.Claim
 	hasExpired := func(session string) bool { return slices.Contains(j.Expired, session) }
@@ -164,11 +164,11 @@ func (r *record) join(j driver.Acquire, leave *driver.Release, now time.Time) (f
 	return fx, nil
 }
 
-// over reports whether the key is sealed for claims with that tick.
+// over reports whether the key is sealed up to the tick or a later one.
 func (r *record) over(tick int64) bool { return r.sealed > 0 && tick <= r.sealed }
 
-// suits reports whether the claim has the kind and limit of the key, or the key is not in use and can take over those
-// of the claim. If the claim's tick is over, only the kind matters.
+// suits reports whether the claim has the kind and limit of the key, or the key is not in use and can take over
+// the claim's kind and limit. If the claim's tick is over, only the kind matters.
 func (r *record) suits(c driver.Claim, inUse bool) bool {
 	switch {
 	case r.over(c.Tick):
@@ -259,8 +259,8 @@ func (r *record) position(claim string) int {
 	return i
 }
 
-// without returns s without the elements for which drop is true. If there are none, it returns s itself, otherwise
-// a copy, since callers may have been given parts of s.
+// without returns s without the elements for which drop is true. It does not change s, because callers may have
+// been given parts of it: it returns a copy, or s itself if there is nothing to drop.
 func without[E any](s []E, drop func(E) bool) []E {
 	if !slices.ContainsFunc(s, drop) {
 		return s
@@ -280,7 +280,7 @@ func ceilMilli(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// leave releases a claim or, with Keep, keeps it.
+// leave releases a claim or, with Keep, sets the end of its hold.
 func (r *record) leave(l driver.Release, now time.Time) (fx effect, err error) {
 	claim, keeps := l.Claim.ID, l.Keep > 0 && l.Seal <= 0
 	i := slices.IndexFunc(r.holders, func(h driver.Holder) bool { return h.Claim == claim })
@@ -311,7 +311,7 @@ func (r *record) leave(l driver.Release, now time.Time) (fx effect, err error) {
 	return fx, nil
 }
 
-// toHead moves a claim that is in the queue to its head.
+// toHead moves a claim that is in the queue to the head of the queue.
 func (r *record) toHead(claim string) {
 	i := r.position(claim)
 	w := r.queue[i]
@@ -362,7 +362,7 @@ func (r *record) extend(c driver.Claim, now time.Time) (fx effect, err error) {
 	return effect{}, notHeldError(c)
 }
 
-// publish stores the value of a claim that holds.
+// publish stores the value of a claim that holds the key.
 func (r *record) publish(p driver.Publish, now time.Time) (fx effect, err error) {
 	for _, h := range r.holders {
 		if h.Claim != p.Claim.ID || h.Ended(now) {
@@ -405,8 +405,8 @@ func (r *record) forget(f driver.Forget, now time.Time) (fx effect) {
 	return fx
 }
 
-// formerWith returns the former limits after the key gets kind and limit, the latest last. Limits of another kind
-// are forgotten.
+// formerWith returns the former limits that the key will have after a Resize to kind and limit, the latest last.
+// It forgets the limits of another kind.
 func (r *record) formerWith(kind driver.Kind, from, limit int64) []int64 {
 	var former []int64
 	if kind == r.kind {
@@ -426,7 +426,7 @@ func (r *record) formerWith(kind driver.Kind, from, limit int64) []int64 {
 	return former[max(0, len(former)-maxFormer):]
 }
 
-// holdersOf returns the holders that a query with [driver.KeyQuery].Session shows.
+// holdersOf returns the holders of a session, as a query with [driver.KeyQuery].Session shows them.
 func (r *record) holdersOf(session string) (own []driver.Holder) {
 	for _, h := range r.holders {
 		if h.Session == session {
@@ -436,7 +436,8 @@ func (r *record) holdersOf(session string) (own []driver.Holder) {
 	return own
 }
 
-// state returns the record's State as seen by a claim ("" for none), with at most as many waiters as most says.
+// state returns the record's State as seen by a claim ("" for none). most is the largest number of waiters that it
+// may show.
 func (r *record) state(key, claim string, now time.Time, most int) driver.State {
 	s := driver.State{
 		Key:     key,
@@ -471,10 +472,10 @@ func (r *record) state(key, claim string, now time.Time, most int) driver.State 
 	return s
 }
 
-// idle reports whether a record can be deleted. Nobody may hold the key or wait for it, and the record must not have
-// changed since old. The key must not be sealed, because a seal is permanent, nor count terms, because the count
-// would start over. And the clock at old must have been ahead of the last token, so that a new record begins with a
-// greater one: with more than one grant in a millisecond, tokens run ahead of the clock.
+// idle reports whether a record can be deleted. Nobody may hold the key or wait for it, and the record must not
+// have changed since old. The key must not be sealed, because a seal is permanent. It must not have counted terms,
+// because the count would start over. And old must be later than the time in the last token, so that a new record
+// begins with a greater token: with several grants in a millisecond, tokens run ahead of the clock.
 func (r *record) idle(old time.Time) bool {
 	return r.sealed == 0 && r.term == 0 && len(r.holders) == 0 && len(r.queue) == 0 &&
 		r.used.Before(old) && r.token+driver.TokenStep <= old.UnixMilli()*driver.TokenStep
