@@ -20,7 +20,7 @@ type Config struct {
 	Poll               time.Duration // interval between a waiter's requests; 0: see PollTime
 	HandOff            time.Duration // how long after its grant a claim may be handed off; ≤0: never
 	Linger             time.Duration // how long an unused claim is kept; 0: not at all
-	Retention          time.Duration // of idle records; <0: nothing is swept
+	Retention          time.Duration // how long idle records are kept; <0: nothing is swept
 	Retry, Backoff     time.Duration // the first and the longest pause before a retry
 	AlwaysListen       bool
 	Lanes, PollLanes   int // see lanes
@@ -35,12 +35,12 @@ func (c *Config) Hold(d time.Duration) time.Duration {
 	return d - d/1000 - c.MarginOf(d) - c.GraceOf(d)
 }
 
-// MarginOf returns the margin of a grant of d: Margin, or for a short lease a tenth of d, but at least LeastMargin.
+// MarginOf returns the margin of a grant of d: a tenth of d, but at least LeastMargin, and never more than Margin.
 func (c *Config) MarginOf(d time.Duration) time.Duration {
 	return min(c.Margin, max(d/10, c.LeastMargin))
 }
 
-// GraceOf returns the grace of a grant of d: Grace, or for a short lease a tenth of d, but at least LeastGrace.
+// GraceOf returns the grace of a grant of d: a tenth of d, but at least LeastGrace, and never more than Grace.
 func (c *Config) GraceOf(d time.Duration) time.Duration { return min(c.Grace, max(d/10, c.LeastGrace)) }
 
 // Jitter returns d ± a random amount of up to d/part. rand is a function like [Config].Rand.
@@ -50,8 +50,8 @@ func Jitter(d time.Duration, part int64, rand func(n int64) int64) time.Duration
 
 func (c *Config) jitter(d time.Duration, part int64) time.Duration { return Jitter(d, part, c.Rand) }
 
-// Pause returns how long to wait before the next try after that many failures. The pause doubles from first up to
-// longest. rand is a function like [Config].Rand.
+// Pause returns how long to wait before the next try after the given number of consecutive failures. The pause doubles
+// from first up to longest. rand is a function like [Config].Rand.
 func Pause(first, longest time.Duration, failed int, rand func(n int64) int64) time.Duration {
 	d := min(first<<min(failed, 20), longest)
 	return d/2 + time.Duration(rand(int64(d/2)+1))
@@ -81,8 +81,8 @@ var (
 //go:noinline
 func LostTo(cause error) error { return fmt.Errorf("%w: %w", ErrLost, cause) }
 
-// A SealedError is the answer to a request for a tick that is over: a run for it or for a later one has succeeded,
-// with Value.
+// A SealedError answers a request for a tick that is over because a run for that tick or a later one has succeeded.
+// Value is the result of that run.
 type SealedError struct {
 	Tick  int64
 	Value []byte
@@ -96,19 +96,19 @@ func (e *SealedError) Result() []byte { return append([]byte{}, e.Value...) }
 // A Core is one session. See [New].
 type Core struct {
 	cfg *Config
-	now Instant // of the Step under way, or the last
+	now Instant // time of the current Step, or of the last one
 
 	tickAt   Instant // when a Tick is due
 	session  session
 	listener listener
 	sweeper  sweeper
 	claims   map[uint64]*claim // by number
-	past     []past            // claims that the store no longer has, in the order in which they left
-	queues   map[string]*queue // of keys that somebody here wants or holds
+	past     []past            // claims that the store no longer has, in the order in which it lost them
+	queues   map[string]*queue // by key, for the keys that this process wants or holds
 	others   map[string]other  // what is known about other sessions, by id
 	sent     map[uint64]*sent  // commands under way; a *sent is never changed
 	messages map[uint64]*message
-	changes  map[string]uint64 // by key, the number of the message about its changes
+	changes  map[string]uint64 // by key: number of the message that announces its changes
 	timers   timers
 	lanes    lanes
 	discards discards
@@ -118,8 +118,8 @@ type Core struct {
 	ending   error                                 // why the last session was lost
 	last     struct{ claim, message, send uint64 } // the last numbers in use
 
-	out      []Effect  // of the Step under way
-	delivers []Deliver // Delivers of out: reused, so that a hand-off allocates nothing
+	out      []Effect  // effects of the current Step
+	delivers []Deliver // the Delivers in out; reused, so that a hand-off allocates nothing
 	freeds   []Freed
 }
 
@@ -127,14 +127,14 @@ type Core struct {
 type sent struct {
 	op      Op
 	poll    bool     // it uses a lane for polls
-	session string   // the session that sends it; of Expire and Revoke: the target session
+	session string   // the session that sends it; for Expire and Revoke: the target session
 	claim   uint64   // number of the claim or message that it belongs to, or 0
-	leaves  uint64   // of an Acquire: number of the claim that it also releases, or 0
+	leaves  uint64   // for Acquire: number of the claim that it also releases, or 0
 	at      Instant  // when it was sent
-	others  []string // of Read: the ids of the sessions
-	keeps   bool     // of Release: the store keeps the claim until a fixed time
+	others  []string // for Read: the ids of the sessions
+	keeps   bool     // for Release: the store keeps the claim until a fixed time
 	voidAt  time.Time
-	revoked []driver.Revocation // of Heartbeat and Revoke
+	revoked []driver.Revocation // for Heartbeat and Revoke
 }
 
 // New returns a Core. It has no effects before its first event.
@@ -237,8 +237,8 @@ func (c *Core) give(d Deliver) {
 	c.do(&c.delivers[len(c.delivers)-1])
 }
 
-// deny gives the caller an error in place of a hold. It is not inlined: a Deliver in the frame of each caller would
-// double the size of their frames, and every waiting goroutine keeps such a stack.
+// deny gives the caller an error instead of a hold. It is not inlined: the Deliver would double the size of the stack
+// frames of the functions that call deny, and every waiting goroutine keeps such a stack.
 //
 //go:noinline
 func (c *Core) deny(a *Call, err error) { c.give(Deliver{To: a, Err: err}) }
@@ -248,7 +248,7 @@ func (c *Core) free(f Freed) {
 	c.do(&c.freeds[len(c.freeds)-1])
 }
 
-// checkDeadline ends the session if its deadline has come, and the holds whose own end has come: see endsDue.
+// checkDeadline ends the session if its deadline has passed, and ends the holds that endsDue returns.
 func (c *Core) checkDeadline() {
 	if c.session.id != "" && c.now >= c.Deadline() {
 		cause := &outage{c.cfg.Hold(c.cfg.TTL), c.session.why}
@@ -262,8 +262,8 @@ func (c *Core) checkDeadline() {
 	}
 }
 
-// An outage is the error of a session that could not be renewed. It matches [ErrNotRenewed], but not the error of
-// the last heartbeat, because a caller would mistake a timeout of this library for its own.
+// An outage is the error of a session that could not be renewed. It matches [ErrNotRenewed], but not the last
+// heartbeat's error: a caller could mistake this library's timeout for its own.
 type outage struct {
 	time time.Duration // how long no heartbeat was acknowledged
 	last error         // error of the last heartbeat, or nil
@@ -279,7 +279,7 @@ func (o *outage) Error() string {
 
 func (o *outage) Is(target error) bool { return target == ErrNotRenewed }
 
-// endsDue returns the held claims whose own end has come: the end of a lease or of the limit for progress.
+// endsDue returns the held claims whose lease or progress limit has run out.
 func (c *Core) endsDue() (over []*claim) {
 	for _, e := range c.timers {
 		if cl := c.claims[e.number]; e.at <= c.now && cl != nil && cl.state == held && cl.due <= c.now && !slices.Contains(over, cl) {
@@ -297,7 +297,7 @@ func (c *Core) nextDue() Instant {
 	next := min(c.session.registerAt, c.listener.at, c.sweeper.due, c.discards.due)
 	if c.closing != nil {
 		next = min(next, c.closing.due)
-		if c.closing.again > c.now { // otherwise closeDue, at the end of each Step, decides
+		if c.closing.again > c.now { // otherwise closeDue decides, at the end of each Step
 			next = min(next, c.closing.again)
 		}
 	}
@@ -353,7 +353,7 @@ func (c *Core) reply(r *Reply) {
 		return
 	}
 	delete(c.sent, r.Command)
-	if s.op != Heartbeat && s.op != Notify && s.op != Asked && s.op != Keys { // a caller only sees failures of commands that it needs
+	if s.op != Heartbeat && s.op != Notify && s.op != Asked && s.op != Keys { // callers see only failures of commands that they wait for
 		c.failure = nil
 		if r.Lost {
 			c.failure = r.Err

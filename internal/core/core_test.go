@@ -85,7 +85,7 @@ func notDone(err error) (s string) {
 	return s
 }
 
-// how describes what is special about an edit.
+// how describes an edit's options.
 func how(e driver.Edit) (s string) {
 	if j := e.Acquire; j != nil {
 		if e.Release != nil {
@@ -132,7 +132,7 @@ func (r *rig) answer(op string, reply core.Reply) {
 	r.step(&reply)
 }
 
-// answerAhead answers the next heartbeat with a store's clock that has jumped ahead.
+// answerAhead answers the next heartbeat like a store whose clock has jumped ahead.
 func (r *rig) answerAhead(jump time.Duration) {
 	delete(r.sent, "Heartbeat")
 	for r.sent["Heartbeat"].ID == 0 {
@@ -205,10 +205,10 @@ func (r *rig) revoke()   { r.step(core.Revoked{Claim: "s.1", Key: "k"}) }
 // deleted is the cause if a hold ends because its record was deleted.
 const deleted = "dsync: the store has no record of the hold any more; somebody has deleted or changed it"
 
-// seen reports a state of the key that the process has read, with a request sent at since.
+// seen tells the Core about a state of the key that was read by a request sent at since.
 func (r *rig) seen(since core.Instant, holders ...driver.Holder) { r.seenAhead(0, since, holders...) }
 
-// seenAhead is seen after the store's clock has jumped ahead.
+// seenAhead is like seen, but the store's clock has jumped ahead.
 func (r *rig) seenAhead(jump time.Duration, since core.Instant, holders ...driver.Holder) {
 	r.step(&core.Seen{State: driver.State{Key: "k", Now: r.clock().Add(jump), Kind: driver.KindMutex, Limit: 1, Holders: holders}, Since: since})
 }
@@ -222,7 +222,7 @@ func leases(w *core.Want) { w.Lease = 6 * time.Second }
 func auto(w *core.Want)   { w.Auto = true }
 func first(w *core.Want)  { w.First = true }
 
-// The states in which rows begin.
+// These methods bring the claim into the state in which a case begins.
 
 func (r *rig) begin(change ...func(w *core.Want)) {
 	r.acquire(1, change...)
@@ -236,7 +236,7 @@ func (r *rig) joiningListening() {
 	r.begin()
 }
 
-// inLine is joining while no lane is free.
+// inLine is like joining, but no lane is free.
 func (r *rig) inLine() {
 	r.cfg.Lanes, r.cfg.PollLanes, r.claim = 1, 1, 2
 	r.acquire(9, func(w *core.Want) { w.Key = "other" })
@@ -249,7 +249,7 @@ func (r *rig) free() {
 	r.step(&core.Reply{Command: r.sent["Acquire"].ID, Lost: true, Err: errors.New("no answer")})
 }
 
-// behind returns the reply to a request behind session o, which holds the key, and other sessions.
+// behind returns the reply to a request that must wait behind session o, which holds the key, and behind the others.
 func (r *rig) behind(waiting int, others ...string) core.Reply {
 	st := driver.State{Kind: driver.KindMutex, Limit: 1, Waiting: waiting, Position: waiting}
 	for _, id := range append([]string{"o"}, others...) {
@@ -279,7 +279,7 @@ func (r *rig) checking() {
 	r.answer("Acquire", r.behind(0))
 }
 
-// mismatched is checking because the key is in use as another kind.
+// mismatched is like checking, but the claim is checking because the key is in use as another kind.
 func (r *rig) mismatched() {
 	r.joining()
 	r.answer("Acquire", core.Reply{Err: &driver.MismatchError{Key: "k", Kind: driver.KindSemaphore}})
@@ -294,7 +294,7 @@ func (r *rig) dating() {
 	r.answer("Acquire", r.granted(5000))
 }
 
-// datingInLine is dating while no lane is free for the Extend.
+// datingInLine is like dating, but no lane is free for the Extend.
 func (r *rig) datingInLine() {
 	r.cfg.Lanes, r.cfg.PollLanes = 1, 1
 	r.begin(leases)
@@ -309,7 +309,7 @@ func (r *rig) held() {
 	r.answer("Acquire", r.granted(5000))
 }
 
-// heldForGood is held, after no copy of its request can join any more.
+// heldForGood is like held, but no copy of the claim's request can join any more.
 func (r *rig) heldForGood() {
 	r.joining()
 	granted := r.granted(5000)
@@ -332,7 +332,7 @@ func (r *rig) leased() {
 	r.answer("Extend", core.Reply{Holder: driver.Holder{Until: r.clock().Add(6 * time.Second)}})
 }
 
-// extending tells the Core that an Extend is sent.
+// extending tells the Core that an Extend is being sent.
 func (r *rig) extending() { r.step(core.Extending{Claim: 1}) }
 
 func (r *rig) leasedLong() {
@@ -885,8 +885,8 @@ func (r *rig) says(what, want string) {
 	}
 }
 
-// A deadline that passed unnoticed counts first: a process that was frozen past its deadline has lost its holds
-// before anything else happens to it.
+// A Step checks the deadline before it handles its event: a process that was frozen past its deadline loses its holds
+// before anything else happens.
 func TestDeadlineComesFirst(t *testing.T) {
 	r := newRig(t)
 	r.held()
@@ -907,7 +907,7 @@ func TestExpiredSessionIsLost(t *testing.T) {
 	}
 }
 
-// Close unregisters when everything is released, and then reports that it is done.
+// Close unregisters the session when everything is released, and then reports that it is done.
 func TestClose(t *testing.T) {
 	r := newRig(t)
 	r.held()
@@ -923,7 +923,7 @@ func TestClose(t *testing.T) {
 	r.says("after Unregister", "Closed, not unregistered")
 }
 
-// An Unregister without an answer is sent again while ctx lives, and once more when it ends.
+// An unanswered Unregister is repeated until ctx ends, and then sent once more.
 func TestUnregisterIsRepeated(t *testing.T) {
 	r := newRig(t)
 	r.held()
@@ -953,8 +953,8 @@ func TestUnregisterIsSentOnceAfterHurry(t *testing.T) {
 	r.says("no answer", "Closed, not unregistered")
 }
 
-// A lease without an end lives with its session: once the session is unregistered, the store holds nothing more,
-// even if earlier commands had no answer.
+// A lease whose end was never set lives with its session: once the session is unregistered, the store holds nothing for
+// it, even if earlier commands had no answer.
 func TestCloseOfAWaiterForALease(t *testing.T) {
 	r := newRig(t)
 	r.begin(leases)
@@ -1030,7 +1030,7 @@ func TestAutoHoldIsFreed(t *testing.T) {
 	r.says("released after the grace", "Freed 1, Acquire")
 }
 
-// A caller with First asks each holder in the way once to give up the key, and goes ahead of waiters.
+// A request with First asks each holder that blocks it once to give up the key, and goes ahead of all waiters.
 func TestForceAsksTheHolders(t *testing.T) {
 	r := newRig(t)
 	r.acquire(1, first)
@@ -1051,7 +1051,7 @@ func TestLostLeaseIsRemembered(t *testing.T) {
 	r.says("named when it is over", "")
 }
 
-// A notice is repeated until it is answered, and then no more.
+// A notice is repeated until it is answered.
 func TestNoticesAreRepeated(t *testing.T) {
 	r := newRig(t)
 	r.leaving()
@@ -1065,8 +1065,8 @@ func TestNoticesAreRepeated(t *testing.T) {
 	r.says("nothing is left to send", "Unregister")
 }
 
-// Two Cores of one process share nothing that either changes: a claim is revoked while its release, which may be
-// early, is under way. This test can fail only with -race.
+// Two Cores in one process share no data that either of them changes. In this test each revokes a claim whose early
+// release is under way. This test can fail only with -race.
 func TestCoresShareNothing(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 2 {

@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// onHost returns a reading in which the sessions of this machine live for another 5 s.
+// onHost returns a reading in which the given sessions, on this machine, live for another 5 s.
 func (r *rig) onHost(margin time.Duration, ids ...string) core.Reply {
 	reply := r.members(5*time.Second, ids...)
 	for i := range reply.Members {
@@ -28,7 +28,7 @@ func (r *rig) waitingHere() {
 
 const aMoment = time.Millisecond
 
-// expiresAfter checks that o, which has died, is expired when the margin is over, and not before.
+// expiresAfter checks that o, which has died, is expired once the margin has passed, and not before.
 func (r *rig) expiresAfter(margin time.Duration) {
 	r.t.Helper()
 	r.pass(margin - aMoment)
@@ -143,7 +143,7 @@ func TestDeathsThatMeanNothing(t *testing.T) {
 	}
 }
 
-// HostFiles has the sessions with a file that are not known to have expired.
+// HostFiles lists the sessions that have a file and are not known to have expired.
 func TestHostFiles(t *testing.T) {
 	r := newRig(t)
 	r.joining()

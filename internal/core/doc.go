@@ -8,9 +8,10 @@
 // # The session
 //
 // To the store, a session is alive until its last heartbeat is a TTL old by the store's clock. From then on, any
-// process that waits behind it may expire it. A process that learned that the session's process has [Died] may do so a
-// margin after that. Expiry is final: the id is never used again. So a process that knows that a session has expired
-// can act on that at any later time. The next process that uses a key drops the claims of expired sessions.
+// process that waits behind it may expire it. A process that has learned that the session's process has [Died] may
+// expire the session one margin later. Expiry is final: the id is never used again. So once a process knows that a
+// session has expired, it can rely on that at any later time. The next process that uses a key drops the claims of
+// expired sessions.
 //
 //	none ──Acquire──► registering ──reply──► live ──deadline, or expired by the store──► none
 //
@@ -22,15 +23,14 @@
 // nothing more is sent under the old one, except for leases. It is not unregistered, because its holders' grace is
 // running.
 //
-// The safety argument is the distance between the two deadlines. The store counts the TTL from when it executed the
-// heartbeat. The process counts it from before it sent the heartbeat, and subtracts Margin and Grace. So Lost
-// closes first, then the grace passes, and only then can another process expire the session and drop its claims.
+// Safety rests on the gap between the two deadlines. The store counts the TTL from when it executed the heartbeat. The
+// process counts it from before it sent the heartbeat, and subtracts Margin and Grace. So Lost closes first, then the
+// grace passes, and only then can another process expire the session and drop its claims.
 //
 // # The claim
 //
-// A claim is one request of the session for part or all of a key, as stored. Every primitive is a claim with a
-// weight out of the key's limit: see package driver. [Core.move] makes most transitions; this table lists all of
-// them:
+// A claim is one stored request of the session for part or all of a key. Every primitive is a claim with a weight out
+// of the key's limit: see package driver. [Core.move] makes most transitions; this table lists all of them:
 //
 //	state        event                           next         effect
 //	joining      reply: granted                  held         Deliver; a lease: dating, Send an Extend
@@ -106,9 +106,9 @@
 // acknowledged heartbeat the Core reads some of the held keys, in turn, and it compares every state of a held key
 // that it receives with the hold. While a claim is in doubt, its holder cannot hand it off.
 //
-// Every request to join carries a time, by the store's clock, after which it does not count. Until then a request
-// without an answer, or a copy of an answered one, can make its claim join after it was released. So the Core
-// remembers released claims as past claims, and after that time discards them, many with one command.
+// Every request to join carries a time, by the store's clock, after which it does not count. Until then, an unanswered
+// request, or a copy of an answered request, can make a claim join again after its release. So the Core remembers
+// released claims as past claims, and after that time discards them, many per command.
 //
 // # How to read it
 //

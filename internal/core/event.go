@@ -9,7 +9,7 @@ import (
 // An Event is something that has happened: one of the types below.
 type Event interface{ event() }
 
-// A Want says what a caller wants to hold, and how.
+// A Want describes what a caller wants to hold, and how.
 type Want struct {
 	Key           string
 	Kind          driver.Kind
@@ -36,12 +36,12 @@ type Call struct {
 	Caller any    `json:"-"` // for package engine; the Core does not use it
 }
 
-// GiveUp says that a caller has given up. If it has not been served, it gets a Deliver with ErrGivenUp.
+// GiveUp reports that a caller has given up. A caller that has not been served gets a Deliver with ErrGivenUp.
 type GiveUp struct {
 	Call *Call `json:"-"`
 }
 
-// Done says that a holder is done. If several readers share a hold, each of them sends it.
+// Done reports that a holder is done. If several readers share a hold, each of them sends it.
 type Done struct {
 	Claim   uint64
 	Hold    *Call           `json:"-"`
@@ -49,28 +49,29 @@ type Done struct {
 	Early   bool            // the release may be answered before it is committed
 }
 
-// WindDown ends a hold because its holder wants that. It is released when the holder is done or the grace is over.
+// WindDown ends a hold at its holder's request. The hold is released when the holder is done or the grace is over.
 type WindDown struct {
 	Claim uint64
 	Hold  *Call `json:"-"`
 	Cause error `json:"-"`
 }
 
-// Progress says that a holder makes progress. The hold ends unless the holder says so again within Limit. A Limit
-// of 0 removes the limit.
+// Progress reports that a holder makes progress. The hold ends unless the holder reports progress again within Limit. A
+// Limit of 0 removes the limit.
 type Progress struct {
 	Claim uint64
 	Hold  *Call `json:"-"`
 	Limit time.Duration
 }
 
-// ReleaseBy says how to release a hold when its holder is done: to a Successor, or keeping it for Keep from now.
+// ReleaseBy sets how a hold is released when its holder is done: to a Successor, or by keeping the key held for Keep
+// from now.
 type ReleaseBy struct {
 	Claim   uint64
 	Release driver.Release
 }
 
-// Extending says that a command to extend a lease is being sent.
+// Extending reports that a command to extend a lease is being sent.
 type Extending struct{ Claim uint64 }
 
 // Extended is the store's answer to the command that an Extending announced. The command was sent at Sent. Without an
@@ -82,10 +83,10 @@ type Extended struct {
 	Err   error `json:"-"`
 }
 
-// Revoked says that somebody in this process wants the claim to be given up.
+// Revoked reports that somebody in this process wants the claim to be given up.
 type Revoked struct{ Claim, Key string }
 
-// Need says that package engine needs the session registered. The answer is a [Registered].
+// Need reports that package engine needs the session registered. The answer is a [Registered].
 type Need struct{}
 
 // Observe adds N, 1 or -1, to the observers of a key.
@@ -94,7 +95,7 @@ type Observe struct {
 	N   int
 }
 
-// Ask says that package engine wants to send a command of its own, which waits for a lane as other commands do.
+// Ask requests a lane for a command that package engine wants to send itself.
 type Ask struct {
 	Do any `json:"-"`
 }
@@ -102,39 +103,39 @@ type Ask struct {
 // Met is the record of another session, which package engine has read for display.
 type Met struct{ Member driver.Member }
 
-// Seen is the state of a key that package engine has read for its own use, with a request sent at Since.
+// Seen is the state of a key that package engine has read for its own use. The request was sent at Since.
 type Seen struct {
 	State driver.State
 	Since Instant
 }
 
-// NotHeld says that the store has refused a holder's command with [driver.ErrNotHeld].
+// NotHeld reports that the store has refused a holder's command with [driver.ErrNotHeld].
 type NotHeld struct{ Claim uint64 }
 
-// Died says that the process of another session has ended, as reported by the kernel that both processes run on.
+// Died reports that another session's process has ended, as seen by the kernel on which both processes run.
 type Died struct{ Session string }
 
 // NoticesDue has the notices that the command of an Ask returned.
 type NoticesDue struct{ Notices []driver.Notice }
 
-// Reply is the answer to a command. Lost means that there is no answer: the command may or may not have been
-// executed, and may still be.
+// Reply is the answer to a command. Lost means that no answer came: the command may have been executed, or may still be
+// executed later.
 type Reply struct {
 	Command uint64
 	Lost    bool
 	Err     error `json:"-"` // with Lost, why; otherwise the store's error
 
-	Session   string    // of a Register: the id that was registered, which no session has had
+	Session   string    // for Register: the id that was registered, which no session has had before
 	Now       time.Time // the store's clock, in replies to Register, Heartbeat, Read and Acquire
 	State     driver.State
-	States    []driver.State // of Keys
-	Found     bool           // of a Release
-	Applied   driver.OpTime  // of a Release, as in driver.Edited
+	States    []driver.State // for Keys
+	Found     bool           // for Release
+	Applied   driver.OpTime  // for Release, as in driver.Edited
 	Holder    driver.Holder
-	Left      time.Duration // of an Expire: time until the session lapses; 0: it has expired
+	Left      time.Duration // for Expire: time until the session lapses; 0: it has expired
 	Members   []driver.Member
 	Revoked   []driver.Revocation
-	Committed driver.OpTime // of a Heartbeat, as in driver.HeartbeatReply
+	Committed driver.OpTime // for Heartbeat, as in driver.HeartbeatReply
 	Swept     driver.SweepState
 	Notices   []driver.Notice
 }
@@ -145,21 +146,20 @@ type Noticed struct {
 	Notice   driver.Notice
 }
 
-// ListenerBroken says that the listener with the given number has ended. Unsupported means that the store can't
+// ListenerBroken reports that the listener with the given number has ended. Unsupported means that the store can't
 // notify.
 type ListenerBroken struct {
 	Listener    uint64
 	Unsupported bool
 }
 
-// Tick says that the clock has reached [Core.Next].
+// Tick reports that the clock has reached [Core.Next].
 type Tick struct{}
 
 // Close ends the session. Each hold is released when its holder is done or the grace is over.
 type Close struct{}
 
-// Hurry says that Close no longer waits for holders: it leaves their claims in the store for the rest of their
-// grace.
+// Hurry makes Close stop waiting for holders: Close leaves their claims in the store for the rest of their grace.
 type Hurry struct{}
 
 func (*Call) event()          {}
@@ -189,8 +189,8 @@ func (Hurry) event()          {}
 // An Effect is something to do: one of the types below. Effects must be carried out in order.
 type Effect interface{ effect() }
 
-// Send sends a command. Package engine must answer it with a Reply within [Config.Attempt]. It makes a new id for
-// each Register, unless an earlier Register without an answer has registered its id.
+// Send sends a command. Package engine must answer it with a Reply within [Config.Attempt]. For each Register it makes
+// a new id, unless an earlier, unanswered Register has registered its id after all.
 type Send struct {
 	ID uint64
 	*Command
@@ -211,17 +211,18 @@ type Deliver struct {
 	Err     error     // instead of a hold
 }
 
-// End closes Lost of a hold whose holder is not done. Asked means that its holder or others wanted it to end, or that
-// its lease is over.
+// End closes the Lost channel of a hold whose holder is not done. Asked means that the holder or somebody else wanted
+// the hold to end, or that its lease is over.
 type End struct {
 	Hold  *Call
 	Cause error
 	Asked bool
 }
 
-// Freed says that there is nothing left to wait for at the end of a hold: it was handed off or lost, or the store has
-// answered or refused its release. Passed is nil if the hold was certainly released as ReleaseBy said,
-// driver.ErrNotWaiting if the store said that the successor does not wait, and otherwise an error that matches ErrLost.
+// Freed reports that nothing is left to wait for at the end of a hold: the hold was handed off or lost, or the store
+// has answered or refused its release. Passed is nil if the hold was certainly released as ReleaseBy requested,
+// driver.ErrNotWaiting if the store reported that the successor was not waiting, and otherwise an error that matches
+// ErrLost.
 type Freed struct {
 	Hold   *Call
 	Err    error
@@ -247,7 +248,7 @@ type Registered struct {
 	Err     error
 }
 
-// SessionLost says that the session is over, and how many holds end with it. It is also sent for a closed session.
+// SessionLost reports that the session is over, and how many holds end with it. It is also sent for a closed session.
 type SessionLost struct {
 	Session string
 	Holds   int
@@ -260,16 +261,16 @@ type Beat struct {
 	Err        error
 }
 
-// Jumped says by how much the store's clock has jumped, at least.
+// Jumped reports that the store's clock has jumped by at least By.
 type Jumped struct{ By time.Duration }
 
-// Expired says that a command of this session has expired another session.
+// Expired reports that a command of this session has expired another session.
 type Expired struct{ Session string }
 
-// Orphan says that the Core is releasing a claim of the session that this process doesn't know.
+// Orphan reports that the Core is releasing a claim that the store has for this session but this process doesn't know.
 type Orphan struct{ Claim, Key string }
 
-// Closed says that the session is unregistered, or left to expire.
+// Closed reports that the session is unregistered, or left to expire.
 type Closed struct{ Err error }
 
 func (*Send) effect()         {}
@@ -317,16 +318,16 @@ func (o Op) String() string {
 // A Command is a command to the store.
 type Command struct {
 	Op       Op
-	Session  string              // the session that sends it; of Expire and Revoke: the one that it is about
-	Edit     driver.Edit         // of Acquire, Release and Extend
-	Claims   []driver.Claim      // of Discard
-	Sessions []string            // of Read
-	Brief    bool                // of Read: only when the sessions lapse, not their whole records
-	Died     bool                // of Expire: the process has ended, so the session need not have lapsed
-	Key      string              // of Load
-	Keys     []string            // of Keys
-	Revoked  []driver.Revocation // of Heartbeat: revocations whose claims were given up; of Revoke: the one to record
-	Last     driver.SweepState   // of Sweep
-	Notices  []driver.Notice     // of Notify
+	Session  string              // the session that sends it; for Expire and Revoke: the target session
+	Edit     driver.Edit         // for Acquire, Release and Extend
+	Claims   []driver.Claim      // for Discard
+	Sessions []string            // for Read
+	Brief    bool                // for Read: read only when the sessions lapse, not their whole records
+	Died     bool                // for Expire: the process has ended, so the session need not have lapsed
+	Key      string              // for Load
+	Keys     []string            // for Keys
+	Revoked  []driver.Revocation // for Heartbeat: revocations whose claims were given up; for Revoke: the revocation to record
+	Last     driver.SweepState   // for Sweep
+	Notices  []driver.Notice     // for Notify
 	Ask      *Ask
 }

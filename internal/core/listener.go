@@ -24,11 +24,11 @@ type listener struct {
 // is reports whether the listener with the given number is the running one.
 func (l *listener) is(number uint64) bool { return l.running && l.number == number }
 
-// listenAfter is how long a session must hold something before it listens only because of that. Most holds end
-// sooner and so never cost a listener.
+// listenAfter is how long a session must hold something before it listens only because of that. Most holds end sooner,
+// so no listener is opened for them.
 const listenAfter = time.Second
 
-// gather is how long opening a listener for a new key is put off, so that more keys can be added.
+// gather is how long the opening of a listener for a new key is delayed, so that more keys can be added.
 const gather = 5 * time.Millisecond
 
 // Listening reports whether a listener is ready, and whether the store can't notify.
@@ -46,7 +46,7 @@ func (c *Core) listen(after time.Duration) {
 	l.idle = c.now
 }
 
-// listenerDue opens the listener when it is due, unless nobody needs it any more.
+// listenerDue opens the listener when it is due, if it is still needed.
 func (c *Core) listenerDue() {
 	l := &c.listener
 	if l.at > c.now {
@@ -122,8 +122,8 @@ func (c *Core) observe(key string, n int) {
 	}
 }
 
-// listenerBroken opens another listener. Each new listener makes every waiter request again. So there is a pause
-// before it, unless the old one ran for a while.
+// listenerBroken opens another listener. Since a new listener makes every waiter request again, there is a pause before
+// it, unless the broken listener had run for a while.
 func (c *Core) listenerBroken(unsupported bool) {
 	l := &c.listener
 	l.running, l.ready, l.unsupported = false, false, unsupported
@@ -137,7 +137,7 @@ func (c *Core) listenerBroken(unsupported bool) {
 	l.failed++
 }
 
-// listenerReady is called when the listener receives everything sent from now on. Earlier notices may have been
+// listenerReady is called when the listener begins to receive all notices that are sent. Earlier notices may have been
 // missed, so everybody checks again.
 func (c *Core) listenerReady() {
 	l := &c.listener
@@ -150,7 +150,7 @@ func (c *Core) listenerReady() {
 		case held, lingering:
 			c.heartbeatSoon()
 			if !cl.shares() {
-				c.crowded(cl) // others may have begun to wait without a notice
+				c.crowded(cl) // others may have begun to wait, and their notices may have been missed
 			}
 		}
 	}
@@ -195,8 +195,7 @@ func (c *Core) noticed(n driver.Notice) {
 	}
 }
 
-// crowded records, for a claim that can yield, that others may wait for it. If it lingers for callers of this process,
-// it is released.
+// crowded records that other sessions may be waiting for a claim that can yield. If the claim lingers, it is released.
 func (c *Core) crowded(cl *claim) {
 	if cl.request.Yield {
 		cl.othersWait = true

@@ -15,7 +15,7 @@ import (
 // really lost a claim.
 type looks struct {
 	keys  []string // keys that the look under way reads; nil: none is under way
-	at    Instant  // when it was sent
+	at    Instant  // when that look was sent
 	acks  uint64   // session.acks at that time
 	after uint64   // number of the last claim that a look covered in turn
 }
@@ -124,7 +124,7 @@ func (cl *claim) in(shown map[string]int64) bool {
 	return holds && token == cl.request.Token
 }
 
-// seen compares the state of a key, which was requested at since, with the claims that the session holds.
+// seen compares a state of a key, read by a request sent at since, with the claims that the session holds.
 func (c *Core) seen(st *driver.State, since Instant) {
 	q := c.queues[st.Key]
 	if q == nil {
@@ -153,11 +153,11 @@ func (c *Core) seen(st *driver.State, since Instant) {
 	}
 }
 
-// excluded ends a hold of a key that the store has granted to another holder, h, according to a state read at now.
-// It uses the clock of that state, not of an earlier reply, because the clock may have jumped past the end of a
-// lease. If the session has lapsed by that clock, another process may have expired it, rather than somebody deleted the
-// record. That happens if both the process and its clock stood still. The next heartbeat tells whether the session goes
-// on.
+// excluded ends a hold of a key that the store has granted to another holder, h, according to a state read at now. It
+// uses the clock of that state, not of an earlier reply, because the clock may have jumped past the end of a lease. If
+// the session has lapsed by that clock, the reason may be that another process has expired it, not that somebody
+// deleted the record. That happens if the process and its clock both stood still. The next heartbeat shows whether the
+// session goes on.
 func (c *Core) excluded(cl *claim, h *driver.Holder, now time.Time) {
 	switch {
 	case cl.outlives():
@@ -190,10 +190,10 @@ func (cl *claim) excludedBy(st *driver.State) *driver.Holder {
 	return nil
 }
 
-// missing handles a state that was read after the claim's grant was learned and does not show the claim. A deposed
-// primary may return such a state. So the claim is only put in doubt, and a heartbeat is sent. After a later
-// heartbeat has been acknowledged, the next look decides. acks is session.acks when the reading began, or 0 if the
-// reading must not decide.
+// missing handles a state that does not show the claim, although it was read after this process learned of the claim's
+// grant. A deposed primary may return such a state. So the claim is only put in doubt, and a heartbeat is sent. After a
+// later heartbeat has been acknowledged, the next look decides. acks is session.acks when the reading began, or 0 if
+// the reading must not decide.
 func (c *Core) missing(cl *claim, acks uint64) {
 	switch {
 	case !c.watched(cl), cl.doubted > 0 && acks == 0:

@@ -25,7 +25,7 @@ type message struct {
 // it. A later notice is of little use, since waiters poll.
 const notifyTime = 15 * time.Second
 
-// changeGap is the shortest time between two notices of changes that a session sends for one key.
+// changeGap is the shortest time between two change notices that a session sends for one key.
 const changeGap = 20 * time.Millisecond
 
 // notify sends notices to other sessions, and handles those addressed to this one.

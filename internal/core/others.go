@@ -48,8 +48,8 @@ func (c *Core) Lapses(id string) time.Time {
 	return time.Time{}
 }
 
-// SessionsIn returns the ids of the sessions ahead of self: those of the holders, except for leases, which do not
-// end with a session, and those of the nearest waiters ahead.
+// SessionsIn returns the ids of the sessions ahead of self: the sessions of the holders and of the nearest waiters
+// ahead. It omits leases, because they do not end with a session.
 func SessionsIn(st *driver.State, self string) []string {
 	var ids []string
 	for i := range st.Holders {
@@ -83,8 +83,8 @@ func (c *Core) waits(cl *claim) {
 }
 
 // PollTime returns how long, without jitter, the waiter at the given position waits for a notice before it requests
-// again. With a listener the default is about a TTL. The usual way to lose a notice is a crash of its sender, and
-// after a crash others wait for a TTL anyway.
+// again. With a listener the default is about a TTL. A notice is usually lost because its sender crashed, and after a
+// crash others wait for a TTL anyway.
 func (c *Core) PollTime(position int) time.Duration {
 	d := c.cfg.Poll
 	switch {
@@ -134,7 +134,7 @@ func (c *Core) newlyExpired(w *wait) bool {
 	return false
 }
 
-// expiredAmong returns those of the sessions that are known to have expired.
+// expiredAmong returns the ids whose sessions are known to have expired.
 func (c *Core) expiredAmong(ids []string) (expired []string) {
 	for _, id := range ids {
 		if c.others[id].expired {
@@ -144,7 +144,7 @@ func (c *Core) expiredAmong(ids []string) (expired []string) {
 	return expired
 }
 
-// readUnknown reads those of the sessions about which nothing is known. It reports whether there are any.
+// readUnknown reads the sessions about which nothing is known, and reports whether there are any.
 func (c *Core) readUnknown(ids []string) bool {
 	var unknown []string
 	for _, id := range ids {
@@ -173,9 +173,9 @@ func (c *Core) isAsked(id string) {
 	c.others[id] = o
 }
 
-// expireLapsed sends an Expire for a session ahead of the claim that may have lapsed. If several may have, it reads
-// them all first: most of them have only sent a heartbeat in the meantime, and one Read is cheaper than an Expire
-// for each. It reports whether it sent anything.
+// expireLapsed sends an Expire for a session ahead of the claim that may have lapsed. If several may have lapsed, it
+// reads them all first: most will have sent a heartbeat meanwhile, and one Read is cheaper than an Expire for each. It
+// reports whether it sent anything.
 func (c *Core) expireLapsed(cl *claim) bool {
 	var due []string
 	read := false
@@ -251,9 +251,9 @@ func (c *Core) askLater(o *other) {
 	o.failed++
 }
 
-// died records that the process of a session has ended, so nobody is left to use its grace. Commands that it had
-// sent may still arrive within the margin: its own or this session's, whichever is longer. Then the session is
-// expired as if it had lapsed.
+// died records that the process of a session has ended, so nobody is left to use its grace. Commands that it sent may
+// still arrive within the margin (that session's or this one's, whichever is longer). After that the session is expired
+// as if it had lapsed.
 func (c *Core) died(id string) {
 	o := c.others[id]
 	if o.member == nil || o.died || o.expired {
@@ -264,7 +264,7 @@ func (c *Core) died(id string) {
 	c.learned([]string{id}, 0, nil)
 }
 
-// HostFiles returns the HostFiles, by session id, of the other sessions whose processes may still be found dead.
+// HostFiles returns, by session id, the host files of the other sessions that are not known to have died or expired.
 func (c *Core) HostFiles() map[string]string {
 	files := make(map[string]string)
 	for id, o := range c.others {
@@ -275,10 +275,10 @@ func (c *Core) HostFiles() map[string]string {
 	return files
 }
 
-// learned resumes the claims behind the given sessions after a Read or Expire of them. err is why that failed, or
-// nil.
+// learned resumes the claims behind the given sessions after a Read or Expire of them. err is the error of that
+// command, or nil.
 func (c *Core) learned(ids []string, by uint64, err error) {
-	behind := func(cl *claim) bool { // a claim whose Load is under way goes on with its answer
+	behind := func(cl *claim) bool { // a claim whose Load is under way goes on when the Load is answered
 		return (cl.state == waiting || cl.state == checking && cl.command == 0) &&
 			slices.ContainsFunc(cl.wait.ahead, func(id string) bool { return slices.Contains(ids, id) })
 	}
@@ -375,8 +375,8 @@ func (c *Core) revokeAnswered(s *sent, r *Reply) {
 	}
 }
 
-// forgetOthers forgets sessions that block nobody and whose time was over long ago. It is called after every
-// acknowledged heartbeat. A forgotten session is read again when needed.
+// forgetOthers forgets sessions that block nobody and could have lapsed long ago. It is called after every acknowledged
+// heartbeat. A forgotten session is read again when needed.
 func (c *Core) forgetOthers() {
 	if len(c.others) == 0 { // the search below is slow if the session holds thousands of claims
 		return

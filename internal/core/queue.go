@@ -10,9 +10,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
-// A queue is this process's FIFO queue for one key. It admits as many callers as fit into the key, and for a
-// semaphore all of them. One admitted caller at a time has the turn: it may request the key from the store. A
-// caller that shares a hold, or is handed one off, needs no request. A queue exists while anybody is admitted.
+// A queue is this process's FIFO queue for one key. It admits as many callers as fit into the key, and for a semaphore
+// all of them. One admitted caller at a time has the turn: it may request the key from the store. A caller that shares
+// a hold, or gets a hold by a hand-off, needs no request. A queue exists while anybody is admitted.
 type queue struct {
 	kind          driver.Kind
 	limit         int64        // as given by the first caller
@@ -219,8 +219,8 @@ func (c *Core) beginAdmitted() {
 	}
 }
 
-// notRegistered handles a failed registration. Tries get its error; if the store refuses for good, all callers do.
-// Registration is retried only if somebody still needs the session.
+// notRegistered handles a failed registration. Tries get its error; if the store refuses permanently, all callers get
+// it. Registration is retried only if somebody still needs the session.
 func (c *Core) notRegistered(r *Reply) {
 	needed := false
 	for _, key := range sortedKeys(c.queues) {
@@ -386,7 +386,7 @@ func (c *Core) heldHere(q *queue, key string) *driver.HeldError {
 }
 
 // notifiedTurn is how long a session that would be notified of other waiters may keep a claim, even if HandOff and
-// Linger are shorter. If the notice is lost, others wait that long.
+// Linger are shorter. If the notice is lost, others have to wait for that long.
 const notifiedTurn = 5 * time.Second
 
 // wouldKnow reports whether the session would be notified if others began to wait for the claim.
@@ -461,8 +461,8 @@ func (c *Core) releaseFor(cl *claim, e *Done) {
 	c.release(cl)
 }
 
-// settled records that nobody in this process needs the claim's result any more, and frees its slot. If its holder
-// is not done, that waits until it is, as with a sync.Mutex, unless the hold has Auto or is a lease.
+// settled records that nobody in this process needs the claim's result any more, and frees its slot. As with a
+// sync.Mutex, the slot is not freed before the holder is done, unless the hold has Auto or is a lease.
 func (c *Core) settled(cl *claim, err error) {
 	if a := cl.call; a != nil {
 		if cl.users > 0 && !a.Auto && !cl.fixed() {
@@ -521,9 +521,9 @@ func (c *Core) handOff(cl *claim, a *Call) {
 	c.deliver(cl, a, 0, true)
 }
 
-// replace releases the claim, whose holder is done, with the command that requests the key for the next caller in
-// this process. So that caller joins the store's queue at the very moment at which this claim leaves, ahead of a
-// claim of this process that waits there for a later tick.
+// replace releases the claim, whose holder is done, with the command that requests the key for the next caller in this
+// process. So that caller joins the store's queue at the same moment at which this claim leaves the store, and thus
+// ahead of any claim of this process that waits there for a later tick.
 func (c *Core) replace(cl *claim) bool {
 	q := c.queues[cl.request.Key]
 	if len(q.calls) == 0 || c.closing != nil || cl.command != 0 || cl.request.Session != c.session.id || !c.like(q.calls[0], cl) || c.lanes.busy >= c.cfg.Lanes {
@@ -532,7 +532,7 @@ func (c *Core) replace(cl *claim) bool {
 	a := q.calls[0]
 	q.calls, q.turn = q.calls[1:], a
 	next := c.newClaim(q, a)
-	c.takeSlot(cl) // the next claim takes it over
+	c.takeSlot(cl) // the next claim takes the slot over
 	cl.state, cl.failed, cl.doubted = leaving, 0, 0
 	c.forgetVoid(cl)
 	c.enterLane(false, delayed{})

@@ -89,8 +89,8 @@ func (cl *claim) endedBy(now time.Time) bool {
 	return now.After(cl.until.Add(time.Duration(cl.extends) * lease))
 }
 
-// releaseAnswered handles the reply to a release. A refused release is repeated as long as the session lives: the
-// store may get a privilege back that was revoked by mistake.
+// releaseAnswered handles the reply to a release. A refused release is repeated as long as the session lives: the user
+// may get a privilege back that was revoked by mistake.
 func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 	if cl == nil || cl.state != leaving {
 		return
@@ -113,8 +113,8 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 		c.settled(cl, r.Err)
 		c.retry(cl)
 	case !r.Found && cl.token != 0 && cl.doubted == 0:
-		// The store says that it does not have a claim that was held. A deposed primary may say so; believe it only
-		// if the answer is the same after an acknowledged heartbeat.
+		// The store says that it does not have a claim that was held. A deposed primary may report that too; believe it
+		// only if the answer is the same after an acknowledged heartbeat.
 		cl.doubted = max(c.session.acks, 1)
 		c.heartbeatSoon()
 		c.at(&cl.timer, cl.number, c.now.Add(c.cfg.TTL))
@@ -137,8 +137,8 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 	}
 }
 
-// endedBy returns why a hold that the store keeps counts as not released: its session closed before its holder was
-// done.
+// endedBy returns the error of a hold whose session closed before its holder was done: the store keeps its claim for
+// the rest of the grace. Otherwise it returns nil.
 func (l *leave) endedBy() error {
 	if l.grace {
 		return errClosed
@@ -146,9 +146,9 @@ func (l *leave) endedBy() error {
 	return nil
 }
 
-// leftAsSaid records that the store has released a claim as ReleaseBy said. If an earlier release had no answer and
-// now the claim is not found, that release was executed, because claims of expired sessions are not released. A
-// lease may have run out instead, so for a lease that proves nothing.
+// leftAsSaid records that the store has released a claim as ReleaseBy requested. If an earlier release had no answer
+// and now the claim is not found, that release was executed, because claims of expired sessions are not released. For a
+// lease that proves nothing, since the lease may have run out instead.
 func (c *Core) leftAsSaid(cl *claim, r *Reply) {
 	if l := cl.leave; l != nil && l.passed == ErrLost && (r.Found || !cl.fixed()) {
 		done := *l
@@ -157,10 +157,10 @@ func (c *Core) leftAsSaid(cl *claim, r *Reply) {
 	}
 }
 
-// notPassed returns why a claim was not released to its successor, given the store's answer that the successor does
-// not wait. Suppose that an earlier release had no answer and that a copy of a request could join after it. Then
-// that release may have granted the key to the successor, which no longer waits for that reason, and the claim that
-// holds is the copy.
+// notPassed returns why a claim was not released to its successor, given the store's answer that the successor does not
+// wait. Suppose that an earlier release had no answer and that a copy of a request could join after it. Then that
+// release may have granted the key to the successor, which is why the successor no longer waits, and the claim in the
+// store was made by the copy.
 func (cl *claim) notPassed(err error) error {
 	if cl.failed > 0 && !cl.void.IsZero() {
 		return errUnsure
@@ -179,7 +179,7 @@ type past struct {
 	acks   uint64 // session.acks when it left
 	void   int64  // like claim.void, in Unix nanoseconds; 0: no request can join; discarding: a Discard is under way
 
-	applied driver.OpTime // of its release, if a fail-over may still undo that; zero: none can
+	applied driver.OpTime // when its release was applied, if a fail-over may still undo that; otherwise zero
 }
 
 const (
@@ -234,8 +234,8 @@ func (c *Core) forgetPast() {
 	})
 }
 
-// committed handles the store's report of how far its writes are committed. A release applied in another term may
-// have been undone, and the store may not be able to say whether it was: so the claim is discarded.
+// committed handles the store's report of how far its writes are committed. A release applied in another term may have
+// been undone, and the store may be unable to tell, so the claim is discarded.
 func (c *Core) committed(at driver.OpTime) {
 	undone, busy := false, c.closing != nil
 	var rejoin []past

@@ -29,7 +29,7 @@ type session struct {
 
 	registering uint64  // the command that registers; 0: none
 	registerAt  Instant // when to register again; never: nobody needs it
-	tried       Instant // when the last registration without an answer was sent (why has its error); 0: none
+	tried       Instant // when the last unanswered registration was sent (why has its error); 0: none
 }
 
 // Session returns the id under which the session is registered, or "".
@@ -38,8 +38,8 @@ func (c *Core) Session() string { return c.session.id }
 // Deadline returns when the session is lost unless a heartbeat is acknowledged first.
 func (c *Core) Deadline() Instant { return c.session.sent.Add(c.cfg.Hold(c.cfg.TTL)) }
 
-// Renewed returns when the last acknowledged heartbeat was sent, in this registration or the previous one; the
-// registration counts as one. It is 0 if there was none.
+// Renewed returns when the last acknowledged heartbeat or registration was sent, for this session id or the previous
+// one. It is 0 if there was none.
 func (c *Core) Renewed() Instant { return c.session.sent }
 
 // storeClock returns a time that the store's clock has certainly reached: its time in the last reply plus the time
@@ -174,12 +174,12 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	c.do(Beat{Took: took, Left: c.Deadline().Sub(c.now)})
 }
 
-// checkJump reports a jump of the store's clock between the last heartbeat and the one that was sent at sent and
-// whose reply says now. It reports only jumps that are certainly greater than the margin. The store read its clock
-// at some moment between each heartbeat's send and its answer, so the true interval between the two readings lies
-// between lo and hi. A registration counts as a heartbeat: a jump ahead may end the previous session, and then none of
-// that session's heartbeats is acknowledged any more. The interval can then be long, so the limit allows for clocks
-// that run at different rates, as [Config.Hold] does.
+// checkJump reports a jump of the store's clock between the last heartbeat and the heartbeat that was sent at sent and
+// whose reply has the time now. It reports only jumps that are certainly greater than the margin. The store read its
+// clock at some moment between each heartbeat's send and its answer, so the true interval between the two readings lies
+// between lo and hi. A registration counts as a heartbeat: a jump ahead may end the previous session, and then the
+// store acknowledges none of that session's heartbeats any more. The interval can then be long, so the limit allows for
+// clocks that run at different rates, as [Config.Hold] does.
 func (c *Core) checkJump(sent Instant, now time.Time) {
 	const truncation = time.Millisecond
 	if c.session.beat.clock.IsZero() {
@@ -196,7 +196,7 @@ func (c *Core) checkJump(sent Instant, now time.Time) {
 	}
 }
 
-// lose ends the session. Nothing is sent under its id any more, except for leases.
+// lose ends the session. After that, only commands for leases are sent under its id.
 func (c *Core) lose(cause error) {
 	s := c.session
 	c.session = session{acks: s.acks, sent: s.sent, beat: s.beat, clock: s.clock, at: s.at, due: never, registerAt: never}

@@ -21,7 +21,7 @@ type Held struct {
 	Users   int     // 0 if it lingers
 }
 
-// Claims calls f for each claim that is held or lingers, in no order.
+// Claims calls f for each claim that is held or lingers, in random order.
 func (c *Core) Claims(f func(Held)) {
 	for _, cl := range c.claims {
 		if cl.state == held || cl.state == lingering {
@@ -127,7 +127,8 @@ func (c *Core) Clone() *Core {
 	return &n
 }
 
-// A Namer maps ids, and numbers of claims, calls and commands, to names. The same one always gets the same name.
+// A Namer maps ids, and numbers of claims, calls and commands, to names. The same id or number always gets the same
+// name.
 type Namer interface {
 	Session(id string) uint64
 	Number(kind byte, n uint64) uint64

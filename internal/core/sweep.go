@@ -104,11 +104,11 @@ func (c *Core) stayAway() time.Duration {
 // pauseAfter returns how long the sweeper may wait after the last slice.
 //
 // Idle records can be anywhere, because keys can have any names. To find them in time, a whole round must take no
-// longer than a quarter of the retention. Then the store has at most a quarter more records than the retention asks
-// for, and each record is examined about five times in its life. The number of records that the last slice deleted
+// longer than a quarter of the retention. Then the store has at most a quarter more records than the retention
+// requires, and each record is examined about five times in its life. The number of records that the last slice deleted
 // would not be enough to set the pace. If new keys have ascending names, there are long stretches without an idle
-// record, and at one slice a minute the sweeper might never get past them in a fast-growing store. But many
-// deletions mean a backlog, so then the sweeper does not pause.
+// record, and at one slice a minute the sweeper might never get past them in a fast-growing store. But if the last
+// slice deleted many records, there is a backlog, so the sweeper does not pause.
 func pauseAfter(st *driver.SweepState, retention time.Duration) time.Duration {
 	most := longestPause(retention)
 	if st.After != "" {

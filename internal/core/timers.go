@@ -21,7 +21,7 @@ const never = Never
 const Never = Instant(1<<63 - 1)
 
 // A timer fires at due. Its entry in timers may be earlier: setting a later time leaves the entry where it is. So a
-// timer that is set and stopped all the time, such as that of a lingering claim, costs almost nothing.
+// timer that is set and stopped all the time, such as a lingering claim's, costs almost nothing.
 type timer struct {
 	due   Instant
 	armed Instant // time of its entry in timers; never: it has none
@@ -32,7 +32,7 @@ type timers []entry
 
 type entry struct {
 	at     Instant
-	number uint64 // number of a claim, or messageBit plus that of a message
+	number uint64 // number of a claim, or messageBit plus the number of a message
 }
 
 const messageBit = 1 << 63
@@ -96,10 +96,10 @@ type lanes struct {
 	pollLine    []delayed // waiting for a lane for polls
 }
 
-// A delayed is a command that waits for a lane: either a finished command, or the number of the claim or message
-// that will make it.
+// A delayed is a command that waits for a lane: either a complete command, or the number of the claim or message that
+// will make the command.
 type delayed struct {
-	number uint64 // number of a claim, or messageBit plus that of a message; 0: cmd is set
+	number uint64 // number of a claim, or messageBit plus the number of a message; 0: cmd is set
 	cmd    *Command
 	claim  uint64 // number of the claim that needs cmd, or 0
 }
