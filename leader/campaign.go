@@ -13,17 +13,18 @@ import (
 
 // Campaign waits until this process is elected, and returns a context that is cancelled when its
 // leadership ends: when it is lost ([ErrLost]), on [Election.Resign] or [Election.Pause]
-// ([ErrResigned]), or when ctx ends. context.Cause returns the reason. ctx bounds the wait and is
-// the parent of the returned context, as in os/signal.NotifyContext. [TermFrom] finds the term in it.
+// ([ErrResigned]), or when ctx ends. context.Cause returns the reason. ctx bounds the wait and is the
+// parent of the returned context, as in os/signal.NotifyContext. [TermFrom] returns the term of a
+// context.
 //
-// Call Resign when the work is done, even if the term has already ended: until then, or until the session's grace is
-// over, nobody else is elected. Once the grace is over, [dsync.Session.Healthy] reports an error until Resign is
-// called or this process is elected again. If this process already leads, Campaign waits for another term, like a
-// second Lock.
+// Call Resign when the work is done, even if the term has already ended. Nobody else is elected until you call it,
+// or until the session's grace is over. Once the grace is over, [dsync.Session.Healthy] reports an error until
+// Resign is called or this process is elected again. If this process already leads, Campaign waits for another term,
+// like a second Lock.
 //
-// On an error, the returned context is not nil but has already ended. The error is that of ctx,
-// with the store's last error added if there was one; dsync.ErrClosed; dsync.ErrMismatch if the name is
-// in use as another kind of key; or dsync.ErrRefused. Campaign keeps trying after other errors of the
+// On an error, the returned context is not nil but has already ended. The error is ctx's error, with
+// the store's last error added if there was one; dsync.ErrClosed; dsync.ErrMismatch if the name is in
+// use as another kind of key; or dsync.ErrRefused. Campaign keeps trying after other errors of the
 // store, and after a loss of the session.
 func (e *Election) Campaign(ctx context.Context) (context.Context, error) {
 	t, err := e.campaign(ctx, how{})
@@ -33,12 +34,12 @@ func (e *Election) Campaign(ctx context.Context) (context.Context, error) {
 	return t.ctx, nil
 }
 
-// CampaignChan is [Election.Campaign] for a select statement: it campaigns in the background, and the
-// channel receives the context of the term. If Campaign returns an error, the channel is closed
-// without a value, so that a receiver gets nil.
+// CampaignChan is [Election.Campaign] for a select statement. It campaigns in the background, and the
+// channel receives the context of the term. If the campaign fails, the channel is closed without a
+// value, so a receiver gets nil.
 //
-// This process leads from its election on, whether or not the context was received, so the context may
-// have ended when it is received. If nobody receives it before ctx ends, the leadership is
+// This process leads as soon as it is elected, even if nobody has received the context yet, so the
+// context may have ended when it is received. If nobody receives it before ctx ends, the leadership is
 // released.
 func (e *Election) CampaignChan(ctx context.Context) <-chan context.Context {
 	ch := make(chan context.Context)
@@ -57,7 +58,7 @@ func (e *Election) CampaignChan(ctx context.Context) <-chan context.Context {
 	return ch
 }
 
-// TryCampaign is Campaign without the wait. If somebody leads or waits to lead, the error is a
+// TryCampaign is Campaign without waiting. If somebody leads or waits to lead, the error is a
 // *dsync.HeldError, which matches dsync.ErrHeld; its field Here is true if that is this process. The error is
 // [ErrPaused] if the election is paused. Errors of the store are returned at once.
 func (e *Election) TryCampaign(ctx context.Context) (context.Context, error) {
@@ -68,7 +69,7 @@ func (e *Election) TryCampaign(ctx context.Context) (context.Context, error) {
 	return t.ctx, nil
 }
 
-// how says in what way a process campaigns.
+// how has the options of a campaign.
 type how struct {
 	try bool // do not wait
 	run bool // the term is for Run's function
@@ -90,13 +91,14 @@ func (e *Election) campaign(ctx context.Context, how how) (*term, error) {
 		if t := e.begin(ctx, hold, how.run); t != nil {
 			return t, nil
 		}
-		// Paused since the election.
+		// The election was paused after this process was elected.
 		_ = hold.Release(ctx)
 	}
 }
 
-// hold waits while the election is paused, and then for the hold; with try it waits for
-// neither. The error is ErrPaused itself if the election is, or becomes, paused.
+// hold waits while the election is paused, and then for the hold. If try is true, it does not wait.
+// If the election is paused meanwhile, or already is and try is true, the error is ErrPaused, not
+// wrapped.
 func (e *Election) hold(ctx context.Context, try bool) (*engine.Hold, error) {
 	e.mu.Lock()
 	for e.paused != nil {
@@ -136,7 +138,7 @@ func (e *Election) hold(ctx context.Context, try bool) (*engine.Hold, error) {
 	return hold, err
 }
 
-// elects reports whether the write that elects this process has its value.
+// elects reports whether the write that elects this process also publishes its value.
 func (e *Election) elects() bool {
 	n := len(e.opt.Value)
 	return n > 0 && n <= driver.MaxClaimValue
@@ -150,8 +152,8 @@ func (e *Election) begin(ctx context.Context, hold *engine.Hold, run bool) *term
 		return nil
 	}
 	if before := e.term; before != nil && !before.run {
-		// A caller that campaigns again is done with its last term, and need not have
-		// resigned it.
+		// A caller that campaigns again is done with its last term, even if it has not called
+		// Resign.
 		_ = before.hold.Release(engine.EndedContext(ctx, nil))
 	}
 	t := &term{
@@ -164,16 +166,16 @@ func (e *Election) begin(ctx context.Context, hold *engine.Hold, run bool) *term
 	}
 	t.ctx, t.cancel = hold.Context(context.WithValue(ctx, termKey{}, t.Term), nil)
 	if e.opt.Value != nil && !e.elects() {
-		// The work does not wait until the value is published: the process leads whether or not
-		// that succeeds.
+		// The work does not wait until the value is published, because the process leads even if
+		// publishing fails.
 		hold.PublishLater(e.opt.Value)
 	}
 	e.term = t // from here on, Publish can replace the value
 	if f := e.opt.Hooks.Elected; f != nil {
 		e.hooks.Add(func() { f(t.ctx, t.Term) })
 	}
-	// This runs once, however the term ends. A hold that is not lost is kept for the grace,
-	// or until its holder releases it.
+	// This runs once, however the term ends. If the hold is not lost, it is kept until its holder
+	// releases it or the grace is over.
 	context.AfterFunc(t.ctx, func() {
 		cause := context.Cause(t.ctx)
 		hold.WindDown(cause)
@@ -187,7 +189,7 @@ func (e *Election) begin(ctx context.Context, hold *engine.Hold, run bool) *term
 // A Term is one process's leadership, from its election to its end: see [TermFrom].
 type Term struct {
 	Election string
-	Number   int64  // grows by one with each term of the election, in any process
+	Number   int64  // grows by one with each term, whichever process leads
 	Token    int64  // the fencing token: greater than that of any earlier term
 	Session  string // the id of the leader's session
 	Name     string // the leader's dsync.Options.Name
@@ -212,10 +214,10 @@ type term struct {
 	hold   *engine.Hold
 	ctx    context.Context // ends with the term
 	cancel context.CancelCauseFunc
-	run    bool // it belongs to Run, and is released only when Run's function has returned
+	run    bool // the term belongs to Run, and is released only when Run's function has returned
 }
 
-// contains reports whether ctx is the term's own or made from it.
+// contains reports whether ctx is the term's context or was made from it.
 func (t *term) contains(ctx context.Context) bool {
 	inside, ok := TermFrom(ctx)
 	return ok && inside == t.Term

@@ -13,7 +13,7 @@ import (
 // A Candidate is a process that campaigns in an election, or leads it.
 type Candidate struct {
 	Session  string // the session's id, which changes after a loss
-	Name     string // this and the next four are as in dsync.Options; zero if not shown
+	Name     string // Name, Host, PID, App and Meta are as in dsync.Options; zero if not shown
 	Host     string
 	PID      int
 	App      string
@@ -31,11 +31,11 @@ func (c Candidate) String() string {
 	return fmt.Sprintf("%s %s", role, process.Describe(c.Name, c.Host, c.PID, c.Session))
 }
 
-// Candidates returns the leader first, and then those that wait to be elected, in the order of the
-// queue. A candidate that died is left out once its session is over, within one TTL.
+// Candidates returns the leader, followed by the processes that wait to be elected, in the order of
+// the queue. A crashed candidate is left out once its session has expired, within one TTL.
 //
-// Candidates costs two reads and no write, and one more read for each further 1,000 candidates and for a
-// queue of more than 1,000. Errors are those of ctx, dsync.ErrClosed and the store's.
+// Candidates costs two reads, and one more for each further 1,000 candidates and for a queue of more
+// than 1,000. It writes nothing. The error is that of ctx, dsync.ErrClosed or the store's.
 func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
 	st, err := e.s.Load(ctx, e.name)
 	if err != nil {
@@ -48,12 +48,13 @@ func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
 	return all, nil
 }
 
-// ObserveCandidates returns a channel that receives the candidates, in the order of
-// [Election.Candidates]: first the present ones, and then all of them each time one joins, leaves or
-// dies, or is elected. A heartbeat alone is no change. Each slice is the receiver's own.
+// ObserveCandidates returns a channel that receives the list of candidates, in the order of
+// [Election.Candidates]: first the current list, and then a new one each time a candidate joins,
+// leaves, crashes or is elected. A heartbeat alone is no change. The receiver may modify the slice.
 //
-// The channel holds the latest list and ends like that of [Election.Observe]. A death is noticed when
-// the election is next read, within dsync.Options.PollInterval. Each reading costs as much as Candidates.
+// The channel holds the latest list, and is closed when ctx or the session ends. The crash of a candidate
+// is noticed when the election is next read, within dsync.Options.PollInterval after its session has
+// expired. Each reading costs as much as Candidates.
 func (e *Election) ObserveCandidates(ctx context.Context) <-chan []Candidate {
 	var last []Candidate
 	return observe(ctx, e, e.candidates, func(now []Candidate) (changed bool) {
@@ -112,7 +113,7 @@ func (e *Election) queue(ctx context.Context, st driver.State) ([]driver.Waiter,
 	return st.WaitersAhead, nil
 }
 
-// alive returns the records of those sessions that are alive, by id.
+// alive returns, by id, the records of those sessions that are alive.
 func (e *Election) alive(ctx context.Context, ids []string) (map[string]driver.Member, error) {
 	alive := make(map[string]driver.Member)
 	if len(ids) == 0 { // without ids Members returns all sessions

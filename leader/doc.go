@@ -22,10 +22,11 @@
 // waiters of a dsync.Mutex. A hundred elections of one session cost one heartbeat. Package dsync
 // documents what is promised and why.
 //
-// A term begins when a candidate is elected. It has a number and a fencing token, which grow. It ends
+// A term begins when a candidate is elected. It has a number and a fencing token, both greater than
+// those of all earlier terms. It ends
 //
-//   - when it is lost: the session's lease is over by the local clock, at least the session's grace
-//     before anyone else can be elected; or another cause of [ErrLost];
+//   - when it is lost, for example because the session's lease is over by the local clock, at least
+//     the session's grace before anyone else can be elected ([ErrLost] lists all causes);
 //   - by Resign, Pause, Transfer or ResignAfter, or by the return of Run's function;
 //   - when the context that was passed to Campaign or Run ends, or the session is closed.
 //
@@ -36,8 +37,8 @@
 //
 // # What is not promised
 //
-// A process that is frozen past its deadline cannot be notified in time. Its first call of the
-// context's Err reports the loss, but work that had already begun goes on. If that matters, check the
-// term's token where the data is. Names are only for display: leadership belongs to a session, and a
-// restarted process has a new one.
+// A process that is frozen past its deadline cannot be notified in time. When it continues, its first
+// call of the context's Err reports the loss, but work that had already begun goes on. If that
+// matters, let the system that stores your data check the term's token. Names are only for display:
+// leadership belongs to a session, and a restarted process has a new one.
 package leader

@@ -24,7 +24,7 @@ type Election struct {
 
 	hooks calls.Queue
 	heard context.Context // when it ends, the session stops observing the election for the hooks
-	hook  sync.Once       // the session observes the election for the hooks, if they need it
+	hook  sync.Once       // makes the session observe the election if the hooks need it
 	seen  Leader          // what NewLeader was last called with; only the session's observing goroutine uses it
 
 	mu     sync.Mutex
@@ -33,9 +33,9 @@ type Election struct {
 	waits  map[*context.CancelCauseFunc]bool
 }
 
-// New returns the election of that name on s. It does not contact the store. A name cannot be the key
-// of a dsync.Mutex or another lock at the same time. New returns an error if s is nil, if
-// dsync.CheckKey returns an error for name, or if the value in opt is too long.
+// New returns the election of that name on s, without contacting the store. A name cannot also be the
+// key of a dsync.Mutex or another lock. New returns an error if s is nil, if dsync.CheckKey returns
+// an error for name, or if the value in opt is too long.
 func New(s *dsync.Session, name string, opt *Options) (*Election, error) {
 	if s == nil {
 		return nil, errors.New("leader: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
@@ -43,7 +43,8 @@ func New(s *dsync.Session, name string, opt *Options) (*Election, error) {
 	return newElection(context.Background(), engine.Of(s), name, opt)
 }
 
-// newElection is New for an election that the session observes for its hooks until heard ends.
+// newElection is like New. If the hooks need it, the session observes the election until heard
+// ends.
 func newElection(heard context.Context, s *engine.Session, name string, opt *Options) (*Election, error) {
 	if err := dsync.CheckKey(name); err != nil {
 		return nil, fmt.Errorf("leader: name of the election: %w", err)
@@ -68,7 +69,7 @@ func (e *Election) String() string {
 }
 
 // IsLeader reports whether this process leads. It checks the clock, so it never returns true after the
-// end of the lease. But leadership may end a moment later: work under the context of
+// session's lease is over. But leadership may end a moment later: work under the context of
 // [Election.Campaign].
 func (e *Election) IsLeader() bool { return !e.present().over() }
 
@@ -84,9 +85,9 @@ func (e *Election) isPaused() bool {
 	return e.paused != nil
 }
 
-// Publish stores value with the present term of this process, for all to read with
-// [Election.Leader] and [Election.Observe] until the term ends. It may have at most 64 KiB.
-// Of two concurrent calls either may win.
+// Publish stores value with the present term of this process. Until the term ends, every process
+// can read it with [Election.Leader] and [Election.Observe]. The value may have at most 64 KiB. If
+// two calls are concurrent, either value may remain.
 //
 // The error is [ErrLost] if this process does not lead, that of ctx, or the store's.
 func (e *Election) Publish(ctx context.Context, value []byte) error {
@@ -103,17 +104,18 @@ func (e *Election) Publish(ctx context.Context, value []byte) error {
 	return nil
 }
 
-// Resign ends the present term of this process, if there is one: it cancels the term's context with
-// the cause [ErrResigned] and releases the leadership, so that the next leader may be elected at once. But
-// if the term belongs to [Election.Run], its function first has the session's grace to return, and
-// Resign waits for that, unless its ctx is the term's own or made from it, as inside the function.
+// Resign ends the present term of this process, if there is one. It cancels the term's context with the
+// cause [ErrResigned] and releases the leadership, so that the next leader can be elected at once. But if
+// the term belongs to [Election.Run], its function first has the session's grace to return. Resign waits
+// for that, unless it is called inside the function, with the term's context or one made from it.
 //
-// A process that campaigns again, as Run does, queues behind those that wait.
+// A process that campaigns again, as Run does, joins the end of the queue.
 //
 // ctx bounds only the wait. If the error is nil, the store has the resignation, or there was no term.
 // Otherwise it is ctx's error; [ErrLost] if the term was lost before the store had the resignation, so
 // that nobody is elected before the session's lease is over; dsync.ErrRefused; or, if the session was
-// closed before the store had it, dsync.ErrNotReleased or dsync.ErrClosed. The term has ended in any case.
+// closed before the store had the resignation, dsync.ErrNotReleased or dsync.ErrClosed. The term has ended
+// in any case.
 func (e *Election) Resign(ctx context.Context) error {
 	t := e.present()
 	if t == nil {
@@ -126,16 +128,17 @@ func (e *Election) Resign(ctx context.Context) error {
 }
 
 // ResignAfter resigns like [Election.Resign], but nobody is elected for d from now, by the store's clock,
-// even if this process ends in the meantime. It is for work whose effects last longer than itself, and
-// for a stop after which others should wait as long as after a crash: then d is the session's TTL.
-// After d the first candidate in the queue is elected, which may be this process.
+// even if this process ends in the meantime. Use it if the effects of the work last longer than the work
+// itself. With d the session's TTL, others wait as long as after a crash. After d the first candidate in
+// the queue is elected, which may be this process.
 //
-// d must be from 1 ms to 50 years. If the work takes longer than d to stop, the next leader is
-// elected as soon as it has stopped, or its grace is over. admin.Inspector.Break ends d at once.
+// d must be between 1 ms and 50 years. If the work takes longer than d to stop, the next leader is
+// elected as soon as the work has stopped or its grace is over. admin.Inspector.Break ends d at
+// once.
 //
-// ResignAfter also works when the term has just ended because the ctx of Run or Campaign has ended, as on
-// a signal: for the session's grace, and with Run only as long as its function has not returned. Run's
-// function can call it last, with its own ctx.
+// ResignAfter also works if the term has just ended because the ctx of Run or Campaign has ended, for
+// example on a signal. It must then be called within the session's grace and, with Run, before its
+// function has returned. The function itself can call it as its last step, with its own ctx.
 //
 // The error is [ErrNotLeader] if this process does not lead, or has resigned; [ErrLost] if the term was lost
 // before the store had the resignation; or that of ctx, which bounds only the wait.
@@ -149,8 +152,8 @@ func (e *Election) ResignAfter(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// resignBy resigns like resign, but releases the term as l says. The error is ErrNotLeader if the term was already
-// resigned or its release can no longer be changed, ctx's error, or that of [engine.Hold.ReleasedBy].
+// resignBy is like resign, but releases the term with the options in l. The error is ErrNotLeader if the term was
+// already resigned or its release can no longer be changed, ctx's error, or that of [engine.Hold.ReleasedBy].
 func (t *term) resignBy(ctx context.Context, l driver.Release) error {
 	if t == nil || errors.Is(context.Cause(t.ctx), ErrResigned) || !t.hold.ReleaseBy(l) {
 		return ErrNotLeader
@@ -175,7 +178,8 @@ func (t *term) resign(ctx context.Context) error {
 	return t.hold.NotReleased()
 }
 
-// end ends the term, and waits until the store has its release or it is lost. The error is ctx's.
+// end ends the term, and waits until the store has its release or the term is lost. The error is
+// ctx's.
 func (t *term) end(ctx context.Context) error {
 	t.cancel(ErrResigned)
 	t.hold.WindDown(context.Cause(t.ctx))
@@ -194,8 +198,8 @@ func (t *term) end(ctx context.Context) error {
 }
 
 // Pause resigns like [Election.Resign], and keeps this process from campaigning until
-// [Election.Resume]: calls of Campaign and Run wait outside the queue. Its errors are those of
-// Resign; the election is paused in any case.
+// [Election.Resume]. Until then, calls of Campaign and Run wait outside the queue. Pause returns
+// the errors of Resign, but pauses the election in any case.
 func (e *Election) Pause(ctx context.Context) error {
 	e.mu.Lock()
 	if e.paused == nil {

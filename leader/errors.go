@@ -7,9 +7,9 @@ import (
 )
 
 var (
-	// ErrLost is the cause of a term's end when the leadership was lost. For errors.Is, the cause is also one of
+	// ErrLost is the cause of a term's end if the leadership was lost. The cause also matches one of
 	//   - dsync.ErrNotRenewed: the store could not be reached in time, or the process was frozen;
-	//   - dsync.ErrSessionExpired: the store says that the session is over;
+	//   - dsync.ErrSessionExpired: the session has expired in the store;
 	//   - dsync.ErrClosed: the session was closed;
 	//   - dsync.ErrRevoked: somebody called admin.Inspector.Break with the election's name;
 	//   - dsync.ErrRecordDeleted: somebody deleted the election's record in the store;
@@ -26,8 +26,8 @@ var (
 	// ErrNotLeader is returned by [Election.Transfer] and [Election.ResignAfter] if this process does not lead.
 	ErrNotLeader = errors.New("leader: this process does not lead")
 
-	// ErrNotCandidate is returned by [Election.Transfer] if the process does not campaign, or its session
-	// has expired.
+	// ErrNotCandidate is returned by [Election.Transfer] if the named process does not campaign, or its
+	// session has expired.
 	ErrNotCandidate = errors.New("leader: the process does not campaign")
 
 	// ErrNoLeader is returned by [Election.Leader] while nobody leads.

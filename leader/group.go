@@ -17,18 +17,18 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Group is an errgroup of named singletons: each function runs on one process of the fleet at a time,
-// among the processes that have it in a group of the same name. When that process dies, loses the
-// function's election or removes the function, another process runs it.
+// A Group is an errgroup of named singletons. Of all processes that have a function in a group of the
+// same name, one at a time runs it. When that process dies, loses the function's election or removes
+// the function, another process runs it.
 //
-// Functions spread over the fleet. A process's share is the number of functions in its group, divided by
-// the number of processes that have them, rounded up. A process that runs more resigns one function that
-// others wait for, at most one every [GroupOptions].BalanceInterval, so a process that starts later gets
-// its share, too.
+// The functions spread over the processes. A process's share is the number of functions in its group,
+// divided by the number of processes that have them, rounded up. A process that runs more than its
+// share resigns functions that others wait for, at most one every [GroupOptions].BalanceInterval. So
+// a process that starts later gets its share, too.
 //
 // Each function has an [Election], whose name is the group's name, a slash and the function's name: the
 // function "mails" of group "jobs" is shown, observed and broken as "jobs/mails". The function's name
-// may contain slashes, the group's may not, so that no two groups have an election in common.
+// may contain slashes; the group's name may not, so that no two groups share an election.
 //
 // Make a Group with [NewGroup]; it must not be copied. All methods may be called concurrently.
 type Group struct {
@@ -52,15 +52,16 @@ type GroupOptions struct {
 	// ±50 %. It must be at least 10 ms and at most 50 years. Default: a third of the session's
 	// TTL. Negative: never.
 	//
-	// Unless it is negative, a function campaigns after a random delay of at most a tenth of BalanceInterval
-	// and a thirtieth of the TTL, so that processes that start together share the functions.
+	// Unless BalanceInterval is negative, a function first campaigns after a random delay of at most a tenth
+	// of BalanceInterval and at most a thirtieth of the TTL, so that processes that start together share the
+	// functions.
 	BalanceInterval time.Duration
 
-	// Election are the options of each function's election.
+	// Election has the options of each function's election.
 	Election *Options
 }
 
-// minBalance is the least positive BalanceInterval. With less, a process would do little else than read its
+// minBalance is the shortest BalanceInterval. With a shorter one, a process would do little but read its
 // elections.
 const minBalance = 10 * time.Millisecond
 
@@ -72,7 +73,7 @@ type Singleton struct {
 
 	g      *Group
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when it has left the group
+	done   chan struct{} // closed when the function has left the group
 
 	// Guarded by g.mu:
 	running bool
@@ -100,8 +101,9 @@ func (s *Singleton) String() string {
 	return fmt.Sprintf("function %q of group %q: %s", s.Name, s.g.name, state)
 }
 
-// Done returns a channel that is closed when the function has left the group: it returned during its
-// term, it was removed, or the group has ended. It does not run then and never will.
+// Done returns a channel that is closed when the function has left the group, because it returned
+// during its term, was removed, or the group has ended. From then on it does not run on this
+// process.
 func (s *Singleton) Done() <-chan struct{} { return s.done }
 
 // runs records that the function runs in the term t, until done is called.
@@ -117,8 +119,9 @@ func (s *Singleton) runs(t Term) (done func()) {
 }
 
 // Remove removes the function from the group on this process, so that another process can run it, and
-// waits until it has returned or ctx ends. It reports whether the function was in the group. Inside the
-// function, pass its own context, or one made from it; Remove then does not wait.
+// waits until the function has returned or ctx ends. It reports whether the function was in the group.
+// If Remove is called inside the function, with the function's context or one made from it, it does not
+// wait.
 func (s *Singleton) Remove(ctx context.Context) bool {
 	s.g.mu.Lock()
 	in := s.g.runs[s.Name] == s
@@ -141,10 +144,10 @@ func (s *Singleton) Remove(ctx context.Context) bool {
 // errRemoved is the cause of a function's context when the function is removed.
 var errRemoved = errors.New("leader: removed from the group")
 
-// NewGroup returns a group of that name on s, and a context made from ctx. As in errgroup.WithContext, the
-// context ends with the first error of a function, or when Wait returns. NewGroup returns an error if s
-// is nil or if BalanceInterval is too short or too long, and one that matches dsync.ErrInvalidKey if name
-// contains a slash or dsync.CheckKey returns an error for it.
+// NewGroup returns a group of that name on s, and a context made from ctx. As with errgroup.WithContext,
+// that context ends when a function first returns an error, or when Wait returns. NewGroup returns an
+// error if s is nil or if BalanceInterval is too short or too long, and one that matches
+// dsync.ErrInvalidKey if name contains a slash or dsync.CheckKey returns an error for it.
 func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOptions) (*Group, context.Context, error) {
 	if s == nil {
 		return nil, nil, errors.New("leader: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
@@ -173,15 +176,15 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 }
 
 // Go adds a function to the group under a name that is unique in the group, and returns at once. f is
-// called each time this process is elected to run it, with a context made from the group's, and must
-// return when that context ends.
+// called each time this process is elected to run it. Its context is made from the group's context,
+// and f must return when it ends.
 //
-// If f returns nil before its context ends, it leaves the group on this process, and another process
-// may run it. If it returns an error before its context ends, the group's context ends, and
-// [Group.Wait] returns the first such error.
+// If f returns before its context ends, it leaves the group on this process. After nil, another
+// process may run it; after an error, the group's context ends, and [Group.Wait] returns the first
+// such error.
 //
-// Go returns an error if the name is already in the group or cannot be used, or if the group has ended,
-// which [Group.Wait] also causes.
+// Go returns an error if the name is already in the group or is not valid, or if the group has ended,
+// as it does when [Group.Wait] returns.
 func (g *Group) Go(name string, f func(context.Context) error) (*Singleton, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -191,7 +194,7 @@ func (g *Group) Go(name string, f func(context.Context) error) (*Singleton, erro
 	if g.runs[name] != nil {
 		return nil, fmt.Errorf("leader: group %q has a function %q already", g.name, name)
 	}
-	heard, leave := context.WithCancel(context.Background()) // not made from g.ctx: hooks report how the group ends
+	heard, leave := context.WithCancel(context.Background()) // not made from g.ctx, because hooks also report how the group ends
 	election, err := newElection(heard, g.s, g.name+"/"+name, g.opt.Election)
 	if err != nil {
 		leave()
@@ -220,8 +223,8 @@ func (g *Group) Go(name string, f func(context.Context) error) (*Singleton, erro
 }
 
 func (g *Group) run(ctx context.Context, r *Singleton, f func(context.Context) error) error {
-	// Processes that start together must join the queues in different orders. A group that is
-	// rarely balanced does not need a longer delay for that.
+	// Processes that start together must join the queues in different orders. For that the delay
+	// need not grow with the BalanceInterval.
 	if g.opt.BalanceInterval > 0 {
 		t := time.NewTimer(rand.N(min(g.opt.BalanceInterval, g.s.TTL()/3) / 10))
 		defer t.Stop()
@@ -238,10 +241,11 @@ func (g *Group) run(ctx context.Context, r *Singleton, f func(context.Context) e
 }
 
 // Wait waits until all functions have left the group, ends the group's context, and returns the first
-// error, if any. If the context passed to [NewGroup] ended before the functions, that is its error.
+// error, if any. If the context passed to [NewGroup] ended first, its error is returned.
 //
-// As with errgroup, Wait returns at once and ends the group if the group has no functions, even before the first Go.
-// A program that adds and removes functions while it runs should call Wait only when the group's context has ended.
+// As with errgroup, if the group has no functions, even if Go was never called, Wait ends the group and returns at
+// once. A program that adds and removes functions while it runs should call Wait only when the group's context has
+// ended.
 func (g *Group) Wait() error {
 	for r := g.next(); r != nil; r = g.next() {
 		<-r.done
@@ -252,9 +256,9 @@ func (g *Group) Wait() error {
 	return g.err
 }
 
-// next returns a function that is in the group. If there is none, it ends the group and returns
-// nil. A sync.WaitGroup would not do: its Add must not run concurrently with a Wait at zero,
-// but Go may.
+// next returns one of the functions in the group. If there is none, it ends the group and returns
+// nil. A sync.WaitGroup would not do, because its Add must not be called concurrently with Wait
+// while the counter is zero, but Go may.
 func (g *Group) next() *Singleton {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -307,8 +311,8 @@ func (g *Group) balance() {
 }
 
 // shed resigns one function that another process waits for, if this process runs more than its
-// share. It checks one running function, chosen at random. The processes that have that
-// function are this one and those that wait for it.
+// share. It checks one running function, chosen at random. The processes that have it in their
+// group are this one and those that wait for it.
 func (g *Group) shed() {
 	g.mu.Lock()
 	var running []*Singleton

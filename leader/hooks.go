@@ -12,26 +12,26 @@ import (
 //
 // Hooks are called one at a time, in the order of the events, on a goroutine of their own. A hook that
 // blocks or panics delays later hooks, but no heartbeat, and costs no leadership. A hook may call
-// anything: Campaign, Resign, Pause, or Close of the session. No call is dropped, except that a
-// Refreshed that waits for a slow hook is replaced by the next.
+// anything: Campaign, Resign, Pause, or Close of the session. No call is dropped, except that a call
+// of Refreshed that waits for a slow hook is replaced by the next one.
 //
 // NewLeader and Refreshed are called on every process that campaigns or observes, from its first
-// call of Campaign, TryCampaign, Run or Observe until its session ends. For them the process reads
-// the election after every change, even when a candidate joins or leaves. If more than 8 changes
-// come at once, it reads ten times a second. If there are more than a few hundred candidates, set
-// these two hooks in only a few processes. The other hooks cost nothing.
+// call of Campaign, TryCampaign, Run or Observe until its session ends. If either is set, the
+// process reads the election after every change, even if only a candidate joins or leaves. If more
+// than 8 changes come at once, it reads ten times a second. If there are more than a few hundred
+// candidates, set these two hooks in only a few processes. The other hooks cause no reads.
 type Hooks struct {
 	// Elected is called when a term of this process begins. ctx is the context that
-	// [Election.Campaign] returns: it has the values of Campaign's ctx, such as a tracer's span,
-	// and may have ended by now.
+	// [Election.Campaign] returns. It has the values of Campaign's ctx, such as a tracer's span,
+	// and may already have ended.
 	Elected func(ctx context.Context, t Term)
 
 	// Lost is called once for each Elected, however the term ended. cause is the cause of the
 	// term's context.
 	Lost func(t Term, cause error)
 
-	// NewLeader is called when the leader has changed, or leads in another term. before or now
-	// is the zero Leader if nobody led, or nobody leads.
+	// NewLeader is called when there is another leader, or the same leader in another term. before
+	// is the zero Leader if nobody led, and now is the zero Leader if nobody leads.
 	NewLeader func(before, now Leader)
 
 	// Refreshed is called with each reading of the election: after changes, and every
@@ -49,9 +49,9 @@ type Reading struct {
 	Err      error // the store's error, if reading failed; then Leader is the last known leader
 }
 
-// attachHooks makes the session observe the election if there are hooks that need it, from the first
-// call until the session or e.heard ends. New does not do so: elections that are made and never used
-// would stay with the session.
+// attachHooks makes the session observe the election, if hooks need that, from the first call of
+// attachHooks until the session or e.heard ends. New does not call it, because the session would
+// then keep elections that are never used.
 func (e *Election) attachHooks() {
 	if e.opt.Hooks.NewLeader == nil && e.opt.Hooks.Refreshed == nil {
 		return

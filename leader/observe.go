@@ -11,16 +11,16 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
-// A Leader describes who leads. The zero Leader, without a Session, means that nobody does.
+// A Leader describes who leads. The zero Leader, which has no Session, means that nobody leads.
 type Leader struct {
 	Term    int64  // the term's number
 	Token   int64  // the term's fencing token
 	Session string // the id of the leader's session
-	Name    string // this, Host and PID are as in dsync.Options; zero if not shown
+	Name    string // Name, Host and PID are as in dsync.Options; zero if not shown
 	Host    string
 	PID     int
 	Since   time.Time // when it was elected, by the store's clock
-	Value   []byte    // what it has published; nil: nothing
+	Value   []byte    // the value that it has published; nil: none
 }
 
 // String describes the leader for people, or says that nobody leads. It leaves out the value.
@@ -31,7 +31,7 @@ func (l Leader) String() string {
 	return fmt.Sprintf("%s, term %d, since %s", process.Describe(l.Name, l.Host, l.PID, l.Session), l.Term, rfc3339.Millis(l.Since))
 }
 
-// Leader returns the present leader, or [ErrNoLeader]. A leader that died is returned until its lease
+// Leader returns the present leader, or [ErrNoLeader]. A crashed leader is returned until its lease
 // is over by the store's clock. Other errors are those of ctx, dsync.ErrClosed and the store's.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	st, err := e.s.Load(ctx, e.name)
@@ -59,7 +59,7 @@ func (e *Election) leader(ctx context.Context, st driver.State) (Leader, error) 
 		return Leader{}, err
 	}
 	m, ok := alive[h.Session]
-	if !ok || !h.Until.IsZero() { // if Until is set, the leader has resigned, or its process is closing
+	if !ok || !h.Until.IsZero() { // if Until is set, the leader has resigned or its session is closing
 		return Leader{}, nil
 	}
 	return Leader{
@@ -69,13 +69,13 @@ func (e *Election) leader(ctx context.Context, st driver.State) (Leader, error) 
 }
 
 // Observe returns a channel that receives the present leader, and then each change of the leader or of
-// what it has published. The zero Leader means that nobody leads. If a leader dies and nobody campaigns,
-// Observe shows that when it reads the election next, within dsync.Options.PollInterval. The channel has
-// room for one value; a newer value replaces one that was not received in time. It is closed when ctx or
-// the session ends.
+// what it has published. The zero Leader means that nobody leads. If a leader crashes and nobody
+// campaigns, Observe reports that at its first reading after the lease is over, within
+// dsync.Options.PollInterval. The channel has room for one value; a newer value replaces one that was
+// not received in time. It is closed when ctx or the session ends.
 //
-// Until then this process is an observer, which admin.Inspector.Observers shows. MongoDB 4.4 logs the
-// names of all observed elections with each heartbeat.
+// Until then admin.Inspector.Observers lists this process as an observer. MongoDB 4.4 logs the names
+// of all observed elections with each heartbeat.
 func (e *Election) Observe(ctx context.Context) <-chan Leader {
 	var last Leader
 	return observe(ctx, e, e.leader, func(now Leader) (changed bool) {
@@ -85,7 +85,7 @@ func (e *Election) Observe(ctx context.Context) <-chan Leader {
 }
 
 // observe returns a channel that receives what read returns for the election's state: the first
-// value, and then each that has changed. changed is called with every value, from one goroutine.
+// value, and then each changed value. changed is called with every value, from one goroutine.
 func observe[T any](ctx context.Context, e *Election, read func(context.Context, driver.State) (T, error), changed func(T) bool) <-chan T {
 	e.attachHooks()
 	ch := make(chan T, 1)

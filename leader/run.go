@@ -3,12 +3,12 @@ package leader
 import "context"
 
 // Run campaigns, calls f with the context of the term, and resigns when f has returned. If the term
-// ended before f returned, Run campaigns again. It is made for errgroup.Group.Go.
+// ended before f returned, Run campaigns again. Run is made for errgroup.Group.Go.
 //
-// Run returns what f returns, nil or an error, if f returns during its term; ctx's error if ctx has
-// ended, after f has returned; and those errors of Campaign that waiting cannot fix. If f returns after
-// the end of its term, its error goes to Hooks.ReturnedLate. Run never campaigns, returns or resigns
-// while f runs.
+// Run returns f's result, nil or an error, if f returns during its term. If ctx has ended, Run waits
+// for f to return and returns ctx's error. It also returns those errors of Campaign that waiting cannot
+// fix. If f returns after the end of its term, its error goes to Hooks.ReturnedLate. Run never
+// campaigns, returns or resigns while f runs.
 //
 // An outage of the database often makes f's own work fail before the leadership is lost. If that should
 // not end Run, f must wait for its context to end before it returns: see the Example.
@@ -37,8 +37,8 @@ func (e *Election) Run(ctx context.Context, f func(context.Context) error) error
 	}
 }
 
-// work calls f, and resigns when f has returned, panicked or exited. over reports whether the
-// term had ended before.
+// work calls f, and resigns when f has returned, panicked or exited its goroutine. over reports
+// whether the term ended before f returned.
 func (e *Election) work(t *term, f func(context.Context) error) (over bool, err error) {
 	defer e.done(t)
 	err = f(t.ctx)

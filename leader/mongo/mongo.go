@@ -1,7 +1,7 @@
 // Package mongo elects leaders on MongoDB for programs that need nothing but leader election: it
-// makes an election straight from a *mongo.Database. Programs that also need locks, or several
-// elections, should open one session with package dsync/mongo and make all of them on it, elections
-// with leader.New.
+// makes an election straight from a *mongo.Database. Programs that also need locks or several
+// elections should open one session with package dsync/mongo, and make everything on it (elections
+// with leader.New).
 //
 // Import it as leadermongo, since it shares its name with the driver's package.
 package mongo
@@ -22,7 +22,7 @@ import (
 // Options are the settings of [Open] and [Connect]. The zero value of each field
 // is its default; a nil *Options is all defaults.
 type Options struct {
-	// Election has the election's settings: the published value and hooks.
+	// Election has the election's settings: the published value and the hooks.
 	Election leader.Options
 
 	// Store has the settings of the store and, in its field Session, those of the session: collection,
@@ -36,17 +36,18 @@ type Election struct {
 	s *dsync.Session
 }
 
-// Open returns the election of that name in db. It uses the caller's client as it is and never closes it; see
-// dsyncmongo.Open for what that means for heartbeats, and for how soon candidates are notified after a fail-over.
-// Close the election when it is no longer needed. Errors are those of dsyncmongo.Open and leader.New.
+// Open returns the election of that name in db. It uses the caller's client unchanged and never closes it. See
+// dsyncmongo.Open for how that affects heartbeats, and how soon candidates are notified after a fail-over. Close
+// the election when it is no longer needed. Errors are those of dsyncmongo.Open and leader.New.
 func Open(ctx context.Context, db *mongo.Database, name string, opt *Options) (*Election, error) {
 	return open(ctx, name, opt, func(o *dsyncmongo.Options) (*dsync.Session, error) {
 		return dsyncmongo.Open(ctx, db, o)
 	})
 }
 
-// Connect is [Open] with a small client of its own, so that the application's slow queries
-// cannot delay heartbeats. If database is "", it is that of the connection string. See dsyncmongo.Connect.
+// Connect is [Open] with a small client of its own, so that the application's slow queries cannot delay
+// heartbeats. If database is "", Connect uses the database named in the connection string. See
+// dsyncmongo.Connect.
 func Connect(ctx context.Context, clientOptions *options.ClientOptions, database, name string, opt *Options) (*Election, error) {
 	return open(ctx, name, opt, func(o *dsyncmongo.Options) (*dsync.Session, error) {
 		return dsyncmongo.Connect(ctx, clientOptions, database, o)
