@@ -45,7 +45,7 @@ func (c Cycle) Next(i int) string { return after(c.Keys, i) }
 
 func after(keys []string, i int) string { return keys[(i+1)%len(keys)] }
 
-// Describe says what each member of a cycle holds and waits for, as text for people.
+// Describe describes, for people, what each member of a cycle holds and waits for.
 func Describe(members, keys []string) string {
 	var all []string
 	for i, m := range members {
@@ -54,11 +54,11 @@ func Describe(members, keys []string) string {
 	return strings.Join(all, "; ")
 }
 
-// Find returns deadlocks in two readings of some keys, at least one for each waiter that is in a deadlock. Each key
-// is read at a different moment, so one reading may show a cycle that never existed. But all that is in both readings
-// existed at the same time, at a moment between them. A cycle counts only if nothing can free anybody in it, such as a
-// release by a holder outside of it. ends reports whether a hold of a whole key may end by itself; nil means that none
-// does.
+// Find returns deadlocks in two readings of some keys, at least one for each waiter that is in a deadlock. Each key is
+// read at a different moment, so one reading may show a cycle that never existed. But there is a moment between the two
+// readings at which everything that both show existed. A cycle counts only if nothing can free any of its members. A
+// release by a holder outside the cycle, for example, could free one. ends reports whether a hold of a whole key may
+// end by itself; nil means that none does.
 func Find(first, again []Key, ends func(h Claim, now time.Time) bool) (all []Cycle) {
 	g := &waitGraph{waits: make(map[string][]Claim), key: make(map[string]*Key)}
 	role := func(p Claim) string { return p.ID + p.Since.String() } // Since is zero for a waiter
@@ -100,13 +100,13 @@ func Find(first, again []Key, ends func(h Claim, now time.Time) bool) (all []Cyc
 type waitGraph struct {
 	keys  []*Key             // with their remaining holders and queues
 	waits map[string][]Claim // by session
-	key   map[string]*Key    // by claim that is not served
+	key   map[string]*Key    // by the id of a waiting claim: the key that it waits for
 }
 
-// reduce simulates what happens if every session that waits for nothing releases what it holds, and then the
-// sessions served by that do the same, and so on. Claims that are never served remain. The order does not matter: what
-// can be released or granted now can also be released or granted later. What is granted in the simulation is also
-// released in it, because a wait that exists now cannot have begun after that grant.
+// reduce simulates what happens if every session that waits for nothing releases what it holds, then the sessions that
+// are served thereby do the same, and so on. Claims that are never served remain. The order does not matter: what can
+// be released or granted now can also be released or granted later. Every claim that is granted in the simulation is
+// also released in it, because the waits that exist now began before that grant.
 func (g *waitGraph) reduce() {
 	for changed := true; changed; {
 		changed = false
@@ -127,11 +127,11 @@ func (g *waitGraph) reduce() {
 	}
 }
 
-// keepers returns the waits that may keep the session from releasing h. A wait for the same key belongs to another
-// goroutine: with a semaphore, one goroutine often holds a part while others wait.
+// keepers returns the waits that may keep h's session from releasing h. A wait for h's own key is not among them,
+// because it belongs to another goroutine: with a semaphore, one goroutine often holds a part while others wait.
 func (g *waitGraph) keepers(k *Key, h Claim) (some []Claim) {
 	for _, w := range g.waits[h.Session] {
-		later := cmp.Or(len(w.ID)-len(h.ID), strings.Compare(w.ID, h.ID)) > 0 // their ids end in numbers: see driver.Claim
+		later := cmp.Or(len(w.ID)-len(h.ID), strings.Compare(w.ID, h.ID)) > 0 // the ids end in numbers: see driver.Claim
 		if at := g.key[w.ID]; at != nil && at != k && later {
 			some = append(some, w)
 		}
@@ -139,10 +139,10 @@ func (g *waitGraph) keepers(k *Key, h Claim) (some []Claim) {
 	return some
 }
 
-// through returns the shortest cycle through w, or one without Keys if there is none. Its first member holds w's
+// through returns the shortest cycle through w, or a Cycle without Keys if there is none. Its first member holds w's
 // key.
 func (g *waitGraph) through(w Claim) (c Cycle) {
-	before := make(map[string]Claim) // by wait of a session: the wait for what that session holds
+	before := make(map[string]Claim) // by the id of a session's wait: the wait for what that session holds
 	for line := []Claim{w}; len(line) > 0; line = line[1:] {
 		at := line[0]
 		for _, h := range g.key[at.ID].Holders {

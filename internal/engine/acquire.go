@@ -35,15 +35,16 @@ func TickAt(t time.Time) (tick int64, err error) {
 	return tick, nil
 }
 
-// A SealedError is the answer to a request for a tick that is over.
+// A SealedError answers a request for a tick that is over.
 type SealedError = core.SealedError
 
 // errOver means that the session was lost. Callers should try again.
 var errOver = errors.New("dsync: the session was lost")
 
 // Acquire waits in this process's queue for the key, and then for the store to grant it. It keeps trying through
-// failures of the store and losses of the session. The error is ErrClosed, one that trying again cannot fix, or
-// ctx's, with the store's last error added if there was one. If Acquire returns an error, the caller holds nothing.
+// failures of the store and losses of the session. The error is ErrClosed, an error that trying again cannot fix, or
+// ctx's error with the store's last error added if there was one. If Acquire returns an error, the caller holds
+// nothing.
 func (s *Session) Acquire(ctx context.Context, w Want) (*Hold, error) {
 	if ctx.Err() != nil {
 		return nil, waitError(ctx, nil)
@@ -102,9 +103,9 @@ func (s *Session) Acquire(ctx context.Context, w Want) (*Hold, error) {
 	return nil, waitError(ctx, last)
 }
 
-// TryAcquire acquires w if the key is free, in this process and in the store; otherwise the error is a *HeldError.
-// If sessions that hold the key or wait for it may have lapsed, it expires them and requests the key again.
-// Otherwise a program that only ever tries would never get the key after its holder had crashed.
+// TryAcquire acquires w if the key is free, in this process and in the store; otherwise the error is a *HeldError. If
+// sessions that hold the key or wait for it may have lapsed, it expires them and requests the key again. Otherwise a
+// program that never waits, only tries, would never get the key after its holder had crashed.
 func (s *Session) TryAcquire(ctx context.Context, w Want) (*Hold, error) {
 	w.Try = true
 	h, err := s.Acquire(ctx, w)
@@ -114,7 +115,7 @@ func (s *Session) TryAcquire(ctx context.Context, w Want) (*Hold, error) {
 	return h, err
 }
 
-// describe adds to the error of a try who holds the key, and until when.
+// describe adds to a try's error who holds the key, and until when.
 func (s *Session) describe(ctx context.Context, e driver.HeldError) error {
 	s.mu.Lock()
 	e.Here = e.Here || s.reg != nil && e.Session == s.reg.id // the session itself may keep the key, for example with ReleaseAfter
@@ -184,8 +185,8 @@ func (s *Session) TryHold(ctx context.Context, w Want) (*Hold, error) {
 	return h, nil
 }
 
-// waitError returns why ctx ended, together with the store's last error if there is one, so that a caller that
-// waited for an unreachable store sees that it was unreachable.
+// waitError returns why ctx ended, together with the store's last error if there is one, so that a caller whose wait
+// was due to an unreachable store can see that.
 func waitError(ctx context.Context, last error) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); !errors.Is(cause, err) {
@@ -197,7 +198,8 @@ func waitError(ctx context.Context, last error) error {
 	return err
 }
 
-// TryError adds what was tried to err. It returns a *driver.HeldError unchanged, since that names the key itself.
+// TryError adds to err which operation was tried. It returns a *driver.HeldError unchanged, since that names the key
+// itself.
 func TryError(what, key string, err error) error {
 	if errors.Is(err, driver.ErrHeld) {
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A failing store fails one of its methods at once while down is set, and counts these calls.
+// While down is set, a failing store fails each call of one of its methods at once, and counts these calls.
 type failing struct {
 	*dsynctest.Memory
 	method string
@@ -72,7 +72,7 @@ func TestWhatWaitersAskBacksOff(t *testing.T) {
 						}
 					}()
 				default:
-					for range 2 { // if two sessions may have lapsed, a Read tells which of them have
+					for range 2 { // if two sessions may have lapsed, the waiter sends a Read to find out which have
 						f := newFaulty(t, store, nil)
 						if err := newSession(t, f, unswept()).Semaphore("k", 2).Acquire(background, 1); err != nil {
 							t.Fatal(err)
@@ -106,8 +106,8 @@ func TestWhatWaitersAskBacksOff(t *testing.T) {
 	}
 }
 
-// Even if Grace is so small that it means none, a process that holds a key and waits for Lost does not check the
-// clock all the time.
+// Even if Grace is so small that it means none, a process that holds a key and waits for Lost does not keep checking
+// the clock.
 func TestSmallGraceDoesNotSpin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Grace: 2 * time.Microsecond, Retention: -1})

@@ -190,9 +190,9 @@ func (s *Session) revokeHolders(ctx context.Context, st *driver.State, asked map
 	return nil
 }
 
-// persist calls f until it succeeds. After a failure of the store it waits before the next call. After errOver,
-// which means that the session was lost, it calls f again at once. The error is ErrClosed, one that trying again
-// cannot fix, or ctx's, with the store's last error added if there was one.
+// persist calls f until it succeeds. After a failure of the store it waits before the next call. After errOver, which
+// means that the session was lost, it calls f again at once. The error is ErrClosed, an error that trying again cannot
+// fix, or ctx's error with the store's last error added if there was one.
 func (s *Session) persist(ctx context.Context, f func() error) error {
 	retry := s.backoff()
 	var last error
@@ -215,7 +215,7 @@ func (s *Session) persist(ctx context.Context, f func() error) error {
 	}
 }
 
-// Forget removes what the store keeps about a key that nobody holds or waits for. If somebody does, the error is a
+// Forget removes what the store keeps about a key. If somebody holds the key or waits for it, the error is a
 // *driver.HeldError.
 func (s *Session) Forget(ctx context.Context, key string) error {
 	err := CheckKey(key)

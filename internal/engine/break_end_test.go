@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Break and ForceHold end a hold with a fixed end (ReleaseAfter or a lease) without waiting for that end if its
-// process is reachable. Otherwise the hold lasts until its end.
+// If a hold has a fixed end (ReleaseAfter or a lease), Break and ForceHold end it early if its process is reachable.
+// Otherwise the hold lasts until its fixed end.
 func TestBreakOfAHoldWithAnEnd(t *testing.T) {
 	const d = 90 * time.Second
 	for _, test := range []struct {
@@ -142,8 +142,8 @@ func TestBreakDuringReleaseAfter(t *testing.T) {
 	}
 }
 
-// B29: even if the ctx of Close has ended, the holder keeps the rest of its grace, whether others break its key
-// before, during or after the Close.
+// B29: even if Close's ctx has ended, the holder keeps the rest of its grace, whether its key is broken before, during
+// or after the Close.
 func TestBreakDuringCloseLeavesTheGrace(t *testing.T) {
 	for _, at := range []time.Duration{-100, -41, -19, -10, -3, -1, 0, 1, 5, 10, 15, 20, 25, 30, 40, 50, 60, 100} {
 		for _, step := range []time.Duration{1, 7, 20} { // how long a request takes
@@ -181,7 +181,7 @@ func TestBreakDuringCloseLeavesTheGrace(t *testing.T) {
 	}
 }
 
-// Break removes the claims of expired sessions, but not those of a session that has just closed, as long as its
+// Break removes the claims of expired sessions, but not the claims of a session that has just closed, as long as its
 // holders' grace is running.
 func TestBreakDuringCloseTakesNothingInItsGrace(t *testing.T) {
 	for ms := range time.Duration(60) {
@@ -212,7 +212,7 @@ func TestBreakDuringCloseTakesNothingInItsGrace(t *testing.T) {
 	}
 }
 
-// If a lease has outlived its session, its process still knows it, and a Break notifies the holder at once.
+// If a lease has outlived its session, its process still knows the lease, and a Break notifies the holder at once.
 func TestBreakOfALeaseOfThePreviousSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

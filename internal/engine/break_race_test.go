@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// If Break revokes a grant that its process has not learned of yet, the process gives the grant up and requests the
-// key again, at the end of the queue.
+// If Break revokes a grant that its process has not learned of yet, the process gives up the grant and requests the key
+// again, at the end of the queue.
 func TestBreakOfAGrantUnderWay(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprint("try ", try), func(t *testing.T) {
@@ -129,8 +129,8 @@ func TestBreakOfAHoldBeingReleased(t *testing.T) {
 	}
 }
 
-// Two or a hundred concurrent Breaks have the effect of one: the holder is notified once, and each Break returns
-// when the key is free.
+// Two or a hundred concurrent Breaks have the same effect as a single Break: the holder is notified once, and each
+// Break returns when the key is free.
 func TestBreakTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -160,7 +160,8 @@ func TestBreakTwice(t *testing.T) {
 	})
 }
 
-// Break affects the holders at the time of the call, not later ones. It also works within a single process.
+// Break affects those who hold the key at the time of the call, not later holders. It also works within a single
+// process.
 func TestBreakInTheSameProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -222,7 +223,7 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 			newSession(t, store, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil), newSession(t, cut, nil), b,
 		}
 		for _, s := range sessions {
-			for range 2 { // the two readers of a session are one holder in the store
+			for range 2 { // in the store, the two readers of a session count as one holder
 				h := take(t, s.RWMutex("k").RHold)
 				readers = append(readers, h)
 				lost = append(lost, closedAt(h.Lost()))

@@ -55,7 +55,7 @@ func TestBreakOutlivesItsSession(t *testing.T) {
 			})
 		})
 	}
-	// The same goes while Break waits for a holder that was notified but does not stop.
+	// It also keeps trying while it waits for a holder that was notified but does not stop.
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		faulty := newFaulty(t, store, nil)
@@ -157,8 +157,8 @@ func TestRevocationStandsAfterBreakTimesOut(t *testing.T) {
 	})
 }
 
-// Break of a key without a holder costs one reading. The key may be free, never used, or its last hold may have
-// reached its fixed end.
+// Break of a key without a holder costs one reading. The key may have been released, may never have been used, or its
+// last hold may have reached its fixed end.
 func TestBreakOfAFreeKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

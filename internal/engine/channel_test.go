@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A HoldChan can be used in a select. The channel delivers the hold when the key is held, and not earlier.
+// A HoldChan can be used in a select. The channel delivers the hold once the key is held, and not earlier.
 func TestHoldChan(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -143,7 +143,7 @@ func TestHoldChanThatFails(t *testing.T) {
 }
 
 // The context of a reader's hold ends when that hold is lost or released, but not when other readers that share the
-// claim release theirs.
+// claim release their holds.
 func TestReaderContextEndsWithItsHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)

@@ -28,7 +28,7 @@ func keys(n int) (all []string) {
 	return all
 }
 
-// holds returns the hold of a shutdown with n keys. It calls release for each of them.
+// holds returns the hold function of a shutdown with n keys, which calls release for the hold of each key.
 func holds(n int, release func(h *dsync.Hold)) func(*testing.T, *dsync.Session, func()) []string {
 	return func(t *testing.T, s *dsync.Session, cut func()) []string {
 		for _, key := range keys(n) {
@@ -78,8 +78,8 @@ var shutdowns = []shutdown{
 	}},
 }
 
-// B39: if the store is silent, Close returns within the time of one attempt if its ctx has ended, and within the
-// grace and one attempt otherwise, whatever the process holds. Its error names the keys that may still be held.
+// B39: if the store does not answer, Close returns within one attempt's time if its ctx has ended, and otherwise within
+// the grace plus one attempt's time, whatever the process holds. Its error names the keys that may still be held.
 func TestCloseOnASilentStore_B39(t *testing.T) {
 	const bound = 30 * time.Second / 6
 	for _, down := range shutdowns {
@@ -114,7 +114,7 @@ func TestCloseOnASilentStore_B39(t *testing.T) {
 	}
 }
 
-// wantNotReleased checks which keys an error of Close names.
+// wantNotReleased checks which keys Close's error names.
 func wantNotReleased(t *testing.T, err error, want []string) {
 	t.Helper()
 	e := (*dsync.NotReleasedError)(nil)
@@ -125,8 +125,8 @@ func wantNotReleased(t *testing.T, err error, want []string) {
 	}
 }
 
-// B39: if the store takes 4 s for each reply and the ctx of Close has ended, all of 300 keys are released when Close
-// returns. There is no time left to unregister.
+// B39: if the store takes 4 s for each reply and Close's ctx has ended, all 300 keys are released when Close returns.
+// There is no time left to unregister.
 func TestCloseOnASlowStore_B39(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory, slow := dsynctest.NewMemory(), false
@@ -162,9 +162,9 @@ func TestCloseOnASlowStore_B39(t *testing.T) {
 	})
 }
 
-// Each case has one reason why Close returns an error or none. Unregistering the session frees all its claims except
-// leases. So if a holder is not done, the session stays registered unless the store has confirmed a Release that
-// keeps the key for the grace.
+// Each case has a single reason why Close returns an error, or returns none. Unregistering the session frees all its
+// claims except leases. So if a holder is not done, the session stays registered unless the store has confirmed a
+// Release that keeps the key for the grace.
 func TestWhatCloseSays_B39(t *testing.T) {
 	lose := func(method dsynctest.Method) func(dsynctest.Request) dsynctest.Fault {
 		return func(r dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{LoseRequest: r.Method == method} }
@@ -216,7 +216,7 @@ func TestWhatCloseSays_B39(t *testing.T) {
 	}
 }
 
-// The ctx of a second Close also bounds the first one.
+// The ctx of a second Close also bounds the first Close.
 func TestSecondCloseHurriesTheFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -239,8 +239,8 @@ func TestSecondCloseHurriesTheFirst(t *testing.T) {
 	})
 }
 
-// B39: if the store never answers the release of a lease, Release returns when the lease is over, with an error that
-// says so, even if the session was lost long before.
+// B39: if the store never answers a lease's release, Release returns when the lease is over, with an error that says
+// so, even if the session was lost long before.
 func TestLeaseReleaseEndsWithTheLease_B39(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)

@@ -23,7 +23,7 @@ import (
 type closableStore struct {
 	driver.Store
 	closes   atomic.Int64
-	closeCtx error // the error of Close's ctx at the time of the call
+	closeCtx error // ctx.Err() when Close was called
 	err      error // what Close returns
 	running  atomic.Int64
 	early    atomic.Int64 // commands under way when Close was called
@@ -43,8 +43,8 @@ func (s *closableStore) Load(ctx context.Context, key string, waiters int) (driv
 	return s.Store.Load(ctx, key, waiters)
 }
 
-// Close closes the store after all commands of the session have returned. Even if the ctx of Close has ended, the
-// store gets one that has not, so that it can close its connections in an orderly way.
+// Close closes the store after all commands of the session have returned. Even if Close's ctx has ended, it passes the
+// store a ctx that has not, so that the store can close its connections in an orderly way.
 func TestCloseClosesTheStoreLast(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &closableStore{Store: dsynctest.NewMemory()}
@@ -130,7 +130,8 @@ func TestCloseDuringARegistration(t *testing.T) {
 	})
 }
 
-// If its ctx has ended, Close does not wait for the grace of a holder either that Break has just notified.
+// If its ctx has ended, Close does not wait for the grace of any holder, not even of a holder that Break has just
+// notified.
 func TestCloseAfterABreakDoesNotWaitForTheGrace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -58,7 +58,7 @@ func TestUnregisterWaitsForTheHeartbeat(t *testing.T) {
 	})
 }
 
-// If Close fails to unregister the session, everything that it held is free nevertheless. The session stays in the
+// Even if Close fails to unregister the session, everything that the session held is free. The session stays in the
 // list of members until it lapses.
 func TestCloseFailsToUnregister(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -111,7 +111,7 @@ func (s *beatStore) Expire(ctx context.Context, session string, owner bool) (tim
 	return s.Memory.Expire(ctx, session, owner)
 }
 
-// When Close returns, the releases of waiters that gave up are finished.
+// When Close returns, the releases for waiters that gave up are finished.
 func TestCloseWaitsForReleases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -169,7 +169,7 @@ func TestCloseLeavesTheWholeGrace_B29(t *testing.T) {
 	})
 }
 
-// If a fixed lease runs out while Close waits for its holder, Close returns no error for that.
+// If a fixed lease runs out while Close waits for its holder, Close does not report that as an error.
 func TestCloseDuringTheEndOfALease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -182,7 +182,7 @@ func TestCloseDuringTheEndOfALease(t *testing.T) {
 		if _, err := l.Extend(background); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(1700 * time.Millisecond) // 300 ms before its first end, 800 ms before the second
+		time.Sleep(1700 * time.Millisecond) // 300 ms before the lease's first end, 800 ms before its second
 		if err := s.Close(background); err != nil {
 			t.Errorf("Close: %v", err)
 		}

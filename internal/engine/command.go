@@ -44,7 +44,7 @@ func (s *Session) attemptTime() time.Duration { return s.opt.attemptTime() }
 func (s *Session) backoff() backoff { return backoff{cap: s.opt.maxBackoff()} }
 
 // execute sends a command for the Core and passes the answer to it. It also sends the first command that the answer
-// leads to, such as the notice of a grant: that is quicker than starting another goroutine.
+// leads to, such as the notice of a grant, because that is quicker than starting another goroutine.
 func (s *Session) execute(f *core.Send) {
 	for f != nil {
 		r, read := s.answer(f), f.Op == core.Read
@@ -71,7 +71,7 @@ func (s *Session) answer(f *core.Send) *core.Reply {
 	}
 	r.Err = s.attempt(f.Op.String(), func(ctx context.Context) error { return s.call(ctx, f.Command, r) })
 	r.Lost = r.Err != nil && !isAnswer(r.Err)
-	switch { // a refusal is an answer, but nobody else might report it
+	switch { // a refusal is an answer, which in these cases nobody else may report
 	case f.Op == core.Discard && isAnswer(r.Err),
 		f.Op == core.Release && isAnswer(r.Err) && !errors.Is(r.Err, driver.ErrNotWaiting),
 		f.Op == core.Heartbeat && errors.Is(r.Err, driver.ErrRefused):
@@ -117,7 +117,7 @@ func (s *Session) call(ctx context.Context, cmd *core.Command, r *core.Reply) (e
 }
 
 // register registers the session under a new id. If the last attempt got no answer, register first checks whether it
-// succeeded after all. Otherwise, while a store is slow, each attempt would leave another record in it.
+// succeeded after all. Otherwise each attempt would leave another record in a slow store.
 func (s *Session) register(ctx context.Context) (id string, now time.Time, err error) {
 	if s.tried != "" {
 		switch hb, err := s.store.Heartbeat(ctx, s.tried, nil); {
@@ -135,7 +135,7 @@ func (s *Session) register(ctx context.Context) (id string, now time.Time, err e
 	switch {
 	case err == nil:
 	case isAnswer(err) || errors.Is(err, driver.ErrSessionExists):
-		s.unlockFile(m.ID) // nothing is done under that id
+		s.unlockFile(m.ID) // no session has that id
 	default:
 		s.tried = m.ID
 	}
@@ -256,7 +256,7 @@ func (s *Session) notify(notices []driver.Notice) {
 	s.step(core.NoticesDue{Notices: notices})
 }
 
-// tooSlow adds the time limit of a command to its error. With a short TTL, that can be less than a working link
+// tooSlow adds the time limit of a command to its error. With a short TTL, that limit can be less than a working link
 // needs, and then no command ever succeeds.
 func (s *Session) tooSlow(err error) error {
 	d := s.attemptTime().Round(time.Millisecond)
@@ -317,9 +317,9 @@ func (s *Session) listen(ctx context.Context, f *core.Listen) {
 // maxIdle is how many idle goroutines a session keeps for further work.
 const maxIdle = 4
 
-// workers run a session's background work. Each function runs on a goroutine of its own, but a few idle goroutines
-// are kept for reuse: a new goroutine would have to grow its stack several times to the size that a driver needs,
-// which costs more than everything else about it.
+// workers run a session's background work. Each function runs on a goroutine of its own, but a few idle goroutines are
+// kept for reuse: a new goroutine would have to grow its stack several times to the size that a driver needs, which
+// costs more than all other work for it.
 type workers struct {
 	ctx  context.Context // ends the idle goroutines
 	wg   sync.WaitGroup  // counts all goroutines
@@ -373,8 +373,9 @@ func (b *backoff) next() time.Duration {
 func (b *backoff) reset() { b.failed = 0 }
 
 // Forever calls f until it succeeds. It turns a LockContext into a Lock, which returns no error. If the session is
-// closed already, or f returns a *driver.MismatchError, it panics, because waiting cannot fix that. If the session
-// closes later, Forever never returns: a panic in a waiting goroutine would crash a program that is shutting down.
+// closed already, or f returns a *driver.MismatchError, it panics, because waiting cannot fix that. If the session is
+// closed during the call, Forever never returns: a panic in a waiting goroutine would crash a program that is shutting
+// down.
 func (s *Session) Forever(key string, f func(context.Context) error) {
 	if s.ends() {
 		panic(fmt.Sprintf("dsync: lock %q: the session is closed", key))

@@ -38,8 +38,8 @@ func TestUncontendedLockCost(t *testing.T) {
 	})
 }
 
-// Promise 7: in each heartbeat interval, a session sends one heartbeat, which is one write, and reads once, whether
-// it holds one lock or ten thousand. If it holds nothing, it reads nothing.
+// Promise 7: in each heartbeat interval, a session sends one heartbeat, which costs one write, and one read, whether it
+// holds one lock or ten thousand. If it holds nothing, it reads nothing.
 func TestHeldLocksCost(t *testing.T) {
 	testkit.Large(t)
 	for _, locks := range []int{0, 1, 10_000} {
@@ -54,7 +54,7 @@ func TestHeldLocksCost(t *testing.T) {
 					held = append(held, mu)
 				}
 				turn(s.Mutex("not held"))
-				time.Sleep(2 * ttl) // until it listens, or has stopped listening
+				time.Sleep(2 * ttl) // until the session listens, or has stopped listening
 				before := store.Counts()
 				const periods = 100
 				time.Sleep(periods * ttl / 3)
@@ -114,7 +114,7 @@ func TestFailedTryCost(t *testing.T) {
 	})
 }
 
-// Every request for a claim except the first says that it is repeated, so a store can tell a waiter from a newcomer.
+// Every request for a claim except the first is marked as repeated, so a store can tell a waiter from a newcomer.
 func TestRepeatedRequestsSaySo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &repeatStore{Memory: dsynctest.NewMemory()}
@@ -140,7 +140,7 @@ func TestRepeatedRequestsSaySo(t *testing.T) {
 	})
 }
 
-// A repeatStore records which requests for a claim say that they are repeated.
+// A repeatStore records which requests for a claim are marked as repeated.
 type repeatStore struct {
 	*dsynctest.Memory
 	mu       sync.Mutex
@@ -159,7 +159,7 @@ func (s *repeatStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, e
 	return s.Memory.Edit(ctx, e)
 }
 
-// Promise 7: after a waiter has joined the queue, waiting writes nothing.
+// Promise 7: after a waiter has joined the queue, its wait writes nothing.
 func TestWaitingWritesNothing(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestReleaseWakesOne(t *testing.T) {
 	})
 }
 
-// Promise 5: if a notice is missed, a waiter gets its lock later, but it does get it.
+// Promise 5: if a notice is missed, a waiter still gets its lock, only later.
 func TestLostNoticesCostNoProgress(t *testing.T) {
 	for _, ready := range []bool{false, true} { // whether the listener reports that it is ready
 		t.Run(fmt.Sprint("ready ", ready), func(t *testing.T) {
@@ -278,8 +278,8 @@ func TestPollCanBeSet(t *testing.T) {
 	})
 }
 
-// A session has one listener. It is opened for the first waiter and closed a while after the last one. A hold of
-// less than a second opens none.
+// A session has one listener. The listener is opened for the first waiter and closed a while after the last waiter is
+// done. A hold of less than a second does not open it.
 func TestListensOnlyWhileSomeoneWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -17,11 +17,12 @@ import (
 // The wait that closes a deadlock began last, so searching ever less often for older waits delays no report. s.mu
 // must be held.
 //
-// A wait that began before a hold did cannot be a wait of the goroutine that has the hold. So processes that each
-// hold some Mutexes and wait for others, in different goroutines, are not reported as deadlocked.
+// A goroutine cannot acquire anything while it waits, so a wait that began before a hold belongs to a different
+// goroutine than the hold. So processes that hold some Mutexes and wait for others in different goroutines are not
+// reported as deadlocked.
 func (s *Session) lookIfDue() {
 	due, long := false, s.longWait()
-	waits := make(map[string]core.Instant) // when they were called
+	waits := make(map[string]core.Instant) // by key: when the wait began
 	s.core.Waits(func(a *core.Call, position, _ int) {
 		if position > 0 && a.Kind != driver.KindElection && !a.First { // a forced request asks the holders to give up the key
 			waits[a.Key] = holdOf(a).since
@@ -32,7 +33,7 @@ func (s *Session) lookIfDue() {
 	if !due || s.looking || s.finished {
 		return
 	}
-	held := make(map[string]core.Instant) // when the holds began
+	held := make(map[string]core.Instant) // by key: when the last hold began
 	s.core.Claims(func(c core.Held) {
 		if c.Users > 0 && c.Claim.Kind != driver.KindElection {
 			held[c.Claim.Key] = max(held[c.Claim.Key], holdOf(c.Call).since)
@@ -63,9 +64,8 @@ const maxLinger = time.Hour
 // only if somebody waits for a key that the session holds. Otherwise the session is in no deadlock, however long it
 // waits.
 //
-// polls means that the store can't notify. Then another session may keep a key that it no longer uses until its
-// Linger is over, which is hardly ever longer than maxLinger. So look ignores a hold that may linger until it is
-// that old.
+// polls means that the store can't notify. Then another session may keep an unused key until its Linger is over, which
+// is hardly ever longer than maxLinger. So if a hold may be lingering, look ignores it until it is that old.
 func (s *Session) look(id string, held []string, polls bool, nested func(held, waits string) bool) (map[string]DeadlockInfo, error) {
 	ctx, found := context.Background(), make(map[string]DeadlockInfo)
 	var failed error
@@ -180,15 +180,15 @@ func (s *Session) reportDeadlock(d DeadlockInfo) {
 	})
 }
 
-// waitsForItselfLocked reports whether a call for w waits for a hold that, according to ctx, belongs to the work
-// that makes the call. Such a call ends only with ctx, because the work can't release before the call returns. A
-// reader that can share its session's hold need not wait. If it waits all the same, it waits for a writer, which
-// waits for that hold.
+// waitsForItselfLocked reports whether a call for w waits for a hold that, according to ctx, belongs to the work that
+// makes the call. Such a call ends only with ctx, because the work can't release before the call returns. A reader that
+// can share its session's hold need not wait. If it waits nevertheless, it waits for a writer that in turn waits for
+// that hold.
 func (s *Session) waitsForItselfLocked(ctx context.Context, w *Want) bool {
 	held, shares := int64(0), false
 	var inner []*Hold
 	for o := scopeOf(ctx); o != nil; o = o.outer {
-		least := int64(0) // the least that the work holds of the key: which of several holds is its own is unknown
+		least := int64(0) // the smallest weight of o's holds of the key, since it is unknown which of them the work uses
 		for _, h := range o.holds {
 			if r := &h.acquire; h.s == s && h.state == live && r.Key == w.Key && r.Kind == w.Kind {
 				shares = shares || r.Shares
@@ -197,7 +197,7 @@ func (s *Session) waitsForItselfLocked(ctx context.Context, w *Want) bool {
 				}
 			}
 		}
-		if !slices.Equal(o.holds, inner) { // otherwise it is a second context of the same holds
+		if !slices.Equal(o.holds, inner) { // otherwise o is a second context of the same holds
 			held += least
 		}
 		inner = o.holds

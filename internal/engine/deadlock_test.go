@@ -111,8 +111,8 @@ func (f *stuckFleet) want(when string, want ...string) {
 	}
 }
 
-// Each process in a cycle of two or three reports it once, with all members, within a poll interval of the wait that
-// closed it. If the cycle ends and forms again, it is reported again.
+// Each process in a cycle of two or three reports the cycle once, with all members, within a poll interval of the wait
+// that closed it. If the cycle ends and forms again, it is reported again.
 func TestDeadlockIsNamedWithinAPoll(t *testing.T) {
 	for _, poll := range []time.Duration{0, 100 * time.Millisecond} {
 		long := time.Hour
@@ -171,8 +171,7 @@ func TestDeadlockIsNamedWithinAPoll(t *testing.T) {
 	}
 }
 
-// If a session waits for a member of a cycle, it is not itself a member, even if it holds a key that others wait
-// for.
+// A session that waits for a member of a cycle is not itself a member, even if it holds a key that others wait for.
 func TestDeadlockIsReportedByItsMembers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newStuckFleet(t, dsynctest.NewMemory())
@@ -274,7 +273,7 @@ func TestNoDeadlockWhereThereIsNone(t *testing.T) {
 	}
 }
 
-// A hold counts for a deadlock only when it is 4 s old.
+// A hold counts as part of a deadlock only once it is 4 s old.
 func TestYoungHoldsAreInNoDeadlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newStuckFleet(t, dsynctest.NewMemory())
@@ -317,7 +316,7 @@ func TestDeadlockWithADeadProcess(t *testing.T) {
 	})
 }
 
-// A ForceHold that waits is never part of a deadlock, because its wait ends even if the holder's process is cut off.
+// A waiting ForceHold is never part of a deadlock, because its wait ends even if the holder's process is cut off.
 func TestForceIsInNoDeadlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -342,7 +341,7 @@ func TestForceIsInNoDeadlock(t *testing.T) {
 	})
 }
 
-// A changingStore calls then once, after a reading of the keys.
+// A changingStore calls the function then once, after a reading of the keys.
 type changingStore struct {
 	driver.Store
 	then func()
@@ -383,9 +382,9 @@ func TestCycleThatNeverWas(t *testing.T) {
 	}
 }
 
-// A search costs nothing while the session holds nothing, and one Load while nobody waits for a key that it holds.
-// Only otherwise does it read all keys. A search runs when a wait is half a TTL old, and again each time that its
-// age has doubled.
+// A search costs nothing while the session holds nothing, and one Load while nobody waits for a key that it holds. Only
+// otherwise does it read all keys. A search runs when a wait is half a TTL old, and again each time the wait's age has
+// doubled.
 func TestLookingForDeadlocksIsCheap(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -417,7 +416,7 @@ func TestLookingForDeadlocksIsCheap(t *testing.T) {
 	}
 }
 
-// A session with many waits makes one search for all of them.
+// A session with many waits runs one search for all of them.
 func TestManyWaitsLookTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -459,8 +458,8 @@ func TestLookIsRepeatedUntilItIsAnswered(t *testing.T) {
 }
 
 // A lingering key is not part of a deadlock, because its process gives it up: at once if the store can notify,
-// otherwise when its Linger is over. Only that process knows whether a key lingers or is in use. Others must wait
-// before they report it.
+// otherwise when its Linger is over. Only that process knows whether the key lingers or is in use, so others must wait
+// before they report a deadlock.
 func TestLingerIsNoDeadlock(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		for _, inUse := range []bool{false, true} {

@@ -129,8 +129,8 @@ func TestClaimsAreDiscardedTogether(t *testing.T) {
 	})
 }
 
-// A session remembers released claims until it has discarded them. However many there are, its Discards keep up, so
-// it never remembers more claims than were released in the time of two attempts.
+// A session remembers released claims until it has discarded them. Its Discards keep up with any number of claims: it
+// never remembers more than were released in the time of two attempts.
 func TestManyClaimsAreDiscarded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -218,7 +218,7 @@ func TestClockGoesBackBesideALateRequest(t *testing.T) {
 			}
 			return f
 		})
-		s := newSession(t, f, &dsync.Options{HeartbeatInterval: ttl / 2}) // so no reply shows it the store's clock meanwhile
+		s := newSession(t, f, &dsync.Options{HeartbeatInterval: ttl / 2}) // so that meanwhile no reply shows the session the store's clock
 		// Two attempts and the margin from now, this claim is discarded with all others that are due by then.
 		// Without the margin, that would be before the late request arrives.
 		turn(s.Mutex("discarded before"))
@@ -295,7 +295,7 @@ func TestCommandRefusedOnce(t *testing.T) {
 				lock(t, held)
 				store.left.Store(1)
 				ctx, cancel := context.WithTimeout(background, time.Second)
-				s.Mutex("another").LockContext(ctx) // in the case of Acquire, this request is the one refused
+				s.Mutex("another").LockContext(ctx) // in the case of Acquire, this request is refused
 				cancel()
 				held.Unlock()
 				store.FailOver()
@@ -311,7 +311,7 @@ func TestCommandRefusedOnce(t *testing.T) {
 	}
 }
 
-// However many claims the store refuses to discard, those of other keys are still discarded. (B40)
+// However many claims the store refuses to discard, the claims of other keys are still discarded. (B40)
 func TestRefusedDiscardKeepsNoOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := refuser{dsynctest.NewMemory(), "Discard", "refused", new(atomic.Int64)}
@@ -364,7 +364,7 @@ func (s *countingDiscard) Discard(ctx context.Context, claims []driver.Claim) ([
 }
 
 // After a claim was given up, a copy of its request makes it join again. The session learns that it was granted, and
-// releases it. Then a second copy arrives. Even this one does not leave the key held for long.
+// releases it. Then a second copy arrives. Even the second copy does not leave the key held for long.
 func TestSecondCopyOfAnOrphansRequestHoldsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -380,7 +380,7 @@ func TestSecondCopyOfAnOrphansRequestHoldsNothing(t *testing.T) {
 		if _, err := memory.Edit(background, *store.edit.Load()); err != nil {
 			t.Fatal(err)
 		}
-		held.Unlock() // grants the claim that has joined again
+		held.Unlock() // grants the key to the claim that has joined again
 		time.Sleep(ttl / 50)
 		wantFree(t, memory, "k")
 		if _, err := memory.Edit(background, *store.edit.Load()); err != nil || len(holders(t, memory, "k")) != 1 {
