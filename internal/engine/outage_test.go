@@ -110,7 +110,7 @@ func TestLogOfAnOutage(t *testing.T) {
 			go func() { locked <- other.LockContext(background) }() // it keeps trying
 			time.Sleep(d)
 			f.Heal()
-			h.Release(background) // this hold is lost
+			h.Release(background) // this hold was lost
 			if err := <-locked; err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A locked has the operations that these tests need of one hold of a primitive.
+// A locked has the operations of one hold that these tests need, for any primitive.
 type locked struct {
 	lock   func(context.Context) error
 	unlock func(context.Context) error
@@ -22,7 +22,7 @@ type locked struct {
 	token  func() int64
 }
 
-// lockedBy returns a locked whose hold acquire returns.
+// lockedBy returns a locked for the hold that acquire returns.
 func lockedBy(acquire func(context.Context) (*dsync.Hold, error)) locked {
 	var h *dsync.Hold
 	return locked{
@@ -41,7 +41,7 @@ func readLocked(s *dsync.Session) locked {
 	return lockedBy(s.RWMutex("k").RHold)
 }
 
-// acquired makes a locked that holds n units of a semaphore of size 3.
+// acquired returns a function that makes a locked for n units of a semaphore of size 3.
 func acquired(n int64) func(s *dsync.Session) locked {
 	return func(s *dsync.Session) locked {
 		m := s.Semaphore("k", 3)
@@ -80,7 +80,7 @@ func run(s *dsync.Session) locked {
 	}
 }
 
-// The pairs of holds that must exclude each other.
+// excluding lists the pairs of holds that must exclude each other.
 var excluding = []struct {
 	name        string
 	first, next func(*dsync.Session) locked
@@ -94,7 +94,7 @@ var excluding = []struct {
 }
 
 // Promise 1, B02, B03, B07, B09, B20, B21 for the other primitives: whatever goes wrong between the holder and the
-// store, the holder's Lost closes at least the grace before anyone acquires a hold that it excludes.
+// store, the holder's Lost closes at least the grace before anyone else acquires a hold that excludes the holder's.
 func TestPrimitivesLostBeforeTaken(t *testing.T) {
 	type network func(r *rand.Rand, begun bool, q dsynctest.Request) dsynctest.Fault
 	networks := map[string]network{
@@ -164,7 +164,7 @@ func primitiveLostBeforeTaken(t *testing.T, seed int, r *rand.Rand, memory *dsyn
 
 	var (
 		lost     time.Time
-		tooGood  bool // the faults of this trial did not cost the hold
+		tooGood  bool // the hold survived the faults of this trial
 		notified = make(chan struct{})
 	)
 	watched := mine.lost()
@@ -216,8 +216,8 @@ func primitiveLostBeforeTaken(t *testing.T, seed int, r *rand.Rand, memory *dsyn
 	theirs.unlock(background)
 }
 
-// B31 for the other primitives: if a session's requests are delivered again after all later ones, none of them joins
-// a queue, frees a key or seals one.
+// B31 for the other primitives: if a session's requests are all delivered again later, none of them joins a queue,
+// frees a key or seals a key.
 func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -242,11 +242,11 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 		}
 		sealed(t, a.Once("sealed"), "v")
 
-		// Another session has taken these keys since, and a wait for each of them was given up.
+		// Another session has taken these keys since, and this session gave up a wait for each of them.
 		var wg sync.WaitGroup
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		for _, key := range []string{"rw taken", "sem taken"} {
-			rlock(t, a.RWMutex(key+" 2")) // in use all the time
+			rlock(t, a.RWMutex(key+" 2")) // this key stays held
 			if key == "rw taken" {
 				mine, theirs := a.RWMutex(key), b.RWMutex(key)
 				rlock(t, mine)
@@ -296,7 +296,7 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 			time.Sleep(ttl)
 			check("later")
 		}
-		// The same must hold after the end of the session.
+		// The replayed requests must change nothing after the session has ended, either.
 		for _, h := range held {
 			h.Release(background)
 		}

@@ -17,9 +17,9 @@ import (
 // The holders in these tests must report progress within limit.
 const limit = 20 * time.Second
 
-// If a goroutine hangs, it loses its hold at the end of its limit. Other processes get the key at the end of the
-// grace, or, if the store can't notify, by their next poll after it, but not earlier. The session keeps everything
-// else that it holds.
+// If a holder hangs, it loses its hold at the end of its limit. Other processes do not get the key before the end of
+// the grace. They get it then or, if the store can't notify, by their next poll. The session keeps everything else that
+// it holds.
 func TestStalledHoldEnds(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		for _, here := range []bool{false, true} {
@@ -119,8 +119,8 @@ func TestStalledHoldStaysOver(t *testing.T) {
 	}
 }
 
-// A process that was frozen past the limit finds the stall before it does anything else: neither Progress nor
-// Release succeeds.
+// A process that was frozen past the limit finds out first that its hold has stalled, so neither Progress nor Release
+// succeeds.
 func TestStallIsSeenAfterAFreeze(t *testing.T) {
 	for name, do := range map[string]func(h *dsync.Hold) error{
 		"Progress": func(h *dsync.Hold) error { return h.Progress(time.Hour) },
@@ -138,7 +138,7 @@ func TestStallIsSeenAfterAFreeze(t *testing.T) {
 	}
 }
 
-// Reports of progress send no command, however many there are and whatever their limits.
+// Reports of progress cost no command, however many there are and whatever their limits.
 func TestProgressTakesNoCommand(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -158,8 +158,8 @@ func TestProgressTakesNoCommand(t *testing.T) {
 	})
 }
 
-// Each report replaces the hold's limit, and a report of 0 removes it. The next hold of the key has no limit,
-// however it begins.
+// Each report replaces the hold's limit, and a report of 0 removes it. The next hold of the key has no limit, whatever
+// way it is acquired.
 func TestNextHoldHasNoLimit(t *testing.T) {
 	for name, next := range map[string]func(t *testing.T, mu *dsync.Mutex, h *dsync.Hold) *dsync.Hold{
 		"0":      func(_ *testing.T, _ *dsync.Mutex, h *dsync.Hold) *dsync.Hold { h.Progress(0); return h },
@@ -204,7 +204,7 @@ func TestNextHoldHasNoLimit(t *testing.T) {
 	}
 }
 
-// HoldFrom returns the hold that ctx belongs to; if holds are nested, the innermost.
+// HoldFrom returns the hold that a context belongs to, or the innermost of them if holds are nested.
 func TestProgressByContext(t *testing.T) {
 	type scope func(s *dsync.Session, f func(context.Context) error) error
 	for name, in := range map[string]scope{
@@ -222,7 +222,7 @@ func TestProgressByContext(t *testing.T) {
 			return outer.Do(background, func(ctx context.Context) error {
 				err := s.Mutex("k").Do(ctx, f)
 				if ctx.Err() != nil {
-					err = fmt.Errorf("the outer one is lost, too: %w", context.Cause(ctx))
+					err = fmt.Errorf("the outer hold is lost, too: %w", context.Cause(ctx))
 				}
 				return err
 			})

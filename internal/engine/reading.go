@@ -11,11 +11,11 @@ import (
 // A Reading is what the store knew at one moment about a key and the sessions that hold it or wait for it.
 type Reading struct {
 	driver.State
-	Members map[string]driver.Member // by id; the zero Member if the session's record was deleted; other readings may share this map
+	Members map[string]driver.Member // by id; zero Member: the session's record was deleted; other readings may share this map
 }
 
-// End returns when the hold of h ends: its fixed end, or when its session lapses unless a heartbeat renews it. It
-// reports whether the session has lapsed already; if so, the hold does not count.
+// End returns when the hold of h ends. This is its fixed end or, if it has none, the time at which its session lapses
+// unless a heartbeat renews it. lapsed reports whether the session has already lapsed; if so, the hold does not count.
 func (r *Reading) End(h driver.Holder) (until time.Time, lapsed bool) {
 	if !h.Until.IsZero() {
 		return h.Until, false
@@ -40,7 +40,7 @@ func (s *Session) Read(ctx context.Context, key string) (r Reading, err error) {
 }
 
 // ReadAll returns, in byte order, what the store knows about the keys that begin with prefix and are greater than
-// after, with up to 8 waiters each. If ctx ends, the session closes, or the store fails, the error comes last.
+// after, with up to 8 waiters each. If ctx ends, the session closes, or the store fails, the last element is the error.
 func (s *Session) ReadAll(ctx context.Context, prefix, after string) iter.Seq2[Reading, error] {
 	return func(yield func(Reading, error) bool) {
 		for states, err := range s.pages(ctx, prefix, after) {
@@ -61,8 +61,8 @@ func (s *Session) ReadAll(ctx context.Context, prefix, after string) iter.Seq2[R
 	}
 }
 
-// pages returns, in byte order, the states of the keys that begin with prefix and are greater than after. It reads a
-// hundred at first, and later up to a thousand at a time. An error comes last.
+// pages returns, in byte order, the states of the keys that begin with prefix and are greater than after. The first
+// page has up to a hundred keys, later ones up to a thousand. If an error occurs, it is the last element.
 func (s *Session) pages(ctx context.Context, prefix, after string) iter.Seq2[[]driver.State, error] {
 	const first, most = 100, 1000
 	return func(yield func([]driver.State, error) bool) {
@@ -80,7 +80,7 @@ func (s *Session) pages(ctx context.Context, prefix, after string) iter.Seq2[[]d
 	}
 }
 
-// readings adds the records of the sessions to the states that name them.
+// readings returns the states, each with the records of the sessions that hold its key or wait for it.
 func (s *Session) readings(ctx context.Context, states []driver.State) ([]Reading, error) {
 	members := make(map[string]driver.Member)
 	var ids []string

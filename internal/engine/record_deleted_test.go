@@ -19,14 +19,15 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A heldAs is a way to hold the key "k". hold returns a context that ends with the hold, and a function that
-// releases it.
+// A heldAs is a way to hold the key "k". hold returns a context that ends with the hold, and a function that releases
+// the hold.
 type heldAs struct {
 	name string
 	hold func(t *testing.T, s *dsync.Session) (over context.Context, release func())
 }
 
-// running calls do with a function that returns when its context ends.
+// running calls do in the background with a function that waits until its context ends. It returns this context, and a
+// function that ends it and waits for do.
 func running(do func(ctx context.Context, f func(context.Context) error) error) (over context.Context, release func()) {
 	begun, done := make(chan context.Context, 1), make(chan struct{})
 	ctx, cancel := context.WithCancel(background)
@@ -79,7 +80,7 @@ func heldAsEach() []heldAs {
 	}
 }
 
-// wantClosed waits for the end of a hold for much longer than it may take.
+// wantClosed checks that over is closed, waiting for much longer than that may take.
 func wantClosed(t *testing.T, over <-chan struct{}) {
 	t.Helper()
 	select {
@@ -89,8 +90,9 @@ func wantClosed(t *testing.T, over <-chan struct{}) {
 	}
 }
 
-// B38: somebody deletes the record of a held key. The holder is notified within a heartbeat, with a cause that says
-// so, and the log has an error that names the record. A session that has acquired the key in the meantime keeps it.
+// B38: somebody deletes the record of a held key. The holder is notified within a heartbeat interval, with the cause
+// ErrRecordDeleted, and the log has an error that names the record. A session that has acquired the key in the meantime
+// keeps it.
 func TestRecordOfAHeldKeyDeleted(t *testing.T) {
 	for _, u := range heldAsEach() {
 		t.Run(u.name, func(t *testing.T) {
@@ -138,7 +140,7 @@ func TestRecordOfAHeldKeyDeleted(t *testing.T) {
 	}
 }
 
-// If a session holds many keys, it checks some of them with each heartbeat, all in turn.
+// A session that holds many keys checks some of their records with each heartbeat, and thus all of them in turn.
 func TestRecordOfOneOfManyDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n, perLook = 1_200, 500
@@ -197,8 +199,8 @@ func (s *measuringStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.
 	return s.Memory.Keys(ctx, q)
 }
 
-// If anything in the process reads the key's state, and it shows that another session certainly holds the key, the
-// hold ends at once.
+// If anything in the process reads the key's state, and the state proves that another session holds the key, the
+// process's hold ends at once.
 func TestReadingShowsAnotherHolder(t *testing.T) {
 	for name, read := range map[string]func(s *dsync.Session) error{
 		"Status": func(s *dsync.Session) error { _, err := admin.New(s).Status(background, "k"); return err },
@@ -238,7 +240,7 @@ func TestReadingShowsAnotherHolder(t *testing.T) {
 	}
 }
 
-// If a session observes a key that it holds, it does not see another holder before its own hold has ended.
+// A session that observes a key it holds does not see another holder before its own hold has ended.
 func TestObserverSeesTheNextHolder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -287,7 +289,7 @@ func TestStaleReadingEndsNoHold(t *testing.T) {
 	})
 }
 
-// A forgetfulStore omits what a session holds from one reading each time that stale is set.
+// A forgetfulStore omits what a session holds from the next reading after stale is set.
 type forgetfulStore struct {
 	*dsynctest.Memory
 	stale atomic.Bool
@@ -300,8 +302,8 @@ func (s *forgetfulStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.
 	return s.Memory.Keys(ctx, q)
 }
 
-// If the record of a waiter's key is deleted, the waiter requests the key again by itself. The first waiter to do so
-// becomes the holder, and the others join the queue. The former holder is notified.
+// If the record of a key is deleted, its waiters request the key again by themselves. The first waiter to do so becomes
+// the holder, and the others join the queue. The former holder is notified.
 func TestWaiterJoinsAgain(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {

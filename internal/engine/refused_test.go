@@ -14,7 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// If this process uses a key, using it as another kind fails without a command, with an error that names both kinds.
+// If a process uses a key, a call in that process that uses the key as another kind sends no command. Its error names
+// both kinds.
 func TestLocalMismatchNamesBothKinds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -48,8 +49,9 @@ func TestLocalMismatchNamesBothKinds(t *testing.T) {
 	})
 }
 
-// Status shows a holder as lapsed if its session has expired, however recent its last heartbeat is. If the session
-// has only lapsed, Status shows that exactly from its end on, not a millisecond earlier.
+// Status shows a holder as lapsed if its session has expired, however recent the last heartbeat is. If nobody has
+// expired the session yet, Status shows the holder as lapsed once a TTL has passed since the last heartbeat, not a
+// millisecond earlier.
 func TestStatusShowsLapsedSessions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -125,8 +127,8 @@ func TestDoDoesNotWaitForAnUnreachableStore(t *testing.T) {
 	})
 }
 
-// A slow request or reply is not reported as a jump of the store's clock. A real jump is reported only as large as
-// it must have been.
+// A slow request or reply is not reported as a jump of the store's clock. For a real jump, the reported size is the
+// least that the replies prove.
 func TestClockJumpIsNotOverstated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const slow, back = 1500 * time.Millisecond, 5 * time.Second
@@ -167,7 +169,7 @@ func TestClockJumpIsNotOverstated(t *testing.T) {
 	})
 }
 
-// New refuses options that are out of range, exactly from the documented bounds on.
+// New refuses options that are outside the documented bounds, and accepts the bounds themselves.
 func TestOptionsBoundaries(t *testing.T) {
 	for name, c := range map[string]struct {
 		opt dsync.Options
@@ -197,7 +199,7 @@ func TestOptionsBoundaries(t *testing.T) {
 	}
 }
 
-// New copies Meta, so later changes of the map have no effect when the session registers again after a loss.
+// New copies Meta, so a session that registers again after a loss does not send later changes of the map.
 func TestMetaIsCopied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

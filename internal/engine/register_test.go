@@ -20,8 +20,8 @@ import (
 	"github.com/rs/xid"
 )
 
-// Two sessions with equal xids, as can happen in two containers with process id 1 and the same machine id, still
-// have different ids: at least 64 random bits follow the xid.
+// Two sessions can get equal xids, for example in two containers with process id 1 and the same machine id. Their ids
+// still differ, because at least 64 random bits follow the xid.
 func TestSessionsWithOneXIDHaveTheirOwnIDs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const sessions = 300
@@ -62,7 +62,8 @@ func TestSessionsWithOneXIDHaveTheirOwnIDs(t *testing.T) {
 	})
 }
 
-// A takenStore gives each of the first ids to another process's session just before it is registered.
+// A takenStore registers each of the first taken ids for another process's session, just before it executes the
+// request.
 type takenStore struct {
 	*dsynctest.Memory
 	ids   []string // the ids of all requests
@@ -79,8 +80,8 @@ func (s *takenStore) Register(ctx context.Context, m driver.Member) (time.Time, 
 	return s.Memory.Register(ctx, m)
 }
 
-// If another session already has the id, the session does not take it over. Its next attempt uses a new id, and the
-// waiter continues.
+// If another session already has the id that a session requests, the session does not take over that id. Its next
+// attempt uses a new id, and the waiter continues.
 func TestSessionTakesAnotherIDIfItsOwnIsTaken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &takenStore{Memory: dsynctest.NewMemory(), taken: 2}
@@ -107,8 +108,8 @@ func TestSessionTakesAnotherIDIfItsOwnIsTaken(t *testing.T) {
 	})
 }
 
-// A session has no id before its first use. Register gives it one, and the session then holds locks under that id. A
-// second Register sends nothing.
+// A session has no id before its first use. Register gives the session an id, under which it then holds locks. A second
+// Register sends nothing.
 func TestRegisterBeforeFirstUse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -189,8 +190,8 @@ func TestRegisterAfterALoss(t *testing.T) {
 	})
 }
 
-// B42: if a store answers too late or not at all for ten minutes, each process leaves at most one record, and all of
-// them are registered soon afterwards.
+// B42: if a store answers too late or not at all for ten minutes, each process creates at most one record, and all
+// processes are registered soon afterwards.
 func TestRegistrationsDoNotPileUp_B42(t *testing.T) {
 	for name, fault := range map[string]dsynctest.Fault{
 		"replies come too late":                    {ReplyDelay: ttl / 5},
@@ -234,8 +235,8 @@ func TestRegistrationsDoNotPileUp_B42(t *testing.T) {
 	}
 }
 
-// If a registration got no answer, the error of Close says that the session may still be listed, but only as long as
-// that is possible.
+// After a registration without a reply, the error of Close says that the session may still be listed, but only while
+// this is possible.
 func TestCloseAfterARegistrationWithoutAnAnswer(t *testing.T) {
 	for _, fault := range []dsynctest.Fault{{LoseReply: true}, {LoseRequest: true}} {
 		for after, want := range map[time.Duration]error{0: dsync.ErrNotUnregistered, ttl / 2: dsync.ErrNotUnregistered, 2 * ttl: nil} {

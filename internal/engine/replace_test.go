@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// waiters starts n goroutines of s that each lock k, call each and unlock k, and returns when all of them wait. done
-// waits for their end.
+// waiters starts n goroutines that each lock the key "k" in s, call each and unlock the key. It returns when all of
+// them wait. done waits until they have ended.
 func waiters(t *testing.T, s *dsync.Session, n int, each func()) (done func()) {
 	t.Helper()
 	ended := make(chan struct{})
@@ -34,23 +34,23 @@ func waiters(t *testing.T, s *dsync.Session, n int, each func()) (done func()) {
 	}
 }
 
-// slow returns store with a delay, so that a process gets the reply to its own command before a notice of another
-// process's later command. In the other order the process can't replace its claim, because one of the claim's own
-// requests may still be under way.
+// slow returns store with a delay, so that a process gets the reply to its own command before a notice from another
+// process's later command. If the notice came first, the process could not replace its claim, because a request of that
+// claim might still be under way.
 func slow(t *testing.T, store *dsynctest.Memory) driver.Store {
 	return newFaulty(t, store, func(dsynctest.Request) dsynctest.Fault {
 		return dsynctest.Fault{Delay: time.Millisecond}
 	})
 }
 
-// The command by which Unlock releases the key also requests it for the next local caller. So each hold costs one
-// command, whether or not other processes wait, and processes still take turns.
+// With the command that releases the key, Unlock also requests the key for the next local caller. So each hold costs
+// one command, whether or not other processes wait, and processes still take turns.
 func TestUnlockRequestsForTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		opt := unswept()
 		opt.HandOffTime = -1
-		opt.TTL, opt.AlwaysListen = time.Hour, true // no heartbeats, and no requests because a listener has become ready
+		opt.TTL, opt.AlwaysListen = time.Hour, true // neither heartbeats nor the requests that a new listener causes
 		a, b := newSession(t, slow(t, store), opt), newSession(t, slow(t, store), opt)
 		turn(a.Mutex("warm"))
 		turn(b.Mutex("warm"))
@@ -117,8 +117,8 @@ func TestNextCallerJoinsBehindOthers(t *testing.T) {
 	})
 }
 
-// Whatever happens to the command that releases one claim and requests another, the release and the request both
-// succeed, and nothing is left behind.
+// Whatever happens to a command that releases one claim and requests another, both the release and the request succeed
+// in the end, and nothing is left behind.
 func TestReplacingCommandIsLost(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -171,8 +171,8 @@ func TestReplacingCommandIsLost(t *testing.T) {
 	}
 }
 
-// If the caller for whom an Unlock requests the key gives up while the command is under way, or its session is
-// closed, nothing is left in the store.
+// If the caller for whom an Unlock requests the key gives up while the command is under way, or its session is closed,
+// the caller's claim does not remain in the store.
 func TestNextCallerGivesUpDuringTheCommand(t *testing.T) {
 	for _, how := range []string{"cancelled", "cancelled and lost", "closed"} {
 		t.Run(how, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestNextCallerGivesUpDuringTheCommand(t *testing.T) {
 				if err := <-unlocked; err != nil {
 					t.Errorf("Release: %v", err)
 				}
-				time.Sleep(ttl / 5) // longer than an attempt may take, but before a Discard would clean up
+				time.Sleep(ttl / 5) // longer than an attempt may take, but too short for a Discard to clean up
 				if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
 					t.Errorf("the key is held by %v with %d in the queue", h, q)
 				}
@@ -217,7 +217,8 @@ func TestNextCallerGivesUpDuringTheCommand(t *testing.T) {
 	}
 }
 
-// If the caller for whom an Unlock requests the key gives up at the same moment, nothing is left in the store.
+// If the caller for whom an Unlock requests the key gives up at the moment of the Unlock, the caller's claim does not
+// remain in the store.
 func TestNextCallerGivesUpDuringUnlock(t *testing.T) {
 	for range 100 { // the caller may check its context before Unlock or after it
 		bubble(t, func(t *testing.T) {
@@ -246,7 +247,7 @@ func TestNextCallerGivesUpDuringUnlock(t *testing.T) {
 	}
 }
 
-// A twoStep executes only the Release of an edit that also has an Acquire, and then returns an error.
+// If an edit has a Release and an Acquire, a twoStep executes only the Release, and returns an error.
 type twoStep struct{ *dsynctest.Memory }
 
 func (s twoStep) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
@@ -257,7 +258,7 @@ func (s twoStep) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 	return driver.Edited{Notices: done.Notices}, errors.Join(err, errors.New("the connection broke"))
 }
 
-// If a command that replaces a claim fails after its Release, the process that has been granted the key is still
+// If a command that replaces a claim fails after its Release, the process that was thereby granted the key is still
 // notified.
 func TestFailedReplacementNotifies(t *testing.T) {
 	bubble(t, func(t *testing.T) {

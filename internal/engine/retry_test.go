@@ -34,7 +34,8 @@ func (s *downStore) Heartbeat(ctx context.Context, session string, given []drive
 	return s.Memory.Heartbeat(ctx, session, given)
 }
 
-// Back-off is capped at a twelfth of the TTL, so an outage that ends that long before the deadline costs no hold.
+// Back-off is capped at a twelfth of the TTL. So if an outage ends at least a twelfth of the TTL before the deadline,
+// no hold is lost.
 func TestOutageWithinTheLeaseCostsNothing(t *testing.T) {
 	for range 20 {
 		bubble(t, func(t *testing.T) {
@@ -75,7 +76,7 @@ func TestBackoffResetsAfterSuccess(t *testing.T) {
 	})
 }
 
-// If a session has expired in the store, it learns of the loss by its next heartbeat, not only at the deadline.
+// If other sessions have expired a session, it learns of the loss by its next heartbeat, before its deadline.
 func TestExpiredSessionIsLostAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -122,8 +123,8 @@ func TestRegistrationIsNotRepeatedUnderItsID(t *testing.T) {
 	})
 }
 
-// If a session is lost while a release is unanswered, the release is not retried: nothing is sent for a claim of a
-// lost session.
+// If a session is lost while a release is unanswered, the release is not retried, because the claim is lost with the
+// session.
 func TestNoReleaseAfterTheLoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var lost atomic.Bool
@@ -151,14 +152,14 @@ func TestNoReleaseAfterTheLoss(t *testing.T) {
 	})
 }
 
-// B31: the answer to one attempt at a request says nothing about an earlier attempt, which can still arrive after
-// the release and join the queue.
+// B31: the reply to one attempt at a request does not settle an earlier attempt. The earlier attempt can still arrive
+// after the release and join the queue.
 func TestAnswerToOneAttemptDoesNotCountForAnother(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &slowResetStore{resetStore{Memory: dsynctest.NewMemory()}}
 		s := newSession(t, store, nil)
 		lock(t, s.Mutex("warm"))
-		store.resets.Store(1) // the first attempt fails at once; the second is answered late
+		store.resets.Store(1) // the first attempt fails at once; the reply to the second comes late
 		ctx, cancel := context.WithTimeout(background, slowReset/2)
 		defer cancel()
 		wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
@@ -174,8 +175,8 @@ func TestAnswerToOneAttemptDoesNotCountForAnother(t *testing.T) {
 
 const slowReset = 200 * time.Millisecond
 
-// A slowResetStore is a resetStore with slow replies. Each reply says that no further copy of its own request can
-// join the queue.
+// A slowResetStore is a resetStore with slow replies. Each reply has Final set: no further copy of the answered attempt
+// can join the queue.
 type slowResetStore struct{ resetStore }
 
 func (s *slowResetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
@@ -214,8 +215,8 @@ func TestLossWakesWaiters(t *testing.T) {
 	})
 }
 
-// If a notice brings the grant of a lease, an Extend finds out when the lease ends. While the Extend fails, it is
-// retried with back-off.
+// If a session learns of a lease's grant from a notice, it sends an Extend to find out when the lease ends. While the
+// Extend fails, it is retried with back-off.
 func TestDatingALeaseIsRetriedWithBackoff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -239,7 +240,8 @@ func TestDatingALeaseIsRetriedWithBackoff(t *testing.T) {
 	})
 }
 
-// An undated store fails every Extend. After far too many calls it stops answering.
+// An undated store fails every Extend. After 100 of them it no longer answers, so that a test without back-off still
+// ends.
 type undated struct {
 	driver.Store
 	asked atomic.Int64

@@ -30,7 +30,7 @@ func TestRevocationsAreRemoved(t *testing.T) {
 						t.Fatal(e.err)
 					}
 				}
-				// Each heartbeat removes the revocations that the session handled before it.
+				// Each heartbeat removes the revocations that the session has already handled.
 				time.Sleep(ttl)
 				if n := revocations(t, store, a.ID()); n != 0 {
 					t.Errorf("%d of 100 revocations are still in the record after a TTL", n)
@@ -40,8 +40,7 @@ func TestRevocationsAreRemoved(t *testing.T) {
 	}
 }
 
-// The reply to a heartbeat that was under way during the release reports the revocation again. That costs no
-// command.
+// If a heartbeat is under way during a release, its reply reports the revocation again. This costs no command.
 func TestRepeatedRevocation(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -76,8 +75,7 @@ func TestRepeatedRevocation(t *testing.T) {
 	})
 }
 
-// If the notice of a revocation is lost, the holder learns of it later, but it does: the reply to the next heartbeat
-// has the revocation.
+// If the notice of a revocation is lost, the holder learns of the revocation from the reply to its next heartbeat.
 func TestMissedRevocationComesWithTheHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -101,10 +99,10 @@ func TestMissedRevocationComesWithTheHeartbeat(t *testing.T) {
 	})
 }
 
-// If a revocation arrives while the listener is being opened, the holder learns of it as soon as the listener is
-// ready, without waiting for the next regular heartbeat.
+// If a hold is revoked while the holder's listener is being opened, the holder learns of it as soon as the listener is
+// ready, without waiting for its next regular heartbeat.
 func TestRevocationBeforeTheListenerIsReady(t *testing.T) {
-	for _, slow := range []bool{false, true} { // whether a heartbeat is under way then
+	for _, slow := range []bool{false, true} { // whether a heartbeat is under way when the listener becomes ready
 		t.Run(fmt.Sprint("heartbeat under way ", slow), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()

@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// B20, L13: after a reader or writer has crashed, its hold ends a TTL after its last heartbeat, not earlier. The
-// next waiter gets the key at most one wake-up later, but a writer must also wait for the live readers.
+// B20, L13: the hold of a crashed reader or writer ends a TTL after its last heartbeat, not earlier. The next waiter
+// gets the key at most one wake-up later, but a writer must also wait for the live readers.
 func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -66,7 +66,7 @@ func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
 	}
 }
 
-// B20: if one of several readers crashes, a writer still waits for the live readers to unlock, but no longer.
+// B20: if one of several readers crashes, a writer still waits until the live readers have unlocked, but not longer.
 func TestCrashedReaderAmongLivingOnes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -103,17 +103,17 @@ func TestTryTakesALapsedReadersHold(t *testing.T) {
 		rlock(t, a)
 		faulty.Cut()
 		if b.TryLock() {
-			t.Error("try before expiry: true, want false")
+			t.Error("a try before the session has lapsed returned true, want false")
 		}
 		time.Sleep(ttl)
 		if !b.TryLock() {
-			t.Error("try after expiry: false, want true")
+			t.Error("a try after the session has lapsed returned false, want true")
 		}
 	})
 }
 
-// If some of an RWMutex's read holds are lost, RUnlock releases those first, whichever goroutine calls it, and does
-// not end a newer hold.
+// If some of an RWMutex's read holds are lost, RUnlock releases the lost holds first, whichever goroutine calls it, and
+// does not end a newer hold.
 func TestLostReadLockIsUndoneFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -139,8 +139,8 @@ func TestLostReadLockIsUndoneFirst(t *testing.T) {
 	})
 }
 
-// B32, promise 8: within a process, a writer waits until every reader has called RUnlock, even those whose holds are
-// lost. New readers do not wait for that.
+// B32, promise 8: within a process, a writer waits until every reader has called RUnlock, even readers whose holds are
+// lost. New readers do not wait for those.
 func TestLocalWriterWaitsForLostReaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -273,8 +273,8 @@ func TestCloseNotifiesReaders(t *testing.T) {
 	})
 }
 
-// A reader's hold ends when it is lost or released, but not when another reader of its process is done, whether or
-// not the two share a hold in the store.
+// A reader's hold ends when it is lost or released, but not when another reader in its process is done, whether or not
+// both readers share a hold in the store.
 func TestReadersAreNotifiedOfLossesOnly(t *testing.T) {
 	for name, turn := range map[string]time.Duration{"share": 0, "don't share": -1} {
 		t.Run(name, func(t *testing.T) {

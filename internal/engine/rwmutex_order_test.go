@@ -67,8 +67,8 @@ func TestRWMutexServesInOrder(t *testing.T) {
 	}
 }
 
-// wantNoStarving lets every member of crowd lock continuously, for d at a time. Meanwhile it locks one now and then,
-// and checks that this does not take long.
+// wantNoStarving has every Locker in crowd lock continuously, for d at a time. Meanwhile it locks one ten times, and
+// checks that the lock never takes long.
 func wantNoStarving(t *testing.T, polling bool, one sync.Locker, d time.Duration, crowd []sync.Locker) {
 	t.Helper()
 	stop := make(chan struct{})
@@ -89,8 +89,8 @@ func wantNoStarving(t *testing.T, polling bool, one sync.Locker, d time.Duration
 		start := time.Now()
 		one.Lock()
 		starved.Stop()
-		// one waits at most for callers that hold the key or are ahead of it. Without notices, it also waits for
-		// callers that arrive within HandOffTime, and for the poll interval.
+		// This Lock waits only for callers that hold the key or came earlier. Without notices, it also waits for
+		// callers that arrive within HandOffTime, and for up to a poll interval.
 		if w := time.Since(start); !polling && w > 100*time.Millisecond || w > 1500*time.Millisecond {
 			t.Errorf("waited %v for %d callers that hold the key for %v each", w, len(crowd), d)
 		}
@@ -101,7 +101,8 @@ func wantNoStarving(t *testing.T, polling bool, one sync.Locker, d time.Duration
 	wg.Wait()
 }
 
-// Readers that overlap continuously don't starve a writer, whether they are in its process, in another, or in many.
+// Readers that overlap continuously don't starve a writer, whether they are in its process, in one other process, or in
+// many.
 func TestWriterIsNotStarved(t *testing.T) {
 	for name, polling := range deliveries {
 		for _, readers := range []string{"same process", "one other process", "many processes"} {

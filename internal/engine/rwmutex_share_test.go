@@ -11,7 +11,7 @@ import (
 )
 
 // Promise 7: readers of one process share one claim and one token, even if they use different RWMutex values for the
-// key. All but the first cost no command.
+// key. Only the first reader costs a command.
 func TestReadersOfOneProcessShareOneClaim(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -82,8 +82,8 @@ func TestConcurrentReadersRequestOnce(t *testing.T) {
 	})
 }
 
-// Overlapping readers share a hold for seconds at a time if the store can notify, and for HandOffTime if it can't.
-// They are never without a hold.
+// Overlapping readers share one hold for seconds if the store can notify, and for HandOffTime if it can't. Between two
+// such holds the process never loses the key.
 func TestOverlappingReadersCost(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -116,8 +116,8 @@ func TestOverlappingReadersCost(t *testing.T) {
 	}
 }
 
-// While a writer of another process waits, new readers stop sharing a hold: at once if the store can notify, after
-// HandOffTime if it can't.
+// When a writer in another process begins to wait, new readers stop sharing the hold: at once if the store can notify,
+// otherwise after HandOffTime.
 func TestReadersYieldToAWriterElsewhere(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestReadersYieldToAWriterElsewhere(t *testing.T) {
 				go func() { got <- take(t, late.RHold) }()
 				synctest.Wait()
 				if isClosed(locked) || len(got) != 0 {
-					t.Error("the writer got the key before the first reader released it, or the late reader got it ahead of the writer")
+					t.Error("the writer got the key before the first reader released it, or the late reader got the key before the writer")
 				}
 				before := h.Token()
 				h.Release(background)
@@ -174,7 +174,7 @@ func TestReadersYieldToAWriterElsewhere(t *testing.T) {
 	}
 }
 
-// With a negative HandOffTime, every hold needs a request, and readers don't share one.
+// With a negative HandOffTime, readers don't share a hold: each sends a request of its own.
 func TestReadersWithoutATurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -196,8 +196,8 @@ func TestReadersWithoutATurn(t *testing.T) {
 	})
 }
 
-// If the listener was opened only after the claim was requested, it may have missed the notice of a waiting writer.
-// So readers don't share the hold beyond HandOffTime.
+// If the listener was opened only after the claim was requested, it may have missed the notice that a writer waits.
+// Therefore readers don't share the hold beyond HandOffTime.
 func TestReadersDoNotTrustALaterListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -24,7 +24,7 @@ var _ interface {
 	RLocker() sync.Locker
 } = (*dsync.RWMutex)(nil)
 
-// rlock read-locks rw within five minutes.
+// rlock locks rw for reading within five minutes.
 func rlock(t testing.TB, rw *dsync.RWMutex) {
 	t.Helper()
 	locked := make(chan struct{})
@@ -68,10 +68,10 @@ func wantPanic(t testing.TB, what string, f func(), want ...string) {
 	f()
 }
 
-// deliveries are the ways in which waiters can learn of grants; the values are for Memory.Polling.
+// deliveries names the ways in which waiters can learn of grants, each with the value of Memory.Polling for it.
 var deliveries = map[string]bool{"notices": false, "polling": true}
 
-// Readers in many processes can hold the key at the same time, but no writer together with any of them.
+// Readers in many processes can hold the key at the same time, but never together with a writer.
 func TestReadersHoldTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -114,8 +114,8 @@ func TestReadersHoldTogether(t *testing.T) {
 	})
 }
 
-// Several goroutines in several processes read and write at random times. A writer always holds the key alone, and
-// its token is greater than all earlier ones.
+// Several goroutines in several processes read and write at random times. A writer always holds the key alone, and its
+// token is greater than all earlier tokens.
 func TestRWMutexExcludes(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestRWMutexExcludes(t *testing.T) {
 					readers, writers int
 					most             int
 					written          int64 // greatest token of a writer
-					given            int64 // greatest token of anybody
+					given            int64 // greatest token of a reader or a writer
 					wg               sync.WaitGroup
 				)
 				for p := range 4 {
@@ -272,7 +272,7 @@ func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 				}
 				of := func(i int) *dsync.RWMutex { return rws[i%sessions] }
 				rlock(t, of(0))
-				time.Sleep(100 * time.Millisecond) // longer than HandOffTime, within which of(0) would share the hold
+				time.Sleep(100 * time.Millisecond) // longer than HandOffTime, so that of(0) can't share the hold
 				wctx, wcancel := context.WithCancel(background)
 				rctx, rcancel := context.WithCancel(background)
 				writer, reader, behind := make(chan error), make(chan error), make(chan error)
@@ -287,7 +287,7 @@ func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 				wantErr(t, "the reader", <-reader, context.Canceled)
 				wcancel()
 				wantErr(t, "the writer", <-writer, context.Canceled)
-				if err := <-behind; err != nil { // only the cancelled writer kept it waiting
+				if err := <-behind; err != nil { // only the cancelled writer kept the reader waiting
 					t.Errorf("the reader behind: %v", err)
 				}
 				last.Release(background)
@@ -301,7 +301,7 @@ func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 	}
 }
 
-// Using one key as two kinds is an error that names both kinds, in the same process and in another.
+// Using a key as a second kind fails with an error that names both kinds, in the same process and in another.
 func TestRWMutexKeyOfAnotherKind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -385,8 +385,8 @@ func TestRLocker(t *testing.T) {
 	})
 }
 
-// Writers of one process hand off the key to each other, each with a greater token. The next readers have an even
-// greater one.
+// Writers of one process hand off the key to each other, each with a greater token. The readers after them have an even
+// greater token.
 func TestWritersHandOffWithGreaterTokens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -107,7 +107,7 @@ func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynct
 			select {
 			case <-h.Lost():
 				lost = time.Now()
-			case <-time.After(10 * ttl): // the faults of this trial did not cost the hold
+			case <-time.After(10 * ttl): // the hold survived the faults of this trial
 				lost, released = time.Now().Add(-grace), true
 				go h.Release(background)
 			}
@@ -145,8 +145,8 @@ func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynct
 	})
 }
 
-// Promise 1, B06, B19, L13: a crashed holder's lock becomes free a TTL after its last heartbeat, by the store's
-// clock, and not earlier. The next waiter is granted it at most one wake-up later.
+// Promise 1, B06, B19, L13: a crashed holder's lock becomes free a TTL after its last heartbeat, by the store's clock,
+// and not earlier. The next waiter is granted the lock at most one wake-up later.
 func TestCrashedHolderIsFollowedAtExpiry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		draws := testkit.Draw(t)
@@ -230,15 +230,15 @@ func TestOneHungHeartbeatCostsNothing(t *testing.T) {
 	})
 }
 
-// B02: the deadline counts from before the registration or heartbeat is sent, so a slow reply
-// shortens the remaining time.
+// B02: the deadline counts from the time before the registration or heartbeat is sent, so a slow reply shortens the
+// remaining time.
 func TestDeadlineCountsFromTheSend(t *testing.T) {
 	for _, beats := range []int{0, 1, 5} {
 		t.Run(fmt.Sprint(beats, " heartbeats"), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				const slow = time.Second
 				var (
-					sent = make(chan time.Time, 100) // of the registration and the heartbeats
+					sent = make(chan time.Time, 100) // the times at which the registration and the heartbeats were sent
 					n    atomic.Int64
 				)
 				faulty := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
@@ -312,8 +312,8 @@ func TestLostReplyHarmsNothing(t *testing.T) {
 	}
 }
 
-// B09, B31, promise 4: if the caller of a try or a wait gives up before it has the reply, nothing of the request
-// remains in the store, even if the reply is lost or the request arrives late.
+// B09, B31, promise 4: if the caller of a try or a wait gives up before the reply arrives, the request leaves nothing
+// in the store, even if the reply is lost or the request arrives late.
 func TestAbandonedRequestLeavesNothing(t *testing.T) {
 	for _, fault := range []dsynctest.Fault{
 		{LoseReply: true},
@@ -353,8 +353,8 @@ func TestAbandonedRequestLeavesNothing(t *testing.T) {
 	}
 }
 
-// B31: an attempt can fail at once, as when its connection breaks, and yet reach the store after the release that
-// followed it. Its claim is then released once more.
+// B31: an attempt that fails at once, for example because its connection breaks, can still reach the store, even after
+// the claim has been released. The claim is then released once more.
 func TestRequestThatOvertakesItsReleaseIsReleasedAgain(t *testing.T) {
 	for _, unlocked := range []bool{false, true} {
 		t.Run(fmt.Sprint("granted and unlocked ", unlocked), func(t *testing.T) {
@@ -382,11 +382,11 @@ func TestRequestThatOvertakesItsReleaseIsReleasedAgain(t *testing.T) {
 	}
 }
 
-// A resetStore fails as many Acquires as resets says at once, but executes them later.
+// A resetStore fails the next resets Acquires at once, but executes them later.
 type resetStore struct {
 	*dsynctest.Memory
 	resets atomic.Int64
-	late   chan struct{} // closed when the last of them has been executed
+	late   chan struct{} // closed when the last of these Acquires has been executed
 }
 
 func (s *resetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
@@ -405,7 +405,7 @@ func (s *resetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, er
 	return driver.Edited{}, errors.New("connection reset")
 }
 
-// B31: if a session's requests are delivered again after all later ones, none of them joins a queue or frees a key.
+// B31: if a session's requests are all delivered again later, none of them joins a queue or frees a key.
 func TestReplayedRequestsChangeNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -451,7 +451,7 @@ func TestReplayedRequestsChangeNothing(t *testing.T) {
 			time.Sleep(ttl)
 			check("later")
 		}
-		// The same must hold after the end of the session.
+		// The replayed requests must change nothing after the session has ended, either.
 		mine.Unlock()
 		if err := a.Close(background); err != nil {
 			t.Fatal(err)
@@ -493,8 +493,8 @@ func TestRepeatedUnlockFreesNoNewerLock(t *testing.T) {
 	})
 }
 
-// B05, B32, L6: after a loss, the lock stays locked in its process until the holder unlocks it. That late Unlock
-// does not free anybody's newer hold, not even one of the same process.
+// B05, B32, L6: after a loss, the lock stays locked in its process until the holder unlocks it. That late Unlock does
+// not free anybody's newer hold, not even a hold of the same process.
 func TestLostMutexStaysLockedHere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -588,8 +588,8 @@ func TestExpiredAndCancelledWaitersLeave(t *testing.T) {
 	})
 }
 
-// Promise 4: a request that the network repeats can leave a claim of this session that the session does not know. It
-// is released as soon as a notice or a reply names it.
+// Promise 4: a request that the network repeats can leave a claim in the store that its own session does not know. The
+// session releases such a claim as soon as a notice or a reply names it.
 func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
@@ -666,8 +666,8 @@ func TestLateNoticesCostNothing(t *testing.T) {
 	})
 }
 
-// If one of the session's claims ends while the reply for another is under way, the reply may still name the ended
-// claim. The session does not treat it as unknown, and does not release it again.
+// If one of a session's claims ends while the reply to a request for another claim is under way, the reply may still
+// name the ended claim. The session does not treat the ended claim as unknown, and does not release it again.
 func TestLateRepliesCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -681,7 +681,7 @@ func TestLateRepliesCostNothing(t *testing.T) {
 		sem := newSession(t, slow, &dsync.Options{Retention: -1, PollInterval: time.Minute}).Semaphore("k", 2)
 		acquire(t, sem, 1)
 		ctx, cancel := context.WithCancel(background)
-		go sem.Acquire(ctx, 2) // joins the queue behind the first
+		go sem.Acquire(ctx, 2) // joins the queue, because only one unit is free
 		time.Sleep(3500 * time.Millisecond)
 		before := memory.Counts()
 		asked := acquiring(sem, 1)
@@ -701,7 +701,8 @@ func TestLateRepliesCostNothing(t *testing.T) {
 }
 
 // If the reply to a Release says that the claim is absent, the session first has a heartbeat acknowledged and then
-// sends the Release again, because the reply may come from a deposed primary. It believes the second such reply.
+// sends the Release again, because the reply may come from a deposed primary. If the reply to the second Release is the
+// same, the session believes it.
 func TestAbsentHoldIsReleasedAgain(t *testing.T) {
 	for _, lies := range []int64{1, 2} {
 		t.Run(fmt.Sprint(lies, " times absent"), func(t *testing.T) {
@@ -726,7 +727,7 @@ func TestAbsentHoldIsReleasedAgain(t *testing.T) {
 	}
 }
 
-// A deposedStore answers as many Releases as lies says as if the claim were absent.
+// A deposedStore does not execute the next lies Releases, and answers them as if the claim were absent.
 type deposedStore struct {
 	*dsynctest.Memory
 	lies atomic.Int64

@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// L13: the units of a crashed process become free a TTL after its last heartbeat, not earlier, and are granted at
-// most one wake-up later. Other holders keep theirs.
+// L13: the units of a crashed process become free a TTL after its last heartbeat, not earlier, and are granted at most
+// one wake-up later. Other holders keep their units.
 func TestCrashedHoldersPartIsFreeAtExpiry(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestTryAcquireTakesALapsedPart(t *testing.T) {
 	})
 }
 
-// Release counts against lost units first, and frees none of those acquired later.
+// Release takes lost units first, and does not free units that were acquired later.
 func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -83,14 +83,14 @@ func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 		acquire(t, m, 1)
 		acquire(t, m, 2)
 		m.Release(1)
-		m.Release(1) // as many units as one of the new holds has, but Release must not end that hold
+		m.Release(1) // one of the new holds also has 1 unit, but Release must not end that hold
 		if h := holders(t, memory, "k"); h[len(h)-2].Weight != 1 || h[len(h)-1].Weight != 2 {
 			t.Errorf("the key is held by %v: a hold that was not lost was released in place of a lost one", h)
 		}
 		time.Sleep(2 * ttl)
 		m.Release(2) // the rest of the lost units, and the new hold of 1
 		if h := holders(t, memory, "k"); len(h) != 1 && len(h) != 2 || h[len(h)-1].Weight != 2 {
-			t.Errorf("the key is held by %v, want by the new hold of 2", h) // the lost hold may still be there, because nobody has requested its units
+			t.Errorf("the key is held by %v, want by the new hold of 2", h) // the lost hold may remain until somebody requests its units
 		}
 		m.Release(2)
 		other := newSession(t, memory, nil).Semaphore("k", 10)
@@ -99,7 +99,7 @@ func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 	})
 }
 
-// Release counts against lost units first even if the lost hold is not the oldest. The same goes for RUnlock.
+// Release takes lost units first, even if the lost hold is not the oldest. Likewise, RUnlock ends a lost hold first.
 func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -126,7 +126,7 @@ func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		m.Release(1) // one of the lost 2
+		m.Release(1) // one of the 2 lost units
 		m.Release(1)
 		rw.RUnlock()
 		for key, token := range kept {
@@ -142,7 +142,7 @@ func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 	})
 }
 
-// Nobody has to wait for the Release of lost units, not even in the same process. They become free when the lost
+// Nobody has to wait until lost units are released, not even in the same process. The units become free when the lost
 // session is expired, which is after the grace.
 func TestSemaphoreLostPartIsFreeHere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestBreakFreesASemaphore(t *testing.T) {
 		if !isClosed(one.Lost()) || !isClosed(two.Lost()) {
 			t.Error("a holder was not notified")
 		}
-		// The notice of the second of two quick changes of a key comes a little later.
+		// If a key changes twice in quick succession, the second notice comes a little later.
 		if err, d := <-waiting, time.Since(start); err != nil || d < grace || d > grace+20*time.Millisecond {
 			t.Errorf("Acquire: %v, %v after Break, want the grace of %v", err, d, grace)
 		}

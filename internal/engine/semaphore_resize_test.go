@@ -91,8 +91,8 @@ func TestResizeDownTakesEffectAsReleased(t *testing.T) {
 	})
 }
 
-// Processes that use the old size and processes that use the new one can continue together. Either of them can use
-// all units of the new size. A process with a third size gets an error.
+// Processes that use the old size can continue next to processes that use the new size, and both can use all units of
+// the new size. A process with a third size gets an error.
 func TestOldSizeStillWorksAfterResize(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -111,7 +111,7 @@ func TestOldSizeStillWorksAfterResize(t *testing.T) {
 		other.Release(3)
 		old.Release(1)
 		fresh.Release(1)
-		// On a free key, the old size still counts as the new one.
+		// After the key has become free, a process with the old size still gets the new size.
 		acquire(t, old, 2)
 		acquire(t, fresh, 3)
 		old.Release(2)
@@ -119,7 +119,7 @@ func TestOldSizeStillWorksAfterResize(t *testing.T) {
 	})
 }
 
-// Resize may be repeated or undone. It may be called on a free key, or on one that was never used.
+// Resize may be repeated or undone. It may be called for a free key and for a key that was never used.
 func TestResizeRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -233,7 +233,7 @@ func TestFullAcquiresKeepTheirOrder(t *testing.T) {
 							}
 						}
 					}
-					// The next holder has a greater token than all of these.
+					// The next holder has a greater token than all holders so far.
 					h := units(t, s.Semaphore("k", size), size)
 					if h.Token() <= slices.Max(tokens) {
 						t.Errorf("token %d after %v", h.Token(), tokens)

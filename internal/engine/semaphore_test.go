@@ -25,7 +25,7 @@ var _ interface {
 	Release(n int64)
 } = (*dsync.Semaphore)(nil)
 
-// acquire acquires n of m within five minutes.
+// acquire acquires n units of m within five minutes.
 func acquire(t testing.TB, m *dsync.Semaphore, n int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(background, 5*time.Minute)
@@ -35,7 +35,7 @@ func acquire(t testing.TB, m *dsync.Semaphore, n int64) {
 	}
 }
 
-// acquiring acquires n of m in the background; the channel receives the error.
+// acquiring acquires n units of m in the background, and sends the error on the channel.
 func acquiring(m *dsync.Semaphore, n int64) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- m.Acquire(background, n) }()
@@ -52,7 +52,7 @@ func sum(t testing.TB, store driver.Store, key string) (n int64) {
 	return n
 }
 
-// Together the holders never have more units than the size, but sometimes all of them.
+// Together, the holders never have more units than the semaphore's size, but sometimes they have all.
 func TestSemaphoreHoldsAtMostItsSize(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestSemaphoreSizesDiffer(t *testing.T) {
 	})
 }
 
-// Using one key as two kinds is an error that names both kinds.
+// Using a key as a second kind fails with an error that names both kinds.
 func TestSemaphoreKeyOfAnotherKind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -256,8 +256,8 @@ func TestSemaphoreKeyOfAnotherKind(t *testing.T) {
 	})
 }
 
-// The units of one Acquire may be released in parts, or together with those of others. They become free for other
-// processes when all of them are released.
+// The units of one Acquire may be released in parts, or together with the units of others. Other processes can get the
+// units of an Acquire only when all of them have been released.
 func TestReleaseInOtherParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -291,8 +291,8 @@ func TestReleaseInOtherParts(t *testing.T) {
 	})
 }
 
-// If Release ends several acquisitions, it waits for the store for at most a third of the TTL in all. It logs only
-// those that the store has not confirmed by then.
+// If Release ends several acquisitions, it waits for the store for at most a third of the TTL in all. It logs only the
+// releases that the store has not confirmed by then.
 func TestReleaseOfSeveralWaitsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
