@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// B02, B03: however the holder is cut off, its Lost closes early enough: the store does not grant
-// the key to another session until at least the grace later.
+// B02, B03: however the holder is cut off, its Lost closes at least the grace before the store
+// grants the key to another session.
 func TestB02LostBeforeTaken(t *testing.T) {
 	t.Parallel()
 	lanes, rounds := testkit.Rounds(5, 8), testkit.Rounds(1, 5)

@@ -45,7 +45,7 @@ func TestFence(t *testing.T) {
 	ways := []struct {
 		name  string
 		write func(context.Context, *fence.Collection, int64, any) (int64, error)
-		want  func(by int64) map[string]any // the document after the write, if it was {_id, fence, note}
+		want  func(by int64) map[string]any // the document after the write, without _id
 	}{
 		{"operators", func(ctx context.Context, f *fence.Collection, token int64, filter any) (int64, error) {
 			return matched(f.UpdateOne(ctx, token, filter, d("$set", d("by", token))))

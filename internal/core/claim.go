@@ -401,7 +401,7 @@ func (c *Core) notGranted(cl *claim, r *Reply) {
 		c.ahead(w, st)
 		w.refusal, cl.state = HeldError(st), checking
 		c.check(cl)
-	case try && cl.failed == 0: // the request reached the store too late; the reply has told us the store's clock, so try once more
+	case try && cl.failed == 0: // the request came too late; now the store's clock is known, so try once more
 		cl.failed++
 		c.join(cl)
 	case try:

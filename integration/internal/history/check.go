@@ -21,9 +21,9 @@ func (c *checker) fail(rule, key string, at time.Duration, format string, args .
 	c.found = append(c.found, rules.Violation{Rule: rule, Key: key, At: at, Text: fmt.Sprintf(format, args...)})
 }
 
-// Check returns the violations in h of the rules in the package's comment, in the order of time.
-// grace is the grace of every session. skew is the difference between the clocks by which the store
-// judges the ends of holds. The history must be complete.
+// Check returns, in the order of time, how h violates the rules in the package's comment. h must be
+// a complete history, and grace the grace of every session. skew is the greatest difference between
+// the clocks by which the store decides that holds have ended.
 func Check(h *History, grace, skew time.Duration) []rules.Violation {
 	c := &checker{grace: grace}
 	holds := h.Holds()
@@ -99,7 +99,8 @@ func (c *checker) store(h *History) {
 	}
 }
 
-// order compares the previous queue with the present queue and holders.
+// order checks fifo between two snapshots: it compares the earlier queue with the later queue and
+// holders.
 func (c *checker) order(before, now Event) {
 	waits, holds := make(map[string]int), make(map[string]int64)
 	for i, id := range now.Waiting {

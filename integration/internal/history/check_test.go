@@ -9,12 +9,12 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/history"
 )
 
-// holder returns the store's record of an exclusive holder.
+// holder returns an exclusive holder, as the store records it.
 func holder(id string, token int64) []history.Claim {
 	return []history.Claim{{ID: id, Token: token, Weight: 1}}
 }
 
-// good returns a history with every kind of event and no violation.
+// good returns a history that contains every kind of event and violates no rule.
 func good() *story {
 	s := new(story)
 	s.lock(1*slot, "a", 1000)
@@ -29,7 +29,7 @@ func good() *story {
 	kept := s.lock(7*slot, "a", 6000)
 	kept.Done().Keep = slot
 	s.lock(8*slot+600*ms, "b", 7000)
-	frozen := s.lock(10*slot, "a", 8000).lose() // its next check comes after another process has held the key
+	frozen := s.lock(10*slot, "a", 8000).lose() // the next check comes after another process has held the key
 	frozen.Done().At, frozen.Released().At = 13*slot, 13*slot+5*ms
 	frozen.Done().Live = 10*slot + 300*ms
 	s.lock(11*slot, "b", 9000)
@@ -37,7 +37,7 @@ func good() *story {
 	s.write(12*slot, "a", 8000, history.Fenced)
 	s.write(12*slot+10*ms, "a", 8000, "time-out")
 
-	// Readers overlap; those of one process share a token. Parts of a semaphore fit together.
+	// Readers overlap, and readers of one process share a token. Parts of a semaphore fit together.
 	s.hold(20*slot, "a", "rw", 100, 1, 9, true)
 	s.hold(20*slot+100*ms, "a", "rw", 100, 1, 9, true)
 	s.hold(20*slot+100*ms, "b", "rw", 200, 1, 9, true)
@@ -46,7 +46,7 @@ func good() *story {
 	s.hold(20*slot, "a", "sem", 100, 2, 3, false)
 	s.hold(20*slot+100*ms, "b", "sem", 200, 1, 3, false)
 
-	// Terms, and a queue.
+	// An election's terms, and a queue.
 	for i := range int64(3) {
 		s.hold(30*slot+time.Duration(i)*slot, "a", "leader", 1000+i, 1, 1, false).Granted().Term = 1 + i
 	}
@@ -63,7 +63,7 @@ func good() *story {
 	return s
 }
 
-// broken returns the rules that a history breaks.
+// broken returns the names of the rules that a history breaks.
 func broken(t *testing.T, s *story) []string {
 	t.Helper()
 	var all []string
@@ -105,7 +105,7 @@ func TestPlantedViolations(t *testing.T) {
 		{"granted in the grace of a lost hold", func(s *story) {
 			p := s.lock(at, "a", 10_000).lose()
 			p.Done().At, p.Released().At = at+2*slot, at+2*slot+ms
-			s.lock(at+600*ms, "b", 11_000) // notified at 490 to 500 ms
+			s.lock(at+600*ms, "b", 11_000) // notified between 490 and 500 ms
 		}, []string{"grace", "linear"}},
 		{"granted in the grace of a killed process", func(s *story) {
 			p := s.lock(at, "c", 10_000)
@@ -220,7 +220,7 @@ func TestUncertainIsNoViolation(t *testing.T) {
 			s.lock(at+505*ms, "b", 11_000)
 		}},
 		{"a token that was lower in the order of the returns", func(s *story) {
-			p := s.lock(at, "a", 10_000) // its call returns late
+			p := s.lock(at, "a", 10_000) // the acquiring call returns late
 			p.Granted().At = at + 480*ms
 			s.hold(at, "b", "other", 1, 1, 1, false)
 		}},
@@ -233,7 +233,7 @@ func TestUncertainIsNoViolation(t *testing.T) {
 		{"a write without an answer", func(s *story) {
 			s.write(at, "a", 50_000, "time-out")
 			s.write(at+slot, "b", 20_000, "")
-			s.write(at+2*slot, "b", 20_000, history.Fenced) // this shows that the first write has arrived
+			s.write(at+2*slot, "b", 20_000, history.Fenced) // this answer shows that the first write has arrived
 		}},
 		{"a call and a release of a process that was killed", func(s *story) {
 			p := s.lock(at, "c", 10_000)
@@ -257,8 +257,8 @@ func TestUncertainIsNoViolation(t *testing.T) {
 	}
 }
 
-// An order is found even if almost all orders are wrong: in each of these cases an exhaustive
-// search would take hours.
+// The search finds a valid order even if almost all orders are wrong. In each of these cases an
+// exhaustive search would take hours.
 func TestOrderIsFound(t *testing.T) {
 	const at, many = 100 * slot, 16
 	readers := func(s *story, at, requested time.Duration, token int64, each func(part)) {

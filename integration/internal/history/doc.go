@@ -1,16 +1,15 @@
 // Package history records what several processes do with locks, and checks it.
 //
 // Each process appends lines of JSON to its own file with a [Recorder]; [Read] makes one [History]
-// from all files. Times are those of CLOCK_MONOTONIC, which all processes of a machine share and
-// nobody sets. A line is written before the event that it announces or after the event that it
-// reports, so a killed process leaves nothing worse than calls without an end.
+// from all files. Times are read from CLOCK_MONOTONIC, which all processes of a machine share and
+// nobody can set. A line is written before a call or fault begins and after it has ended, so if a
+// process is killed, the history lacks at most the ends of its calls.
 //
 // # What is checked
 //
 // The rules of [Check]:
 //
-//   - overlap, grace, token, kept: those of package rules, which also says when a hold is
-//     certain;
+//   - overlap, grace, token, kept: see package rules, which also defines when a hold is certain;
 //   - term: the numbers of an election's terms grow with its tokens;
 //   - fence: no document applies a write with an older token than it has seen, or refuses a
 //     write by the holder of a certain hold;
@@ -21,5 +20,5 @@
 //     go back;
 //   - ends: every call that began has returned, unless its process was killed;
 //   - linear: there is an order of all calls and answers in which a lock and a fence would
-//     have given these answers: see linear.go.
+//     have given these answers (see linear.go).
 package history

@@ -5,13 +5,13 @@ import "time"
 // A Type is the type of an [Event].
 type Type string
 
-// The types of events. The events of one acquisition, write or fault have the same ID. A colon
-// introduces the fields that such an event uses.
+// The types of events. The events of one acquisition, write or fault have the same ID. The fields
+// that such an event uses follow a colon.
 const (
 	Request  Type = "request"  // a call that requests a hold begins
-	Refused  Type = "refused"  // … has returned without one: Err
-	Granted  Type = "granted"  // … has returned with one
-	Held     Type = "held"     // Lost was open at the time Live
+	Refused  Type = "refused"  // … has returned without a hold: Err
+	Granted  Type = "granted"  // … has returned with a hold
+	Held     Type = "held"     // at the time Live, Lost was not closed yet
 	Done     Type = "done"     // the releasing call begins: Live, and Keep if it keeps the key
 	Released Type = "released" // … has returned: Err, "lost" if the hold had ended before
 
@@ -26,8 +26,8 @@ const (
 	Healed Type = "healed" // … ends
 
 	Killed Type = "killed" // the process Target was killed
-	Record Type = "record" // the store's record of a key: Holders and Waiting
-	Log    Type = "log"    // tokens of a document's writes in the order of the server: Tokens
+	Record Type = "record" // a snapshot of the store's record of a key: Holders and Waiting
+	Log    Type = "log"    // the tokens of a document's writes, in the server's order: Tokens
 )
 
 // An Event is one line of a history.
@@ -38,18 +38,18 @@ type Event struct {
 	ID      int           `json:"id,omitempty"`
 	Key     string        `json:"key,omitempty"`
 
-	// Fields of Request; Record has Limit, too.
+	// Fields of Request. Record uses Limit, too.
 	What   string        `json:"what,omitempty"`   // the call, or the kind of a fault
 	Weight int64         `json:"weight,omitempty"` // the part of Limit that the hold uses
 	Limit  int64         `json:"limit,omitempty"`
 	Shared bool          `json:"shared,omitempty"` // holds of one session may share a token
-	Lease  time.Duration `json:"lease,omitempty"`  // the hold's own lease; 0: it ends with its session
+	Lease  time.Duration `json:"lease,omitempty"`  // the hold's own lease; 0 if it ends with its session
 
-	// Field of Granted, Write and Record.
-	Token int64 `json:"token,omitempty"` // 0: the hold ended before its token could be read
+	// Fields of Granted; Write and Record use Token, too.
+	Token int64 `json:"token,omitempty"` // 0 if the hold ended before its token could be read
 	Term  int64 `json:"term,omitempty"`
 
-	// Field of Held and Done: the last time at which the hold certainly existed.
+	// Live belongs to Held and Done: the last time at which the hold certainly existed.
 	Live time.Duration `json:"live,omitempty"`
 	Keep time.Duration `json:"keep,omitempty"`
 
@@ -58,7 +58,7 @@ type Event struct {
 	Session string `json:"session,omitempty"`
 
 	Holders []Claim  `json:"holders,omitempty"` // in the order of their grants
-	Waiting []string `json:"waiting,omitempty"` // ids of claims, the first in the queue first
+	Waiting []string `json:"waiting,omitempty"` // IDs of claims, in the order of the queue
 	Tokens  []int64  `json:"tokens,omitempty"`
 }
 
@@ -69,8 +69,8 @@ type Claim struct {
 	Weight int64  `json:"weight"`
 }
 
-// Values of Err that mean something to [Check]. After any other error, except "", the result of the
-// call is unknown.
+// Values of Err that [Check] understands. After any other value, except "", the result of the call
+// is unknown.
 const (
 	Lost   = "lost"
 	Fenced = "fenced"

@@ -21,7 +21,7 @@ type History struct {
 }
 
 // Read reads the files that the recorders of a run have written to dir. It ignores an incomplete
-// last line, which a killed process can leave.
+// last line, which a killed process may have left.
 func Read(dir string) (*History, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
 	if err != nil {
@@ -52,7 +52,7 @@ func (h *History) sort() {
 	slices.SortStableFunc(h.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 }
 
-// Write writes the history to one file, an event per line.
+// Write writes the history to one file, one event per line.
 func (h *History) Write(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	enc := json.NewEncoder(b)
@@ -64,14 +64,14 @@ func (h *History) Write(w io.Writer) error {
 	return b.Flush()
 }
 
-// who identifies the acquisition, write or fault to which events with an ID belong.
+// who identifies the acquisition, write or fault that an event belongs to.
 type who struct {
 	process string
 	id      int
 }
 
-// Holds returns all calls that requested a hold, by key, in the order of their grants and then
-// requests.
+// Holds returns, by key, all calls that requested a hold. They are sorted by the time of the grant,
+// and then of the request.
 func (h *History) Holds() map[string][]*rules.Hold {
 	all := make(map[who]*rules.Hold)
 	byProcess := make(map[string][]*rules.Hold)
@@ -113,8 +113,8 @@ func (h *History) Holds() map[string][]*rules.Hold {
 	return byKey
 }
 
-// Faults returns the faults and when each began and ended. One that did not end lasts until the end
-// of the history.
+// Faults returns the faults, each with the times of its beginning and end. A fault that did not end
+// lasts until the end of the history.
 func (h *History) Faults() []Span {
 	var spans []Span
 	open := make(map[who]int)
@@ -155,9 +155,9 @@ type Counts struct {
 	Calls     int // calls that request a hold
 	Grants    int
 	Transfers int // successful transfers of a term
-	HandOffs  int // grants of a key to another process than the one before
-	Lost      int // holds that ended before their release, those of killed processes included
-	Writes    int // with a fencing token
+	HandOffs  int // grants of a key to a process other than the previous holder
+	Lost      int // holds that ended before they were released, including those of killed processes
+	Writes    int // writes with a fencing token
 	Refused   int // refused writes
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
-// Kinds of operations of the models.
+// The kinds of operations in the models.
 const (
 	opAcquire = iota
 	opRelease // by its holder
@@ -18,7 +18,7 @@ const (
 	opWrite
 )
 
-// An input is the input of an operation of a model.
+// An input describes one operation in a model.
 type input struct {
 	kind   int
 	hold   *rules.Hold
@@ -27,16 +27,15 @@ type input struct {
 	answer string // for a write: "", Fenced, or "?"
 }
 
-// A lock is the state of a lock: its holders, the greatest token so far, and the greatest one that
-// is not shared.
+// A lock is the state of a lock: its holders, the greatest token so far, and the greatest token
+// that is not shared.
 type lock struct {
 	holds          []*rules.Hold // in the order of their grants
 	last, lastTurn int64
 }
 
-// lockModel is the model of a lock. Grants must fit, and each must follow the previous one in the
-// order of tokens, so that the search abandons wrong orders at once. Only a holder can release or
-// be dropped.
+// lockModel is the model of a lock. A grant must fit, and must have the next token, so that the
+// search abandons wrong orders at once. Only a holder can release or be dropped.
 var lockModel = porcupine.Model{
 	Init: func() any { return lock{} },
 	Step: func(state, in, _ any) (bool, any) {
@@ -74,7 +73,7 @@ var lockModel = porcupine.Model{
 }
 
 // fenceModel is the model of a fence. A document applies a write unless it has seen a greater
-// token. A write without an answer may have been applied.
+// token. An unanswered write may have been applied.
 var fenceModel = (&porcupine.NondeterministicModel{
 	Init: func() []any { return []any{int64(0)} },
 	Step: func(state, in, _ any) []any {
@@ -95,7 +94,7 @@ var fenceModel = (&porcupine.NondeterministicModel{
 	},
 }).ToModel()
 
-// patience bounds the search for an order for one key.
+// patience bounds the search for an order of one key's calls.
 const patience = time.Minute
 
 // linear checks that the calls on each key can be put in an order that the models allow.
@@ -105,7 +104,7 @@ func (c *checker) linear(h *History, holds map[string][]*rules.Hold) {
 	add := func(key string, call, returned time.Duration, in input) {
 		op := porcupine.Operation{Input: in, Call: int64(call), Return: int64(returned)}
 		if returned == 0 {
-			op.Return = end // it may take effect at any later time
+			op.Return = end // the operation may take effect at any later time
 		}
 		ops[key] = append(ops[key], op)
 	}
@@ -122,7 +121,7 @@ func (c *checker) linear(h *History, holds map[string][]*rules.Hold) {
 	}
 
 	for key, all := range holds {
-		// Ignore grants without a token: they are like calls whose answer was lost.
+		// Ignore grants without a token, as they are like calls whose answer was lost.
 		granted := slices.DeleteFunc(slices.Clone(all), func(o *rules.Hold) bool { return o.Token == 0 })
 		for _, o := range granted {
 			add(key, o.Requested, o.Granted, input{kind: opAcquire, hold: o, token: o.Token, after: after(o, granted)})
@@ -144,7 +143,7 @@ func (c *checker) linear(h *History, holds map[string][]*rules.Hold) {
 	search(fenceModel, "fence")
 }
 
-// after returns the greatest token that the grant of a hold must follow. If the hold is shared,
+// after returns the greatest token that must be granted before the hold. If the hold is shared,
 // only tokens that are not shared count.
 func after(o *rules.Hold, granted []*rules.Hold) (token int64) {
 	for _, p := range granted {

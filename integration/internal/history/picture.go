@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
-// Sizes of a picture, in pixels.
+// Sizes in pixels.
 const (
 	marginLeft = 96
 	plotWidth  = 1440
@@ -21,24 +21,24 @@ const (
 	headHeight = 64
 	axisHeight = 30
 	stripGap   = 26
-	faultRow   = 11 // each client has two
+	faultRow   = 11 // each client has two such rows
 )
 
-// A picture draws a history. Each strip is a stretch of time. It has a row for each key with the
-// key's holders, and one for each client with the client's faults. Faults of the server shade the
-// whole strip.
+// A picture draws a history. It consists of strips, which show one stretch of time each. A strip
+// has a row for each key with the key's holders, and a row for each client with the client's
+// faults. Faults of the server shade the whole strip.
 type picture struct {
 	strings.Builder
 	from    time.Duration
-	stretch time.Duration // length of a strip
+	stretch time.Duration // time that a strip shows
 	keys    []string
-	rows    map[string][][]*rules.Hold // of each key: holds that don't overlap
+	rows    map[string][][]*rules.Hold // by key; holds in the same row don't overlap
 	clients []string
 	faults  []Span
 	found   []rules.Violation
 }
 
-// Picture writes the history as SVG, with the violations marked.
+// Picture draws the history as SVG and marks the violations.
 func (h *History) Picture(w io.Writer, found []rules.Violation) error {
 	p := &picture{from: h.begin(), stretch: 30 * time.Second, rows: make(map[string][][]*rules.Hold), faults: h.Faults(), found: found}
 	lasted := h.end() - h.begin()
@@ -71,7 +71,7 @@ func (h *History) Picture(w io.Writer, found []rules.Violation) error {
 	return err
 }
 
-// client returns the name of a process without the number of its start.
+// client returns the name of a client's process without the number that counts the client's starts.
 func client(process string) string {
 	name, _, _ := strings.Cut(process, ".")
 	return name
@@ -88,7 +88,7 @@ func place(rows [][]*rules.Hold, o *rules.Hold) [][]*rules.Hold {
 	return append(rows, []*rules.Hold{o})
 }
 
-// over returns the last time at which a hold is seen.
+// over returns the last time at which the history mentions a hold.
 func over(h *rules.Hold) time.Duration {
 	return max(h.Certain(), h.Done, h.Killed)
 }
@@ -102,14 +102,14 @@ func (p *picture) height() int {
 	return h + len(p.clients)*(2*faultRow+rowGap)
 }
 
-// colors are the clients' colors. Colour-blind people can tell them apart.
+// colors are the clients' colors. Color-blind people can tell them apart.
 var colors = []string{"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#666666"}
 
 func (p *picture) color(process string) string {
 	return colors[max(0, slices.Index(p.clients, client(process)))%len(colors)]
 }
 
-// shade returns the color of a fault, by its first word, and of "killed".
+// shade returns the color of a fault, which depends on the first word of what, or of a kill.
 func shade(what string) string {
 	switch {
 	case strings.HasSuffix(what, "killed"):
@@ -192,7 +192,7 @@ func (p *picture) strip(i int) {
 	}
 }
 
-// axis draws the time above a strip, and its grid.
+// axis draws the times above a strip, and the strip's grid.
 func (p *picture) axis(from time.Duration, top, bottom float64) {
 	const ticks = 30
 	for n := range ticks + 1 {
@@ -207,7 +207,7 @@ func (p *picture) axis(from time.Duration, top, bottom float64) {
 	}
 }
 
-// clock shows a time since the beginning, as minutes and seconds.
+// clock formats a time since the beginning as minutes and seconds.
 func (p *picture) clock(t time.Duration) string {
 	t -= p.from
 	return fmt.Sprintf("%02d:%06.3f", int(t.Minutes()), (t % time.Minute).Seconds())
@@ -247,8 +247,8 @@ func (p *picture) hold(from time.Duration, y float64, o *rules.Hold) {
 	}
 }
 
-// client draws the faults of a client's process in the upper half of its row, those of
-// its link in the lower one.
+// client draws the faults of a client's process in the upper half of the client's row, and those of
+// its link in the lower half.
 func (p *picture) client(from time.Duration, y float64, name string) {
 	for _, f := range p.faults {
 		if f.Target != name {

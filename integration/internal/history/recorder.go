@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suffix is the end of the names of the files that [Read] reads.
+// suffix ends the names of the files that [Read] reads.
 const suffix = ".history.jsonl"
 
 // A Recorder writes the events of one process. Its methods may be called concurrently.
@@ -46,7 +46,7 @@ func (r *Recorder) Put(e Event) {
 	if err != nil {
 		panic(err) // can't happen: every Event can be marshalled
 	}
-	// After Write returns, the kernel has the data, so kill -9 loses nothing.
+	// When Write returns, the kernel has the data, so kill -9 loses nothing.
 	if _, err := r.file.Write(append(line, '\n')); err != nil {
 		panic(fmt.Sprintf("history: %v", err))
 	}
@@ -69,27 +69,27 @@ func (r *Recorder) Request(e Event) *Attempt {
 	return &Attempt{r: r, id: r.begin(e), key: e.Key}
 }
 
-// Fault records that a fault is about to begin, of a process or, if target is empty, of the server.
-// heal records its end.
+// Fault records that a fault is about to begin. It is a fault of the process target, or of the
+// server if target is empty. heal records its end.
 func (r *Recorder) Fault(what, target string) (heal func()) {
 	id := r.begin(Event{Type: Fault, What: what, Target: target})
 	return func() { r.Put(Event{Type: Healed, ID: id, What: what, Target: target}) }
 }
 
-// Write records that a write with a token is about to begin. returned records its
-// answer: "", Fenced, or an error.
+// Write records that a write with a token is about to begin. returned records the answer: "",
+// Fenced, or an error.
 func (r *Recorder) Write(key string, token int64) (returned func(err string)) {
 	id := r.begin(Event{Type: Write, Key: key, Token: token})
 	return func(err string) { r.Put(Event{Type: Wrote, ID: id, Key: key, Token: token, Err: err}) }
 }
 
-// An Attempt is one call that requests a hold, and the hold. It is for one goroutine.
+// An Attempt records one call that requests a hold, and the hold. Only one goroutine may use it.
 type Attempt struct {
 	r       *Recorder
 	id      int
 	key     string
 	live    time.Duration
-	written time.Duration // the last live that was written
+	written time.Duration // the last value of live that was written
 }
 
 // Refused records that the call has returned without a hold.
@@ -97,8 +97,8 @@ func (a *Attempt) Refused(err string) {
 	a.r.Put(Event{Type: Refused, ID: a.id, Key: a.key, Err: err})
 }
 
-// Granted records that the call has returned with a hold. It calls token for the fencing token, and
-// term for the number of the term unless term is nil. It returns the token.
+// Granted records that the call has returned with a hold. It gets the fencing token from token, and
+// the number of the term from term unless term is nil. It returns the fencing token.
 func (a *Attempt) Granted(token, term func() int64) int64 {
 	e := Event{Type: Granted, ID: a.id, Key: a.key, At: Now()}
 	e.Token = token()
@@ -111,10 +111,11 @@ func (a *Attempt) Granted(token, term func() int64) int64 {
 }
 
 // often is the shortest time between two events that Live writes. If the process is killed, the
-// last of these events is the latest evidence of its hold.
+// last of these events is the last evidence of its hold.
 const often = 250 * time.Millisecond
 
-// Live checks whether the hold still exists, and records and returns the result.
+// Live reports whether open returns true, which means that the hold still exists. It records that
+// from time to time.
 func (a *Attempt) Live(open func() bool) bool {
 	at := Now()
 	if !open() {
@@ -128,14 +129,14 @@ func (a *Attempt) Live(open func() bool) bool {
 	return true
 }
 
-// Done records that the releasing call is about to begin. If keep is positive, it keeps the key for
-// that long.
+// Done records that the releasing call is about to begin. If keep is positive, that call keeps the
+// key for keep.
 func (a *Attempt) Done(keep time.Duration) {
 	a.r.Put(Event{Type: Done, ID: a.id, Key: a.key, Live: a.live, Keep: keep})
 }
 
-// Transfer records that the term is about to be transferred to a session of a process. returned
-// records the answer: "", or an error.
+// Transfer records that the term is about to be transferred to a session of the given process.
+// returned records the answer: "", or an error.
 func (a *Attempt) Transfer(process, session string) (returned func(err string)) {
 	a.r.Put(Event{Type: Transfer, ID: a.id, Key: a.key, Target: process, Session: session})
 	return func(err string) { a.r.Put(Event{Type: Transferred, ID: a.id, Key: a.key, Err: err}) }
@@ -146,11 +147,11 @@ func (a *Attempt) Released(err string) {
 	a.r.Put(Event{Type: Released, ID: a.id, Key: a.key, Err: err})
 }
 
-// Now is the time of CLOCK_MONOTONIC.
+// Now returns the time of CLOCK_MONOTONIC.
 func Now() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(err) // every kernel has the clock
+		panic(err) // can't happen: every kernel has this clock
 	}
 	return time.Duration(ts.Nano())
 }

@@ -28,7 +28,7 @@ func TestRecorder(t *testing.T) {
 	one := r.Request(history.Event{Key: "k", What: "mutex", Weight: 1, Limit: 1})
 	one.Granted(number(7), number(2))
 	if !one.Live(func() bool { return true }) || one.Live(func() bool { return false }) {
-		t.Error("Live does not return what it checked")
+		t.Error("Live does not return the result of its argument")
 	}
 	r.Write("k", 7)(history.Fenced)
 	one.Done(slot)

@@ -28,7 +28,7 @@ func (s *story) put(at time.Duration, process string, id int, t history.Type, e 
 	return &s.events[len(s.events)-1]
 }
 
-// A part is the events of one hold, which a test can then change.
+// A part refers to the events of one hold, so that a test can change them.
 type part struct {
 	s                             *story
 	process                       string
@@ -41,8 +41,8 @@ func (p part) Granted() *history.Event  { return &p.s.events[p.granted] }
 func (p part) Done() *history.Event     { return &p.s.events[p.done] }
 func (p part) Released() *history.Event { return &p.s.events[p.freed] }
 
-// hold adds a hold of weight of limit, requested at the time at, granted 10 ms later and unlocked
-// another 500 ms later.
+// hold adds a hold of weight units out of limit. It is requested at the time at, granted 10 ms
+// later, and unlocked 500 ms after the request.
 func (s *story) hold(at time.Duration, process, key string, token, weight, limit int64, shared bool) part {
 	s.ids++
 	p := part{s: s, process: process, id: s.ids}
@@ -59,7 +59,7 @@ func (s *story) hold(at time.Duration, process, key string, token, weight, limit
 	return p
 }
 
-// lock adds a hold of all of "k".
+// lock adds an exclusive hold of "k".
 func (s *story) lock(at time.Duration, process string, token int64) part {
 	return s.hold(at, process, "k", token, 1, 1, false)
 }
@@ -81,7 +81,7 @@ func (s *story) record(at time.Duration, token int64, holders []history.Claim, w
 	s.put(at, "nemesis", 0, history.Record, history.Event{Key: "k", Token: token, Limit: 1, Holders: holders, Waiting: waiting})
 }
 
-// transfer turns the part into a term that is transferred to a session of a process.
+// transfer turns the part into a term that is transferred to a session of the given process.
 func (s *story) transfer(p part, term int64, process, session, err string) {
 	p.Granted().Term = term
 	s.put(p.Done().At+ms, p.process, p.id, history.Transfer, history.Event{Key: "leader", Target: process, Session: session})
@@ -93,7 +93,7 @@ func (s *story) leads(at time.Duration, term int64, claim string, waiting ...str
 	s.put(at, "nemesis", 0, history.Record, history.Event{Key: "leader", Term: term, Token: 1000 * term, Limit: 1, Holders: holder(claim, 1000*term), Waiting: waiting})
 }
 
-// history writes the story as recorders do, a file for each process, and reads it back.
+// history writes the story as recorders do, with a file for each process, and reads it back.
 func (s *story) history(t *testing.T) *history.History {
 	t.Helper()
 	dir := t.TempDir()

@@ -9,13 +9,13 @@ import (
 
 // A transfer is one call of Election.Transfer.
 type transfer struct {
-	of          *rules.Hold // the term that it ends
-	to, session string      // the process and the session that it names
+	of          *rules.Hold // the term that the transfer ends
+	to, session string      // the process and the session that the transfer names
 	returned    time.Duration
 	err         string
 }
 
-// String names the transfer by its term.
+// String identifies the transfer by its term.
 func (t transfer) String() string { return t.of.String() + " was transferred to " + t.to }
 
 // elected reports whether the claim belongs to the session that t names.
@@ -51,7 +51,7 @@ func (h *History) transfers(holds map[string][]*rules.Hold) map[termOf]transfer 
 }
 
 // transferred checks that after a successful Transfer only the named candidate had the next term,
-// both in the store's record and in what the processes recorded.
+// both in the snapshots of the store's record and in the processes' events.
 func (c *checker) transferred(h *History, holds map[string][]*rules.Hold) {
 	before := func(key string, term int64) (transfer, bool) {
 		t, ok := c.transfers[termOf{key, term - 1}]

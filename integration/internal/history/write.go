@@ -10,7 +10,7 @@ import (
 type write struct {
 	key            string
 	token          int64
-	call, returned time.Duration // returned is 0 if the call never returned
+	call, returned time.Duration // returned is 0 if the call has not returned
 	err            string
 }
 
@@ -32,12 +32,12 @@ func (h *History) writes() []*write {
 	return all
 }
 
-// applied and refused report what is known from a write's answer.
+// applied and refused report what the answer to a write proves.
 func (w *write) applied() bool { return w.returned > 0 && w.err == "" }
 func (w *write) refused() bool { return w.returned > 0 && w.err == Fenced }
 
-// fences checks that the tokens of a document's writes grow, both in the document's own log and by
-// the answers, and that no write of a certain holder is refused.
+// fences checks that the tokens of a document's writes grow, both according to the document's own
+// log and to the answers. It also checks that no write by the holder of a certain hold is refused.
 func (c *checker) fences(h *History, holds map[string][]*rules.Hold) {
 	for _, e := range h.Events {
 		if e.Type != Log {

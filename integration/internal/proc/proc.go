@@ -1,4 +1,4 @@
-// Package proc runs functions of a test binary as processes of their own, so that a test can kill,
+// Package proc runs functions of a test binary in separate processes, so that a test can kill,
 // freeze and thaw them. Parent and child exchange lines of JSON: orders on the child's stdin,
 // events on its stdout.
 package proc
@@ -16,19 +16,18 @@ import (
 	"time"
 )
 
-// envName and envArgs are the environment variables that tell a process that it is a child, which
-// function to run, and its arguments.
+// envName and envArgs are the environment variables that tell a child which function to run, and
+// its arguments. They are set only in children.
 const (
 	envName = "LEASEHOLD_CHILD"
 	envArgs = "LEASEHOLD_CHILD_ARGS"
 )
 
-// Patience is how long a test waits for something that must happen. It is generous, for machines
-// ten times slower than the one on which the tests were written; only a failing test waits that
-// long.
+// Patience is how long a test waits for something that must happen. It allows for machines ten
+// times slower than the one on which the tests were written; only a failing test waits that long.
 const Patience = 4 * time.Minute
 
-// An Event is what a child reports.
+// An Event is a report from a child.
 type Event struct {
 	Name  string        `json:"name"`
 	Wall  time.Time     `json:"wall"` // the host's time at the report
@@ -37,12 +36,12 @@ type Event struct {
 	Token int64         `json:"token,omitempty"`
 	Text  string        `json:"text,omitempty"`
 	Err   string        `json:"err,omitempty"`
-	Is    string        `json:"is,omitempty"` // name of Err's sentinel
+	Is    string        `json:"is,omitempty"` // name of the sentinel that Err wraps
 	Took  time.Duration `json:"took,omitempty"`
 	Lost  bool          `json:"lost,omitempty"`
 }
 
-// An Order is what the parent tells a child to do.
+// An Order tells a child what to do.
 type Order struct {
 	Do  string `json:"do"`
 	Key string `json:"key,omitempty"`
@@ -58,8 +57,8 @@ type Env struct {
 // A Func is a function that a child runs; the process exits when it returns.
 type Func func(*Env)
 
-// Child runs the function that the environment names and exits, if this process is a child;
-// otherwise it returns.
+// If this process is a child, Child runs the function that the environment names, and exits.
+// Otherwise it returns.
 func Child(funcs map[string]Func) {
 	name := os.Getenv(envName)
 	if name == "" {
@@ -96,14 +95,14 @@ func (e *Env) Args(into any) {
 // Orders returns the parent's orders.
 func (e *Env) Orders() <-chan Order { return e.orders }
 
-// Emit reports an event; Wall is filled in.
+// Emit reports an event, and sets its Wall.
 func (e *Env) Emit(ev Event) {
 	ev.Wall = time.Now()
 	line, err := json.Marshal(ev)
 	if err != nil {
 		e.Fatal(err)
 	}
-	e.out.Write(append(line, '\n')) // a single write, so that lines of several goroutines don't mix
+	e.out.Write(append(line, '\n')) // a single write, so that lines from several goroutines don't mix
 }
 
 // Fatal reports err and ends the child.
@@ -112,14 +111,14 @@ func (e *Env) Fatal(err error) {
 	os.Exit(1)
 }
 
-// A Proc is a child process. Its methods are for the test's goroutine.
+// A Proc is a child process. Only the test's goroutine may call its methods.
 type Proc struct {
 	t      testing.TB
 	name   string
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	events chan Event
-	kept   []Event // events that Await received while it waited for another name
+	kept   []Event // events that Await received while it waited for events with other names
 	done   chan struct{}
 }
 
@@ -183,9 +182,9 @@ func (p *Proc) Tell(o Order) {
 // when the child exits.
 func (p *Proc) Events() <-chan Event { return p.events }
 
-// Await returns the first event with the name that it has not returned yet. If none comes within
+// Await returns the first event with this name that it has not returned yet. If none comes within
 // [Patience], it fails the test and prints the child's stacks. It keeps events with other names for
-// later calls, because the events of a child's goroutines come in any order.
+// later calls, because a child's goroutines report their events in any order.
 func (p *Proc) Await(name string) Event {
 	p.t.Helper()
 	named := func(ev Event) bool { return ev.Name == name }
@@ -216,16 +215,16 @@ func (p *Proc) Await(name string) Event {
 	}
 }
 
-// quit ends the process with SIGQUIT, at which the Go runtime prints all stacks.
+// quit ends the process with SIGQUIT, so that the Go runtime prints all stacks.
 func (p *Proc) quit() {
 	p.cmd.Process.Signal(syscall.SIGQUIT)
 	select {
 	case <-p.done:
-	case <-time.After(5 * time.Second): // it is frozen, or does not stop printing
+	case <-time.After(5 * time.Second): // the process is frozen, or does not stop printing
 	}
 }
 
-// Kill kills the process with SIGKILL and waits until it is dead.
+// Kill kills the process with SIGKILL and waits for its end.
 func (p *Proc) Kill() {
 	p.cmd.Process.Kill()
 	for range p.events {

@@ -17,16 +17,16 @@ const (
 	toSender
 )
 
-// A conn is a sender's connection and its counterpart at the server.
+// A conn is a sender's connection to the proxy, together with the proxy's connection to the server.
 type conn struct {
 	down    net.Conn
-	links   []*Link       // the links that it belongs to
-	service bson.ObjectID // added to the first reply, that to hello; zero: nothing is added
+	links   []*Link       // the links that the connection belongs to
+	service bson.ObjectID // added to the first reply, the reply to hello; zero to add nothing
 	done    chan struct{}
 
 	mu    sync.Mutex
 	up    net.Conn
-	fates map[int32]verdict // by request ID; without those that are Pass
+	fates map[int32]verdict // by request ID, except Pass
 }
 
 // join adds the connection to the link, and reports whether the link accepts it.
@@ -47,8 +47,8 @@ func (c *conn) leave() {
 
 var errClosed = errors.New("proxy: connection closed")
 
-// dial connects to the server and reports whether that succeeded. If the client's connection was
-// closed meanwhile, dial closes the one to the server, too.
+// dial connects to the server and reports whether that succeeded. If the sender's connection was
+// closed in the meantime, dial closes the connection to the server, too.
 func (c *conn) dial(r route) bool {
 	up, err := net.DialTimeout("tcp", r.upstream, 5*time.Second)
 	if err != nil {
@@ -85,10 +85,10 @@ func (c *conn) closed() bool {
 	}
 }
 
-// wait returns when every link lets a message pass.
+// wait returns when all links let a message pass.
 func (c *conn) wait(d direction) error {
 	for {
-		// Start again at the first link: it may have been shut while this loop waited for another.
+		// Check all links again, because one may have been shut while this loop waited for another.
 		shut := c.shut(d)
 		if shut == nil {
 			return nil
@@ -108,7 +108,7 @@ func (c *conn) shut(d direction) <-chan struct{} {
 	return nil
 }
 
-// await waits for ch as long as the connection is open.
+// await waits for ch, or until the connection is closed.
 func (c *conn) await(ch <-chan struct{}) error {
 	select {
 	case <-ch:
@@ -118,7 +118,7 @@ func (c *conn) await(ch <-chan struct{}) error {
 	}
 }
 
-// slow waits for the links' delay of replies.
+// slow delays a reply as the links demand.
 func (c *conn) slow() error {
 	var delay time.Duration
 	for _, l := range c.links {
@@ -147,7 +147,7 @@ func (c *conn) decide(cmd Command) verdict {
 	return verdict{}
 }
 
-// requests forwards m and the messages after it.
+// requests forwards m and all later messages to the server.
 func (c *conn) requests(m message) {
 	for err := error(nil); err == nil; m, err = read(c.down) {
 		if cmd, ok := m.command(); ok {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// If a link is cut while a connection on it is being dialled, the connection to the server is
-// closed, too.
+// If a link is cut while the proxy dials the server for a connection on that link, the connection
+// to the server is closed, too.
 func TestCutWhileDialling(t *testing.T) {
 	lis := listen(t)
 	defer lis.Close()

@@ -6,8 +6,8 @@ type Fate int
 const (
 	// Pass forwards the command and its reply.
 	Pass Fate = iota
-	// LoseReply forwards the command and swallows the reply; the connection
-	// stays open, so that the caller waits until its deadline.
+	// LoseReply forwards the command and swallows the reply. The connection stays open, so the caller
+	// waits until its deadline.
 	LoseReply
 	// CutReply forwards the command and waits for the server's reply, so the command has certainly
 	// been carried out. Then it closes the connection instead of forwarding the reply.
@@ -16,12 +16,11 @@ const (
 	LoseRequest
 	// LateReply forwards the command and holds the reply until [Link.Heal].
 	LateReply
-	// ShedRequest gives the answer of an overloaded server, which allows the client to repeat the
-	// command. Servers from 8.2 on give such answers. The server never sees the command. A driver
-	// may repeat it by itself.
+	// ShedRequest answers as an overloaded server from 8.2 on does: the client may repeat the command,
+	// and a driver may do so by itself. The server never sees the command.
 	ShedRequest
-	// ShedReply forwards the command, but replaces the server's reply with the answer of
-	// ShedRequest, as a router may.
+	// ShedReply forwards the command, but replaces the server's reply with the answer that ShedRequest
+	// gives, as a router may do.
 	ShedReply
 	// LateRequest holds the command, and all later messages on its connection, until [Link.Heal],
 	// and then forwards them.

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A Link is a set of connections that faults can be applied to: all connections through one proxy,
-// or all of one sender through the proxies of a network. A connection belongs to two links, and is
-// affected by the faults of both. The methods may be called concurrently.
+// A Link is a set of connections to which faults can be applied: all connections through one proxy,
+// or all connections from one sender through the proxies of a network. A connection belongs to two
+// links, and is affected by the faults of both. The methods may be called concurrently.
 type Link struct {
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
@@ -23,15 +23,15 @@ func newLink() *Link {
 }
 
 // Rule sets the function that decides the fate of each command from now on; nil passes everything.
-// It is called for one command at a time.
+// The function is called for one command at a time.
 func (l *Link) Rule(f func(Command) Fate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.rule = f
 }
 
-// Once sets a rule that applies the fate to the first command for which match returns true, and
-// returns a channel that is closed then.
+// Once sets a rule that applies the fate to the first command for which match returns true. It
+// returns a channel that is closed when that command comes.
 func (l *Link) Once(fate Fate, match func(Command) bool) <-chan struct{} {
 	done := make(chan struct{})
 	var hit bool
@@ -63,8 +63,8 @@ func (l *Link) hang(ways ...direction) {
 	}
 }
 
-// Cut closes every connection and, until Heal, every new one at once. The proxy keeps listening,
-// because another process could take the port.
+// Cut closes every connection and, until Heal, every new connection immediately. The proxy keeps
+// listening, because otherwise another process could take the port.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +81,7 @@ func (l *Link) Delay(d time.Duration) {
 	l.delay = d
 }
 
-// Heal ends Hang, Cut and Delay, removes the rule and releases all messages that were held.
+// Heal ends Hang, Cut and Delay, removes the rule and releases all held messages.
 func (l *Link) Heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,8 +110,8 @@ func (l *Link) remove(c *conn) {
 	delete(l.conns, c)
 }
 
-// shut returns a channel to wait for before a message may go in that direction, nil if it may go
-// now.
+// shut returns a channel that is closed when messages may pass in this direction again, or nil if
+// they may pass now.
 func (l *Link) shut(d direction) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +121,7 @@ func (l *Link) shut(d direction) <-chan struct{} {
 	return l.healed
 }
 
-// decide calls the rule.
+// decide returns the rule's verdict on a command.
 func (l *Link) decide(cmd Command) verdict {
 	l.mu.Lock()
 	defer l.mu.Unlock()

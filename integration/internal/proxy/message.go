@@ -13,11 +13,11 @@ import (
 const (
 	headerLen  = 16
 	maxMessage = 64 << 20
-	opQuery    = 2004 // only in a connection's first command
+	opQuery    = 2004 // used only for a connection's first command
 	opMsg      = 2013
 )
 
-// A message is one message of the wire protocol, header included.
+// A message is one message of the wire protocol, including the header.
 type message []byte
 
 func (m message) int32At(i int) int32 { return int32(binary.LittleEndian.Uint32(m[i:])) }
@@ -30,10 +30,10 @@ func (m message) opCode() int32     { return m.int32At(12) }
 // A Command is a command on its way to the server.
 type Command struct {
 	Name string   // "findAndModify", "update", …
-	Body bson.Raw // the command's document, "$db" included
+	Body bson.Raw // the command's document, including "$db"
 }
 
-// command returns the command that an OP_MSG carries.
+// command returns the command in an OP_MSG.
 func (m message) command() (Command, bool) {
 	if m.opCode() != opMsg {
 		return Command{}, false
@@ -46,7 +46,7 @@ func (m message) command() (Command, bool) {
 	return Command{Name: first.Key(), Body: body}, true
 }
 
-// body returns the document of a command, nil if there is none.
+// body returns the document of a command, or nil if there is none.
 func (m message) body() bson.Raw {
 	switch m.opCode() {
 	case opMsg:
@@ -55,7 +55,7 @@ func (m message) body() bson.Raw {
 			if doc == nil || m[i] == 0 {
 				return doc
 			}
-			i += 1 + len(doc) // a sequence of documents, which has its size in the same place
+			i += 1 + len(doc) // skip a sequence of documents, whose size is at the same offset as a document's
 		}
 	case opQuery:
 		if name := bytes.IndexByte(m[min(len(m), headerLen+4):], 0); name >= 0 {
@@ -65,7 +65,7 @@ func (m message) body() bson.Raw {
 	return nil
 }
 
-// documentAt returns the document that begins at i with its size, nil if there can't be one.
+// documentAt returns the document that begins at i, or nil if there can't be one.
 func (m message) documentAt(i int) bson.Raw {
 	if i+5 > len(m) {
 		return nil
@@ -77,7 +77,7 @@ func (m message) documentAt(i int) bson.Raw {
 	return bson.Raw(m[i : i+size])
 }
 
-// shed returns the reply of an overloaded server to the request with that ID.
+// shed returns an overloaded server's reply to the request with this ID.
 func shed(request int32) message {
 	return reply(request, bson.D{
 		{Key: "ok", Value: 0}, {Key: "errmsg", Value: "the proxy sheds load"},
@@ -86,30 +86,30 @@ func shed(request int32) message {
 	})
 }
 
-// with returns the reply with an additional field.
+// with returns the reply m with an additional field.
 func (m message) with(field bson.E) message {
 	var body bson.D
 	if err := bson.Unmarshal(m.body(), &body); err != nil {
-		return m // not a reply of a server
+		return m // not a reply from a server
 	}
 	return reply(m.responseTo(), append(body, field))
 }
 
-// reply returns a reply to the request with that id.
+// reply returns a reply to the request with this ID.
 func reply(request int32, doc bson.D) message {
 	body, err := bson.Marshal(doc)
 	if err != nil {
 		panic(err) // can't happen: the document is constant, or was decoded before
 	}
-	m := make(message, headerLen+5, headerLen+5+len(body)) // 4 bytes of flags, and the section's kind: 0, a document
+	m := make(message, headerLen+5, headerLen+5+len(body)) // 4 bytes of flags, and 0, the kind of a section with one document
 	binary.LittleEndian.PutUint32(m, uint32(cap(m)))
 	binary.LittleEndian.PutUint32(m[8:], uint32(request))
 	binary.LittleEndian.PutUint32(m[12:], opMsg)
 	return append(m, body...)
 }
 
-// sender returns the sender of a connection's first message: the application name of a client, or
-// the port of a mongod; "" if it is neither.
+// sender returns the sender that a connection's first message names: the application name of a
+// client, the port of a mongod, or "" if it names neither.
 func (m message) sender() string {
 	hello := m.body()
 	if host, ok := hello.Lookup("hostInfo").StringValueOK(); ok {

@@ -12,8 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The network recognizes clients and members by each form of a first message: the messages of a
-// sender are on its link, and on no other.
+// The network recognizes clients and members by every form of a first message: a sender's messages
+// pass over its own link and no other.
 func TestNetworkKnowsSenders(t *testing.T) {
 	upstream := echo(t)
 	for _, c := range []struct {
@@ -55,7 +55,7 @@ func message(opCode uint32, before string, doc []byte) []byte {
 	return m
 }
 
-// echo starts a server that returns what it receives.
+// echo starts a server that sends back what it receives.
 func echo(t *testing.T) string {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -77,7 +77,8 @@ func echo(t *testing.T) string {
 	return lis.Addr().String()
 }
 
-// ask sends a message and returns as much of an answer of that length as comes within 5 s.
+// ask sends a message, and reads an answer of the same length. It returns the part that comes
+// within 5 s.
 func ask(t *testing.T, p *proxy.Proxy, m []byte) []byte {
 	c, err := net.DialTimeout("tcp", p.Addr(), 5*time.Second)
 	if err != nil {

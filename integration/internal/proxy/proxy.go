@@ -3,8 +3,8 @@
 // networks of such proxies.
 //
 // A driver that learns the names of a replica set's members bypasses a proxy. So either clients
-// connect with directConnection=true, or the set's configuration names proxies in place of its
-// members.
+// must connect with directConnection=true, or the set's configuration must contain the addresses of
+// proxies instead of those of its members.
 package proxy
 
 import (
@@ -16,20 +16,20 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A Proxy is one listener in front of one server. Its methods may be called concurrently. Those of
-// its Link apply to all connections through it.
+// A Proxy is a listener in front of one server, or of several routers. Its methods may be called
+// concurrently. The methods of its Link apply to all connections through the proxy.
 type Proxy struct {
 	*Link
 	net    *Network
-	routes []route // connections use them in turn; unreachable ones are skipped
+	routes []route // used by connections in turn; unreachable routes are skipped
 	lis    net.Listener
 	wg     sync.WaitGroup
 }
 
-// A route is the destination of connections.
+// A route is a destination of connections.
 type route struct {
 	upstream string
-	service  bson.ObjectID // identifies the upstream to a load balancer's clients; zero: none
+	service  bson.ObjectID // identifies the upstream to a load balancer's clients; zero without a load balancer
 }
 
 // New starts a proxy on a free loopback port in front of upstream (host:port). It is stopped at the
@@ -56,7 +56,7 @@ func start(t testing.TB, lis net.Listener, n *Network, routes ...route) *Proxy {
 	return p
 }
 
-// Addr returns the address on which the proxy listens, host:port.
+// Addr returns the address (host:port) on which the proxy listens.
 func (p *Proxy) Addr() string { return p.lis.Addr().String() }
 
 // URI returns a connection string for connections through the proxy.
@@ -87,7 +87,8 @@ func (p *Proxy) accept() {
 	}
 }
 
-// serve forwards the messages of one connection, to routes[turn], until it ends.
+// serve forwards the messages of one connection until it ends. It tries routes[turn] first, then
+// the routes after it.
 func (p *Proxy) serve(down net.Conn, turn int) {
 	c := &conn{down: down, done: make(chan struct{}), fates: make(map[int32]verdict)}
 	defer c.close()
@@ -101,8 +102,7 @@ func (p *Proxy) serve(down net.Conn, turn int) {
 	if err != nil || !c.join(p.net.Link(first.sender())) {
 		return
 	}
-	// If the server refuses the connection, that is an answer, too, so it must not pass a link that
-	// hangs.
+	// If the server refuses the connection, that is an answer, too. So don't dial while a link hangs.
 	if c.wait(toServer) != nil || !slices.ContainsFunc(slices.Concat(p.routes[turn:], p.routes[:turn]), c.dial) {
 		return
 	}

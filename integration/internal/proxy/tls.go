@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// NewTLS is [New] for clients that use TLS, which the proxy terminates. Each handshake is delayed
-// by slow. The clients use the configuration that NewTLS returns, which trusts the proxy.
+// NewTLS is [New] for clients that use TLS, which the proxy terminates. Each handshake takes slow
+// longer. The clients must use the configuration that NewTLS returns, because it trusts the proxy.
 func NewTLS(t testing.TB, upstream string, slow time.Duration) (*Proxy, *tls.Config) {
 	t.Helper()
-	local := httptest.NewTLSServer(nil) // for its certificate, which is for the loopback address
+	local := httptest.NewTLSServer(nil) // only for its certificate, which is valid for the loopback address
 	local.Close()
 	server := &tls.Config{
 		Certificates: local.TLS.Certificates,
