@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// on runs a command line with d as its standard output.
+// on runs a command line whose standard output is the display d.
 func on(ctx context.Context, d display, out io.Writer, store *dsynctest.Memory, args ...string) int {
 	a := &app{stdin: strings.NewReader(""), stdout: out, stderr: out, getenv: func(string) string { return "" }, store: store, frame: &d}
 	return a.main(ctx, args)
@@ -149,7 +149,7 @@ func TestWatchInAPipe(t *testing.T) {
 			s.acquire(claim("k", "a.1", driver.KindMutex, 1, 1))
 			ctx, cancel := context.WithCancel(t.Context())
 			out, end := start(ctx, s.Memory, "status", c.flag, "--watch")
-			time.Sleep(5 * time.Second) // readings at 0, 2 and 4
+			time.Sleep(5 * time.Second) // readings after 0, 2 and 4 s
 			got := out.take()
 			if strings.Count(got, c.want) != 3 || strings.Contains(got, "\x1b") || c.flag == "--json" && strings.Contains(got, "\n\n") {
 				t.Errorf("%s: %q, want three frames", c.flag, got)
@@ -162,7 +162,7 @@ func TestWatchInAPipe(t *testing.T) {
 	}
 }
 
-// If the first reading fails, the watch ends with the status of that error.
+// If the first reading fails, the watch ends with the exit status of that error.
 func TestWatchWithoutServer(t *testing.T) {
 	got := command(t, nil, "status", "--watch", "--uri", "mongodb://127.0.0.1:9/", "--connect-timeout", "100ms")
 	if got.status != exitUnreachable || strings.Count(got.err, "\n") != 1 {

@@ -11,18 +11,18 @@ import (
 
 // The exit statuses of leasehold itself. [exitHelp] explains the choice of numbers.
 const (
-	exitFailed      = 110 // none of the reasons below
+	exitFailed      = 110 // any other failure
 	exitUsage       = 111 // the command line is wrong
 	exitHeld        = 112 // another process holds the key
 	exitTimeout     = 113 // --timeout ran out
 	exitLost        = 114 // the hold was lost while the command ran; the command was stopped
 	exitUnreachable = 115 // no server answers
-	exitRefused     = 116 // the server refuses a command, because of missing rights for example
+	exitRefused     = 116 // the server refused a command, for example because of missing rights
 	exitClock       = 117 // from clock: a clock is off, or may be
 	exitNothing     = 118 // there is no such key, election or process
 	exitNotRunnable = 126 // the command can't be run; the same as in env(1) and shells
 	exitNotFound    = 127 // the command was not found; the same as in env(1) and shells
-	exitSignal      = 128 // + the number of the signal that ended the command, or leasehold itself
+	exitSignal      = 128 // plus the number of the signal that ended the command or leasehold
 	exitInterrupted = exitSignal + 2
 )
 
@@ -77,8 +77,8 @@ func nothing(what string) *failure {
 	return &failure{exitNothing, fmt.Errorf("%s; is it another --db or --collection?", what)}
 }
 
-// failed returns err as a failure with the exit status for its kind. It returns nil and failures
-// unchanged.
+// failed returns err as a failure with the exit status for its kind. If err is nil or a failure
+// already, it is returned unchanged.
 func failed(err error) error {
 	var f *failure
 	switch {

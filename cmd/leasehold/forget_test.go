@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A forgotten once can run again. forget does not change a key that is held, and says who holds it.
+// After forget, a once can run again. forget does not change a held key, and prints its holder.
 func TestForget(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t)

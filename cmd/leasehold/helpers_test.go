@@ -17,8 +17,8 @@ type result struct {
 	out, err string
 }
 
-// command runs a command line in this process on store, or if store is nil on the server that the
-// flags name. MONGODB_URI is not set.
+// command runs a command line in this process. It uses store or, if store is nil, the server that
+// the flags name. MONGODB_URI is not set.
 func command(t *testing.T, store driver.Store, args ...string) result {
 	t.Helper()
 	var out, err bytes.Buffer
@@ -43,7 +43,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	return s.b.Write(p)
 }
 
-// take returns what was written since the last call of take.
+// take returns what was written since the previous take.
 func (s *screen) take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *screen) take() string {
 	return text
 }
 
-// holdAs acquires a key of that kind for the session.
+// holdAs acquires key for session s, as a key of the given kind.
 func holdAs(t *testing.T, s *dsync.Session, key string, kind driver.Kind) *engine.Hold {
 	t.Helper()
 	w := engine.Whole(key, kind)

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// untilSignal calls f with a context that ends on SIGINT and SIGTERM. If f then returns the failure
-// of an interrupt, untilSignal returns it with the signal's own exit status. After a second signal
-// it returns without waiting for f.
+// untilSignal calls f with a context that ends on SIGINT and SIGTERM. If f then fails because it
+// was interrupted, untilSignal returns a failure with the exit status for that signal. A second
+// signal ends the process, as if it were not caught.
 func untilSignal(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -28,10 +28,10 @@ type job struct {
 	tick    int64 // the command runs until it has succeeded for this tick; 0: no tick
 	try     bool
 	timeout time.Duration // bounds the wait for the key; 0: unlimited
-	quiet   bool          // don't print the tick, or that the command is not run
+	quiet   bool          // print neither the tick nor that the command is skipped
 	silence silence       // reports that the server does not answer
-	atLeast time.Duration // keep the key held for at least this long from its grant
-	grace   time.Duration // from SIGTERM to SIGKILL when the hold is lost; negative: a tenth of the TTL
+	atLeast time.Duration // hold the key for at least this long, counted from its grant
+	grace   time.Duration // the time from SIGTERM to SIGKILL when the hold is lost; negative: a tenth of the TTL
 }
 
 // parse reads the key and the command from the arguments of cmd.
@@ -55,7 +55,7 @@ func (j *job) parse(cmd *cobra.Command, args []string) error {
 // flagGrace defines --grace.
 func (j *job) flagGrace(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&j.grace, "grace", -1, "time from SIGTERM to SIGKILL for the command when the hold is lost; 0s: SIGKILL at once")
-	cmd.Flags().Lookup("grace").DefValue = "TTL/10" // shown to people; check computes the value
+	cmd.Flags().Lookup("grace").DefValue = "TTL/10" // for the help only; check computes the default
 }
 
 // notRunnable returns the failure for a command that did not start.
@@ -66,14 +66,15 @@ func notRunnable(err error) *failure {
 	return &failure{exitNotRunnable, err}
 }
 
-// killRoom returns how much of the session's grace remains after SIGKILL for the command to die.
+// killRoom returns the part of the session's grace that is reserved for the command to die after
+// SIGKILL.
 func killRoom(ttl time.Duration) time.Duration { return min(ttl/20, 500*time.Millisecond) }
 
 // check returns an error if the flags or the command are invalid. It does not contact the server.
 func (j *job) check(a *app) error {
 	ttl := a.target.ttl
 	if ttl == 0 {
-		return usagef("--ttl is 0s; it must be at least 1s") // package dsync would take the default
+		return usagef("--ttl is 0s; it must be at least 1s") // package dsync would use its default
 	}
 	if j.grace < 0 {
 		j.grace = ttl / 10
@@ -95,9 +96,10 @@ func (j *job) check(a *app) error {
 	return nil
 }
 
-// connect opens the session that holds the key. The session's grace is the time to stop the
-// command. Each heartbeat sends to heartbeats and reaps orphans: elect can run a command each day
-// for a year, and inherits the processes that left the commands' groups.
+// connect opens the session that holds the key. The session's grace covers the time to stop the
+// command. Each heartbeat sends to heartbeats and reaps orphans: leasehold inherits the processes
+// that have left a command's group, and they would otherwise pile up as zombies while elect runs
+// one command after another for months.
 func (j *job) connect(ctx context.Context, a *app, heartbeats chan<- struct{}) (*dsync.Session, error) {
 	return a.connect(ctx, dsync.Options{
 		Grace: j.grace + killRoom(a.target.ttl),
@@ -118,14 +120,14 @@ func (j *job) connect(ctx context.Context, a *app, heartbeats chan<- struct{}) (
 	})
 }
 
-// fits reports whether a session can have that TTL and grace.
+// fits reports whether a session accepts this TTL and grace.
 func fits(ttl, grace time.Duration) bool {
 	_, err := dsync.New(struct{ driver.Store }{}, &dsync.Options{TTL: ttl, Grace: grace})
 	return err == nil
 }
 
 // run waits for the key and runs the command while the key is held. In an election it starts over
-// when the leadership is lost. The error also says how the command ended.
+// when the leadership is lost. Its error includes the exit status of the command.
 func (j *job) run(ctx context.Context, a *app) error {
 	if err := j.check(a); err != nil {
 		return err
@@ -200,7 +202,7 @@ func (j *job) tell(a *app, line string) {
 	}
 }
 
-// skipped returns the message that the command is not run. done is the last tick for which a
+// skipped returns the message for a command that is not run. done is the last tick for which a
 // command has succeeded.
 func (j *job) skipped(done int64) string {
 	switch {
@@ -226,8 +228,8 @@ func (j *job) seal(h *engine.Hold) error {
 	return nil
 }
 
-// campaignsAgain reports whether turn is called again after it returned err: in an election, if the
-// leadership was lost and leasehold itself got no signal to end.
+// campaignsAgain reports whether to call turn again after it has returned err: in an election, if
+// the leadership was lost and no signal has asked leasehold to end.
 func (j *job) campaignsAgain(err error, sig *signals) bool {
 	var f *failure
 	return j.kind == driver.KindElection && errors.As(err, &f) && f.status == exitLost && !sig.lastEnding().ends()

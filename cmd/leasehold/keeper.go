@@ -26,8 +26,8 @@ type keeper struct {
 	pgid    int         // the command's process group; 0: not known
 }
 
-// startKeeper starts a keeper, which starts the command when it gets its first order. With job
-// control the command can use the controlling terminal.
+// startKeeper starts a keeper, which starts the command when it gets its first order. If jobControl
+// is true, the command can use the controlling terminal.
 func startKeeper(a *app, command, env []string, jobControl bool) (*keeper, error) {
 	becomeReaper()
 	self, err := executable()
@@ -58,8 +58,8 @@ func startKeeper(a *app, command, env []string, jobControl bool) (*keeper, error
 	k.cmd.Stdin, k.cmd.Stdout, k.cmd.Stderr = a.stdin, a.stdout, a.stderr
 	k.cmd.ExtraFiles = files
 	// The keeper has its own process group, so that signals to leasehold's group, such as a stop
-	// from the terminal, do not reach it. But the command's group can use the terminal only in the
-	// same session.
+	// from the terminal, do not reach it. With job control it stays in leasehold's session, because
+	// only groups of that session can use the terminal.
 	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: !jobControl, Setpgid: jobControl}
 	if err := k.cmd.Start(); err != nil {
 		orders.Close()
@@ -80,10 +80,10 @@ func startKeeper(a *app, command, env []string, jobControl bool) (*keeper, error
 	return k, nil
 }
 
-// besideInherited returns the ExtraFiles that give a child these files at descriptors that
-// leasehold's caller left free, and returns the numbers of those descriptors. Descriptors that the
-// caller passed for the command, such as those of make's job server or systemd's sockets, keep
-// their numbers. Call closeFiles after the child was started.
+// besideInherited assigns files to descriptors that leasehold's caller left free. It returns the
+// ExtraFiles for the child, and the descriptor of each file. Descriptors that the caller passed for
+// the command, such as those of make's job server or systemd's sockets, keep their numbers. Call
+// closeFiles after starting the child.
 func besideInherited(files ...*os.File) (extra []*os.File, at []int, closeFiles func(), err error) {
 	var copies []*os.File
 	closeFiles = func() {
@@ -98,9 +98,9 @@ func besideInherited(files ...*os.File) (extra []*os.File, at []int, closeFiles 
 			at = append(at, fd)
 			continue
 		}
-		// A copy, because the garbage collector closes the descriptor of an os.File. The copy's
-		// number is above fd: a lower one would be moved when the child is started, perhaps onto
-		// another descriptor of the caller.
+		// Pass a copy, because the garbage collector closes the descriptor of an os.File. The
+		// copy's number is above fd: starting the child would move a lower one, perhaps onto
+		// another of the caller's descriptors.
 		number, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, fd+1)
 		if err != nil {
 			closeFiles()
@@ -112,8 +112,8 @@ func besideInherited(files ...*os.File) (extra []*os.File, at []int, closeFiles 
 	return extra, at, closeFiles, nil
 }
 
-// forSockets wraps the command so that it finds the sockets that systemd passed to leasehold: they
-// belong to the process that LISTEN_PID names.
+// forSockets wraps the command so that it accepts the sockets that systemd passed to leasehold: a
+// process accepts them only if LISTEN_PID is its own process ID.
 func forSockets(command []string) []string {
 	if os.Getenv("LISTEN_PID") != strconv.Itoa(os.Getpid()) {
 		return command
@@ -123,8 +123,8 @@ func forSockets(command []string) []string {
 
 // tell sends an order. It does not wait for a keeper that is frozen or dead: leasehold notices that
 // when the hold is lost or the reports end. A write deadline would be wrong: on a busy machine it
-// can pass before the first try, and then the keeper would never get the order to start the
-// command.
+// could pass before the first attempt to write, and the keeper would never get the order to start
+// the command.
 func (k *keeper) tell(o order) {
 	line, err := json.Marshal(o)
 	if err != nil {
@@ -175,8 +175,8 @@ func statusOf(w syscall.WaitStatus) int {
 // An order is a message from leasehold to the keeper: a line of JSON. The first order that has Stop
 // and Kill makes the keeper start the command.
 type order struct {
-	// The command gets SIGTERM at the time Stop, and its group gets SIGKILL at the time Kill, both
-	// on [clock]. An order with a Signal does not change them.
+	// The command's group gets SIGTERM at the time Stop and SIGKILL at the time Kill, both on
+	// [clock]. An order with a Signal does not change them.
 	Stop, Kill time.Duration
 
 	// Signal is a signal to forward to the command; 0: none.
@@ -184,10 +184,10 @@ type order struct {
 }
 
 // A report is a message from the keeper to leasehold: a line of JSON. The first report says that
-// the command was started, the last one that it ended or could not be started. Reports between them
-// say that job control has stopped the command.
+// the command was started, the last one that it ended or could not be started. Any report in
+// between means that job control has stopped the command.
 type report struct {
-	Started int    // the process id of the command, which is also that of its group
+	Started int    // the ID of the command's process and of its group
 	Job     int    // the job control signal that stopped the command
 	Failed  string // why the command did not start
 	Status  int    // the exit status
@@ -196,7 +196,7 @@ type report struct {
 
 const keepName = "keep-command"
 
-// newKeep returns the hidden command with which leasehold starts itself as a keeper.
+// newKeep returns the hidden command that runs leasehold as a keeper.
 func newKeep() *cobra.Command {
 	var ordersAt, reportsAt int
 	c := &cobra.Command{
@@ -208,13 +208,13 @@ func newKeep() *cobra.Command {
 			if orders == nil || reports == nil {
 				return usagef("%s is only for leasehold itself", keepName)
 			}
-			syscall.CloseOnExec(ordersAt) // only this one: the other descriptors are for the command
+			syscall.CloseOnExec(ordersAt) // the command inherits all descriptors but these two
 			syscall.CloseOnExec(reportsAt)
-			// The keeper must survive a signal that is sent to all processes of a service, as
-			// systemd does: if the keeper died, the command would die with it, without its grace.
+			// The keeper must survive signals that systemd sends to all processes of a service: if
+			// the keeper died, the command would be killed at once, without its grace.
 			catch()
-			// leasehold ignores SIGTTOU. The command would inherit that if the signal were not
-			// caught here.
+			// The keeper inherits from leasehold that SIGTTOU is ignored. Catching the signal keeps
+			// the command from inheriting that as well.
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU)
 			k := &keep{orders: make(chan order), reports: json.NewEncoder(reports)}
 			go func() {
@@ -236,8 +236,8 @@ func newKeep() *cobra.Command {
 	return c
 }
 
-// A keep is the state of the keeper process. The keeper runs the command and stops it at a deadline
-// that leasehold keeps extending, whatever happens to leasehold. It is as simple as possible: it
+// A keep is the state of the keeper process. The keeper runs the command and, whatever happens to
+// leasehold, stops it at a deadline that leasehold keeps extending. It is as simple as possible: it
 // knows nothing about stores and keys.
 type keep struct {
 	orders     chan order // closed when leasehold has exited
@@ -273,8 +273,8 @@ func (k *keep) run(command []string) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// Pdeathsig is sent when the thread that started the command ends, not the process. So lock the
-	// thread.
+	// The kernel sends Pdeathsig when the thread that started the command ends, even if the process
+	// lives on. So lock the thread.
 	dieWithParent(cmd.SysProcAttr)
 	runtime.LockOSThread()
 	becomeReaper()
@@ -291,7 +291,7 @@ func (k *keep) run(command []string) {
 	status := k.watch(pid, alarm, states)
 
 	// The group's ID can't have been reused yet: Linux and other systems assign process IDs in
-	// turn.
+	// sequence.
 	syscall.Kill(-pid, syscall.SIGKILL)
 	reapGroup(pid)
 	k.reports.Encode(report{Status: statusOf(status), Stopped: k.stopping})
@@ -358,8 +358,8 @@ func (k *keep) watch(pid int, alarm *alarm, states <-chan syscall.WaitStatus) sy
 	}
 }
 
-// forward forwards a signal from leasehold: to the whole group if it is one that ends, stops or
-// continues programs, otherwise only to the command.
+// forward forwards a signal from leasehold. Signals that end, stop or continue programs go to the
+// whole group, others only to the command.
 func (k *keep) forward(pid int, s syscall.Signal) {
 	if s == syscall.SIGCONT {
 		k.suspended = false

@@ -36,7 +36,7 @@ func newKept(t *testing.T, o order) kept {
 	return k
 }
 
-// alive returns which of the command's two processes are alive.
+// alive returns the IDs of the command's two processes, except those that are dead.
 func (k kept) alive() (pids []string) {
 	for _, pid := range strings.Fields(read(k.t, k.file)) {
 		if !dead(pid) {
@@ -77,7 +77,7 @@ func TestKeeperStopsAtTheDeadline(t *testing.T) {
 	}
 }
 
-// Once the keeper has begun to stop the command, a later deadline does not change that.
+// Once the keeper has begun to stop the command, a new deadline does not keep it from doing so.
 func TestKeeperStopsForGood(t *testing.T) {
 	k := newKept(t, hour())
 	k.tell(order{Stop: clock(), Kill: clock() + 500*time.Millisecond})

@@ -20,17 +20,17 @@
 // and campaigns again when the leadership is lost. The command's environment has LEASEHOLD_KEY,
 // LEASEHOLD_TOKEN and, in an election, LEASEHOLD_TERM. The command runs in a process group of its
 // own, and leasehold forwards to it the signals that leasehold gets. While no command runs, the
-// second signal ends leasehold at once. The command has leasehold's open descriptors. It can use
-// the terminal, if there is one, and take part in the shell's job control. No process of the group
-// outlives the hold.
+// second signal ends leasehold at once. The command inherits leasehold's open descriptors. It can
+// use the terminal, if there is one, and take part in the shell's job control. No process of the
+// group outlives the hold.
 //
-// When the hold is lost, the group gets SIGTERM, and SIGKILL after its grace (--grace). The grace is part of the
-// lease, so the group is dead before the server gives the key to anyone else. Two processes enforce this
-// independently: leasehold, which has the session, and its keeper, which runs the command and receives the deadline
-// after each heartbeat. So the keeper stops the command in time if leasehold is frozen (SIGSTOP), starved or cut off,
-// and at once if leasehold is killed; leasehold kills the group if the keeper is frozen or killed. If both are frozen
-// for longer than the lease, as when a virtual machine is stopped, the keeper kills the group as soon as they resume.
-// Until then only the fencing token can protect the command's data: see leasehold run --help.
+// When the hold is lost, the group gets SIGTERM, and SIGKILL after its grace (--grace). The grace is part of the lease,
+// so the group is dead before the server gives the key to anyone else. Two processes enforce this independently:
+// leasehold, which has the session, and its keeper, which runs the command and receives the deadline after each
+// heartbeat. So the keeper stops the command in time if leasehold is frozen (SIGSTOP), starved or cut off, and at once
+// if leasehold is killed; leasehold kills the group if the keeper is frozen or killed. If both are frozen for longer
+// than the lease, for example because their virtual machine is paused, the keeper kills the group as soon as they
+// resume. Until then only the fencing token can protect the command's data: see leasehold run --help.
 //
 // # Exit status
 //
@@ -60,7 +60,7 @@ func main() {
 	os.Exit(a.main(context.Background(), os.Args[1:]))
 }
 
-// An app is leasehold together with its surroundings, which tests replace.
+// An app is leasehold with its inputs and outputs, which tests replace.
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
@@ -89,7 +89,7 @@ func (a *app) main(ctx context.Context, args []string) int {
 	return f.status
 }
 
-// say prints err in one line, even if its message has several.
+// say prints err on one line, even if its message has several lines.
 func (a *app) say(err error) {
 	fmt.Fprintf(a.stderr, "leasehold: %s\n", oneLine(err))
 }
@@ -195,7 +195,7 @@ func arguments(least, most int, what string) cobra.PositionalArgs {
 }
 
 // version describes this build: the module's version, the Go version and the platform. The go
-// command sets the module's version; in a repository it derives it from the commit (unless
+// command sets the module's version; in a repository it derives the version from the commit (unless
 // -buildvcs=false).
 func version() string {
 	var module string

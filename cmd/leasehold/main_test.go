@@ -12,7 +12,7 @@ import (
 )
 
 // onMemory is an environment variable that makes the test binary run as leasehold on a store in
-// memory. Another session holds the key "held" there.
+// memory. In that store another session holds the key "held".
 const onMemory = "LEASEHOLD_TEST_ON_MEMORY"
 
 // The test binary can also run as leasehold, and as leasehold's keeper.

@@ -37,12 +37,12 @@ func newAlarm() (*alarm, error) {
 	return a, nil
 }
 
-// set makes the alarm fire at t instead of the previous time. The receiver must compare the clock,
-// because the alarm may have fired just before it was set again.
+// set makes the alarm fire at t instead of the previous time. The receiver must check the clock,
+// because the alarm may just have fired for the previous time.
 func (a *alarm) set(t time.Duration) {
 	when := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(t, 1)))} // 0 would disarm it
 	if err := unix.TimerfdSettime(int(a.file.Fd()), unix.TFD_TIMER_ABSTIME, &when, nil); err != nil {
-		panic(os.NewSyscallError("timerfd_settime", err)) // nothing would stop the command
+		panic(os.NewSyscallError("timerfd_settime", err)) // without the alarm nothing would stop the command
 	}
 }
 
@@ -50,8 +50,8 @@ func (a *alarm) set(t time.Duration) {
 // nobody can set it.
 func clock() time.Duration { return readClock(unix.CLOCK_BOOTTIME) }
 
-// executable returns the path with which leasehold starts itself: the file that this process runs,
-// even if that file has been replaced since.
+// executable returns the path of the file that this process runs, even if that file has been
+// replaced since.
 func executable() (string, error) { return "/proc/self/exe", nil }
 
 // dieWithParent makes the kernel kill a process when the thread that started it ends.
@@ -75,7 +75,7 @@ func reapGroup(pgid int) {
 }
 
 // reapOrphans reaps children of leasehold that have exited, such as daemons that an exited keeper
-// left behind. Nothing needs the exit status of a child, not even the keeper's.
+// left behind. It may also reap a keeper; nothing needs the exit status.
 func reapOrphans() {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An alarm fires every 20 ms, and the receiver compares [clock]: Go's timers stop while the machine
+// An alarm fires every 20 ms, and the receiver checks [clock]: Go's timers stop while the machine
 // is suspended, so they would fire late.
 type alarm struct {
 	c <-chan time.Time

@@ -14,10 +14,10 @@ import (
 const (
 	healthTime     = 2 * time.Second // how long /healthz waits for the store
 	metricsTime    = 8 * time.Second // Prometheus waits for 10 s by default
-	maxMetricsKeys = 10_000          // the same as the page's
+	maxMetricsKeys = 10_000          // as many as the page reads for a search
 )
 
-// withProbes returns a handler of the page and of the paths for programs: see the help of serve.
+// withProbes returns a handler for the page, /healthz and /metrics.
 func withProbes(page http.Handler, inspector *admin.Inspector) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", page)

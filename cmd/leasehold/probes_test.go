@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// get returns the response of serve's handler to a request, with store behind it.
+// get returns the response to a GET of path from serve's handler on store.
 func get(t *testing.T, store driver.Store, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	s, err := dsync.New(store, nil)
@@ -78,10 +78,10 @@ func TestProbesWithoutStore(t *testing.T) {
 	})
 }
 
-// When there are too many keys, the metrics say that they do not count all.
+// If there are too many keys, the metrics say that they do not count all of them.
 func TestMetricsOfManyKeys(t *testing.T) {
 	for _, n := range []int{maxMetricsKeys, maxMetricsKeys + 1} {
-		synctest.Test(t, func(t *testing.T) { // in a bubble, even a slow machine takes no time
+		synctest.Test(t, func(t *testing.T) { // in a bubble, reading takes no time even on a slow machine
 			got := get(t, manyKeys(t, n), "/metrics").Body.String()
 			for _, want := range []string{
 				fmt.Sprintf("leasehold_fleet_keys{kind=\"mutex\",state=\"held\"} %d\n", maxMetricsKeys),

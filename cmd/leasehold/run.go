@@ -103,10 +103,11 @@ The command's environment has
 	return c
 }
 
-// tickOf returns the tick that the flag names, in milliseconds: a time, or the last multiple of an
-// interval that is due. A multiple counts as due a little early, because the clock that started the
-// command, such as another host's, may be ahead of this one. tickOf does not round to the nearest
-// multiple: a late run would take the tick of the next one.
+// tickOf returns the tick for the value of --tick, in milliseconds: the given time, or the last
+// multiple of the given interval that is due. A multiple counts as due a little early, because the
+// command may have been started by the clock of another host, which may be ahead of this one's.
+// tickOf does not round to the nearest multiple, because a late run would then take the next run's
+// tick.
 func tickOf(flag string, now time.Time) (int64, error) {
 	at, err := time.Parse(time.RFC3339, flag)
 	if d, bad := time.ParseDuration(flag); bad == nil {

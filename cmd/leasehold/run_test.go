@@ -32,7 +32,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// session returns the session of another process on store.
+// session returns a session on store that plays another process.
 func session(t *testing.T, store driver.Store) *dsync.Session {
 	t.Helper()
 	s, err := dsync.New(store, &dsync.Options{TTL: 10 * time.Second, PollInterval: 20 * time.Millisecond})
@@ -65,7 +65,7 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// dead reports whether the process has exited, reaped or not.
+// dead reports whether the process has exited, whether or not it has been reaped.
 func dead(pid string) bool {
 	text, err := os.ReadFile("/proc/" + strings.TrimSpace(pid) + "/stat")
 	return err != nil || strings.Contains(string(text), ") Z ")
@@ -193,7 +193,7 @@ func waiting(t *testing.T, store driver.Store, key string) int {
 	return st.Waiting
 }
 
-// A refusing store is one on which this process has no rights.
+// A refusing store refuses to register sessions, as if this process had no rights.
 type refusing struct{ driver.Store }
 
 func (refusing) Register(context.Context, driver.Member) (time.Time, error) {
@@ -210,8 +210,8 @@ func TestRunRefused(t *testing.T) {
 	}
 }
 
-// SIGTERM is forwarded to the group, SIGUSR1 only to the command. Both decide what to do; the key
-// is held until the command has ended.
+// SIGTERM is forwarded to the group, SIGUSR1 only to the command. The command decides what to do
+// with either; the key is held until the command has ended.
 func TestRunForwardsSignals(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "out")
@@ -241,7 +241,7 @@ func TestRunForwardsSignals(t *testing.T) {
 	free(t, store, "k")
 }
 
-// A signal ends the wait for the key, and no waiter is left in the queue.
+// A signal ends the wait for the key and leaves no waiter in the queue.
 func TestRunInterruptedInTheWait(t *testing.T) {
 	store := dsynctest.NewMemory()
 	m := session(t, store).Mutex("k")
@@ -365,7 +365,7 @@ func TestElectEndsOnSignal(t *testing.T) {
 }
 
 // With --at-least the key stays held for that long from its grant, whether the command succeeds or
-// fails. A command that takes longer does not prolong the hold.
+// fails. If the command runs longer, the key is released as soon as it ends.
 func TestRunAtLeast(t *testing.T) {
 	for _, c := range []struct {
 		script string
@@ -400,8 +400,8 @@ func TestRunAtLeast(t *testing.T) {
 	}
 }
 
-// With -n that many commands can run at the same time, with --shared any number, with --exclusive
-// only one.
+// -n limits how many commands run at the same time. Any number of commands with --shared run
+// together; a command with --exclusive runs alone.
 func TestRunBeside(t *testing.T) {
 	for _, c := range []struct {
 		flags []string // flags of the running commands
@@ -444,8 +444,8 @@ func TestRunBeside(t *testing.T) {
 	}
 }
 
-// A once runs its command until it has succeeded, and then never again. A dsync.Once of the same
-// key takes part.
+// A once runs its command until it has succeeded, and then never again. After that, a dsync.Once of
+// the same key does not run either.
 func TestOnce(t *testing.T) {
 	store := dsynctest.NewMemory()
 	file := filepath.Join(t.TempDir(), "runs")
@@ -510,7 +510,7 @@ func TestRunTick(t *testing.T) {
 }
 
 // B43: the tick of an interval is the last one that is due, however late a host runs the command. A
-// tick is due a tenth of the interval early, 30 s at most.
+// tick counts as due a tenth of the interval early, but at most 30 s.
 func TestTickOfAnInterval(t *testing.T) {
 	midnight := time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
@@ -542,8 +542,9 @@ func TestTickOfAnInterval(t *testing.T) {
 	}
 }
 
-// A run by hand, or on a host with a wrong clock, cannot silently take the tick of the next run: a
-// command that runs prints its tick, and so does one that is skipped. --quiet suppresses both.
+// A run by hand, or on a host with a wrong clock, cannot silently take the tick of the next run:
+// leasehold prints the tick of each command that it runs or skips. --quiet suppresses both
+// messages.
 func TestRunSaysTheTick(t *testing.T) {
 	for _, quiet := range []bool{false, true} {
 		store := dsynctest.NewMemory()

@@ -59,7 +59,7 @@ func newScene(t *testing.T) scene {
 	return s
 }
 
-// claim returns a claim of the session whose name id begins with.
+// claim returns a claim of the session that is named by the first letter of id.
 func claim(key, id string, kind driver.Kind, weight, limit int64) driver.Claim {
 	return driver.Claim{Key: key, ID: id, Session: id[:1], Kind: kind, Weight: weight, Limit: limit}
 }
@@ -129,7 +129,8 @@ func (s scene) allKinds() {
 	time.Sleep(1234 * time.Millisecond)
 }
 
-// wrote fails the test if anything was written, or a session registered, since before.
+// wrote fails the test if anything was written, or a session was registered, since before was
+// counted.
 func (s scene) wrote(before dsynctest.Counts) {
 	s.t.Helper()
 	d := s.Counts().Since(before)

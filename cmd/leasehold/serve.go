@@ -94,7 +94,7 @@ func (a *app) serve(ctx context.Context, listen string, allowBreak bool) error {
 // shutdownTime bounds how long serve waits for running requests when it ends.
 const shutdownTime = 5 * time.Second
 
-// servePage serves the session's page, and the paths for programs, until ctx ends.
+// servePage serves the session's page, /healthz and /metrics until ctx ends.
 func (a *app) servePage(ctx context.Context, listen string, s *dsync.Session, opt *dsynchttp.Options) error {
 	page := dsynchttp.New(s, opt)
 	defer page.Close()
@@ -122,9 +122,9 @@ func (a *app) servePage(ctx context.Context, listen string, s *dsync.Session, op
 	return nil
 }
 
-// newPageServer returns a server of h at an address. Its shutdown closes the page. Its time-outs
-// disconnect slow clients, but don't end streams of events, which set a write deadline for each
-// event; http.TimeoutHandler would end them.
+// newPageServer returns a server that serves h at the address at, and closes page when it shuts
+// down. Its time-outs disconnect slow clients but don't end streams of events, because a stream
+// sets a new write deadline for each event. http.TimeoutHandler would end streams.
 func newPageServer(h http.Handler, page *dsynchttp.Handler, at net.Addr) *http.Server {
 	s := &http.Server{
 		Handler:           h,
@@ -137,13 +137,13 @@ func newPageServer(h http.Handler, page *dsynchttp.Handler, at net.Addr) *http.S
 	if isLoopback(at.String()) {
 		s.Handler = onlyLoopback(h)
 	}
-	s.RegisterOnShutdown(func() { page.Close() }) // otherwise Shutdown would wait for its streams
+	s.RegisterOnShutdown(func() { page.Close() }) // otherwise Shutdown would wait for the page's streams
 	return s
 }
 
-// onlyLoopback refuses requests whose Host is not this machine's own. A foreign web page can point
-// a name of its own to a loopback address and make a browser on this machine send requests to it
-// (DNS rebinding). For the browser both have the same origin.
+// onlyLoopback refuses requests whose Host is not this machine's own. This prevents DNS rebinding:
+// a hostile site could point its own name to a loopback address, so that a browser on this machine
+// would send requests here and consider them same-origin.
 func onlyLoopback(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r.Host) {
@@ -164,8 +164,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// pageURL returns the page's address for people: with the host that they gave and the port that was
-// chosen.
+// pageURL returns the page's URL, with the host from --listen and the port that is really used.
 func pageURL(listen string, at net.Addr) string {
 	host, _, _ := net.SplitHostPort(listen)
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {

@@ -136,8 +136,8 @@ func TestServeAllowBreak(t *testing.T) {
 	alone(t, store, s.ID())
 }
 
-// At a loopback address, only requests to this machine's own names are served: a foreign web page
-// would use another name.
+// At a loopback address, serve answers only requests whose Host is one of this machine's own names:
+// a hostile site would use another name.
 func TestServeRefusesOtherHosts(t *testing.T) {
 	s, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {
@@ -181,7 +181,7 @@ func TestServeTimeouts(t *testing.T) {
 	server := newPageServer(page, page, l.Addr())
 	longest := time.Duration(0)
 	for _, d := range []*time.Duration{&server.ReadTimeout, &server.ReadHeaderTimeout, &server.WriteTimeout, &server.IdleTimeout} {
-		*d /= 100 // so that the test does not take so long
+		*d /= 100 // shorter time-outs make the test fast
 		longest = max(longest, *d)
 	}
 	go server.Serve(l)
@@ -192,7 +192,7 @@ func TestServeTimeouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer slow.Close()
-	slow.Write([]byte("GET / HTTP/1.1\r\nHost: localhost\r\n")) // the client sends nothing more
+	slow.Write([]byte("GET / HTTP/1.1\r\nHost: localhost\r\n")) // and then the client sends nothing more
 	slow.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if _, err := io.ReadAll(slow); err != nil {
 		t.Errorf("a client that does not finish its request: %v, want it disconnected", err)

@@ -12,7 +12,7 @@ import (
 
 // signals catches the signals that leasehold forwards.
 type signals struct {
-	c        chan os.Signal // the caught signals, for the command or, without one, for leasehold
+	c        chan os.Signal // the caught signals, for the command if one is running, otherwise for leasehold
 	terminal *terminal      // nil if there is none
 
 	from  chan os.Signal
@@ -103,7 +103,7 @@ func (s *signals) lastEnding() caught {
 	return s.last
 }
 
-// forward records whether a command is running. While it is, it gets all signals.
+// forward records whether a command is running. While one is running, it gets all signals.
 func (s *signals) forward(command bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// firstSaid is how long the server must be silent before leasehold reports it for the first
-	// time. Most fail-overs and lost packets are over sooner.
+	// firstSaid is how long the server must be silent before leasehold first reports the silence.
+	// Most fail-overs end sooner.
 	firstSaid = 3 * time.Second
 
 	// saidAgain is the time between one report and the next.
@@ -24,8 +24,8 @@ const (
 )
 
 // A silence reports on standard error that the server does not answer while leasehold waits for a
-// key. Otherwise that would look like waiting for another holder, which can take days. Its methods
-// are called by the session's hooks and by the job.
+// key. Without a report, a silent server would look like another holder that keeps the key for
+// long. Its methods are called by the session's hooks and by the job.
 type silence struct {
 	say func(error)
 	key string
@@ -54,11 +54,12 @@ func (s *silence) answered() {
 	s.began, s.said = time.Time{}, time.Time{}
 }
 
-// failed records a command that failed, and reports it if the failures last.
+// failed records a command that failed, and reports the silence if failures persist.
 func (s *silence) failed(op string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A waiter depends on these commands. A refusal is not reported here, because it ends the wait.
+	// A waiter depends only on these commands. A refusal is not reported here, because it ends the
+	// wait.
 	if !s.waiting || errors.Is(err, dsync.ErrRefused) || !slices.Contains([]string{"Register", "Heartbeat", "Acquire", "Load", "Read"}, op) {
 		return
 	}

@@ -19,9 +19,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 )
 
-// While leasehold waits for a key, it soon reports that the server does not answer, again every
-// minute, and when the server answers again. It reports nothing if only one or two requests are
-// lost, or if another process holds the key.
+// If the server does not answer while leasehold waits for a key, leasehold soon reports that,
+// repeats the report every minute, and reports when the server answers again. It reports nothing if
+// only one or two requests are lost, or if another process holds the key.
 func TestWaitSaysThatTheServerIsSilent(t *testing.T) {
 	for _, args := range [][]string{{"run", "k", "--", "true"}, {"once", "k", "--", "true"}, {"run", "--tick", "1h", "k", "--", "true"}, {"elect", "k", "--", "true"}} {
 		for _, lost := range []bool{false, true} { // false: the server is silent from the start; true: after three minutes

@@ -95,7 +95,7 @@ texts are cut in the middle, and columns that do not fit are left out. With --wi
 pipe and in a file the table has all columns in full. COLUMNS sets another width. State is shown
 in colour on a terminal, unless NO_COLOR is set.`
 
-// status shows what q selects.
+// status prints the keys that q selects.
 func (a *app) status(ctx context.Context, v *view, q statusQuery) error {
 	all := v.List(ctx, q.prefix)
 	if q.exact {
@@ -278,7 +278,7 @@ func left(st admin.Status, h admin.Participant) string {
 	return age(left) + ", fixed"
 }
 
-// part describes how much of the key o uses, as an addition to other text.
+// part describes how much of the key o uses, as a suffix for other text.
 func part(st admin.Status, o admin.Participant) string {
 	if use := engine.Use(st.Kind, o.Weight, st.Limit); use != "" {
 		return ", " + use
@@ -360,7 +360,7 @@ func (v *view) sessions(ctx context.Context) ([]statusjson.Member, time.Time, er
 	return all, now, err
 }
 
-// What a process does in an election, as "members NAME" shows it.
+// The roles of a process in an election, as "members NAME" shows them.
 const (
 	roleLeader    = "leader"
 	roleCandidate = "candidate"

@@ -48,7 +48,7 @@ func TestStatusGolden(t *testing.T) {
 	}
 }
 
-// Deadlocks are printed after the keys, if they involve a key that was asked for.
+// Deadlocks that involve one of the requested keys are printed after the keys.
 func TestStatusOfDeadlocks(t *testing.T) {
 	for _, c := range []struct {
 		file string
@@ -80,8 +80,8 @@ func TestStatusOfDeadlocks(t *testing.T) {
 	}
 }
 
-// If nothing is found, the exit status says so, and a hint is printed. For a single key, JSON has
-// an object with the kind "".
+// If nothing is found, the exit status says so, and a hint is printed. For a single key, the JSON
+// output is an object with the kind "".
 func TestStatusOfNothing(t *testing.T) {
 	s := newScene(t)
 	s.release(s.acquire(claim("free", "a.1", driver.KindMutex, 1, 1)), driver.Release{})
@@ -111,7 +111,7 @@ func TestStatusOfNothing(t *testing.T) {
 	}
 }
 
-// A pagedStore counts the pages of keys that are read, and fails at one of them.
+// A pagedStore counts the pages of keys that are read, and fails to read one of them.
 type pagedStore struct {
 	*dsynctest.Memory
 	pages  atomic.Int64
@@ -125,7 +125,7 @@ func (s *pagedStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.Stat
 	return s.Memory.Keys(ctx, q)
 }
 
-// A noting writer records how many pages had been read at the first write.
+// A noting writer records how many pages had been read before the first write.
 type noting struct {
 	io.Writer
 	store *pagedStore
@@ -149,8 +149,8 @@ func manyKeys(t *testing.T, n int) *pagedStore {
 	return &pagedStore{Memory: s.Memory}
 }
 
-// The first lines are printed after one page of a hundred keys. Later pages have up to a thousand
-// keys, and no page is read twice.
+// The first lines are printed once the first page, of a hundred keys, has been read. Later pages
+// have up to a thousand keys, and no page is read twice.
 func TestStatusStreams(t *testing.T) {
 	const keys = 10_000
 	for _, args := range [][]string{{"status"}, {"status", "--json"}, {"status", "key "}} {
@@ -187,8 +187,7 @@ func TestStatusThatBreaks(t *testing.T) {
 	}
 }
 
-// Bad input is reported in one line, with the status of a usage error, and sends no command to the
-// store.
+// Bad input is a usage error, reported in one line; no command is sent to the store.
 func TestReadOnlyCommandsRefuseBadInput(t *testing.T) {
 	long := strings.Repeat("x", 513)
 	for _, args := range [][]string{

@@ -12,7 +12,7 @@ import (
 // A column is a column of a table.
 type column struct {
 	name string
-	keep int // a narrow display first omits the column with the highest keep; it never omits one with 0
+	keep int // a narrow display omits columns with the highest keep first, and never those with 0
 	cut  int // cells may be cut to this width; 0: never
 }
 
@@ -31,8 +31,8 @@ func cells(texts ...string) []cell {
 	return row
 }
 
-// A table prints rows in columns as they arrive. The widths are those of the first block of rows,
-// and grow if wider cells follow. text/tabwriter would need all rows at once.
+// A table prints rows in columns as they arrive. The first block of rows sets the widths of the
+// columns, which grow if wider cells follow. text/tabwriter would need all rows at once.
 //
 // No line is wider than the display. The first block decides which columns fit.
 type table struct {
@@ -44,8 +44,8 @@ type table struct {
 	shown   []int // indexes of the columns that fit; nil: not decided
 }
 
-// tableBlock is the number of rows that a table collects before it prints them: the number of keys
-// in a store's first page.
+// tableBlock is the number of rows that a table collects before it first prints: as many as the
+// first page that is read from a store has keys.
 const tableBlock = 100
 
 // columnGap is the number of spaces between two columns.
@@ -102,7 +102,7 @@ func (t *table) flush() error {
 	return err
 }
 
-// choose decides which columns fit, with cells cut where that is allowed.
+// choose decides which columns fit if cells are cut wherever their column allows it.
 func (t *table) choose() {
 	for i := range t.columns {
 		t.shown = append(t.shown, i)
@@ -134,8 +134,8 @@ func (t *table) least() int {
 	return sum
 }
 
-// fit returns the widths of the columns: what their cells need, from left to right until the
-// display is full.
+// fit returns the widths of the columns. From left to right, each column gets what its cells need
+// until the display is full.
 func (t *table) fit() []int {
 	if t.display.width == 0 {
 		return t.widths
@@ -176,7 +176,7 @@ func cutMiddle(text string, most int) string {
 	return front.String() + "…" + string(runes[from:])
 }
 
-// textWidth returns how many columns of a terminal a text without control characters takes.
+// textWidth returns how many terminal columns text needs. The text must have no control characters.
 func textWidth(text string) (n int) {
 	for _, r := range text {
 		n += runeWidth(r)

@@ -14,17 +14,17 @@ import (
 // command has a group of its own, which the shell does not know; leasehold makes it look like a
 // part of its own job:
 //
-//   - The command starts in the background. The kernel stops it when it reads from the
-//     terminal or changes its modes (SIGTTIN, SIGTTOU). If leasehold's job is in the
-//     foreground, leasehold then puts the command's group there, and continues it. It does
-//     not do so at once: the terminal may be for another process of the job, as in
-//     "leasehold run … | less", and until then Ctrl-C interrupts the whole job.
-//   - When Ctrl-Z has stopped the command, or the command needs the terminal while the job is in the
-//     background, leasehold stops its whole job, as the shell expects. The shell takes the
-//     terminal. On fg or bg it sends SIGCONT to leasehold, which forwards it.
+//   - The command starts in the background. The kernel stops it when it reads from the terminal or
+//     changes its modes (SIGTTIN, SIGTTOU). If leasehold's job is in the foreground, leasehold then
+//     puts the command's group there, and continues it. It waits until then because another process
+//     of the job may need the terminal, as in "leasehold run … | less", and so that Ctrl-C
+//     interrupts the whole job.
+//   - When Ctrl-Z has stopped the command, or the command needs the terminal while the job is in the background,
+//     leasehold stops its whole job, as the shell expects. The shell then takes the terminal back. On fg or bg the
+//     shell sends SIGCONT to leasehold, which forwards it to the command.
 //
-// While leasehold is stopped it sends no heartbeats: the keeper, which is not stopped,
-// ends the command in time if it is not continued before the lease runs out.
+// While leasehold is stopped it sends no heartbeats. The keeper is not stopped: it ends the command
+// in time unless leasehold is continued before the lease runs out.
 type terminal struct {
 	fd            int
 	job           int  // leasehold's own process group
@@ -38,7 +38,8 @@ func openTerminal() *terminal {
 	if err != nil {
 		return nil
 	}
-	// A background group that changes the foreground group gets SIGTTOU.
+	// Without this, SIGTTOU would stop leasehold when it changes the foreground group from the
+	// background.
 	signal.Ignore(syscall.SIGTTOU)
 	return &terminal{fd: fd, job: unix.Getpgrp()}
 }
@@ -78,14 +79,15 @@ func (t *terminal) stopped(by syscall.Signal, command int) (goOn bool) {
 		t.give(t.command)
 		return true
 	case !t.hasShell():
-		return !wants // no shell would continue it; but it stays stopped while another process has the terminal
+		return !wants // nothing else would continue a command that Ctrl-Z stopped; one that waits for the terminal stays stopped
 	}
 	t.stopJob()
 	return false
 }
 
-// hasShell reports whether there is a shell that stops and continues leasehold's job. A job in the
-// session leader's own group has none. The kernel does not stop such a job on Ctrl-Z either.
+// hasShell reports whether there is a shell that stops and continues leasehold's job. There is none
+// if leasehold runs in the session leader's own process group. The kernel does not stop that group
+// on Ctrl-Z either.
 func (t *terminal) hasShell() bool {
 	sid, err := unix.Getsid(0)
 	return err == nil && sid != t.job

@@ -65,7 +65,7 @@ func newTTY(t *testing.T, flags, script string) *tty {
 	return y
 }
 
-// want waits until the terminal's output matches, and returns the submatches. The next call
+// want waits until the terminal's output matches pattern, and returns the submatches. The next call
 // searches only the output after the match.
 func (y *tty) want(pattern string) (found []string) {
 	y.t.Helper()
@@ -113,8 +113,8 @@ func state(t *testing.T, pid string) string {
 	return after[:1]
 }
 
-// The command can use the terminal, both in a script without job control and in a job of a shell,
-// and afterwards so can the script.
+// The command can use the terminal, whether or not the shell has job control, and the script can
+// use it again afterwards.
 func TestTerminal(t *testing.T) {
 	for _, flags := range []string{"-c", "-mc"} {
 		y := newTTY(t, flags, `
@@ -131,7 +131,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// Ctrl-Z stops the command and leasehold, so the shell continues; fg continues both. That is so
+// Ctrl-Z stops the command and leasehold, and the shell resumes; fg continues both. This works
 // whether or not the command has read from the terminal before.
 func TestTerminalSuspend(t *testing.T) {
 	for _, command := range []string{
@@ -202,8 +202,8 @@ func TestTerminalSuspendInTheWait(t *testing.T) {
 	y.want("status 130\r\n")
 }
 
-// Without a shell that could continue it, as with ssh -t and docker run -it, Ctrl-Z does not stop
-// the command.
+// Ctrl-Z does not stop the command if there is no shell to continue it, as with ssh -t and docker
+// run -it.
 func TestTerminalWithoutShell(t *testing.T) {
 	y := newTTY(t, "-c", `exec "$0" run k -- sh -c 'echo pid $$; read x; echo "got $x"'`)
 	y.wantReader(y.want(`pid (\d+)\r\n`)[1])
@@ -213,7 +213,7 @@ func TestTerminalWithoutShell(t *testing.T) {
 	y.want("got hello\r\n")
 }
 
-// leasehold ignores some signals itself; the command does not inherit that.
+// The command does not ignore the signals that only leasehold ignores.
 func TestTerminalSignals(t *testing.T) {
 	y := newTTY(t, "-mc", `grep SigIgn /proc/self/status; "$0" run k -- grep SigIgn /proc/self/status`)
 	const ignored = `SigIgn:\s*([0-9a-f]+)\r\n`
@@ -240,7 +240,7 @@ func TestTerminalBackground(t *testing.T) {
 }
 
 // The rest of a pipeline keeps the terminal as long as the command does not need it, and Ctrl-C
-// interrupts both.
+// interrupts the whole pipeline.
 func TestTerminalPipeline(t *testing.T) {
 	y := newTTY(t, "-mc", `"$0" run k -- sh -c 'trap "echo interrupted >/dev/tty; exit" INT; echo page; while :; do sleep 0.01; done' |
 		sh -c 'trap "echo the pager, too" INT; read line; read x </dev/tty; echo "$line $x"; cat'; echo done`)

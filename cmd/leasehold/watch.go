@@ -22,8 +22,8 @@ type watch struct {
 const leastInterval = 100 * time.Millisecond
 
 // watching calls show with a view of the store: once, or with --watch until SIGINT or SIGTERM. With
-// --watch, show's output replaces the previous one if the display can move its cursor. show must
-// use the app that it gets.
+// --watch, each output replaces the previous one if the display can move its cursor. show must
+// print through the app that it gets.
 func (a *app) watching(cmd *cobra.Command, w watch, show func(context.Context, *app, *view) error) error {
 	if !w.on {
 		if cmd.Flags().Changed("interval") {
@@ -45,7 +45,8 @@ func (a *app) watching(cmd *cobra.Command, w watch, show func(context.Context, *
 	})
 }
 
-// title says what is shown and from where.
+// title returns the first line of a frame: the command, its interval and the deployment that it
+// reads.
 func title(cmd *cobra.Command, w watch, t target) string {
 	args := make([]string, 0, cmd.Flags().NArg())
 	for _, arg := range cmd.Flags().Args() {
@@ -58,8 +59,9 @@ func title(cmd *cobra.Command, w watch, t target) string {
 	return text
 }
 
-// repeat calls show every w.interval until ctx ends. If the first reading fails, it returns the
-// error. It prints later errors and continues: the server or the key may come back.
+// repeat calls show every w.interval until ctx ends. If the first reading fails, repeat returns the
+// error, unless the key does not exist. It prints other errors and continues, because the server or
+// the key may come back.
 func (a *app) repeat(ctx context.Context, w watch, title string, show func(context.Context, *app) error) error {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
@@ -119,7 +121,7 @@ func (a *app) redraw(d display, title, text string, first bool) error {
 	return err
 }
 
-// clip cuts a line to a width. Escape sequences for colours take no width, and stay.
+// clip cuts a line to a width. Escape sequences for colours have no width and are kept.
 func clip(line string, most int) string {
 	if most == 0 {
 		return line
