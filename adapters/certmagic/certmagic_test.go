@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Processes that begin at the same time obtain only one certificate for each name, and then all of
-// them have it.
+// Processes that start at the same time obtain only one certificate for each name, and all of them
+// use it.
 func TestOneCertificateForAllProcesses(t *testing.T) {
 	path := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -51,9 +51,9 @@ func TestOneCertificateForAllProcesses(t *testing.T) {
 	})
 }
 
-// A process loses its lock while it obtains a certificate, and fails to obtain it. Before it tries
-// again it acquires the lock again, and then finds the certificate that another process has
-// obtained.
+// A process loses its lock while it tries to obtain a certificate, and the attempt fails. Before it
+// retries, it acquires the lock again and finds the certificate that another process has obtained
+// meanwhile.
 func TestRetryAfterALossFindsTheCertificate(t *testing.T) {
 	path := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestRetryAfterALossFindsTheCertificate(t *testing.T) {
 			}
 		})
 		time.Sleep(2 * ttl)
-		faulty.Heal() // before the first process tries again, while the other still obtains the certificate
+		faulty.Heal() // while the other process is still obtaining the certificate, before the first one retries
 		wg.Wait()
 		if first.requests[name] != 1 || other.issued[name] != 1 {
 			t.Errorf("the first process requested %d certificates and the other obtained %d, want 1 and 1", first.requests[name], other.issued[name])

@@ -6,15 +6,16 @@
 //	locker, err := dsynccertmagic.NewLocker(locks, nil) // locks is a *dsync.Session
 //	certmagic.Default.Storage = locker.Storage(storage)
 //
-// where storage keeps the certificates for all processes. It can be a shared file system, for
-// example, whose own locks are then not used.
+// Here storage is where all processes keep their certificates. It can be a shared file system, for
+// example; the storage's own locks are then not used.
 //
 // # Limits
 //
-// A certmagic.Locker knows locks only by name, and can't report a loss. If the lock of an operation
-// is lost, the operation continues, and another process may begin the same operation after the
-// grace; dsync.Hooks.Lost and the log report the loss. certmagic can cope with that: it checks the
-// storage before it requests a certificate, so the worst case is one certificate too many. Before
-// certmagic tries again, it renews the lock, and a lost lock is then acquired again, behind its
-// present holder and waiters. There are no fencing tokens, because a storage does not check them.
+// The interface certmagic.Locker has no way to report that a lock was lost. The operation under the
+// lock continues, and another process may begin the same operation after the session's grace; only
+// dsync.Hooks.Lost and the log report the loss. certmagic can cope with that: it checks the storage
+// before it requests a certificate, so the worst case is one certificate too many. Before certmagic
+// retries a failed operation, it renews the lock; if the lock was lost, the renewal acquires it
+// again, after its present holder and waiters. Fencing tokens are not used, because storages don't
+// check them.
 package certmagic

@@ -86,7 +86,7 @@ func newConfig(t testing.TB, path string, locker *dsynccertmagic.Locker, issuer 
 type authority struct {
 	t     testing.TB
 	takes time.Duration
-	fail  func(ctx context.Context) error // called before a certificate is issued; if it returns an error, none is; nil: never fails
+	fail  func(ctx context.Context) error // called before each certificate is issued; an error prevents that; nil: no check
 
 	mu       sync.Mutex
 	requests map[string]int // number of requests, by name

@@ -16,33 +16,33 @@ const defaultPrefix = "certmagic/"
 // Options are the settings of a [Locker]. The zero value of each field is its default;
 // a nil *Options is all defaults.
 type Options struct {
-	// Prefix comes before the name of a lock in its key, to keep these keys apart from other
-	// programs'. Processes that share a storage must use the same. Default "certmagic/".
+	// Prefix is put before a lock's name to form its key, so that the keys don't collide with those
+	// of other programs. Processes that share a storage must use the same Prefix. Default
+	// "certmagic/".
 	Prefix string
 }
 
-// A Locker is a certmagic.Locker, certmagic.TryLocker and certmagic.LockLeaseRenewer:
-// locks by name, each a [dsync.Mutex]. Make one with [NewLocker], one per process; all
-// methods may be called concurrently.
+// A Locker implements certmagic.Locker, certmagic.TryLocker and certmagic.LockLeaseRenewer; each
+// name is locked with a [dsync.Mutex]. Make one Locker per process, with [NewLocker]. All methods
+// may be called concurrently.
 type Locker struct {
 	s      *dsync.Session
 	prefix string
 
 	mu    sync.Mutex
-	names map[string]*turns // by name, for the names that a caller in this process has locked or waits for
+	names map[string]*turns // the names that callers in this process have locked or wait for
 }
 
-// turns makes callers in this process take turns with one name. A turn lasts from a caller's Lock to its Unlock, even
-// if the lock itself is lost and renewed meanwhile. Unlock gets only the name, so nobody but the caller whose turn it
-// is may have the lock: if a renewal let the next caller in, the first caller's Unlock would release the second
-// caller's lock.
+// turns makes the callers in this process that lock the same name take turns. A turn lasts from a caller's Lock to its
+// Unlock, even if the lock itself is lost and renewed meanwhile: if a renewal let the next caller in, the first
+// caller's Unlock, which gets only the name, would release the second caller's lock.
 type turns struct {
-	taken chan struct{} // has capacity 1; full while it is somebody's turn
-	users int           // callers: the one whose turn it is, and those that wait; guarded by the Locker's mu
-	turn  *turn         // whose turn it is; nil until it has the lock; guarded by the Locker's mu
+	taken chan struct{} // has capacity 1; full during a turn
+	users int           // callers that have the turn or wait for it; guarded by the Locker's mu
+	turn  *turn         // the present turn, nil until its caller has the lock; guarded by the Locker's mu
 }
 
-// A turn is the turn of one caller, from its Lock to its Unlock.
+// A turn belongs to one caller, from its Lock to its Unlock.
 type turn struct {
 	hold *dsync.Hold // the hold of the lock; nil: the lock was lost, and its renewal has failed or is still running
 }
@@ -66,8 +66,8 @@ func NewLocker(s *dsync.Session, opt *Options) (*Locker, error) {
 	return l, nil
 }
 
-// Lock locks name, and waits in the queue while another has it, until ctx ends. Errors are
-// those of dsync.Mutex.LockContext, and dsync.ErrInvalidKey.
+// Lock locks name. While another caller has it, Lock waits in the queue, until ctx ends. It returns
+// the errors of dsync.Mutex.LockContext, and dsync.ErrInvalidKey.
 func (l *Locker) Lock(ctx context.Context, name string) error {
 	return l.lock(name, func(n *turns) error {
 		select {
@@ -79,8 +79,8 @@ func (l *Locker) Lock(ctx context.Context, name string) error {
 	}, func(mu *dsync.Mutex) (*dsync.Hold, error) { return mu.Hold(ctx) })
 }
 
-// TryLock locks name if that is possible without waiting, and reports whether it did. Errors are
-// those of dsync.Mutex.TryHold except dsync.ErrHeld, and dsync.ErrInvalidKey.
+// TryLock locks name if that is possible without waiting, and reports whether it did. It returns
+// the errors of dsync.Mutex.TryHold, except dsync.ErrHeld, and dsync.ErrInvalidKey.
 func (l *Locker) TryLock(ctx context.Context, name string) (bool, error) {
 	err := l.lock(name, func(n *turns) error {
 		select {
@@ -96,7 +96,8 @@ func (l *Locker) TryLock(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
-// lock calls take to get the turn in this process, and then lock to acquire the lock itself.
+// lock first calls its argument take, to get the turn in this process, and then its argument lock,
+// to acquire the lock itself.
 func (l *Locker) lock(name string, take func(*turns) error, lock func(*dsync.Mutex) (*dsync.Hold, error)) error {
 	key := l.prefix + name
 	if err := dsync.CheckKey(key); err != nil {
@@ -140,9 +141,9 @@ func (l *Locker) leave(name string, n *turns) {
 	}
 }
 
-// Unlock unlocks name. ctx bounds only the wait for the store's answer. The error is ctx's, or says
-// that name is not locked. If the lock was lost, there is nothing to release, and Unlock returns
-// nil.
+// Unlock unlocks name. ctx bounds only the wait for the store's answer. The error is ctx's, or
+// reports that name is not locked. If the lock was lost, there is nothing to release, and Unlock
+// returns nil.
 func (l *Locker) Unlock(ctx context.Context, name string) error {
 	l.mu.Lock()
 	n := l.names[name]
@@ -166,11 +167,11 @@ func (l *Locker) Unlock(ctx context.Context, name string) error {
 	return nil
 }
 
-// RenewLockLease checks that name is still locked. A lock needs no renewal, because its session
-// renews it, so the duration has no effect. But if the lock was lost, RenewLockLease acquires it
-// again, behind the processes that wait for it by now. Goroutines of this process still wait until
-// name is unlocked. After an error, name must still be unlocked, and may be renewed again before
-// that. Errors are those of [Locker.Lock], or say that name is not locked.
+// RenewLockLease checks that name is still locked. The session renews the lock anyway, so the
+// duration has no effect. If the lock was lost, RenewLockLease acquires it again, after the
+// processes that wait for it by now; other goroutines of this process wait until name is unlocked.
+// After an error, the caller may renew name again, and must still unlock it. The error is one of
+// [Locker.Lock], or reports that name is not locked.
 func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	l.mu.Lock()
 	n := l.names[name]

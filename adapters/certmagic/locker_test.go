@@ -66,8 +66,8 @@ func TestLockerWaitsAndTries(t *testing.T) {
 	})
 }
 
-// A lock that is still held needs no renewal. A lost lock is acquired again when its present holder
-// is done. Unlock of a lost lock does not release another process's lock.
+// Renewing a lock that is still held does nothing. Renewing a lost lock acquires it again once its
+// present holder has released it. Unlock of a lost lock does not release another process's lock.
 func TestRenewalOfALostLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -153,9 +153,9 @@ func TestStorageHasTheLocks(t *testing.T) {
 	})
 }
 
-// A goroutine that has locked a name keeps the name until it unlocks it, even while it renews a lost lock and if the
-// renewal fails. Unlock gets only the name, so if another goroutine of this process had locked the name meanwhile,
-// the first goroutine's Unlock would release the second one's lock.
+// A goroutine keeps a name from its Lock to its Unlock, even while it renews a lost lock, and even if the renewal
+// fails. Unlock gets only the name, so if another goroutine of this process had locked the name meanwhile, the first
+// goroutine's Unlock would release the second one's lock.
 func TestRenewalThatFailsKeepsTheName(t *testing.T) {
 	for _, renewed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("renewed once more: %t", renewed), func(t *testing.T) {

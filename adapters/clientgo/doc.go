@@ -18,22 +18,22 @@
 // lock. All processes must use the same database, collection and name. Coordinated leader
 // election (LeaderElectionConfig.Coordinated) needs the API server and is not supported.
 //
-// New code should use leader.Election of this project instead, which is not limited as
+// New code should use this project's leader.Election instead, which does not have the limits
 // described below.
 //
 // # Guarantees and limits
 //
-// The algorithm is client-go's; this package stores the record. A write succeeds only if the
-// record is still the one that the lock has read, and is acknowledged by a majority. So of
-// several candidates that try at the same time, one wins.
+// The algorithm is client-go's; this package only stores the record. An update succeeds only if the
+// record has not changed since the lock last read or wrote it, and writes are acknowledged by a
+// majority. So if several candidates try to lead at the same time, only one succeeds.
 //
 // Everything else depends on time, as with Leases of Kubernetes:
 //
-//   - Each process measures with its own clock for how long the record has not changed. Clocks
-//     may differ, but must run at about the same rate. A process that was frozen, or whose host
-//     was suspended, can still act as the leader when it continues.
+//   - Each process measures with its own clock how long the record has been unchanged. Clocks may
+//     differ, but must run at about the same rate. A process that was frozen, or whose host was
+//     suspended, can still act as the leader when it continues.
 //   - A leader that cannot renew finds out late: see Durations.
-//   - There is no fencing token. A late write of a former leader cannot be recognized.
+//   - There is no fencing token, so a late write by a former leader cannot be recognized.
 //   - When leadership is lost, the context of OnStartedLeading ends, but nothing waits until
 //     that function returns. Most programs exit in OnStoppedLeading for this reason.
 //
@@ -42,32 +42,33 @@
 //
 // # Durations
 //
-// A leader that cannot renew gives up RenewDeadline plus RetryPeriod after the reply to its last
-// renewal, and that reply can take the lock's Timeout. So that no other process leads before
-// then,
+// A leader that cannot renew its lease gives up RenewDeadline plus RetryPeriod after the reply to
+// its last renewal, and that reply itself can take up to the lock's Timeout. To keep other
+// processes from leading before then, choose
 //
 //	LeaseDuration > RenewDeadline + RetryPeriod + Timeout
 //
-// must hold, and with ReleaseOnCancel 3·Timeout instead of Timeout; see below. client-go checks
-// only that LeaseDuration is greater than RenewDeadline. The durations above, with the default
-// Timeout of 2 s, leave 2 s. The usual LeaseDuration of 15 s suits a Timeout of 900 ms.
+// With ReleaseOnCancel, use 3·Timeout instead of Timeout; see below. client-go checks only that
+// LeaseDuration is greater than RenewDeadline. The durations above, with the default Timeout of
+// 2 s, leave a margin of 2 s. With the usual LeaseDuration of 15 s, set Timeout to 900 ms.
 //
-// Timeout should also be less than half of RenewDeadline, so that one command without an
-// answer does not cost the leadership. Use whole seconds for LeaseDuration: client-go stores
-// seconds, rounded down, and candidates go by the stored value.
+// Timeout should also be less than half of RenewDeadline, so that a single unanswered command does
+// not end the leadership. Use whole seconds for LeaseDuration: client-go stores seconds, rounded
+// down, and candidates use the stored value.
 //
 // # ReleaseOnCancel
 //
-// Set ReleaseOnCancel. Another process then leads within about two RetryPeriods after an orderly
-// stop; otherwise, only after LeaseDuration. The elector releases as soon as the context of Run
-// ends, so end the leader's work first, then cancel that context. A renewal that is under way at
-// that moment is cut off. If the server has stored it all the same, the release fails, and another
-// process leads only when the lease has run out.
+// Set ReleaseOnCancel: after an orderly stop, another process then leads within about two
+// RetryPeriods. Otherwise it leads only after LeaseDuration. The elector releases as soon as the
+// context of Run ends, so end the leader's work first, then cancel that context. A renewal in
+// progress at that moment is aborted. If the server has stored it nevertheless, the release fails,
+// and another process leads only when the lease has expired.
 //
-// Releasing has a price. A leader that cannot renew, and gives up, also tries to release, with a
-// Get and an Update, and only then does the context of OnStartedLeading end. If the Update succeeds
-// and its reply is late, another process can lead for up to a Timeout while the work still runs. If
-// that must not happen, do without ReleaseOnCancel, or use leader.Election.
+// ReleaseOnCancel has a price: a leader that gives up because it cannot renew also tries to
+// release, with a Get and an Update, and only then does the context of OnStartedLeading end. If the
+// Update succeeds but its reply is late, another process can lead for up to Timeout while the
+// former leader's work still runs. If that must not happen, leave ReleaseOnCancel unset, or use
+// leader.Election.
 //
 // # The collection
 //
@@ -76,8 +77,8 @@
 //	{_id: <name>, version, holder, leaseDurationSeconds, acquireTime, renewTime, transitions,
 //	 strategy, preferredHolder}
 //
-// version is an ObjectID that is new in each write. The collection is created by the first
-// write. It must not be the one of dsync/mongo. The rights to find, insert and update are enough,
-// and no index beyond _id is needed. Nothing is ever deleted. Do not delete a document while
-// processes use it: another process than the leader may create it again, and lead at once.
+// Each write stores a new ObjectID as version. The first write creates the collection, which must
+// not be that of dsync/mongo. The rights to find, insert and update are enough, and no index beyond
+// _id is needed. This package never deletes documents. Do not delete one while processes use it: a
+// process other than the leader may create it again, and lead at once.
 package clientgo

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// A document is the stored state of an election. Its times are for display, as in client-go, and
-// have milliseconds.
+// A document is the stored state of an election. Its times are only for display, as in client-go,
+// and are stored in milliseconds.
 type document struct {
 	Name            string        `bson:"_id"`
 	Version         bson.ObjectID `bson:"version"`

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/adapters/clientgo"
 )
 
-// The durations of the electors. They meet the conditions of the package comment.
+// The electors' durations, which meet the conditions in the package comment.
 const (
 	lease    = 6 * time.Second
 	deadline = 3 * time.Second
@@ -108,8 +108,7 @@ func (c *contest) next(t *testing.T, within time.Duration) *candidate {
 }
 
 // stop ends the leader's work, and then its elector, which releases the lease. It does so just
-// after a renewal, because a renewal that is under way would be cut off and could make the release
-// fail.
+// after a renewal, because a renewal in progress would be aborted and could make the release fail.
 func (e *candidate) stop(t *testing.T) {
 	t.Helper()
 	e.endWork()
@@ -126,8 +125,8 @@ func (e *candidate) stop(t *testing.T) {
 	<-e.ran
 }
 
-// One of three processes leads at any time. After an orderly stop another leads soon. After the
-// leader is cut off, another leads when the lease is over, and by then the former leader has
+// One of three processes leads at any time. After an orderly stop, another leads soon. If the
+// leader is cut off, another leads when the lease has expired, and by then the former leader has
 // stopped.
 func TestElectors(t *testing.T) {
 	const slack = 20 * time.Second // for a busy machine

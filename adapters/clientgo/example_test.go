@@ -56,7 +56,7 @@ func ExampleOptions() {
 		log.Fatal(err)
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")}}
-	var recorder resourcelock.EventRecorder // one of package k8s.io/client-go/tools/record
+	var recorder resourcelock.EventRecorder // from package k8s.io/client-go/tools/record
 	lock, err := clientgo.New(client.Database("app"), "controller", &clientgo.Options{
 		Collection:  "controllers",
 		Identity:    fmt.Sprintf("%s_%d", pod.Name, time.Now().UnixNano()), // a new one after each restart

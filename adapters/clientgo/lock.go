@@ -34,13 +34,13 @@ var resource = schema.GroupResource{Resource: "elections"}
 // Options are the settings of a [Lock]. The zero value of each field is its default; a nil
 // *Options is all defaults.
 type Options struct {
-	// Collection is the name of the collection that has the elections' documents. All
-	// processes must use the same. Default "elections".
+	// Collection is the name of the collection that stores the elections' documents. All processes
+	// must use the same collection. Default "elections".
 	Collection string
 
-	// Identity names the process. It must be different in each process, and after each
-	// restart, because processes with the same identity can lead at the same time. Default:
-	// the host name and a string that is different each time.
+	// Identity names the process. It must be different in each process, and after each restart,
+	// because processes with the same identity can lead at the same time. Default: the host name
+	// and a unique string.
 	Identity string
 
 	// Timeout bounds each call of Get, Create and Update, in addition to its context. It must
@@ -48,17 +48,17 @@ type Options struct {
 	// 2 s.
 	Timeout time.Duration
 
-	// Events records that the process has become the leader, or has stopped leading, as
-	// Kubernetes events about EventObject. Set both or neither. Default: no events.
+	// Events records that the process has become the leader, or has stopped leading, as Kubernetes
+	// events about EventObject. Set both Events and EventObject, or neither. Default: no events.
 	Events resourcelock.EventRecorder
 
 	// EventObject is the object that events are about, such as the process's Pod.
 	EventObject runtime.Object
 }
 
-// A Lock is the record of one election, for one elector. Make one with [New]. Get, Create and
-// Update must not be called concurrently, because Update relies on what the last of
-// them has seen; a LeaderElector calls them one at a time. The other methods may be called
+// A Lock reads and writes the record of one election, for one elector. Make one with [New]. Get,
+// Create and Update must not be called concurrently, because Update relies on the version that the
+// previous call has seen; a LeaderElector calls them one at a time. The other methods may be called
 // at any time.
 type Lock struct {
 	c    *mongo.Collection
@@ -73,10 +73,10 @@ var _ resourcelock.Interface = (*Lock)(nil)
 
 // New returns a Lock for the election of that name in db. It does not contact the server. It
 // refuses a nil database, an empty name, a Timeout that is neither 0 nor at least 10 ms, and
-// one of Events and EventObject without the other.
+// options with only one of Events and EventObject.
 //
-// The lock uses the caller's client, and never closes it. Read preference, read concern and
-// write concern are the lock's own.
+// The lock uses the caller's client, and never closes it. It sets its own read preference, read
+// concern and write concern.
 func New(db *mongo.Database, name string, opt *Options) (*Lock, error) {
 	if db == nil {
 		return nil, errors.New("clientgo: the database is nil; pass client.Database(\"…\")")
@@ -97,7 +97,7 @@ func New(db *mongo.Database, name string, opt *Options) (*Lock, error) {
 	l.opt.Collection = cmp.Or(l.opt.Collection, defaultCollection)
 	l.opt.Timeout = cmp.Or(l.opt.Timeout, defaultTimeout)
 	if l.opt.Identity == "" {
-		// An xid alone can repeat where cloned machines start at the same time.
+		// On cloned machines that start at the same time, an xid alone may not be unique.
 		host, _ := os.Hostname() // for display only
 		l.opt.Identity = host + "_" + xid.New().String() + "-" + rand.Text()[:13]
 	}
@@ -108,8 +108,8 @@ func New(db *mongo.Database, name string, opt *Options) (*Lock, error) {
 	return l, nil
 }
 
-// Get returns the record, and the stored document, which is different after each write. If there is
-// no record, the error is one that IsNotFound of k8s.io/apimachinery/pkg/api/errors recognizes.
+// Get returns the record and the stored document, which is different after each write. If there is
+// no record, IsNotFound of k8s.io/apimachinery/pkg/api/errors recognizes the error.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.seen = bson.NilObjectID
 	ctx, cancel := l.bounded(ctx)
@@ -132,8 +132,8 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return d.record(), raw, nil
 }
 
-// Create stores the first record. If there is one already, the error is one that
-// IsAlreadyExists of k8s.io/apimachinery/pkg/api/errors recognizes.
+// Create stores the first record. If there is a record already, IsAlreadyExists of
+// k8s.io/apimachinery/pkg/api/errors recognizes the error.
 func (l *Lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	return l.write("create", r, func(next bson.Raw) error {
 		ctx, cancel := l.bounded(ctx)
@@ -146,10 +146,10 @@ func (l *Lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	})
 }
 
-// Update replaces the record if it is still the one that this Lock last read or wrote. If it is
-// not, the error is one that IsConflict of k8s.io/apimachinery/pkg/api/errors recognizes. After any
-// error, even one of Create, Update fails until Get has succeeded, because the write may have been
-// applied although its reply was lost.
+// Update replaces the record if it is still the one that this Lock last read or wrote. Otherwise,
+// IsConflict of k8s.io/apimachinery/pkg/api/errors recognizes the error. After any error, even one
+// returned by Create, Update fails until Get has succeeded, because the write may have been applied
+// although its reply was lost.
 func (l *Lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	seen := l.seen
 	if seen.IsZero() {
@@ -168,8 +168,8 @@ func (l *Lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 }
 
 // write calls send to store the record under a new version, and remembers the version if that
-// succeeds. Versions are ObjectIDs, not numbers: after a write whose reply was lost, the next
-// number might be that of another process's write.
+// succeeds. Versions are ObjectIDs, not numbers: if the reply to a write is lost, another process's
+// write might have the same number.
 func (l *Lock) write(op string, r resourcelock.LeaderElectionRecord, send func(next bson.Raw) error) error {
 	l.seen = bson.NilObjectID
 	d := newDocument(l.name, r)
@@ -200,13 +200,13 @@ func (l *Lock) Describe() string {
 	return l.c.Database().Name() + "." + l.opt.Collection + "/" + l.name
 }
 
-// failed wraps err. The functions of apierrors see through the wrapping.
+// failed wraps err. The functions of apierrors still recognize it.
 func (l *Lock) failed(op string, err error) error {
 	return fmt.Errorf("clientgo: %s %s: %w", op, l.Describe(), err)
 }
 
-// bounded returns the context of a call. It has no values, because the driver would
-// otherwise run the command in a transaction that the caller's context carries.
+// bounded returns ctx with the lock's Timeout and without values: otherwise, if ctx carried a
+// transaction, the driver would run the command in it.
 func (l *Lock) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(noValues{ctx}, l.opt.Timeout)
 }

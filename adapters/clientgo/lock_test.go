@@ -102,7 +102,8 @@ func TestRecordEvent(t *testing.T) {
 	}
 }
 
-// An unreachable server is not mistaken for a missing record, and a call takes Timeout.
+// If the server is unreachable, each call fails after Timeout, and the error is not mistaken for a
+// missing record.
 func TestUnreachable(t *testing.T) {
 	l, err := clientgo.New(nowhere(t), "e", &clientgo.Options{Timeout: 50 * time.Millisecond})
 	if err != nil {

@@ -28,7 +28,7 @@ func (n *network) cut() {
 	}
 }
 
-// loseReply makes the reply to the next command of that name get lost.
+// loseReply loses the reply to the next command of that name.
 func (n *network) loseReply(command string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

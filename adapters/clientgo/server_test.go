@@ -51,7 +51,7 @@ func (p *place) client(t *testing.T, n *network) *mongo.Client {
 	t.Helper()
 	opt := options.Client().ApplyURI(p.uri).SetHeartbeatInterval(500 * time.Millisecond)
 	if n != nil {
-		opt.SetDialer(n).SetRetryWrites(false) // if the driver retried, it would make up for a lost reply
+		opt.SetDialer(n).SetRetryWrites(false) // a retry by the driver would hide a lost reply
 	}
 	client, err := mongo.Connect(opt)
 	if err != nil {
@@ -65,7 +65,7 @@ func (p *place) client(t *testing.T, n *network) *mongo.Client {
 	return client
 }
 
-// lock returns a lock on a client of its own. Its Timeout is long, because a test server may be
+// lock returns a lock with its own client. The lock's Timeout is long, because a test server may be
 // busy.
 func (p *place) lock(t *testing.T, n *network) *clientgo.Lock {
 	t.Helper()
@@ -103,8 +103,8 @@ func get(t *testing.T, l *clientgo.Lock) (resourcelock.LeaderElectionRecord, []b
 	return *r, raw
 }
 
-// Get says that a record is missing, Create creates it only once, and Get returns it as it was
-// written.
+// Get reports that a record is missing, Create succeeds only once, and Get then returns the record
+// as it was written.
 func TestRecord(t *testing.T) {
 	p := newPlace(t)
 	a, b := p.lock(t, nil), p.lock(t, nil)
@@ -124,7 +124,7 @@ func TestRecord(t *testing.T) {
 	if !same(got, want) {
 		t.Errorf("read %+v, want %+v", got, want)
 	}
-	// Writing the same record again is a change that candidates must see.
+	// If the same record is written again, candidates must see that as a change.
 	if err := a.Update(t.Context(), want); err != nil {
 		t.Errorf("Update after Create: %v", err)
 	}

@@ -18,8 +18,8 @@ type Elector struct {
 
 var _ gocron.Elector = (*Elector)(nil)
 
-// NewElector returns an Elector on an election, in which nothing else in this process may
-// campaign. It refuses a nil election.
+// NewElector returns an Elector on election. Nothing else in this process may campaign in that
+// election. NewElector refuses a nil election.
 func NewElector(election *leader.Election) (*Elector, error) {
 	if election == nil {
 		return nil, errors.New("gocron: the election is nil; make one with leader.New")
@@ -27,20 +27,20 @@ func NewElector(election *leader.Election) (*Elector, error) {
 	return &Elector{election}, nil
 }
 
-// Run campaigns, and again after each loss, until ctx ends. Then it resigns, so that another
-// process leads at once. Jobs don't end with ctx, so shut the scheduler down first: that waits for
-// them.
+// Run campaigns, and campaigns again whenever the leadership was lost, until ctx ends. Then it
+// resigns, so that another process leads at once. Jobs don't end with ctx, so shut the scheduler
+// down first, which waits for them.
 //
-// gocron does not say when the jobs that ran at a loss of the leadership have ended. So Run gives them the session's
-// grace, in which nobody else leads, and after that assumes that they have ended: dsync.Session.Healthy reports no
-// error for a job that still runs.
+// When the leadership is lost, gocron does not report when the running jobs have ended. So Run waits for the session's
+// grace, during which nobody else leads, and then assumes that they have ended: dsync.Session.Healthy reports no error
+// for a job that still runs.
 //
-// The error is ctx's, or one of leader.Election.Campaign that waiting can't fix. Run is made for
-// errgroup.Group.Go.
+// Run returns ctx's error, or an error of leader.Election.Campaign that waiting can't fix. It is
+// meant to be passed to errgroup.Group.Go.
 func (e *Elector) Run(ctx context.Context) error {
 	return e.election.Run(ctx, func(term context.Context) error {
 		<-term.Done()
-		if !errors.Is(context.Cause(term), leader.ErrResigned) { // resigning means that the jobs have ended
+		if !errors.Is(context.Cause(term), leader.ErrResigned) { // a caller that resigns declares that the jobs have ended
 			_ = e.election.Resign(ctx) // waits for the end of the grace
 		}
 		return nil

@@ -58,7 +58,7 @@ type runs struct {
 	overlap bool
 }
 
-// job returns the job for process i. Each run takes d.
+// job returns the job for process i. Each run lasts d.
 func (r *runs) job(i int, d time.Duration) func() {
 	return func() {
 		r.mu.Lock()

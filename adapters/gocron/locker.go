@@ -17,8 +17,8 @@ const defaultPrefix = "gocron/"
 // LockerOptions are the settings of a [Locker]. The zero value of each field is its
 // default; a nil *LockerOptions is all defaults.
 type LockerOptions struct {
-	// Prefix comes before the name of a job in the key of its lock, to keep these keys apart from
-	// those of other locks. Default "gocron/".
+	// Prefix is put before a job's name to form the key of its lock, so that the keys don't collide
+	// with those of other locks. Default "gocron/".
 	Prefix string
 }
 
@@ -38,13 +38,14 @@ var _ gocron.Locker = (*Locker)(nil)
 //
 // A job's lock is held for atLeast from the start of the job, even if the job ends earlier, and no other process runs
 // the job within that time. The store keeps the lock even after this process has ended, but not if the process dies
-// during the job. Choose the job's period less the largest difference between the clocks of hosts: 59 s for a job
-// that runs each minute. If atLeast is much shorter, a short job runs on several hosts in each period: each host
-// requests the lock when its own clock says so, and the times of a gocron.DurationJob count from the start of its
-// process. So jobs with different periods need Lockers of their own, with gocron.WithDistributedJobLocker.
+// during the job. Choose the job's period minus the largest difference between hosts' clocks: 59 s, for example, for a
+// job that runs every minute. If atLeast is much shorter, a short job runs on several hosts in each period: each host
+// requests the lock when the job is due by its own clock, and the times of a gocron.DurationJob count from the start of
+// its process. Jobs with different periods therefore need different Lockers, passed with
+// gocron.WithDistributedJobLocker.
 //
-// NewLocker returns an error if s is nil, or if atLeast is not from 1 ms to driver.MaxDuration. With 1 ms the lock is
-// free when the job ends.
+// NewLocker returns an error if s is nil, or if atLeast is not from 1 ms to driver.MaxDuration. With 1 ms, the lock is
+// released when the job ends.
 func NewLocker(s *dsync.Session, atLeast time.Duration, opt *LockerOptions) (*Locker, error) {
 	if s == nil {
 		return nil, errors.New("gocron: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
@@ -83,8 +84,8 @@ type lock struct {
 	until time.Time // the lock is held at least until then
 }
 
-// Unlock releases the lock at once, or at until if that is later. The error is dsync.ErrLost if the
-// lock was lost before, or ctx's; gocron ignores it.
+// Unlock releases the lock at once, or at l.until if that is later. It returns dsync.ErrLost if the
+// lock was lost before, or ctx's error; gocron ignores the error.
 func (l *lock) Unlock(ctx context.Context) error {
 	if left := time.Until(l.until); left > 0 {
 		return l.hold.ReleaseAfter(ctx, min(left+time.Millisecond, driver.MaxDuration)) // the store counts whole milliseconds

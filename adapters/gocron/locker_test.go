@@ -15,8 +15,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// B35: two schedulers whose clocks differ run a job once in each period, even if it is done before
-// the other scheduler requests the lock. A lock alone does not achieve that.
+// B35: two schedulers whose clocks differ run a job once in each period, even if the job has ended
+// before the other scheduler requests the lock. A lock that is held only while the job runs does
+// not achieve that.
 func TestLockerRunsAJobOncePerPeriod(t *testing.T) {
 	const period, periods = time.Minute, 20
 	tests := []struct {
@@ -117,7 +118,7 @@ func TestLockIsHeldAtLeast(t *testing.T) {
 	}
 }
 
-// Lock returns these errors to a scheduler that can't have a lock.
+// Lock returns these errors if it can't acquire the lock.
 func TestLockerErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if _, err := dsyncgocron.NewLocker(nil, time.Minute, nil); err == nil {

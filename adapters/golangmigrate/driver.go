@@ -25,17 +25,17 @@ const (
 // Options are the settings of a [Driver]. The zero value of each field is its default; a nil
 // *Options is all defaults.
 type Options struct {
-	// Wait is how long Lock waits while another process has the lock. It must be less than
-	// LockTimeout of migrate.Migrate, which is 15 s by default, by a few seconds; see the package
-	// comment. The lock of a process that has died is free when its session's TTL runs out, by
-	// default 30 s after its last heartbeat, so a shorter Wait can end before that. It is 0 or
-	// from 1 ms to driver.MaxDuration. Default 10 s.
+	// Wait is how long Lock waits while another process has the lock. It must be a few seconds less
+	// than LockTimeout of migrate.Migrate, which is 15 s by default; see the package comment. A
+	// dead process's lock becomes free when its session's TTL runs out, by default 30 s after its
+	// last heartbeat, so a shorter Wait can end before that. Wait must be 0 or from 1 ms to
+	// driver.MaxDuration. Default 10 s.
 	Wait time.Duration
 }
 
-// A Driver is a database.Driver: an inner one, with a [dsync.Mutex] as its lock. Make one with
-// [New]. Lock, Unlock and Close may be called concurrently with all methods; the others as the inner
-// driver permits.
+// A Driver is a database.Driver that wraps another one and uses a [dsync.Mutex] as its lock. Make one with [New]. Lock,
+// Unlock and Close may be called concurrently with all methods; the other methods may be called concurrently if the
+// inner driver permits it.
 type Driver struct {
 	inner database.Driver
 	locks *dsync.Session
@@ -46,19 +46,19 @@ type Driver struct {
 	stop context.CancelFunc
 
 	mu      sync.Mutex
-	waiting bool        // a Lock has not returned yet
-	hold    *dsync.Hold // nil if it is not locked; a lost hold stays until Unlock
+	waiting bool        // a call of Lock has not returned yet
+	hold    *dsync.Hold // nil if not locked; even a lost hold stays until Unlock
 }
 
 var _ database.Driver = (*Driver)(nil)
 
-// New returns a Driver that does its work with inner, and locks name on the session locks.
-// Processes that migrate the same database must use the same name. It is the key of the lock, so no
-// other lock of the store may have it. New contacts neither the store nor the database.
+// New returns a Driver that migrates with inner, and locks name on the session locks. Processes
+// that migrate the same database must use the same name. The name is the lock's key, so no other
+// lock in the store may use it. New contacts neither the store nor the database.
 //
 // New refuses a nil driver, a nil session, a name that is not a valid key (the error is
 // dsync.ErrInvalidKey), and a Wait that is neither 0 nor from 1 ms to driver.MaxDuration. The
-// session is the caller's, and is not closed by the Driver.
+// Driver does not close the session.
 func New(inner database.Driver, locks *dsync.Session, name string, opt *Options) (*Driver, error) {
 	if inner == nil {
 		return nil, errors.New("golangmigrate: the inner driver is nil; make one with its package's WithInstance, for example")
@@ -96,21 +96,21 @@ func (d *Driver) Open(url string) (database.Driver, error) {
 }
 
 // Close ends a Lock that waits, closes the inner driver, and releases the lock if this driver still
-// has it. It returns the inner driver's error and that of Unlock.
+// has it. It returns the errors of the inner driver and of the release.
 func (d *Driver) Close() error {
 	d.stop()
-	err := d.inner.Close() // first, so that anything it still does is done under the lock
+	err := d.inner.Close() // first, so that whatever the inner driver still does happens under the lock
 	if hold := d.take(); hold != nil {
 		err = errors.Join(err, d.release(hold))
 	}
 	return err
 }
 
-// Lock locks the name, and waits in the queue while another process has it. If it is not free
-// within Options.Wait, or the store cannot be reached for that long, the error matches
+// Lock locks the name, and waits in the queue while another process has it. If Lock has not
+// acquired it within Options.Wait, or cannot reach the store for that long, the error matches
 // database.ErrLocked. If this driver already has the lock or waits for it, Lock returns such an
 // error at once. Other errors are dsync.ErrClosed, dsync.ErrMismatch and dsync.ErrRefused, and one
-// that says that the driver was closed.
+// that reports that the driver was closed.
 func (d *Driver) Lock() error {
 	d.mu.Lock()
 	if d.waiting || d.hold != nil {
@@ -148,12 +148,12 @@ func (d *Driver) Lock() error {
 }
 
 // Unlock releases the lock. The error matches database.ErrNotLocked if this driver does not have
-// it, dsync.ErrLost if it was lost, and dsync.ErrRefused if the store refuses to release it. In any
-// case this driver does not have it afterwards.
+// it, dsync.ErrLost if it was lost, and dsync.ErrRefused if the store refuses to release it.
+// Whatever the error, this driver no longer has the lock.
 //
-// Unlock waits at most 10 s for the store's answer, and then returns nil; the release goes on in the
-// background. That is no error, because all migrations ran under the lock, and because a
-// migrate.Migrate whose Unlock has failed cannot be used again.
+// If the store has not answered after 10 s, Unlock returns nil, and the release continues in the background. That is
+// not an error, because all migrations ran under the lock, and because a migrate.Migrate whose Unlock has failed cannot
+// be used again.
 func (d *Driver) Unlock() error {
 	hold := d.take()
 	if hold == nil {
@@ -181,8 +181,8 @@ func (d *Driver) release(hold *dsync.Hold) error {
 }
 
 // Run calls the inner driver's Run, unless the lock was lost: then the error matches dsync.ErrLost.
-// If Lock was not called before, Run checks nothing, because golang-migrate's tests of drivers
-// expect that. The same holds for SetVersion and Drop.
+// If Lock has not been called, Run calls the inner driver without a check, because golang-migrate's
+// driver tests expect that. The same holds for SetVersion and Drop.
 func (d *Driver) Run(migration io.Reader) error {
 	if err := d.check("run a migration"); err != nil {
 		return err
@@ -210,8 +210,8 @@ func (d *Driver) Drop() error {
 // Version returns the version that the inner driver reads. It needs no lock.
 func (d *Driver) Version() (version int, dirty bool, err error) { return d.inner.Version() }
 
-// check returns an error if this driver's hold was lost. It checks the clock, so it notices the
-// loss even in a process that has just been frozen.
+// check returns an error if this driver's hold was lost. It checks the clock, so it notices a loss
+// even just after the process was frozen.
 func (d *Driver) check(op string) error {
 	d.mu.Lock()
 	hold := d.hold

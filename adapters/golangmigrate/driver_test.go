@@ -177,7 +177,7 @@ func TestUnlockWithoutTheStore(t *testing.T) {
 	})
 }
 
-// Close releases a lock that a Migrate which has given up did not unlock.
+// Close releases a lock that its Migrate has not unlocked because it had given up.
 func TestCloseReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, db := dsynctest.NewMemory(), newDB(t)

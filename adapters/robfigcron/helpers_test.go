@@ -97,7 +97,7 @@ type runs struct {
 	overlap bool
 }
 
-// job returns the job. Each run takes d.
+// job returns the job. Each run lasts d.
 func (r *runs) job(d time.Duration) func() {
 	return func() {
 		r.mu.Lock()

@@ -6,9 +6,9 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// localTimes returns s as a schedule in which changes of the local time neither skip nor repeat a time of the day, as
-// [Locker.AddPeriodic] documents. cron's own schedule skips "30 2 * * *" on the day on which summer time begins, and
-// runs "30 1 * * *" or "30 2 * * *" twice when it ends.
+// localTimes returns a schedule with the times of s that neither skips nor repeats a time of the day when clocks are
+// changed, as [Locker.AddPeriodic] documents. cron's own schedule skips "30 2 * * *" on the day on which summer time
+// begins, and runs "30 1 * * *" or "30 2 * * *" twice when it ends.
 func localTimes(s cron.Schedule) cron.Schedule {
 	const all = 1<<24 - 1
 	spec, ok := s.(*cron.SpecSchedule)
@@ -23,7 +23,7 @@ func localTimes(s cron.Schedule) cron.Schedule {
 // A local is a schedule of times of the day.
 type local struct {
 	zone *time.Location    // time.Local means the zone of the Cron
-	wall cron.SpecSchedule // works on what the zone's clocks show, as if that were UTC, where clocks are never changed
+	wall cron.SpecSchedule // treats the readings of the zone's clocks as times in UTC, where clocks are never changed
 }
 
 // Next returns the first time after t.
@@ -38,21 +38,20 @@ func (l *local) Next(t time.Time) time.Time {
 		if reading.IsZero() {
 			return reading
 		}
-		// While clocks repeat an hour, the next readings are in the past: they have already been
-		// shown once.
+		// While clocks repeat an hour, skip its readings: they were already shown before t.
 		if next := first(reading, zone); next.After(t) {
 			return next.In(t.Location())
 		}
 	}
 }
 
-// clock returns what clocks show at t, as UTC.
+// clock returns what clocks in t's zone show at t, as a time in UTC.
 func clock(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }
 
-// first returns the time at which the clocks of the zone first show that reading. If they skip the reading, it
-// returns the time at which they are put forward.
+// first returns the time at which the zone's clocks first show that reading. If they skip the reading, it returns the
+// time at which they are put forward.
 func first(reading time.Time, zone *time.Location) time.Time {
 	// If two times fit, Date may return either. If none fits, it may return a time before or after
 	// the gap.

@@ -15,19 +15,19 @@ import (
 const (
 	defaultPrefix = "cron/"
 
-	// releaseWait is how long the end of a run waits for its release, which then goes on
-	// in the background.
+	// releaseWait is how long a run waits for the release of its lock. After that, the release
+	// continues in the background.
 	releaseWait = 10 * time.Second
 )
 
 // Options are the settings of a [Locker]. The zero value of each field is its default; a
 // nil *Options is all defaults.
 type Options struct {
-	// Prefix comes before the name of a job in the key of its lock, to keep these keys
-	// apart from those of other locks. Default "cron/".
+	// Prefix is put before a job's name to form the key of its lock, so that the keys don't collide
+	// with those of other locks. Default "cron/".
 	Prefix string
 
-	// Logger gets, as Info, that a job runs elsewhere, and as errors, that its lock can't be acquired, was lost or
+	// Logger logs, as Info, when a job runs elsewhere, and, as errors, when its lock can't be acquired, was lost or
 	// can't be released. Default cron.DefaultLogger, which logs only errors.
 	Logger cron.Logger
 }
@@ -58,16 +58,16 @@ func NewLocker(s *dsync.Session, opt *Options) (*Locker, error) {
 	return l, nil
 }
 
-// JobWrapper returns a wrapper for the job of that name. If somebody holds its lock, the wrapped job does not wait
-// for it, and that run is skipped. Two runs that overlap in one process exclude each other, too. A wrapper is for one
-// job; two jobs with one name would exclude each other.
+// JobWrapper returns a wrapper for the job of that name. If the job's lock is held, even by another run in this
+// process, the run is skipped. Use each wrapper and each name for one job only: jobs with the same name would exclude
+// each other.
 //
 // The lock is held for atLeast from the start of a run, even if the run ends earlier, and no other process begins the
-// job within that time. The store keeps the lock even after this process has ended, but not if the process dies
-// during the run. Choose the job's period less the largest difference between the clocks of hosts: 59 s for a job
-// that runs each minute. If atLeast is much shorter, a short job can run on several hosts in each period, because
-// each host requests the lock when its own clock says so. With "@every 1h" the hosts differ even more: the hour
-// counts from the start of each process. With 1 ms the lock is free when the run ends.
+// job within that time. The store keeps the lock even after this process has ended, but not if the process dies during
+// the run. Choose the job's period minus the largest difference between hosts' clocks: 59 s, for example, for a job
+// that runs every minute. If atLeast is much shorter, a short job can run on several hosts in each period: each host
+// requests the lock when the job is due by its own clock, and the times of "@every 1h" count from the start of its
+// process. With 1 ms, the lock is released when the run ends.
 //
 // JobWrapper panics if the name, with the prefix, is not a valid key: see dsync.CheckKey. It also panics if atLeast
 // is not from 1 ms to driver.MaxDuration.
@@ -82,8 +82,8 @@ func (l *Locker) JobWrapper(name string, atLeast time.Duration) cron.JobWrapper 
 }
 
 // Job returns a job of that name which calls f under the lock. The lock is held for atLeast, as
-// with [Locker.JobWrapper]. The context passed to f ends when the hold is lost, at least the
-// session's grace before another process can begin the job; the cause is then dsync.ErrLost.
+// with [Locker.JobWrapper]. If the lock is lost, the context passed to f ends with the cause
+// dsync.ErrLost, at least the session's grace before another process can begin the job.
 func (l *Locker) Job(name string, atLeast time.Duration, f func(ctx context.Context)) cron.Job {
 	l.check(name, atLeast)
 	return cron.FuncJob(func() { l.run(name, atLeast, f) })

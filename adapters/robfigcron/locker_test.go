@@ -17,8 +17,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// B35: on hosts whose clocks differ a job runs once in each period, even if it is done
-// before the other host requests the lock. A lock alone does not achieve that.
+// B35: on hosts whose clocks differ a job runs once in each period, even if the job has ended
+// before the other host requests the lock. A lock that is held only while the job runs does not
+// achieve that.
 func TestJobRunsOncePerPeriod(t *testing.T) {
 	const period, periods = time.Minute, 20
 	tests := []struct {

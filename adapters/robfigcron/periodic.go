@@ -12,32 +12,31 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// AddPeriodic adds a job to c that, like a dsync.Periodic, runs once at each time of its spec among all processes: if
-// f returns an error, or its process dies or loses the hold, another process that waits runs f for that time. The
-// tick is the time for which cron has scheduled the run, however late the run begins. So the clocks of hosts may
-// differ, within the limits that dsync.Periodic documents. All processes must use the same spec, in the same time
-// zone.
+// AddPeriodic adds a job to c that, like a dsync.Periodic, runs on one of the processes for each time of its spec. If f
+// returns an error, or its process dies or loses the hold, another process, which waits, runs f for that time. The tick
+// is the time for which cron has scheduled the run, however late the run begins, so hosts' clocks may differ within the
+// limits that dsync.Periodic documents. All processes must use the same spec, in the same time zone.
 //
-// When a job is due by a process's clock, but f runs elsewhere or the store is unreachable, the process waits and
-// continues when it can. Runs never overlap. cron.Cron.Stop ends that wait, within about a second, but does not
-// interrupt f. The context passed to f ends when the hold is lost. The Logger gets f's errors and those of the store,
-// and, as Info, that a run was not needed or that c was stopped before it began.
+// Runs never overlap. If f runs elsewhere or the store is unreachable when the job is due, the process waits.
+// cron.Cron.Stop ends this wait within about a second, but does not interrupt f. The context passed to f ends when the
+// hold is lost. The Logger logs errors of f and of the store, and, as Info, when a run was not needed or c was stopped
+// before the run began.
 //
-// If a chain delays or skips runs because one is still in progress (cron.DelayIfStillRunning,
-// cron.SkipIfStillRunning), f is called for their ticks, in order, as soon as that run has ended. If f can take
-// longer than its period and should not catch up, let it return nil for a tick that is too old.
+// If a chain delays or skips runs because one is still in progress (cron.DelayIfStillRunning, cron.SkipIfStillRunning),
+// f is called for their ticks, in order, as soon as that run has ended. If f can run for longer than its period and
+// should not catch up, let it return nil for a tick that is too old.
 //
-// If clocks are changed, as for daylight saving time, a spec that names hours still has each time of the day once.
-// All times that the change skips together become one tick, at the moment of the change. A time that occurs twice is
-// a tick only the first time. A spec whose hour is "*" follows the time that passes: it has no tick for an hour that
-// is skipped, and ticks in both hours when one is repeated.
+// When clocks are changed, as for daylight saving time, a spec that names hours neither loses nor repeats a time of the
+// day: all times that the change skips together become one tick, at the moment of the change, and a time that occurs
+// twice is a tick only the first time. A spec whose hour is "*" has no ticks in an hour that is skipped, and if an hour
+// is repeated it has ticks both times.
 //
-// The error is that of cron.Cron.AddJob, or says that the spec has no times that all processes compute alike:
-// "@every 1h" counts from the start of each process. AddPeriodic panics if the name, with the prefix, is not a valid
-// key. Do not use the name for another job of this package.
+// AddPeriodic returns the error of cron.Cron.AddJob, or an error if the times of the spec differ between processes:
+// "@every 1h" counts from the start of each process. It panics if the name, with the prefix, is not a valid key. Do not
+// use the name for another job of this package.
 func (l *Locker) AddPeriodic(c *cron.Cron, spec, name string, f func(ctx context.Context, tick time.Time) error) (cron.EntryID, error) {
 	l.checkName(name)
-	parsed, err := c.AddJob(spec, cron.FuncJob(func() {})) // the parser is c's own
+	parsed, err := c.AddJob(spec, cron.FuncJob(func() {})) // only to parse spec with c's parser
 	if err != nil {
 		return 0, err
 	}
@@ -71,9 +70,9 @@ type periodic struct {
 }
 
 // Run runs f for the times that are due. There are several if the chain has delayed or skipped runs, and none if
-// another call has already run f for this call's time.
+// another call of Run has already run f for this call's time.
 func (p *periodic) Run() {
-	p.c.Entries() // cron calls schedule.Next just after it has begun this run, and answers after that
+	p.c.Entries() // returns only after cron has called schedule.Next, which it does just after it has begun this run
 	for n := 0; ; n++ {
 		tick, more, ok := p.schedule.take()
 		if !ok {
@@ -118,17 +117,17 @@ func (p *periodic) skip(tick time.Time, why error) {
 	p.l.opt.Logger.Info("skip", "job", p.name, "tick", tick, "reason", why)
 }
 
-// begun is a schedule that remembers the times for which cron has begun a run. A run cannot find out its own time:
-// when it gets through the chain, cron may already have begun others.
+// begun is a schedule that remembers the times for which cron has begun a run. A run cannot find out its own time,
+// because cron may have begun others by the time it gets through the chain.
 type begun struct {
 	cron.Schedule
 
 	mu   sync.Mutex
 	next time.Time
-	due  []time.Time // the times for which runs have begun, and which no run has taken yet
+	due  []time.Time // times for which cron has begun a run and that no run has taken yet
 }
 
-// Next returns the next time. cron calls it when it has begun the run for the previous time.
+// Next returns the next time. cron calls it after it has begun the run for the previous time.
 func (b *begun) Next(now time.Time) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,14 +138,14 @@ func (b *begun) Next(now time.Time) time.Time {
 	return b.next
 }
 
-// drop drops the times that are due; other processes run them.
+// drop discards the times that are due; other processes run f for them.
 func (b *begun) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.due = nil
 }
 
-// take takes the first time that is due; more says that there are others.
+// take removes and returns the first time that is due; more reports whether there are others.
 func (b *begun) take() (tick time.Time, more, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 // stopInterval is how often a waiting run checks whether its Cron was stopped.
 const stopInterval = time.Second
 
-// watch calls stop if c is stopped. The function that it returns ends the watching and waits until it has ended; it
-// may be called more than once.
+// watch calls stop when it notices that c was stopped. The returned function ends the goroutine that watches c, and
+// waits for it; it may be called more than once.
 func watch(c *cron.Cron, stop func()) (end func()) {
 	ended := make(chan struct{})
 	var wg sync.WaitGroup
@@ -36,8 +36,8 @@ func watch(c *cron.Cron, stop func()) (end func()) {
 	})
 }
 
-// stopped reports whether c is stopped. Cron has no method for that. But a running Cron asks a new schedule for its
-// first time as soon as the schedule is added, and a stopped Cron does not.
+// stopped reports whether c is stopped. Cron has no method for that, but a running Cron calls the Next method of a
+// schedule as soon as it is added, and a stopped Cron does not.
 func stopped(c *cron.Cron) bool {
 	var asked probe
 	c.Remove(c.Schedule(&asked, cron.FuncJob(func() {})))
@@ -46,7 +46,7 @@ func stopped(c *cron.Cron) bool {
 	return !asked.was
 }
 
-// A probe is a schedule without times that remembers whether it was asked for its first time.
+// A probe is a schedule without times that remembers whether Next was called.
 type probe struct {
 	mu  sync.Mutex
 	was bool
