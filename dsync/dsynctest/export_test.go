@@ -27,8 +27,7 @@ func CaseNames() []string {
 	return names
 }
 
-// RunCase runs one conformance case. It reports false if there is none of that
-// name.
+// RunCase runs one conformance case. It returns false if there is no case of that name.
 func RunCase(t testing.TB, name string, store driver.Store) bool {
 	for _, c := range conformance() {
 		if c.name == name {
@@ -62,22 +61,21 @@ func (m *Memory) ForgetSessions(age time.Duration) {
 	}
 }
 
-// Swept returns how far sweeping has progressed.
+// Swept returns the state of the sweep.
 func (m *Memory) Swept() driver.SweepState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.swept
 }
 
-// SweptTo sets the cursor of the sweep.
+// SweptTo sets the sweep's cursor.
 func (m *Memory) SweptTo(after string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.swept.After = after
 }
 
-// SetUntil moves the end of a hold that has one, and reports whether there is
-// such a hold.
+// SetUntil moves the end of a hold that has an end, and reports whether there is such a hold.
 func (m *Memory) SetUntil(c driver.Claim, until time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

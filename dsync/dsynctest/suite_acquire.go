@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// acquireCases test Acquire of one claim, Load, and rules for all commands.
+// acquireCases test Acquire of one claim, Load, and the rules for all commands.
 func acquireCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Load/UnusedKeyIsZero", test: testLoadUnused},
@@ -134,8 +134,8 @@ func testKeysAreApart(e *env) {
 	}
 }
 
-// everyMethod calls each method of a store once, using separate keys and sessions for those that write, and passes
-// their errors to report.
+// everyMethod calls each method of a store once and passes its error to report. Methods that write get keys and
+// sessions of their own.
 func (e *env) everyMethod(ctx context.Context, report func(Method, error)) {
 	session := e.session()
 	held := e.leased(newID(), session, long)
@@ -216,7 +216,7 @@ func tokenCases() []conformanceCase {
 	}
 }
 
-// testTokenGrows makes a key change hands in every possible way; check compares the tokens of all states.
+// testTokenGrows makes a key change hands in every possible way. Method check compares the tokens of all states.
 func testTokenGrows(e *env) {
 	key, living := newID(), e.session()
 	var last int64
@@ -282,7 +282,7 @@ func (e *env) candidate(key, session string) driver.Claim {
 	return c
 }
 
-// wantTerm checks the term in a state, and in what Load returns after it.
+// wantTerm checks the term in a state, and in the state that Load then returns.
 func (e *env) wantTerm(s driver.State, want int64) {
 	e.Helper()
 	if read := e.load(s.Key); s.Term != want || read.Term != want {
@@ -364,8 +364,8 @@ func testTermOtherKinds(e *env) {
 	e.wantTerm(e.acquire(e.candidate(key, session)), 2)
 }
 
-// testTermNotice checks the terms in the notices of grants: as in every case, noticed compares them with what Load
-// reads.
+// testTermNotice checks the terms in the notices of grants. As in every case, noticed compares them with the term
+// that Load returns.
 func testTermNotice(e *env) {
 	key, session := newID(), e.session()
 	l := e.hears()
@@ -380,7 +380,7 @@ func testTermNotice(e *env) {
 		e.wantNotices(granted(waiter, false))
 		e.release(waiter)
 	}
-	holder, waiter := e.claim(key, session), e.claim(key, l.session) // of a key that was an election's
+	holder, waiter := e.claim(key, session), e.claim(key, l.session) // the key was an election's before
 	e.hold(holder)
 	e.queue(waiter)
 	e.release(holder)

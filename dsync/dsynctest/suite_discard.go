@@ -5,7 +5,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// discardCases test that Discard removes claims that have joined again because a copy of their request came late.
+// discardCases test that Discard removes claims that have joined again because a copy of their request arrived
+// late.
 func discardCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Discard/LetsTheNextIn", test: testDiscardHolder},
@@ -29,7 +30,7 @@ func (e *env) discard(claims ...driver.Claim) []driver.Notice {
 	return notices
 }
 
-// again requests a released claim once more, as a copy of its request would. It returns the hold, if the claim was
+// again requests a released claim once more, like a late copy of its request. It returns the hold if the claim was
 // granted.
 func (e *env) again(c driver.Claim) driver.Holder {
 	e.Helper()

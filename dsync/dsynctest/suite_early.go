@@ -6,8 +6,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// earlyCases test Release with Early. What a fail-over may undo, and what heartbeats say afterwards, is for each
-// store's own fail-over tests.
+// earlyCases test Release with Early. Each store's own tests must cover what a fail-over may undo, and what
+// heartbeats return afterwards.
 func earlyCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Early/TheNextIsLetIn", test: testEarlyNext},
@@ -19,8 +19,8 @@ func earlyCases() []conformanceCase {
 	}
 }
 
-// releaseEarly sends a Release of c with Early and the fields of l, as a session does that has seen no waiters. It
-// must not fail.
+// releaseEarly sends a Release of c with Early and the fields of l, as if c's session had seen no waiters. The
+// Release must not fail.
 func (e *env) releaseEarly(c driver.Claim, l driver.Release, wantFound bool) driver.OpTime {
 	e.Helper()
 	if h, ok := e.load(c.Key).Holder(c.ID); ok {
@@ -44,7 +44,7 @@ func (e *env) releaseEarly(c driver.Claim, l driver.Release, wantFound bool) dri
 	return done.Applied
 }
 
-// wantCommitted is releaseEarly for a Release that must be committed when it is answered.
+// wantCommitted is like releaseEarly, but the Release must be committed when its reply arrives.
 func (e *env) wantCommitted(c driver.Claim, l driver.Release) {
 	e.Helper()
 	if applied := e.releaseEarly(c, l, true); applied != (driver.OpTime{}) {

@@ -25,9 +25,9 @@ const (
 	patience = 30 * time.Second
 )
 
-// An env is the environment of a conformance case. Its methods end the case if a command returns an unexpected error,
-// and check the invariants of every State. Only one goroutine may call them; concurrent goroutines must call the
-// store directly.
+// An env is the environment of a conformance case. Its methods end the case if a command returns an unexpected
+// error, and check the invariants of every State. Only the goroutine of the case may call them; other goroutines
+// must call the store directly.
 type env struct {
 	testing.TB
 	ctx    context.Context
@@ -35,17 +35,17 @@ type env struct {
 	store  driver.Store
 	far    time.Time // a notAfter that does not pass while the case runs
 
-	wg     *sync.WaitGroup          // goroutines that run until ctx ends
+	wg     *sync.WaitGroup          // waits for goroutines that run until ctx ends
 	clock  string                   // a key that is never used, for reading the clock
 	claims map[string]int           // by session
 	tokens map[string]*grantsOfAKey // by key
 
-	published map[string]int64 // number of values, by claim
+	published map[string]int64 // number of values published, by claim
 
 	notices  []driver.Notice // returned by the last command
 	left     bool            // Found of the last edit with Release and Acquire
 	seen     time.Time       // the store's clock in the last state
-	before   time.Time       // the store's clock in the last state before that command
+	before   time.Time       // the store's clock in the last state before the last command
 	alone    map[string]bool // by claim: granted at once, with nobody waiting
 	observed map[string]bool // keys that a listener of the case observes
 }
@@ -53,7 +53,7 @@ type env struct {
 // grantsOfAKey are the grants of a key that the case has seen.
 type grantsOfAKey struct {
 	last    int64
-	shrunk  bool // after a Resize, holders may weigh more than the limit, but then nothing is granted
+	shrunk  bool // after a Resize, holders may weigh more than the limit, but nothing is granted until they fit
 	byClaim map[string]driver.Holder
 }
 
@@ -174,7 +174,8 @@ func (e *env) try(c driver.Claim, expired ...string) driver.State {
 	return e.acquireAs(c, false, e.far, expired...)
 }
 
-// hold acquires a claim that must be granted at once. It extends a fixed lease, so that it has an end.
+// hold acquires a claim that must be granted at once. If the claim has a lease, hold also extends it, which gives
+// the hold an end.
 func (e *env) hold(c driver.Claim, expired ...string) driver.Holder {
 	e.Helper()
 	s := e.acquire(c, expired...)
@@ -232,7 +233,7 @@ func (e *env) releaseKeep(c driver.Claim, keep time.Duration, wantFound bool) {
 	e.releaseAs(c, driver.Release{Keep: keep}, wantFound)
 }
 
-// releaseAs sends a Release of c, with the other fields of o. It must not fail.
+// releaseAs sends a Release of c, with the other fields of o. The Release must not fail.
 func (e *env) releaseAs(c driver.Claim, o driver.Release, wantFound bool) {
 	e.Helper()
 	before := e.seen
@@ -275,7 +276,7 @@ func (e *env) until(t time.Time) {
 	}
 }
 
-// member reads one session, again and again until ok returns true, because a reading may be stale.
+// member reads a session until ok returns true, because a reading may be stale.
 func (e *env) member(id, want string, ok func(driver.Member) bool) driver.Member {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -292,8 +293,8 @@ func (e *env) member(id, want string, ok func(driver.Member) bool) driver.Member
 	}
 }
 
-// wantExpired checks that a session has expired and that nothing revives it. The commands that could themselves
-// expire the session come last.
+// wantExpired checks that a session has expired and that nothing revives it. It sends the commands that could
+// themselves expire the session last.
 func (e *env) wantExpired(session string) {
 	e.Helper()
 	if _, err := e.store.Heartbeat(e.ctx, session, nil); !errors.Is(err, driver.ErrSessionExpired) {
@@ -325,8 +326,8 @@ func (e *env) wantHolders(s driver.State, want ...driver.Claim) {
 	}
 }
 
-// wantQueue checks the queue of a state that was not read for a waiting claim. Unless the state is Load's, the
-// queue may have at most 8 claims.
+// wantQueue checks the queue in a state from Load, or in a state read for a claim that does not wait. Such a state
+// shows at most 8 claims unless it is from Load.
 func (e *env) wantQueue(s driver.State, want ...driver.Claim) {
 	e.Helper()
 	if got := ahead(s); s.Waiting != len(want) || s.Position != 0 || !slices.Equal(got, claimIDs(want)) {
@@ -358,8 +359,8 @@ func claimIDs(claims []driver.Claim) []string {
 	return ids
 }
 
-// check checks the invariants of a key's state, which may show at most as many waiters as most says. It must be
-// called with the states in the order of their commands.
+// check checks the invariants of a key's state, which may show at most the given number of waiters. Call it with
+// the states in the order of the commands that returned them.
 func (e *env) check(key string, s driver.State, most int) {
 	e.Helper()
 	if s.Key != key {

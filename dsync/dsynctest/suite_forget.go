@@ -48,7 +48,7 @@ func testForgetSeal(e *env) {
 	}
 	for range 3 {
 		c := e.once(key, session)
-		token := e.hold(c).Token // hold checks that it is greater than the one before
+		token := e.hold(c).Token // hold checks that the token is greater than the last one
 		e.seal(c, []byte("result"), true)
 		e.wantSealed(e.load(key), token, []byte("result"))
 		e.forget(key, token, true)
@@ -80,7 +80,7 @@ func testForgetLimits(e *env) {
 	e.resize(key, 2, 3)
 	e.release(first)
 	e.forget(key, e.load(key).Token, true)
-	e.hold(second) // the key takes over the claim's limit, since the former ones are forgotten
+	e.hold(second) // the key takes over the claim's limit, because its former limits are forgotten
 	e.wantSize(key, second.Kind, 2)
 	e.wantUnknown(key, session, 3, 2)
 }

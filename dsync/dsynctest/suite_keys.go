@@ -126,7 +126,7 @@ func testKeysPages(e *env) {
 		keys = append(keys, base+string(rune('a'+2*i)))
 		e.hold(e.claim(keys[i], session))
 	}
-	e.hold(e.claim("\x01"+base, session)) // comes before all others, with another prefix
+	e.hold(e.claim("\x01"+base, session)) // has another prefix, and comes before all others
 	e.wantKeys(base, "", 0)
 	for n := 1; n <= 8; n++ {
 		for i := range keys {
@@ -199,7 +199,7 @@ func testKeysAll(e *env) {
 		e.hold(e.claim(key, session))
 	}
 	for after := ""; ; {
-		// Not everything is known about other cases' keys, because they change concurrently.
+		// Other cases change their keys concurrently, so only some facts about them can be checked.
 		states, err := e.store.Keys(e.ctx, driver.KeyQuery{After: after, Limit: 1000})
 		if err != nil {
 			e.Fatalf("Keys of no prefix: %v", err)

@@ -19,13 +19,14 @@ func lateCases() []conformanceCase {
 // A life describes a session that has sent every kind of request, and the keys that it used.
 type life struct {
 	session string
-	wire    *Faulty // keeps a copy of each of its requests
+	wire    *Faulty // keeps a copy of each request of the session
 	keys    []string
-	sealed  string // the key, among keys, that it sealed
-	resized string // a key whose limit it changed; not in keys
+	sealed  string // the one of keys that the session sealed
+	resized string // a key whose limit the session changed; not in keys
 }
 
-// live makes a session send every kind of request. In the end the session holds and waits for nothing.
+// live makes a session send every kind of request. When live returns, the session holds nothing and waits for
+// nothing.
 func (e *env) live() life {
 	e.Helper()
 	wire := NewFaulty(e.store, nil)
@@ -33,7 +34,7 @@ func (e *env) live() life {
 	other, expired := e.session(), e.session()
 	e.expire(expired)
 
-	// me is the same case as seen through the wire.
+	// me is e with its commands sent through the wire.
 	me := *e
 	me.store = wire
 	session := me.session()
@@ -60,7 +61,7 @@ func (e *env) live() life {
 	me.release(c)
 	beat()
 
-	c = e.claim(key(), session) // this one is a try, and is released twice
+	c = e.claim(key(), session) // this claim is requested with a try and released twice
 	e.wantHolders(ask(c, false), c)
 	me.release(c)
 	me.releaseKeep(c, 0, false)
@@ -74,7 +75,7 @@ func (e *env) live() life {
 	me.release(c)
 	e.release(held)
 
-	held = e.claim(key(), other) // this claim waits, is granted by the release of another, and is released
+	held = e.claim(key(), other) // this claim waits, is granted when another is released, and is released
 	e.hold(held)
 	c = e.claim(held.Key, session)
 	ask(c, true)
@@ -151,12 +152,12 @@ func (e *env) live() life {
 	e.release(second)
 	e.release(first)
 
-	kept := e.claim(key(), session) // this hold is kept by its Release, and outlives the session
+	kept := e.claim(key(), session) // this hold is released with Keep, and outlives the session
 	e.wantHolders(ask(kept, true), kept)
 	me.releaseKeep(kept, short, true)
 	beat()
 
-	held = e.claim(key(), session) // claims are replaced, with others waiting and without
+	held = e.claim(key(), session) // claims are replaced, while others wait and while none do
 	e.wantHolders(ask(held, true), held)
 	behind = e.claim(held.Key, other)
 	e.queue(behind)
@@ -173,7 +174,7 @@ func (e *env) live() life {
 	return l
 }
 
-// replayed replays l twice and checks that the keys' states don't change.
+// replayed sends all requests of l again, twice, and checks that the keys' states don't change.
 func (e *env) replayed(l life, keys ...string) {
 	e.Helper()
 	for range 2 {
@@ -200,8 +201,8 @@ func (e *env) replayed(l life, keys ...string) {
 
 func testLateReplay(e *env) {
 	l := e.live()
-	// Of the keys, some are free, and others are held and waited for by other sessions, or by another claim of the
-	// same session. The first Acquire of a key drops lapsed leases.
+	// Some keys are free. Others have a holder and a waiter, one from another session and one from the session
+	// itself. The first Acquire of a key drops lapsed leases.
 	other := e.session()
 	for i, key := range l.keys {
 		if key == l.sealed {
@@ -223,7 +224,7 @@ func testLateReplay(e *env) {
 	e.hold(part)
 	e.queue(all)
 	e.replayed(l, append(l.keys, l.resized)...)
-	// A heartbeat can still remove a revocation that came late.
+	// A heartbeat can still remove a revocation that arrived late.
 	e.wantRevoked(l.session, e.revoked(l.session))
 }
 

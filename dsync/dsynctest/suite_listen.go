@@ -19,7 +19,7 @@ type listener struct {
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when Listen has returned err
 	err     error
-	more    chan struct{} // has a token if there is something new
+	more    chan struct{} // has a token if a notice has arrived since the last one was taken
 
 	mu      sync.Mutex
 	notices []driver.Notice
@@ -72,15 +72,15 @@ func (l *listener) add(n driver.Notice) {
 	}
 }
 
-// heard returns the notices so far.
+// heard returns the notices received so far.
 func (l *listener) heard() []driver.Notice {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.notices[:len(l.notices):len(l.notices)]
 }
 
-// wait waits until there are notices and ok returns true for them. It reports whether that happened before the
-// Listen or patience ended.
+// wait waits until notices have been received and ok returns true for them. It reports false if the Listen ends or
+// patience runs out first.
 func (l *listener) wait(ok func([]driver.Notice) bool) bool {
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
@@ -109,7 +109,7 @@ func (l *listener) wantHeard(want ...driver.Notice) {
 	}
 }
 
-// wantOnly checks that no other notice was received, or arrives directly after these.
+// wantOnly checks that no notices other than these have arrived, and that none arrive directly afterwards.
 func (l *listener) wantOnly(want ...driver.Notice) {
 	l.e.Helper()
 	time.Sleep(20 * time.Millisecond)
@@ -120,7 +120,7 @@ func (l *listener) wantOnly(want ...driver.Notice) {
 	}
 }
 
-// contains reports whether n is among the notices, whatever its address.
+// contains reports whether n is among the notices, ignoring addresses.
 func contains(notices []driver.Notice, n driver.Notice) bool {
 	n.Address = 0
 	return slices.ContainsFunc(notices, func(o driver.Notice) bool {
@@ -148,7 +148,7 @@ func (e *env) send() []driver.Notice {
 	return e.notices
 }
 
-// listenCases test Listen and Notify. If a store can't notify, they test that it says so.
+// listenCases test Listen and Notify. If the store can't notify, they test that it returns errors.ErrUnsupported.
 func listenCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Listen/ReadyFirstOrUnsupportedAtOnce", test: testListenReady},
@@ -165,8 +165,8 @@ func listenCases() []conformanceCase {
 	}
 }
 
-// handOff releases another session's claim, so that a new claim of the session is granted, and returns the new claim.
-// e.notices are then those of the Release.
+// handOff releases another session's claim, so that a new claim of the session is granted, and returns the new
+// claim. It leaves the notices of the Release in e.notices.
 func (e *env) handOff(key, session string) driver.Claim {
 	e.Helper()
 	holder, waiter := e.claim(key, e.session()), e.claim(key, session)
@@ -176,7 +176,8 @@ func (e *env) handOff(key, session string) driver.Claim {
 	return waiter
 }
 
-// testListenReady sends a notice before anybody listens. It may be received, but not before the NoticeReady.
+// testListenReady sends a notice before anybody listens. The notice may be received later, but only after a
+// NoticeReady.
 func testListenReady(e *env) {
 	session, key := e.session(), newID()
 	c := e.handOff(key, session)
@@ -293,7 +294,7 @@ func testListenWithoutSession(e *env) {
 		return
 	}
 	c := e.handOff(key, session)
-	e.send() // includes the grant, which is for the session
+	e.send() // includes the notice of the grant, which is for the session
 	l.wantHeard(change(key))
 	r := driver.Revocation{Key: key, Claim: c.ID}
 	e.revoke(session, r)

@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// noticeCases test the notices of grants that commands return. Every case checks for each of its commands that the
-// notices are true: see noticed.
+// noticeCases test the notices of grants that commands return. In every case of the suite, noticed checks that the
+// notices are true.
 func noticeCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Notice/GrantByRelease", test: testNoticeRelease},
@@ -27,28 +27,28 @@ func granted(c driver.Claim, crowded bool) driver.Notice {
 	return driver.Notice{Type: driver.NoticeGrant, Session: c.Session, Key: c.Key, Claim: c.ID, Crowded: crowded}
 }
 
-// wakes returns the notice that c should be requested again.
+// wakes returns the notice that tells c's session to request c again.
 func wakes(c driver.Claim) driver.Notice {
 	return driver.Notice{Type: driver.NoticeWake, Session: c.Session, Key: c.Key, Claim: c.ID}
 }
 
-// yields returns the notice that others wait behind c.
+// yields returns the notice that tells the holder c that others wait.
 func yields(c driver.Claim) driver.Notice {
 	return driver.Notice{Type: driver.NoticeYield, Session: c.Session, Key: c.Key, Claim: c.ID}
 }
 
-// revocation returns the notice that r was added to the session.
+// revocation returns the notice that tells a session about its new revocation r.
 func revocation(session string, r driver.Revocation) driver.Notice {
 	return driver.Notice{Type: driver.NoticeRevoke, Session: session, Key: r.Key, Claim: r.Claim}
 }
 
-// change returns the notice that a key may have changed.
+// change returns the notice that tells observers that a key may have changed.
 func change(key string) driver.Notice {
 	return driver.Notice{Type: driver.NoticeChange, Key: key}
 }
 
-// noticed records the notices that a command of c has returned, and checks that they are true. before is what the
-// store's clock said when it was last read before the command.
+// noticed records the notices that a command of c has returned, and checks that they are true. before is the last
+// known time of the store's clock before the command.
 func (e *env) noticed(c driver.Claim, before time.Time, notices []driver.Notice) {
 	e.Helper()
 	e.notices, e.before = notices, before
@@ -89,9 +89,9 @@ func (e *env) noticed(c driver.Claim, before time.Time, notices []driver.Notice)
 	}
 }
 
-// wantNotices checks which notices the last command has returned; noticed has already checked their tokens and terms.
-// It tolerates a change notice although nothing has changed, and a command that repeats the notice of a grant made in
-// the same millisecond.
+// wantNotices checks which notices the last command has returned; noticed has already checked their tokens and
+// terms. It tolerates a change notice when nothing has changed, and a repeated notice of a grant made in the same
+// millisecond.
 func (e *env) wantNotices(want ...driver.Notice) {
 	e.Helper()
 	var got []driver.Notice
@@ -144,7 +144,7 @@ func testNoticeRelease(e *env) {
 	}
 }
 
-// testNoticeWhoevers grants a waiter its claim with each kind of command that can do so.
+// testNoticeWhoevers grants a waiting claim with each kind of command that can do so.
 func testNoticeWhoevers(e *env) {
 	other := e.session()
 	l := e.hears()
@@ -166,12 +166,12 @@ func testNoticeWhoevers(e *env) {
 			e.try(e.weighted(heavy.Key, other, 1, 3), heavy.Session)
 			e.wantNotices(granted(waiter, false))
 		},
-		func(_, heavy, waiter driver.Claim) { // the Acquire of another claim does it
+		func(_, heavy, waiter driver.Claim) { // the Acquire of another claim grants it
 			e.expire(heavy.Session)
 			e.acquire(e.weighted(heavy.Key, other, 1, 3), heavy.Session)
 			e.wantNotices(granted(waiter, true))
 		},
-		func(_, heavy, waiter driver.Claim) { // a late Acquire that names the session of heavy does it
+		func(_, heavy, waiter driver.Claim) { // a late Acquire that names the session of heavy grants it
 			e.expire(heavy.Session)
 			e.acquireAs(e.weighted(heavy.Key, other, 1, 3), true, e.now().Add(-time.Second), heavy.Session)
 			e.wantNotices(granted(waiter, false))
@@ -185,7 +185,7 @@ func testNoticeWhoevers(e *env) {
 		let(holder, heavy, waiter)
 	}
 
-	// The Acquire drops a lease whose end has come.
+	// The Acquire drops a lapsed lease.
 	leased := e.leased(newID(), other, short)
 	waiter := e.claim(leased.Key, l.session)
 	h := e.hold(leased)
@@ -322,7 +322,7 @@ func testNoticeUnsupported(e *env) {
 	}
 }
 
-// wakeCases test the notices that make waiters acquire again.
+// wakeCases test the notices that make waiters request their claims again.
 func wakeCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Notice/SealWakesTheQueue", test: testSealNotice},
@@ -330,7 +330,7 @@ func wakeCases() []conformanceCase {
 	}
 }
 
-// testSealRace seals a key while others acquire it: each of them was either removed from the queue or sees the
+// testSealRace seals a key while others acquire it. Each of them must either be woken from the queue or see the
 // result.
 func testSealRace(e *env) {
 	for range 3 {
@@ -385,7 +385,7 @@ func testSealNotice(e *env) {
 	e.seal(holder, nil, false)
 	e.wantNotices()
 
-	// No notice is due if nobody waits, or if the hold has ended.
+	// The command returns no notice if nobody waits, or if the hold has ended.
 	alone, lapsed := e.claim(newID(), a.session), e.leased(newID(), a.session, time.Millisecond)
 	e.hold(alone)
 	e.seal(alone, nil, true)

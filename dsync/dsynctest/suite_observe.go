@@ -35,7 +35,7 @@ func (e *env) observe(session string, seq int64, keys ...string) {
 	}
 }
 
-// observers reads up to 1,000 observers of a key. That must not fail.
+// observers reads up to 1,000 observers of a key. The reading must not fail.
 func (e *env) observers(key string) []string {
 	e.Helper()
 	return e.observersPage(key, "", 1000)
@@ -57,7 +57,7 @@ func (e *env) observersPage(key, after string, n int) []string {
 	return ids
 }
 
-// wantObservers reads the observers of key until they are the given sessions, because a reading may be stale.
+// wantObservers reads the observers of key until they match the given sessions, because a reading may be stale.
 func (e *env) wantObservers(key string, want ...string) {
 	e.Helper()
 	slices.Sort(want)
@@ -283,7 +283,7 @@ func testQueueAll(e *env) {
 	check()
 }
 
-// changeCases test the notices for observers of a key.
+// changeCases test the notices for the observers of a key.
 func changeCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Notice/EveryChangeOfAnObservedKey", test: testChangeEvery},
@@ -347,8 +347,8 @@ func testChangeEvery(e *env) {
 	l.wantOnly(change(key))
 }
 
-// testChangeOnly uses keys that nobody observes, with nearly the same names as an observed key. After each command,
-// noticed checks that the key of a returned NoticeChange is observed.
+// testChangeOnly uses keys that nobody observes, with nearly the same names as an observed key. After each
+// command, noticed checks that every NoticeChange is about an observed key.
 func testChangeOnly(e *env) {
 	key, session := newID(), e.session()
 	l := e.hears(key)
@@ -402,7 +402,7 @@ func testChangeLate(e *env) {
 	}
 }
 
-// testChangeSeveral has several listeners on a key, and ends them one after the other.
+// testChangeSeveral starts several listeners for a key, and ends them one after the other.
 func testChangeSeveral(e *env) {
 	key, session := newID(), e.session()
 	var listeners []*listener
@@ -432,7 +432,7 @@ func testChangeSeveral(e *env) {
 	}
 }
 
-// changes returns how many changes of a key were received so far.
+// changes returns how many NoticeChanges of a key were received so far.
 func (l *listener) changes(key string) (n int) {
 	for _, heard := range l.heard() {
 		if heard.Type == driver.NoticeChange && heard.Key == key {
@@ -442,7 +442,7 @@ func (l *listener) changes(key string) (n int) {
 	return n
 }
 
-// testChangeNothing reads observed keys: whatever a store writes for observers must not be visible.
+// testChangeNothing reads observed keys, to test that nothing that the store writes for observers is visible.
 func testChangeNothing(e *env) {
 	unused, session := newID(), e.session()
 	c, waiter := e.candidate(newID(), session), e.candidate(newID(), session)
@@ -469,7 +469,7 @@ func testChangeNothing(e *env) {
 	e.wantTerm(e.acquire(e.candidate(unused, session)), 1)
 }
 
-// testSweepObserved is one of sweepCases. It sweeps observed keys that have been idle for long.
+// testSweepObserved is one of sweepCases. It sweeps observed keys that have long been idle.
 func testSweepObserved(e *env) {
 	session := e.session()
 	key, _ := e.used(session)

@@ -123,8 +123,8 @@ func testPublishStays(e *env) {
 
 func testPublishGoes(e *env) {
 	key, session, value := newID(), e.session(), []byte("value")
-	// wantGone checks that there is no value while next holds, and that late values of earlier holders do not
-	// become next's.
+	// wantGone checks that the key has no value once next holds it, and that values published late by earlier
+	// holders do not appear.
 	wantGone := func(next driver.Claim, before ...driver.Claim) {
 		e.Helper()
 		e.wantHolders(e.load(key), next)
@@ -153,7 +153,7 @@ func testPublishGoes(e *env) {
 	wantGone(third, first, second)
 	e.publish(third, value)
 	e.expire(third.Session)                   // taken from an expired session
-	fourth := e.leased(key, session, 5*short) // it must last for the commands below
+	fourth := e.leased(key, session, 5*short) // the lease must not end before the commands below
 	h := e.hold(fourth, third.Session)
 	wantGone(fourth, third)
 	e.publish(fourth, value)
@@ -246,8 +246,8 @@ func valued(c driver.Claim, value string) driver.Claim {
 	return c
 }
 
-// testPublishByGrant grants claims that have a value, by every kind of Release. The key has that value from the grant
-// on, until the claim publishes another one or its hold ends.
+// testPublishByGrant grants claims that have a value, by every kind of Release. The key has the value from the
+// grant on, until the claim publishes another value or its hold ends.
 func testPublishByGrant(e *env) {
 	full := strings.Repeat("\xfe", driver.MaxClaimValue)
 	for _, new := range []func(key, session string) driver.Claim{e.candidate, e.claim} {
@@ -288,7 +288,7 @@ func testPublishByGrant(e *env) {
 		value(fifth, "fifth")
 		e.publish(fifth, []byte("another"))
 		e.release(fifth)
-		e.again(fifth) // a copy of its request comes late
+		e.again(fifth) // a late copy of its request
 		value(fifth, "fifth")
 		next := valued(new(key, session), "next")
 		e.wantValue(e.replace(fifth, next, e.far), []byte("next"))
@@ -320,7 +320,8 @@ func testPublishByGrantSorts(e *env) {
 		e.wantValue(s, []byte("next"))
 	}
 
-	// If several claims hold the key, its value is that of the last of them, as long as that claim holds.
+	// If several claims hold the key, the key has the value of the claim granted last, as long as that claim holds
+	// it.
 	key, session := newID(), e.session()
 	whole, a, b, c := e.weighted(key, session, 3, 3), e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 3)
 	e.hold(whole)
@@ -354,8 +355,8 @@ func testClaimValueTooLarge(e *env) {
 	}
 }
 
-// testPublishRace publishes while another claim gets the key. Whichever command arrives first, the value must not
-// become that of the other claim.
+// testPublishRace publishes a value while another claim gets the key. Whichever command arrives first, the other
+// claim must not end up with that value.
 func testPublishRace(e *env) {
 	key, session := newID(), e.session()
 	holder := e.claim(key, session)
@@ -411,13 +412,13 @@ func (e *env) seal(c driver.Claim, result []byte, wantFound bool) {
 	e.releaseAs(c, driver.Release{Seal: 1, Result: result}, wantFound)
 }
 
-// wantSealed checks a state of a key that a claim with the token has sealed, up to tick 1.
+// wantSealed checks a state of a key that was sealed up to tick 1 by the claim with that token.
 func (e *env) wantSealed(s driver.State, token int64, result []byte) {
 	e.Helper()
 	e.wantTick(s, 1, token, result)
 }
 
-// wantTick checks a state of a key that is sealed up to tick with result, and has token as its last token.
+// wantTick checks a state of a key that is sealed up to tick with result, and whose last token is token.
 func (e *env) wantTick(s driver.State, tick, token int64, result []byte) {
 	e.Helper()
 	if s.Sealed != tick || s.Value == nil || !bytes.Equal(s.Value, result) || s.Token != token {

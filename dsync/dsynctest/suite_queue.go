@@ -34,7 +34,7 @@ func testQueueInOrder(e *env) {
 	var claims []driver.Claim
 	for i := range 6 {
 		if i%2 == 0 {
-			session = e.session() // some of one session, some of others
+			session = e.session() // some claims of one session, some of others
 		}
 		claims = append(claims, e.claim(key, session))
 	}
@@ -105,7 +105,7 @@ func testQueueGrantsAllThatFit(e *env) {
 	e.queue(last)
 	e.release(writer)
 	s := e.load(key)
-	e.wantHolders(s, want...) // check compares their tokens
+	e.wantHolders(s, want...) // method check compares the tokens
 	e.wantQueue(s, last)
 	for _, h := range s.Holders {
 		if !h.Since.Equal(s.Holders[0].Since) {
@@ -147,7 +147,7 @@ func testQueueWeights(e *env) {
 	}
 }
 
-// wantMismatch acquires c with and without waiting, and checks that the error is want.
+// wantMismatch acquires c with and without waiting, and checks that the error is want each time.
 func (e *env) wantMismatch(c driver.Claim, want driver.MismatchError) {
 	e.Helper()
 	for _, wait := range []bool{true, false} {
@@ -216,7 +216,8 @@ func testMismatchFreeKey(e *env) {
 	}
 }
 
-// yieldCases test claims with Yield: the notices for their sessions, and the distance to the token after theirs.
+// yieldCases test claims with Yield: the notices for their sessions, and the distance from their tokens to the
+// next.
 func yieldCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Yield/IsShown", test: testYieldShown},
@@ -267,7 +268,7 @@ func testYieldFirst(e *env) {
 	head.First = true
 	e.hold(holder)
 	e.wantNotices()
-	e.try(e.claim(key, other)) // a try that failed is not in the queue
+	e.try(e.claim(key, other)) // after a failed try, the claim is not in the queue
 	e.wantNotices()
 	e.queue(a)
 	for range 3 { // each request of the first waiter returns the notice
@@ -293,11 +294,11 @@ func testYieldFirst(e *env) {
 	e.wantNotices()
 	e.acquire(b)
 	e.wantNotices(yields(holder))
-	e.acquire(holder) // it holds the key
+	e.acquire(holder) // holder holds the key
 	e.wantNotices()
 }
 
-// testYieldEach uses a key with several holders: the notices go to all of them that yield, even those of the
+// testYieldEach uses a key with several holders. Every holder that yields gets a notice, even one of the
 // requester's own session.
 func testYieldEach(e *env) {
 	key := newID()
@@ -316,7 +317,7 @@ func testYieldEach(e *env) {
 	e.wantNotices()
 }
 
-// testYieldGrant grants claims that yield while others wait; the notice of the grant says so.
+// testYieldGrant grants claims that yield. The notice of the grant tells whether others wait.
 func testYieldGrant(e *env) {
 	key, other := newID(), e.session()
 	l := e.hears()
@@ -339,7 +340,7 @@ func testYieldGrant(e *env) {
 	e.wantNotices(granted(alone, false))
 	e.release(alone)
 
-	// An Acquire drops an expired session's hold, which grants next. The claim of the Acquire is then the first
+	// An Acquire drops an expired session's hold, so next is granted and the acquired claim becomes the first
 	// waiter.
 	expired := e.session()
 	e.hold(e.claim(key, expired))
@@ -350,7 +351,7 @@ func testYieldGrant(e *env) {
 	e.wantNotices(granted(next, true), yields(next))
 }
 
-// testYieldRoom ends a hold that yields in every possible way.
+// testYieldRoom ends, in every possible way, the hold of a claim that yields.
 func testYieldRoom(e *env) {
 	key, living := newID(), e.session()
 	var last int64

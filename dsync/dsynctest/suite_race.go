@@ -156,8 +156,8 @@ func testRaceReleases(e *env) {
 	e.wantQueue(s, last)
 }
 
-// testRaceLimit counts holders between the reply to Acquire and the sending of
-// Release: there are never more than the limit.
+// testRaceLimit counts the holders, from the reply to Acquire until Release is sent. There are never more than the
+// limit allows.
 func testRaceLimit(e *env) {
 	const limit = 3
 	key, session := newID(), e.session()
@@ -205,7 +205,7 @@ func testRaceLimit(e *env) {
 	}
 }
 
-// testRaceWaiters runs workers that wait by polling, each on its own.
+// testRaceWaiters runs workers that wait for the key by polling.
 func testRaceWaiters(e *env) {
 	const workers, rounds = 6, 3
 	key := newID()
@@ -244,8 +244,8 @@ func testRaceWaiters(e *env) {
 	e.wantFree(key)
 }
 
-// testRaceNotices runs workers that wait only for notices. A worker whose command grants claims sends the notices.
-// The queue is often empty, so Acquires race with Releases.
+// testRaceNotices runs workers that wait only for notices, which the worker whose command grants their claims
+// sends. The queue is often empty, so Acquires race with Releases.
 func testRaceNotices(e *env) {
 	const workers, rounds, limit = 4, 10, 2
 	key := newID()
@@ -284,14 +284,14 @@ func testRaceNotices(e *env) {
 	e.wantFree(key)
 }
 
-// A learnt is what a session has learned about the grant of its claim.
+// A learnt holds what a session knows about the grant of its claim.
 type learnt struct {
 	token int64
 	alone bool // the first reply had the grant, and nobody was in the queue
 }
 
-// await acquires c, and waits for the notice of its grant if it was not granted at once. It repeats the request
-// only if the listener becomes ready again.
+// await acquires c and, if c is not granted at once, waits for the notice of its grant. It repeats the request
+// only if the listener receives another NoticeReady.
 func (e *env) await(l *listener, c driver.Claim) (learnt, bool) {
 	for ready := 0; ; {
 		heard := l.heard()
@@ -360,8 +360,8 @@ func testRaceRegister(e *env) {
 	}
 }
 
-// testRaceExpire expires a lapsed session while its owner's heartbeat arrives. Then either the session has expired
-// for good, or everybody finds it alive.
+// testRaceExpire expires a lapsed session while its owner's heartbeat arrives. Afterwards the session either has
+// expired for good, or is alive for everybody.
 func testRaceExpire(e *env) {
 	for round := range 6 {
 		const ttl = 60 * time.Millisecond
@@ -386,7 +386,7 @@ func testRaceExpire(e *env) {
 				errs[i] = err
 			}
 			if wasExpired && err == nil {
-				e.Error("a heartbeat that was sent after the expiry's answer succeeded")
+				e.Error("a heartbeat succeeded although it was sent after Expire had returned")
 			}
 		})
 		if err := errors.Join(errs...); err != nil {

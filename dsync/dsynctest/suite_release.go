@@ -29,7 +29,7 @@ func keepCases() []conformanceCase {
 	}
 }
 
-// testReleaseOnlyThatID releases claims whose ids and sessions are nearly those of the holder and of the waiter.
+// testReleaseOnlyThatID releases claims with nearly the same ids and sessions as the holder and the waiter.
 func testReleaseOnlyThatID(e *env) {
 	key, a, b := newID(), e.session(), e.session()
 	other := e.claim(key, a) // a.1
@@ -122,7 +122,7 @@ func testKeepRepeated(e *env) {
 			e.Errorf("Keep %v repeated with %v: ends at %v, want still %v", long, d, again.Until, first.Until)
 		}
 	}
-	// A repeated Acquire does not bring back the hold that lives with the session either.
+	// Nor does a repeated Acquire turn the hold back into one that lasts as long as its session.
 	s := e.acquire(c)
 	if h, ok := s.Holder(c.ID); !ok || !h.Until.Equal(first.Until) {
 		e.Errorf("Acquire repeated after Keep: %+v, want it kept until %v", s.Holders, first.Until)
@@ -201,8 +201,8 @@ func testLeaseEnd(e *env) {
 	}
 }
 
-// However a claim with a lease is granted, it lives with its session until the first Extend. Otherwise a grant that
-// nobody learns of would block the key for the whole lease.
+// However a claim with a lease is granted, its hold lasts as long as its session until the first Extend. Otherwise
+// a grant that nobody learns of would block the key for the whole lease.
 func testLeaseUndated(e *env) {
 	for _, grant := range []func(c driver.Claim){
 		func(c driver.Claim) { e.acquire(c) },
@@ -244,7 +244,7 @@ func testLeaseShown(e *env) {
 	h := e.hold(c)
 	e.until(h.Until)
 	e.wantHolders(e.load(c.Key), c)
-	// A late Acquire of the claim, which has no effect, does not bring it back.
+	// A late Acquire of the claim has no effect, and does not bring it back.
 	s := e.acquireAs(c, true, h.Since.Add(-time.Second))
 	e.wantHolders(s)
 	e.wantQueue(s)
@@ -303,7 +303,7 @@ func testExtend(e *env) {
 }
 
 // After a lease has lapsed, a late copy of its request may be granted. An Extend that was sent for the first grant
-// and arrives now must not extend the second one, because nobody knows of that.
+// must not extend the second, which no session knows about.
 func testExtendOfASecondGrant(e *env) {
 	c := e.leased(newID(), e.session(), 20*time.Millisecond)
 	first := e.hold(c)

@@ -22,8 +22,8 @@ func (e *env) replace(old, next driver.Claim, notAfter time.Time) driver.State {
 	return e.join(driver.Edit{Release: &driver.Release{Claim: old}, Acquire: &driver.Acquire{Claim: next, Wait: true, NotAfter: notAfter}})
 }
 
-// testReplaceSorts replaces claims of all kinds while claims of all kinds wait. The result must be the same as that
-// of a Release followed by an Acquire.
+// testReplaceSorts replaces claims of all kinds while claims of all kinds wait. Each edit must have the same
+// result as a Release followed by an Acquire.
 func testReplaceSorts(e *env) {
 	sorts := []func(key, session string) driver.Claim{
 		e.claim,

@@ -19,7 +19,7 @@ func resizeCases() []conformanceCase {
 	}
 }
 
-// resize sends a Resize, which must not fail, for the kind of claims that e makes.
+// resize sends a Resize for KindMutex, which must not fail.
 func (e *env) resize(key string, from, limit int64) {
 	e.Helper()
 	before := e.seen
@@ -67,8 +67,8 @@ func testResizeKind(e *env) {
 	e.wantSize(key, "other", 3)
 }
 
-// testResizeKept locks keys as mutexes that had another limit or kind before, and checks that the store still knows
-// the former limit, and the number of terms of an election.
+// testResizeKept locks keys as mutexes that had another limit or kind before. It checks that the store still knows
+// the former limit, and the term of a former election.
 func testResizeKept(e *env) {
 	sized, elected, session := newID(), newID(), e.session()
 	turns := func(claims ...driver.Claim) {
@@ -99,7 +99,7 @@ func testResizeNotice(e *env) {
 	e.queue(second)
 	e.queue(third)
 	e.resize(key, 1, 3)
-	e.wantNotices(granted(first, true), granted(second, true), change(key)) // crowded: the second must yield as well
+	e.wantNotices(granted(first, true), granted(second, true), change(key)) // crowded, because third waits behind both
 	e.resize(key, 3, 3)
 	e.wantNotices()
 	e.resize(key, 3, 4)
@@ -168,7 +168,7 @@ func resizeLimitCases() []conformanceCase {
 	}
 }
 
-// wantUnknown checks that a claim with this limit does not join, because the key has another.
+// wantUnknown checks that a claim with this limit does not join, because the key has another limit.
 func (e *env) wantUnknown(key, session string, limit, present int64) {
 	e.Helper()
 	c := e.weighted(key, session, 1, limit)
@@ -201,7 +201,7 @@ func testResizeFormerFree(e *env) {
 	for range 2 {
 		a, b, c := e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 3)
 		e.hold(a)
-		e.wantSize(key, a.Kind, 3) // the key takes over neither kind nor limit
+		e.wantSize(key, a.Kind, 3) // the key does not take over the claim's kind or limit
 		e.hold(b)
 		e.hold(c)
 		e.wantHolders(e.try(e.weighted(key, session, 1, 2)), a, b, c)
@@ -271,7 +271,7 @@ func testResizeFormerKind(e *env) {
 	third.Kind = "other"
 	e.wantMismatch(third, driver.MismatchError{Key: key, Kind: "other", WantKind: "other", Limit: 2, WantLimit: 3})
 	e.release(other)
-	e.hold(e.weighted(key, session, 1, 2)) // nor are the limits of the first kind remembered
+	e.hold(e.weighted(key, session, 1, 2)) // the limits of the first kind are forgotten, too
 	e.wantSize(key, first.Kind, 2)
 	e.wantUnknown(key, session, 3, 2)
 }

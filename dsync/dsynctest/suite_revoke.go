@@ -41,8 +41,8 @@ func (e *env) revoke(session string, r driver.Revocation) {
 	}
 }
 
-// wantRevoked sends a heartbeat that removes given, and checks which revocations remain for the session, in any
-// order.
+// wantRevoked sends a heartbeat that removes the given revocations, and checks which revocations of the session
+// remain, in any order.
 func (e *env) wantRevoked(session string, given []driver.Revocation, want ...driver.Revocation) {
 	e.Helper()
 	p, err := e.store.Heartbeat(e.ctx, session, given)
@@ -176,7 +176,7 @@ func testRevokeClaim(e *env) {
 	e.wantQueue(s, waiter)
 }
 
-// testRevokeLate repeats earlier requests after later ones.
+// testRevokeLate repeats requests after later requests.
 func testRevokeLate(e *env) {
 	session := e.session()
 	first, second := driver.Revocation{Key: newID(), Claim: session + ".1"}, driver.Revocation{Key: newID(), Claim: session + ".2"}
@@ -184,7 +184,7 @@ func testRevokeLate(e *env) {
 	e.wantRevoked(session, []driver.Revocation{first})
 	e.revoke(session, second)
 	e.wantRevoked(session, []driver.Revocation{first}, second) // repeats the heartbeat
-	e.revoke(session, first)                                   // repeats the revocation, which is then there again and can be removed
+	e.revoke(session, first)                                   // adds the revocation again, which can then be removed again
 	e.wantRevoked(session, nil, first, second)
 	e.wantRevoked(session, []driver.Revocation{first}, second)
 	e.wantRevoked(session, []driver.Revocation{second, second, first})
@@ -203,7 +203,7 @@ func testRevokeNotice(e *env) {
 		all = append(all, r)
 	}
 	e.wantRevoked(l.session, all[:2], all[2])
-	e.revoke(l.session, all[2]) // is there already, as if the first Revoke had got no answer
+	e.revoke(l.session, all[2]) // the revocation exists already, as if the first Revoke's reply had been lost
 	if len(e.notices) > 0 {
 		e.wantNotices(revocation(l.session, all[2]))
 	}
@@ -211,8 +211,8 @@ func testRevokeNotice(e *env) {
 	e.wantNotices(revocation(l.session, all[0]))
 }
 
-// testRevokeRace adds revocations while heartbeats remove others. In the end, those that no heartbeat has removed
-// must remain.
+// testRevokeRace adds revocations while heartbeats remove others. In the end, exactly the revocations that no
+// heartbeat has removed must remain.
 func testRevokeRace(e *env) {
 	const n = 8
 	session := e.session()

@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// scripts test the effect of edits on the holders and the queue of a key. A script is a state, followed by edits,
-// each with the state after it:
+// scripts test the effects of edits on the holders and the queue of a key. A script is a state, followed by edits,
+// each with the state that it leads to:
 //
 //	a2 b | c d3           a and b hold and c and d wait, in this order; a has the weight 2, and d 3
 //	leave a; keep a       a Release, and one with Keep
@@ -24,9 +24,8 @@ import (
 //	e for a late          the same, after the NotAfter of the Acquire
 //	resize 5; publish a   a Resize to 5, and a Publish by a
 //
-// Two slashes begin another script, on a key of its own. The states determine what the reply must say: whether the
-// claim of a Release was there, which error it has, which sessions are notified, and the position of a claim that
-// joins.
+// Two slashes begin another script, on a key of its own. The states determine what each edit must return: whether
+// a Release found its claim, the error, the notices, and the position of a claim that joins.
 func scripts() []scriptRow {
 	return []scriptRow{
 		{name: "Acquire/HolderMayRepeat", text: "a |; join a; a |; join a; a |; join a; a |"},
@@ -113,8 +112,8 @@ func scriptCases() []conformanceCase {
 	return cases
 }
 
-// lag is how far the time of a command may be before that of an earlier command on the same key: MongoDB's routers
-// have clocks of their own, and a short Acquire uses a time that the clock has already passed.
+// lag is how far a command's time may be before the time of an earlier command on the same key. MongoDB's routers
+// have clocks of their own, and a short Acquire uses a slightly older time.
 const lag = 2 * time.Second
 
 // A stage is the key on which a script runs.
@@ -169,7 +168,7 @@ func (s *stage) parse(text string) (holders, queue []driver.Claim) {
 	return holders, queue
 }
 
-// named returns the claim with this name, which may be followed by its weight.
+// named returns the claim with the name that word begins with. The claim's weight may follow the name.
 func (s *stage) named(word string) driver.Claim {
 	c, ok := s.names[word[:1]]
 	if !ok {
@@ -188,7 +187,7 @@ func among(claims []driver.Claim, c driver.Claim) bool {
 	return slices.ContainsFunc(claims, func(o driver.Claim) bool { return o.ID == c.ID })
 }
 
-// leaving returns c with what its session knows about it when it releases it.
+// leaving returns c with the fields that its session would set to release it.
 func (s *stage) leaving(c driver.Claim) driver.Claim {
 	if h, ok := s.state.Holder(c.ID); ok {
 		c.Token, c.NoneWaiting = h.Token, s.alone[c.ID]
@@ -196,8 +195,8 @@ func (s *stage) leaving(c driver.Claim) driver.Claim {
 	return c
 }
 
-// edit makes an edit and checks its reply, except for the state. After an Acquire it returns the claim, and the state
-// for want to check.
+// edit sends an edit and checks its reply, except for the state. After an Acquire it returns the claim and the
+// state, which want checks.
 func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 	s.Helper()
 	option := strings.Join(words[2:], " ")

@@ -68,8 +68,8 @@ func testRegisterIgnoresAtAndDead(e *env) {
 	e.wantLeft(id, at, long)
 }
 
-// testRegisterKnown registers the ids of sessions that are alive, lapsed and expired: each Register is refused, and
-// the record of the session does not change.
+// testRegisterKnown registers the ids of sessions that are alive, lapsed and expired. Each Register must be
+// refused and leave the session's record unchanged.
 func testRegisterKnown(e *env) {
 	lives, first := e.sessionTTL(long)
 	lapses, at := e.sessionTTL(short)
@@ -119,7 +119,7 @@ func testRegisterFields(e *env) {
 	}
 }
 
-// isMember reports whether got is the session registered as want, alive, with the given last heartbeat.
+// isMember reports whether got is alive, was registered as want, and has the given last heartbeat.
 func isMember(got, want driver.Member, at time.Time) bool {
 	return got.ID == want.ID && got.Name == want.Name && got.TTL == want.TTL && got.Host == want.Host && got.PID == want.PID && got.App == want.App &&
 		got.Settings == want.Settings && got.HostFile == want.HostFile && maps.Equal(got.Meta, want.Meta) && got.LastHeartbeat.Equal(at) && !got.Expired
@@ -162,7 +162,7 @@ func testHeartbeatUnknown(e *env) {
 			e.Fatalf("Heartbeat of an unknown session: error %v, want ErrSessionExpired", err)
 		}
 	}
-	// It is unknown, not expired: its registration may be on its way.
+	// The session is unknown, not expired: its registration may be on its way.
 	if _, err := e.store.Register(e.ctx, driver.Member{ID: id, TTL: long}); err != nil {
 		e.Errorf("Register after Heartbeat of the unknown session: %v", err)
 	}
@@ -174,7 +174,7 @@ func testMembersLeavesOutUnknown(e *env) {
 		e.Errorf("Members of an unknown id = %v, %v; want none", m, err)
 	}
 	if now.IsZero() {
-		e.Error("Members of an unknown id: no time of the reading")
+		e.Error("Members of an unknown id did not return the store's time")
 	}
 	a, b, expired := e.session(), e.session(), e.session()
 	e.expire(expired)
@@ -267,7 +267,7 @@ func testMembersAll(e *env) {
 	})
 }
 
-// A reader reads whole sessions, or their liveness.
+// A reader reads sessions, either whole or only their liveness.
 type reader func(context.Context, driver.Store, ...string) ([]driver.Member, time.Time, error)
 
 // reads calls read until ok accepts the sessions, because a reading may be stale.
@@ -418,7 +418,7 @@ func expireCases() []conformanceCase {
 func testExpireLiving(e *env) {
 	id, at := e.sessionTTL(long)
 	for range 3 {
-		e.wantLeft(id, at, long) // always counted from the first heartbeat, because Expire changes nothing
+		e.wantLeft(id, at, long) // always counted from the first heartbeat, because Expire has changed nothing
 	}
 	m := e.member(id, "is there", func(driver.Member) bool { return true })
 	if m.Expired || !m.LastHeartbeat.Equal(at) || m.TTL != long {
@@ -493,7 +493,7 @@ func testUnregisterOnly(e *env) {
 	}
 }
 
-// expiredCases test what an Acquire does to the claims of the sessions in its Expired.
+// expiredCases test what an Acquire does to the claims of the sessions in Acquire.Expired.
 func expiredCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Expired/HolderIsDropped", test: testExpiredHolder},
@@ -606,8 +606,8 @@ func testExpiredOnlyNamed(e *env) {
 	}
 }
 
-// wantLapse acquires c, naming the expired sessions, until it is granted. It checks that this happens neither
-// before nor after the end of the hold h.
+// wantLapse acquires c, naming the expired sessions, until c is granted. It checks that c is granted as soon as
+// the hold h ends, and no earlier.
 func (e *env) wantLapse(c driver.Claim, h driver.Holder, expired ...string) {
 	e.Helper()
 	for {

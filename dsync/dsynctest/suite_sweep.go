@@ -30,7 +30,7 @@ func sweepCases() []conformanceCase {
 	}
 }
 
-// sweepState reads how far sweeping has progressed, by a Sweep of a turn that never existed.
+// sweepState reads how far sweeping has progressed, by sending a Sweep for a turn that never existed.
 func (e *env) sweepState() driver.SweepState {
 	e.Helper()
 	st, err := e.store.Sweep(e.ctx, "nobody", driver.SweepState{Turn: -1}, 0)
@@ -135,7 +135,7 @@ func testSweepTerms(e *env) {
 		e.sweep(short / 8)
 		e.wantTerm(e.load(key), term)
 	}
-	c := e.claim(key, session) // the key does not forget its terms when used as something else
+	c := e.claim(key, session) // the key does not forget its terms when used as another kind
 	e.hold(c)
 	e.release(c)
 	e.until(e.now().Add(short / 2))
@@ -163,7 +163,7 @@ func testSweepForgotten(e *env) {
 	}
 }
 
-// testSweepSessions looks for the records with Members, which does not know a session that Sweep has deleted.
+// testSweepSessions looks for the records with Members, which does not return sessions that Sweep has deleted.
 func testSweepSessions(e *env) {
 	living := e.session()
 	expired, unregistered, tombstone := newID(), e.session(), newID()
@@ -257,7 +257,7 @@ func (e *env) many(session string) (claims []driver.Claim) {
 	return nil
 }
 
-// each calls do for many claims, some at a time.
+// each calls do for many claims, a few at a time.
 func (e *env) each(claims []driver.Claim, do func(driver.Claim) error) {
 	e.Helper()
 	const workers = 12
@@ -274,7 +274,7 @@ func (e *env) each(claims []driver.Claim, do func(driver.Claim) error) {
 
 func testSweepCursor(e *env) {
 	claims := e.many(e.session())
-	e.sweep(time.Hour) // must make progress although nothing is deleted
+	e.sweep(time.Hour) // sweeping must make progress even if it deletes nothing
 	e.until(e.now().Add(short))
 	e.sweep(short / 4)
 	e.each(claims, func(c driver.Claim) error {
@@ -286,8 +286,8 @@ func testSweepCursor(e *env) {
 	})
 }
 
-// testSweepTells checks two rounds of several slices: one that deletes nothing, and one
-// that deletes the records that the case has created.
+// testSweepTells checks the reports of two rounds of several slices. The first round deletes nothing; the second
+// deletes the records that the case has created.
 func testSweepTells(e *env) {
 	made := int64(len(e.many(e.session())))
 	e.until(e.now().Add(short))
@@ -328,7 +328,7 @@ func testSweepTells(e *env) {
 	}
 }
 
-// testSweepStale sweeps with an outdated state, as a process does that was frozen or whose request arrives late.
+// testSweepStale sweeps with an outdated state, like a process that was frozen or whose request arrives late.
 func testSweepStale(e *env) {
 	stale := e.sweepState()
 	e.sweepRest(time.Hour)

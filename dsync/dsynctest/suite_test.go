@@ -9,7 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// E12: the interface allows other stores, and Memory, which ships with the module, passes its conformance suite.
+// E12: programs can use other stores than MongoDB. Memory, which ships with the module, passes the conformance
+// suite.
 func TestMemoryConforms(t *testing.T) {
 	dsynctest.RunInBubbles(t, func(*testing.T) driver.Store { return dsynctest.NewMemory() })
 }
@@ -24,7 +25,7 @@ func TestSkewedPollingMemoryConforms_B07(t *testing.T) {
 	})
 }
 
-// The suite does not depend on the speed of a store.
+// The suite does not depend on the store's speed.
 func TestSlowStoreConforms(t *testing.T) {
 	dsynctest.RunInBubbles(t, func(t *testing.T) driver.Store {
 		random := rand.New(rand.NewPCG(1, 2))

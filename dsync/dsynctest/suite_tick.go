@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// tickCases test claims with a Tick; those of sealCases have none.
+// tickCases test claims with a Tick; the claims of sealCases have none.
 func tickCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Tick/OverForItselfAndEarlierOnes", test: testTickOver},
@@ -80,7 +80,7 @@ func testTickOrder(e *env) {
 	holder := e.tick(key, session, 5)
 	e.hold(holder)
 	waiters := make([]driver.Claim, 7)
-	for i, at := range [][2]int64{{5, 1}, {7, 2}, {4, 1}, {6, 3}, {5, 3}, {1 << 50, 6}, {7, 6}} { // the tick, and the position that it should get
+	for i, at := range [][2]int64{{5, 1}, {7, 2}, {4, 1}, {6, 3}, {5, 3}, {1 << 50, 6}, {7, 6}} { // the claim's tick, and the position that it should get
 		waiters[i] = e.tick(key, session, at[0])
 		if s := e.acquire(waiters[i]); s.Position != int(at[1]) || s.Waiting != i+1 {
 			e.Errorf("the claim for tick %d is at position %d of %d, want %d of %d", at[0], s.Position, s.Waiting, at[1], i+1)
@@ -140,7 +140,7 @@ func testTickFalls(e *env) {
 	e.sealUpTo(holders[2], 6, "six again")
 	s := e.load(key)
 	e.wantTick(s, 6, s.Token, []byte("six"))
-	e.wantHolders(s, waiter) // its tick is not over
+	e.wantHolders(s, waiter) // the claim's tick is not over
 }
 
 func testTickFails(e *env) {
