@@ -53,8 +53,8 @@ func TestUndoneUnlock(t *testing.T) {
 	}
 }
 
-// If a fail-over undoes an Unlock, the claim is discarded as soon as a heartbeat has reached the new primary, even
-// if a copy of its request may still arrive. If such a copy makes the claim join again, it is discarded again.
+// If a fail-over undoes an Unlock, the claim is discarded as soon as a heartbeat has reached the new primary, even if a
+// copy of its request may still arrive. If such a copy makes the claim join again, the claim is discarded again.
 func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
 	for _, copies := range []bool{false, true} {
 		t.Run(fmt.Sprint("a copy comes: ", copies), func(t *testing.T) {
@@ -98,8 +98,8 @@ func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
 	}
 }
 
-// After a fail-over has undone an Unlock, a try of the same process finds the key held by a claim that nobody uses.
-// The session finds out why at once, without waiting for the next heartbeat, so the next try succeeds.
+// After a fail-over has undone an Unlock, a try in the same process finds the key held by a claim that nobody uses. The
+// session finds out why at once, without waiting for the next heartbeat, so the next try succeeds.
 func TestOwnTryAfterAnUndoneUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -158,7 +158,7 @@ func TestUndoneUnlockAndAWaiter(t *testing.T) {
 	}
 }
 
-// A fail-over never undoes the Release of a Hold or of a lease, or the release after a run of a Once.
+// A fail-over never undoes the Release of a Hold or a lease, or the release after a Once has run.
 func TestCommittedUnlock(t *testing.T) {
 	for name, unlock := range map[string]func(t *testing.T, s *dsync.Session){
 		"Mutex": func(t *testing.T, s *dsync.Session) {

@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// crashed starts a session that locks the first keys and waits for the others. crash cuts it off from the store,
-// which to the store looks like a crash of its process.
+// crashed starts a session that locks the first keys and waits for the others. crash cuts the session off from the
+// store, which to the store looks as if its process had crashed.
 func crashed(t *testing.T, store driver.Store, held []string, awaited ...string) (crash func()) {
 	t.Helper()
 	f := newFaulty(t, store, nil)
@@ -46,7 +46,7 @@ func TestEveryKeyOfACrashedProcessIsFreeInTime_B06(t *testing.T) {
 		for _, key := range keys {
 			wg.Go(func() {
 				lock(t, s.Mutex(key))
-				// The round trips are one to expire the session, and those to acquire the keys, 8 at a time.
+				// The round trips are one to expire the session, and then those that acquire the keys, 8 at a time.
 				if d := time.Since(began); d > ttl+(1+n/8+1)*trip {
 					t.Errorf("%s was locked %v after the last heartbeat; the TTL is %v", key, d, ttl)
 				}

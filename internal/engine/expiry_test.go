@@ -20,7 +20,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A staleStore reads sessions from a stale copy that lacks them, or that shows them as expired.
+// A staleStore reads sessions from a stale copy, in which they are missing or expired.
 type staleStore struct {
 	*dsynctest.Memory
 	dead bool
@@ -129,8 +129,8 @@ func (s *narrowStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]dr
 	return found, now, err
 }
 
-// crowded returns a store in which n sessions hold one unit each of the semaphore "k" of size n. Each has as much
-// Meta as is allowed. The last of them lapses after ttl.
+// crowded returns a store in which n sessions each hold one unit of the semaphore "k" of size n. Each session has as
+// much Meta as is allowed. The last session lapses after ttl.
 func crowded(t *testing.T, n int) *narrowStore {
 	store := &narrowStore{Memory: dsynctest.NewMemory()}
 	meta := map[string]string{"about": strings.Repeat("x", 4000)}

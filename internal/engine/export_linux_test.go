@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// Sleep makes the session see what it would see after the machine slept for d: the wall clock and CLOCK_BOOTTIME
-// have advanced, but CLOCK_MONOTONIC and all timers stood still. It does not work in a bubble, where times have no
-// monotonic part.
+// Sleep makes the session see the clocks as they would be after the machine had slept for d: the wall clock and
+// CLOCK_BOOTTIME have advanced, but CLOCK_MONOTONIC and all timers stood still. It does not work in a bubble, where
+// times have no monotonic part.
 func (s *Session) Sleep(d time.Duration) {
 	s.Step(d)
 	s.mu.Lock()
@@ -15,7 +15,7 @@ func (s *Session) Sleep(d time.Duration) {
 	s.clock.mark -= sleepMark(d)
 }
 
-// Step makes the session see what it would see after the wall clock was set ahead by d.
+// Step makes the session see the clocks as they would be after the wall clock had been set ahead by d.
 func (s *Session) Step(d time.Duration) {
 	// This relies on an implementation detail of package time since Go 1.9: a Time with a monotonic part stores it
 	// in its second word.

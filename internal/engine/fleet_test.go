@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// If ten thousand processes wait for a thousand keys, waiting and releases cost no more commands than
-// docs/operations.md says.
+// If ten thousand processes wait for a thousand keys, their waits and releases cost no more commands than
+// docs/operations.md promises.
 func TestFleetOfTenThousand(t *testing.T) {
 	testkit.Large(t)
 	sessions, keys := 10_000, 1000

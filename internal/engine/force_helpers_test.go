@@ -24,10 +24,10 @@ type party struct {
 // A holding is what a party holds.
 type holding struct {
 	lost <-chan struct{}
-	done func() error // unlocks; the error says how the hold ended
+	done func() error // unlocks; the error reports how the hold ended
 }
 
-// holdingOf returns the results of a call such as Mutex.Hold as a holding.
+// holdingOf converts the results of a call such as Mutex.Hold to a holding.
 func holdingOf(h *dsync.Hold, err error) (*holding, error) {
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ var parties = []party{
 	}, nil},
 }
 
-// take acquires "k" in the way of p, within five minutes.
+// take acquires "k" as p does, within five minutes.
 func (p party) take(t testing.TB, s *dsync.Session) *holding {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(background), 5*time.Minute)

@@ -16,11 +16,11 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// Promise 9, B29, L5: the holder is notified first. The next holder gets the key when the first has unlocked or its
-// grace is over, and not earlier. This holds for every way to hold the key and every way to be notified, whether or
+// Promise 9, B29, L5: the holder is notified first. The next holder gets the key once the first holder has unlocked or
+// its grace is over, and not earlier. This is so for every way to hold the key and every way to be notified, whether or
 // not the holder stops in time.
 func TestForceNotifiesFirst(t *testing.T) {
-	// notices has the ways in which the holder's process is notified, and the latest time for each.
+	// notices lists the ways in which the holder's process is notified, with the longest time that each may take.
 	notices := []struct {
 		name    string
 		polling bool
@@ -142,8 +142,8 @@ func TestForceNotifiesFirst(t *testing.T) {
 	}
 }
 
-// Promise 9: an unreachable holder keeps its key until its session has lapsed. Its Lost closes at least the grace
-// before that.
+// Promise 9: an unreachable holder keeps its key until its session has lapsed. Its Lost closes at least a grace before
+// that.
 func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
 	for _, forces := range []string{"Break", "ForceHold"} {
 		for _, expired := range []bool{false, true} {
@@ -191,7 +191,7 @@ func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
 }
 
 // Promise 9: whatever the network does to the holder and to the process that takes the key by force, Lost closes at
-// least the grace before anyone else holds the key.
+// least a grace before anyone else holds the key.
 func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 	for i := range trials() {
 		seed := uint64(i)
@@ -252,7 +252,7 @@ func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 			fb.Close()
 			next.Release(background)
 			time.Sleep(2 * ttl)
-			// What lost sessions have left behind blocks nobody.
+			// Nothing that lost sessions left in the store blocks anybody.
 			if err := errOf(newSession(t, store, nil).Mutex("k").TryHold(background)); err != nil {
 				t.Errorf("seed %d: left behind: %v", seed, err)
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// L5: ForceHold is served before all waiters, and does not change the order of those of other processes.
+// L5: ForceHold is served before all waiters, and does not change the order of the waiters of other processes.
 func TestForceHoldIsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -78,7 +78,7 @@ func TestForceHoldIsFirst(t *testing.T) {
 	})
 }
 
-// If two ForceHolds wait, the later one is served first. Each revokes the current holder.
+// If two ForceHolds wait, the later one is served first. Each ForceHold revokes the current holder.
 func TestForceHoldTwice(t *testing.T) {
 	for name, setting := range map[string]struct{ here, polling bool }{
 		"in two processes":            {},
@@ -120,7 +120,7 @@ func TestForceHoldTwice(t *testing.T) {
 				time.Sleep(grace)
 				held.Unlock()
 				time.Sleep(ttl)
-				// Each is revoked by the other, until one remains as the holder.
+				// Each of the two revokes the other, until only one of them holds the key.
 				if len(first)+len(second) != 1 || inside.Load() != 1 {
 					t.Errorf("%d have finished, %d inside", len(first)+len(second), inside.Load())
 				}
@@ -137,8 +137,8 @@ func TestForceHoldTwice(t *testing.T) {
 	}
 }
 
-// ForceHold may find that its own process has just been granted the key, for a waiter that should have made way or
-// for a try. That holder is notified like any other, so ForceHold does not wait forever.
+// ForceHold may find that the key has just been granted to its own process: to a waiter that should have made way, or
+// to a try. That holder is notified like any other, so ForceHold does not wait forever.
 func TestForceHoldMeetsALocalGrant(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprint("try ", try), func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestForceHoldGivenUp(t *testing.T) {
 	})
 }
 
-// If ForceHold fails because its ctx has ended or the key is of another kind, it revokes no hold.
+// A ForceHold that fails because its ctx has ended or the key is of another kind revokes no hold.
 func TestForceHoldThatFailsRevokesNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -270,8 +270,8 @@ func TestForceHoldOutlivesItsSession(t *testing.T) {
 	})
 }
 
-// ForceHold and Break free a lingering key, in the same process or in another, and do so at once if the store can
-// notify. No loss is reported, because nobody held the key.
+// ForceHold and Break free a key that lingers in the same or another process, at once if the store can notify. No loss
+// is reported, because nobody held the key.
 func TestForceOfALingeringKey(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -279,7 +279,7 @@ func TestForceOfALingeringKey(t *testing.T) {
 		here    bool
 		most    time.Duration
 	}{
-		{"notified", false, false, 10 * time.Millisecond}, // Break opens a listener of the key
+		{"notified", false, false, 10 * time.Millisecond}, // Break opens a listener for the key
 		{"polled", true, false, ttl*4/10 + 600*time.Millisecond},
 		{"here", false, true, 10 * time.Millisecond},
 		{"here, polled", true, true, 0},

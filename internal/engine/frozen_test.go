@@ -15,13 +15,13 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Promise 1: right after a freeze, even before any timer has run, every check says that the hold is lost.
+// Promise 1: right after a freeze, even before any timer has run, every check reports that the hold is lost.
 func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 	type hold struct {
 		lost   func() <-chan struct{}
 		token  func() int64
 		unlock func(context.Context) error
-		err    func() error // the Err of a context that ends with the hold
+		err    func() error // Err of a context that ends with the hold
 	}
 	of := func(h *dsync.Hold) hold { return hold{h.Lost, h.Token, h.Release, h.Context(background).Err} }
 	kinds := map[string]func(t *testing.T, s *dsync.Session) hold{
@@ -65,7 +65,7 @@ func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 					h := begin(t, s)
 					engine.Of(s).Freeze(ttl)
 					if !saysLost(h) {
-						t.Error("the first check says that the key is held")
+						t.Error("the first check reports that the key is held")
 					}
 					if look != "Unlock" {
 						h.unlock(background)
@@ -126,7 +126,7 @@ func TestNothingIsHandedOffAfterFreeze(t *testing.T) {
 	})
 }
 
-// After a loss no heartbeat is sent, even if the heartbeat is due before the deadline and both have passed during a
+// After a loss no heartbeat is sent, even if a heartbeat was due before the deadline and both times passed during a
 // freeze.
 func TestNoHeartbeatAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -171,8 +171,8 @@ func TestGrantLearnedTooLateIsDropped(t *testing.T) {
 	})
 }
 
-// If a process was frozen past the deadline of a hold, no reader shares that hold, not even a reader that waited
-// behind a writer which then gives up.
+// If a process was frozen past a hold's deadline, no reader shares that hold, not even a reader that waited behind a
+// writer that then gives up.
 func TestReaderDoesNotJoinAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{HandOffTime: time.Hour})

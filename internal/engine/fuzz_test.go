@@ -10,14 +10,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// runProgram runs the program that the bytes encode, in a bubble and with a store of its own.
+// runProgram runs, in a bubble and with a store of its own, the program that the bytes encode.
 func runProgram(t *testing.T, b []byte) {
 	t.Helper()
 	p := program.Decode(b)
 	synctest.Test(t, func(t *testing.T) { program.Run(t, program.InMemory(t, p), p) })
 }
 
-// FuzzPrograms runs its input as a program that uses locks, and checks that the promises hold: see package program.
+// FuzzPrograms runs its input as a program that uses locks, and checks that the promises are kept: see package program.
 func FuzzPrograms(f *testing.F) {
 	for _, s := range program.Seeds() {
 		f.Add(s.Bytes)
@@ -26,7 +26,7 @@ func FuzzPrograms(f *testing.F) {
 }
 
 // TestPrograms runs the named seeds of FuzzPrograms, and pseudo-random programs that are the same in every run. It
-// stands in for FuzzPrograms when tests run without -fuzz.
+// takes the place of FuzzPrograms in tests without -fuzz.
 func TestPrograms(t *testing.T) {
 	testkit.Large(t)
 	for _, s := range program.Seeds() {
@@ -47,7 +47,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// The promises hold for random programs even if thousands of requests and replies are lost, late or repeated.
+// The promises are kept in random programs even if thousands of requests and replies are lost, late or repeated.
 func TestProgramsUnderFaults(t *testing.T) {
 	testkit.Large(t)
 	want := testkit.Rounds(30_000, 100_000)

@@ -28,7 +28,8 @@ func (k *tokens) next(token int64) {
 	k.n++
 }
 
-// B02, B26, promise 8: goroutines of one process hand off the key without a command, and each gets a greater token.
+// B02, B26, promise 8: goroutines of one process hand off the key without a command, and each gets a greater token than
+// the one before.
 func TestHandOffTakesNoCommand(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -109,13 +110,13 @@ func TestHandOffTokensGrowThroughCleanUp(t *testing.T) {
 	})
 }
 
-// Promise 8: other processes get the key after HandOffTime, or when the grant's tokens are used up.
+// Promise 8: another process gets the key after HandOffTime, or when the grant's tokens are used up.
 func TestHandOffIsBounded(t *testing.T) {
 	const hour = time.Hour
 	for _, c := range []struct {
 		name string
 		turn time.Duration
-		want int // local holds before that of the other process
+		want int // local holds before the other process's hold
 	}{
 		{"by time", 95 * time.Millisecond, 10},
 		{"none", -1, 1},
@@ -188,8 +189,8 @@ func TestHandOffSharesAreEven(t *testing.T) {
 	})
 }
 
-// Promises 1 and 8, B05, B32: a handed-off hold ends with the session, at least the grace before anyone else holds
-// the key. Its late Unlock frees nobody's hold.
+// Promises 1 and 8, B05, B32: a handed-off hold ends with the session, at least a grace before anyone else holds the
+// key. Its late Unlock ends no other hold.
 func TestHandedOffHoldIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -257,7 +258,7 @@ func TestHandOffToACancelledWaiter(t *testing.T) {
 			}()
 			synctest.Wait()
 			cancel()
-			mu.Unlock() // mostly before the waiters notice that ctx has ended
+			mu.Unlock() // usually before the waiters notice that ctx has ended
 			wg.Wait()
 			<-done
 			synctest.Wait()

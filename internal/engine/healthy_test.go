@@ -18,7 +18,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A session that holds or waits becomes unhealthy late after it sent its last acknowledged heartbeat.
+// late is the time between sending the last acknowledged heartbeat and the moment at which a session that holds or
+// waits becomes unhealthy.
 const late = ttl/3 + ttl/30 + ttl/6
 
 // wantHealthy checks the session's health; want is nil for a healthy one.
@@ -30,7 +31,7 @@ func wantHealthy(t *testing.T, when string, s *dsync.Session, want error) {
 	}
 }
 
-// cutOff returns a session and the Faulty through which it can be cut off from the store.
+// cutOff returns a session, and a Faulty that can cut it off from the store.
 func cutOff(t *testing.T) (*dsync.Session, *dsynctest.Faulty) {
 	f := newFaulty(t, dsynctest.NewMemory(), nil)
 	return newSession(t, f, nil), f
@@ -89,7 +90,7 @@ func (f *failsOften) Heartbeat(ctx context.Context, session string, given []driv
 	return f.Store.Heartbeat(ctx, session, given)
 }
 
-// A session that neither holds nor waits, or that has only a fixed lease, has nothing to renew, so it is healthy.
+// A session that neither holds nor waits, or has only a fixed lease, has nothing to renew and is therefore healthy.
 func TestHealthyWhenTheStoreIsNotNeeded(t *testing.T) {
 	uses := map[string]func(t *testing.T, s *dsync.Session){
 		"nothing": func(t *testing.T, s *dsync.Session) { turn(s.Mutex("k")) },
@@ -115,7 +116,7 @@ func TestHealthyWhenTheStoreIsNotNeeded(t *testing.T) {
 	}
 }
 
-// A waiter needs a registration, so a session that can't register for it is unhealthy, just like one that can't
+// A waiter needs a registration, so a session that can't register for a waiter is unhealthy, as is a session that can't
 // renew. When a session is lost and then can't register, it does not become healthy in between.
 func TestNotHealthyWhileAWaiterCantRegister(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -189,8 +190,7 @@ func TestStillInUseNamesFourKeys(t *testing.T) {
 	})
 }
 
-// If the holder of a lost hold is not done by the end of its grace, the session is unhealthy from then on until the
-// holder is done.
+// If the holder of a lost hold is not done when its grace ends, the session is unhealthy until the holder is done.
 func TestStillInUseUntilTheHolderIsDone(t *testing.T) {
 	uses := map[string]func(t *testing.T, s *dsync.Session) (done func()){
 		"mutex": func(t *testing.T, s *dsync.Session) func() {

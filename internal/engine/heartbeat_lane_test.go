@@ -16,8 +16,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A pool is a store behind a fixed number of connections. Commands get a connection in FIFO order, and each takes a
-// fixed time.
+// A pool is a store behind a fixed number of connections. Commands get a connection in FIFO order, and each command
+// takes a fixed time.
 type pool struct {
 	driver.Store
 	conns chan struct{}
@@ -49,8 +49,8 @@ func (p *pool) Heartbeat(ctx context.Context, s string, given []driver.Revocatio
 	return p.Store.Heartbeat(ctx, s, given)
 }
 
-// Heartbeats do not queue behind other commands of their session, neither behind the polls of a thousand waiters nor
-// behind a thousand new requests. An Unlock does not queue behind polls either.
+// Heartbeats do not queue behind other commands of their session, be they the polls of a thousand waiters or a thousand
+// new requests. Nor does an Unlock queue behind polls.
 func TestPollsDontDelayHeartbeats(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {

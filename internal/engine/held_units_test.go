@@ -14,7 +14,7 @@ import (
 func TestReadersLeaveNothingBehind(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		last func(first *dsync.RWMutex, s *dsync.Session) *dsync.RWMutex // the RWMutex of the readers that come and go
+		last func(first *dsync.RWMutex, s *dsync.Session) *dsync.RWMutex // returns the RWMutex that the short-lived readers use
 	}{
 		{"of one RWMutex", func(first *dsync.RWMutex, s *dsync.Session) *dsync.RWMutex { return first }},
 		{"of another RWMutex", func(first *dsync.RWMutex, s *dsync.Session) *dsync.RWMutex { return s.RWMutex("k") }},
@@ -52,7 +52,7 @@ func TestReadersLeaveNothingBehind(t *testing.T) {
 
 // objects returns the number of objects in memory that are in use.
 func objects() int {
-	synctest.Wait() // until goroutines that are about to end have ended
+	synctest.Wait() // lets ending goroutines end
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A Hold is one caller's use of a claim. Before the claim is granted, it is the caller's call, which waits for it:
+// A Hold is one caller's use of a claim. Until the claim is granted, the Hold is the caller's waiting call:
 //
 //	called ──► live ──► windingDown ──► done    lost, or asked to stop: Lost is closed, the grace runs
 //	            ├─────► stopping ─────► done    the same, by its holder: see WindDown
@@ -23,17 +23,17 @@ import (
 type Hold struct {
 	s       *Session
 	acquire core.Call
-	since   core.Instant // when the call was made; once served, when the hold began
-	end     core.Done    // the event to send when the holder is done; a field to save an allocation
+	since   core.Instant // when the call was made; after it is served: when the hold began
+	end     core.Done    // the event to send when the holder is done; it is a field to save an allocation
 
-	// Until the call is served, ctx is the context of the call, for the Granted hook. After that it is a context
-	// that ends with the hold, made when first needed. Lost returns its Done channel.
+	// Until the call is served, ctx is the context of the call, for the Granted hook. After that, ctx is a context that
+	// ends with the hold; it is made when first needed. Lost returns its Done channel.
 	ctx    context.Context
 	cancel context.CancelCauseFunc // ends ctx; nil: there is no such context yet
 
 	got     *Hold         // the result: this hold, or another reader's; nil: none yet, or err
-	err     error         // the error instead of a hold; later why the release failed
-	waiting chan struct{} // closed when the call is served; later another one, closed when the hold is freed; nil: nobody waits
+	err     error         // why the call got no hold; later: why the release failed
+	waiting chan struct{} // closed when the call is served; later a new channel, closed when the hold is freed; nil: nobody waits
 
 	// Set when the hold begins:
 	request *driver.Claim
@@ -52,7 +52,7 @@ type own struct {
 	term      int64         // term of an election
 	until     time.Time     // the end of a lease, by the store's clock
 	finished  chan struct{} // closed when the hold is freed
-	passed    error         // why it has not been released as ReleaseBy said; nil: it has
+	passed    error         // why the hold has not been released as ReleaseBy requested; nil: it has been
 	released  atomic.Bool   // Release was called
 	said      atomic.Bool   // ReleaseBy was called
 	published atomic.Int64  // number of values passed to Publish and PublishLater
@@ -131,7 +131,7 @@ func (h *Hold) info() HoldInfo {
 	return HoldInfo{Key: h.acquire.Key, Kind: h.acquire.Kind, Token: h.token}
 }
 
-// ends ends the hold before its holder is done: it closes Lost, and the holder has the grace to stop. s.mu must be
+// ends ends the hold before its holder is done: it closes Lost, and the holder then has the grace to stop. s.mu must be
 // held.
 func (h *Hold) ends(f *core.End) {
 	s := h.s
@@ -236,8 +236,8 @@ func (h *Hold) endContext() {
 const checkPause = 10 * time.Millisecond
 
 // checkHoldsLater makes the session check the clock every half grace, as long as it has claims. Timers stand still
-// while the machine sleeps. Without this check, the time that the machine slept would delay the news of a loss for a
-// goroutine that waits for Lost. s.mu must be held.
+// while the machine sleeps. Without this check, a goroutine that waits for Lost would learn of a loss late, by as long
+// as the machine slept. s.mu must be held.
 func (s *Session) checkHoldsLater() {
 	if s.checkTimer == nil && !s.finished {
 		s.checkTimer = time.AfterFunc(max(s.opt.Grace/2, checkPause), func() {
@@ -504,9 +504,9 @@ func (h *Hold) extended(e core.Extended) {
 	}
 }
 
-// Unlock ends the hold: Lost closes, and then the claim is handed off in this process or released. For a shared
-// hold that happens when the last of its holders unlocks. After a loss nothing is released. The release runs in the
-// background; the caller must call Wait or Finish.
+// Unlock ends the hold: Lost closes, and then the claim is handed off in this process or released. A shared hold ends
+// when the last of its holders unlocks. After a loss nothing is released. The release runs in the background; the
+// caller must call Wait or Finish.
 func (h *Hold) Unlock(o driver.Release) Releasing {
 	s := h.s
 	s.mu.Lock()
@@ -519,7 +519,7 @@ func (h *Hold) Unlock(o driver.Release) Releasing {
 		h.become(done)
 	}
 	if o.Keep > 0 || o.Seal > 0 {
-		leave := o // otherwise o would always be on the heap
+		leave := o // a copy, so that o itself need not escape to the heap
 		h.end.Release = &leave
 	}
 	h.end.Early = o.Early
@@ -607,7 +607,7 @@ type scopedContext struct {
 	cancel context.CancelCauseFunc
 }
 
-// Scoped returns a context that ends with ctx and with over, for work under several holds. If over ends it, its
+// Scoped returns a context that ends with ctx and with over, for work under several holds. If over ends first, the
 // cause is over's cause. cancel ends the context and frees its resources.
 func Scoped(ctx context.Context, holds []*Hold, over context.Context, live func() bool) (_ context.Context, cancel context.CancelCauseFunc) {
 	return scoped(ctx, &scope{holds: holds}, over, live)
@@ -643,7 +643,7 @@ func (h *Hold) Context(ctx, over context.Context) (_ context.Context, cancel con
 	return scoped(ctx, w, over, live)
 }
 
-// A scope says which holds the work under a context has.
+// A scope lists the holds of the work under a context.
 type scope struct {
 	holds []*Hold
 	over  context.Context // for a reader: ends with its hold; otherwise nil
@@ -657,8 +657,8 @@ func scopeOf(ctx context.Context) *scope {
 	return w
 }
 
-// HoldOf returns the hold that ctx's nearest scope belongs to, and the over that was passed to its Context. If ctx
-// has no scope, or one with several holds, HoldOf returns nil.
+// HoldOf returns the hold that ctx's nearest scope belongs to, and the over that was passed to its Context. If ctx has
+// no scope, or its scope has several holds, HoldOf returns nil.
 func HoldOf(ctx context.Context) (h *Hold, over context.Context) {
 	if w := scopeOf(ctx); w != nil && len(w.holds) == 1 {
 		return w.holds[0], w.over

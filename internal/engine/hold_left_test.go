@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// Left returns the time until the hold ends. It decreases while no heartbeat is acknowledged, and is zero once the
-// hold has ended, for whatever reason.
+// Left returns the time until the hold ends. Left decreases while no heartbeat is acknowledged, and is zero once the
+// hold has ended for any reason.
 func TestHoldLeftIsTheTimeToItsEnd(t *testing.T) {
 	for _, c := range []struct {
 		name string

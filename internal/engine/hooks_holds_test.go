@@ -31,7 +31,7 @@ func (o *hookLog) add(format string, args ...any) {
 	o.events = append(o.events, fmt.Sprintf(format, args...))
 }
 
-// hooks returns hooks that record the events of holds and, at the end of each, how long it was held.
+// hooks returns hooks that record the events of holds and, at the end of each hold, how long it lasted.
 func (o *hookLog) hooks() *dsync.Hooks {
 	return &dsync.Hooks{
 		Granted:  func(g dsync.HoldInfo) { o.add("granted") },
@@ -51,7 +51,7 @@ func (o *hookLog) hooks() *dsync.Hooks {
 	}
 }
 
-// For each hold that Granted reports, either Released or Lost is called once, with the time for which it was held.
+// For each hold that Granted reports, either Released or Lost is called once, with the time that the hold lasted.
 func TestHooksReportOneEndOfEachHold(t *testing.T) {
 	const second = time.Second
 	tests := []struct {
@@ -283,14 +283,14 @@ func TestHooksGetTheContextWithTheGrant(t *testing.T) {
 	})
 }
 
-// If no hooks for holds are set, they cost nothing: a hold that is handed off takes one allocation, for itself.
+// If no hooks for holds are set, they cost nothing: a hold that is handed off needs only one allocation, its own.
 func TestUnsetHooksCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		opt := unswept()
 		opt.Linger = time.Minute
 		s := newSession(t, dsynctest.NewMemory(), opt)
 		mu := s.Mutex("k")
-		for range 2 { // until the claim lingers
+		for range 2 { // wait until the claim lingers
 			turn(mu)
 			time.Sleep(5 * time.Second)
 		}

@@ -20,7 +20,7 @@ func (s *Session) lockFile(m *driver.Member) {
 	s.unlocks.Store(m.ID, unlock)
 }
 
-// unlockFile removes and unlocks the file of a session whose id is no longer used. Without this call the file stays
+// unlockFile removes and unlocks the file of a session whose id is no longer used. If it is not called, the file stays
 // locked until the process ends, even after Close.
 func (s *Session) unlockFile(session string) {
 	if unlock, locked := s.unlocks.LoadAndDelete(session); locked {

@@ -22,8 +22,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// If this variable is set, the test binary locks the file of session "a" in the folder that it names, and waits
-// until it is killed.
+// If this variable names a folder, the test binary locks the file of session "a" in that folder, and waits until it is
+// killed.
 const hostDirOfA = "LEASEHOLD_HOSTDIR_OF_A"
 
 func TestMain(m *testing.M) {
@@ -56,7 +56,8 @@ func newHostDir(t *testing.T) string {
 	return path
 }
 
-// startHolder starts a process whose session "a" holds the key in the store, for an hour if it crashes.
+// startHolder starts a process whose session "a" holds the key in the store; if the process crashes, the store keeps
+// the hold for an hour.
 func startHolder(t *testing.T, store driver.Store, path, key string) (kill func()) {
 	t.Helper()
 	self, err := os.Executable()
@@ -141,7 +142,7 @@ func TestDeathOnThisMachineCostsAMargin(t *testing.T) {
 	}
 }
 
-// eventually waits until ok returns true. It is for tests with other processes, which can't run in a bubble.
+// eventually waits until ok returns true. Tests that start other processes use it, because they can't run in a bubble.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); {
@@ -179,7 +180,7 @@ func TestDeathElsewhere(t *testing.T) {
 	}
 }
 
-// filesOf returns which of the sessions' files exist. It reports an error if the process of a session looks dead.
+// filesOf reports which of the sessions' files exist. It reports an error if the process of a session looks dead.
 func filesOf(t *testing.T, path string, store driver.Store, ids []string) (there []bool) {
 	t.Helper()
 	d, err := hostdir.Open(path)
@@ -200,8 +201,9 @@ func filesOf(t *testing.T, path string, store driver.Store, ids []string) (there
 	return there
 }
 
-// The file of a lost session stays locked for a TTL. Otherwise others would take the process for dead and not wait
-// for the grace of its holders. After Close, only the files of sessions that may still have such holders are left.
+// The file of a lost session stays locked for a TTL. Otherwise other processes would take this process for dead and not
+// wait for its holders' grace. After Close, only the files of sessions whose holders may still have their grace are
+// left.
 func TestFileOfALostSession(t *testing.T) {
 	path := newHostDir(t)
 	var ids []string
@@ -238,7 +240,8 @@ func TestFileOfALostSession(t *testing.T) {
 	})
 }
 
-// If Close can't unregister, it leaves the file for a TTL, for the sake of holders that are not done, but no longer.
+// If Close can't unregister, it keeps the file for another TTL, for the sake of holders that are not done, but no
+// longer.
 func TestFileAfterACloseThatCouldNotUnregister(t *testing.T) {
 	path := newHostDir(t)
 	bubble(t, func(t *testing.T) {
@@ -269,7 +272,7 @@ func TestFileAfterACloseThatCouldNotUnregister(t *testing.T) {
 }
 
 // If a registration gets no answer, its file is kept: the next attempt may find that the registration succeeded, and
-// without a locked file others would take the process for dead. If it did not succeed, or the session closes, no
+// without a locked file other processes would take this one for dead. If it did not succeed, or the session closes, no
 // file is left.
 func TestFileOfAFailedRegistration(t *testing.T) {
 	for _, made := range []bool{true, false} {

@@ -37,8 +37,8 @@ func TestSleepOfTheMachineCounts(t *testing.T) {
 	}
 }
 
-// A goroutine that waits for Lost is woken soon after the machine wakes up. It does not have to wait for a timer
-// that stood still meanwhile.
+// A goroutine that waits for Lost is woken soon after the machine wakes up, without waiting for a timer that stood
+// still meanwhile.
 func TestLossIsReportedAfterSleep(t *testing.T) {
 	const ttl = time.Minute
 	s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: ttl, Grace: 200 * time.Millisecond, Retention: -1})
@@ -48,7 +48,7 @@ func TestLossIsReportedAfterSleep(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost, leaseLost := h.Lost(), l.Lost()
-	time.Sleep(1500 * time.Millisecond) // until the session listens: after that, nothing else checks the clock before the next heartbeat
+	time.Sleep(1500 * time.Millisecond) // wait until the session listens: after that, nothing else checks the clock before the next heartbeat
 	engine.Of(s).Sleep(2 * time.Hour)
 	for name, c := range map[string]<-chan struct{}{"mutex": lost, "lease": leaseLost} {
 		select {
@@ -61,7 +61,7 @@ func TestLossIsReportedAfterSleep(t *testing.T) {
 	l.Release(background)
 }
 
-// Time in suspend also counts against the limit that Progress sets.
+// Time in suspend also counts towards the limit that Progress sets.
 func TestSleepCountsForProgress(t *testing.T) {
 	s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: time.Hour})
 	h := take(t, s.Mutex("mutex").Hold)

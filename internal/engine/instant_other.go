@@ -4,9 +4,9 @@ package engine
 
 import "time"
 
-// A sleepMark is empty on systems without a clock that counts sleep. There, the time slept is how much further the
-// wall clock has moved than the monotonic clock. A step of the wall clock ahead then counts as sleep, which ends a
-// hold early, but never late.
+// A sleepMark is empty on systems without a clock that counts sleep. There, the time slept is how much further the wall
+// clock has advanced than the monotonic clock. If the wall clock is set ahead, that counts as sleep, so a hold can end
+// too early, but never too late.
 type sleepMark struct{}
 
 func markSleep() sleepMark { return sleepMark{} }

@@ -30,8 +30,8 @@ func TestRequestThatCameTooLateIsRepeatedAtOnce(t *testing.T) {
 	})
 }
 
-// ReleaseAfter keeps the key for exactly d from the call, even if a request for the key was never answered, and the
-// claim is therefore discarded when that request can no longer join.
+// ReleaseAfter keeps the key for exactly d from the call, even if a request for the key was never answered, so that the
+// claim is discarded when that request can no longer join.
 func TestReleaseAfterCountsFromTheCall(t *testing.T) {
 	for _, d := range []time.Duration{ttl / 10, ttl / 5, time.Minute} {
 		bubble(t, func(t *testing.T) {

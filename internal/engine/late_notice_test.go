@@ -66,8 +66,8 @@ func TestBreakFreesAKeyKeptByReleaseAfter(t *testing.T) {
 	})
 }
 
-// If Extend finds a different grant under the claim's id, it reports that the lease was lost. That grant was made to
-// a copy of the request. It is discarded when no further copy can join.
+// If Extend finds a different grant under the claim's id, which was made to a copy of the request, it reports that the
+// lease was lost. That grant is discarded when no further copy can join.
 func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

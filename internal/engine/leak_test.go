@@ -25,7 +25,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A session forgets a lease that has lapsed or was released when the grace is over, even if the session itself goes
+// A session forgets a lease that has lapsed or been released once the grace is over, even if the session itself goes
 // on.
 func TestEndedLeasesAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -51,12 +51,12 @@ func TestEndedLeasesAreForgotten(t *testing.T) {
 	})
 }
 
-// A session forgets what it knows about other sessions if it has not needed it for a while.
+// A session forgets what it knows about other sessions when it has not needed that for a while.
 func TestSessionsOfOthersAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &crowdStore{Memory: dsynctest.NewMemory()}
 		s := newSession(t, store, unswept())
-		lock(t, s.Mutex("mine")) // so that it sends heartbeats
+		lock(t, s.Mutex("mine")) // so that the session sends heartbeats
 		try := func(n int) {
 			for range n {
 				wantErr(t, "TryHold", errOf(s.Mutex("k").TryHold(background)), dsync.ErrHeld)
@@ -102,8 +102,8 @@ func (s *crowdStore) Sessions(ctx context.Context, q driver.SessionQuery) (m []d
 	return m, now, nil
 }
 
-// A context made from a hold is freed when its parent is cancelled, not only when the hold ends. A leader may lead
-// for months and make one for every piece of work.
+// A context made from a hold is freed when its parent is cancelled, not only when the hold ends. A leader may lead for
+// months and make a context for every piece of work.
 func TestCancelledContextsAreFreed(t *testing.T) {
 	type key struct{}
 	type value [1 << 10]byte
@@ -132,7 +132,7 @@ func TestCancelledContextsAreFreed(t *testing.T) {
 	})
 }
 
-// If the request for the next claim releases the last one, the session forgets that last claim, even if this goes on
+// If the request for the next claim releases the last one, the session forgets the last claim, even if this goes on
 // without a pause.
 func TestReplacedClaimsAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
