@@ -17,21 +17,20 @@ import (
 	"github.com/leasehold-go/leasehold/internal/trace"
 )
 
-// A Session registers this process with a [driver.Store] and keeps its locks alive. Make one
-// per process with [New], or with Open or Connect of a store's package. A Session must not be
-// copied.
+// A Session registers this process with a [driver.Store] and keeps its locks alive. Make one per process with [New], or
+// with Open or Connect in a store's package. A Session must not be copied.
 //
-// The session registers when the first lock is requested, under a new id, and one heartbeat
-// renews everything that it holds and waits for. If no heartbeat is acknowledged in time,
-// everything it holds is lost, before the store can grant it to anyone else. The session then
-// registers again under a new id, and its waiters request their locks again.
+// The session registers when the first lock is requested, under a new id, and one heartbeat renews everything that it
+// holds and waits for. If no heartbeat is acknowledged in time, the session loses everything it holds before the store
+// can grant it to anyone else. The session then registers again under a new id, and its waiters request their locks
+// again.
 //
 // All methods may be called concurrently.
 type Session struct {
 	store driver.Store
 	opt   Options
 	hooks calls.Queue
-	all   atomic.Pointer[[]*Hooks] // Options.Hooks and those of AddHooks; replaced, never changed
+	all   atomic.Pointer[[]*Hooks] // Options.Hooks and the hooks of AddHooks; the slice is replaced, never changed
 
 	base context.Context // parent of all commands' contexts: has no values, ends with Close
 	stop context.CancelFunc
@@ -42,25 +41,25 @@ type Session struct {
 	workers  *workers      // all goroutines except hooks
 	outages  outages
 	hostDir  *hostdir.Dir // nil: no HostDir
-	unlocks  sync.Map     // by the id of a registration, the func() that unlocks its file in hostDir
-	tried    string       // the id of an unanswered registration; "": none. Used only by the Register under way
+	unlocks  sync.Map     // from the id of a registration to the func() that unlocks its file in hostDir
+	tried    string       // id of an unanswered registration; "": none. Only the Register under way uses it
 	hearing  sync.Once    // starts hearOfDeaths
 
-	mu          sync.Mutex // held for a Step, and for nothing that blocks
+	mu          sync.Mutex // held during a Step, never while something blocks
 	core        *core.Core
 	config      *core.Config
 	seed        trace.Seed
 	clock       clock
 	recorder    *trace.Recorder // nil: nobody has called Record
-	now         core.Instant    // of the Step under way, or the last
-	timer       *time.Timer     // calls tick; nil: never set
+	now         core.Instant    // time of the Step under way, or of the last
+	timer       *time.Timer     // calls tick; nil: not made yet
 	armed       core.Instant    // when timer fires
-	next        **core.Send     // takes the first Send of a Step made by a worker; nil: not a worker's Step
+	next        **core.Send     // gets the first Send of a Step made by a worker; nil: another goroutine makes the Step
 	finished    bool            // no goroutine may start any more
 	closeErr    error
-	hurried     time.Time // when the ctx of a waiting Close ended; zero: not yet
+	hurried     time.Time // when the ctx of a waiting Close ended; zero: it has not
 	calls       uint64    // number of calls of Acquire and the like
-	spare       *Hold     // reused by the next call; nil: it makes a new one
+	spare       *Hold     // for the next call to reuse; nil: the call makes a new one
 	drops       uint64    // see drop
 	reg         *registration
 	registering *registering
@@ -68,7 +67,7 @@ type Session struct {
 	listenErr   error              // why the last listener ended
 	observers   map[string]map[chan struct{}]bool
 	observed    observed
-	overdue     map[*Hold]core.Instant // holds that ended before their holder was done, and when they ended
+	overdue     map[*Hold]core.Instant // holds that ended before their holder was done; the values are when they ended
 	checkTimer  *time.Timer            // finds holds that ended while the machine slept; nil: not running
 
 	looking   bool                    // a search for deadlocks is under way
@@ -76,8 +75,8 @@ type Session struct {
 	deadlocks map[string]DeadlockInfo // deadlocks that the session is in, by unique names
 }
 
-// New returns a session on store. It does not contact the store; an error means that store is nil
-// or that opt is invalid. A nil opt means the defaults; see [Options].
+// New returns a session that uses store. It does not contact the store; an error means that store is nil or that opt is
+// invalid. A nil opt means the defaults; see [Options].
 func New(store driver.Store, opt *Options) (*Session, error) {
 	if store == nil {
 		return nil, errors.New("dsync: the store is nil; pass one, for example from dsync/mongo or dsync/dsynctest")
@@ -105,12 +104,12 @@ func New(store driver.Store, opt *Options) (*Session, error) {
 	return s, nil
 }
 
-// Of returns the engine of a *dsync.Session, for features that package dsync does not export. Package dsync sets
-// it, so that its Session exposes no internal type; log/internal.DefaultOutput is the model.
+// Of returns the engine of a *dsync.Session, for features that package dsync does not export. Package dsync sets this
+// variable, so that its Session exposes no internal type, as package log does with log/internal.DefaultOutput.
 var Of func(session any) *Session
 
-// Record has the session write every event to w, for [trace.Replay], until stop is called. It must be called before
-// the session is used.
+// Record makes the session write every event to w, for [trace.Replay], until stop is called. Call it before the session
+// is used.
 func (s *Session) Record(w io.Writer) (stop func()) {
 	s.recorder = trace.New(w, s.config, s.seed)
 	return func() {
@@ -130,7 +129,7 @@ func (o *Options) config() *core.Config {
 	}
 }
 
-// step passes an event that happens now to the Core, and carries out the effects. s.mu must be held.
+// step passes an event to the Core, as happening now, and carries out the effects. s.mu must be held.
 func (s *Session) step(e core.Event) { s.stepAt(s.clock.at(time.Now()), e) }
 
 func (s *Session) stepAt(now core.Instant, e core.Event) {
@@ -163,9 +162,9 @@ func (s *Session) tick() {
 	}
 }
 
-// compareClock reads the clock and makes the Core do what is due. Every method that reports on a lock calls it
-// first. Otherwise a process that was frozen past its deadline could still see a hold as live until the timer fires.
-// s.mu must be held.
+// compareClock reads the clock and makes the Core do what is due. Every method that reports on a lock calls
+// compareClock first. Otherwise a process that was frozen past its deadline could still see a hold as live until the
+// timer fires. s.mu must be held.
 func (s *Session) compareClock() (now core.Instant) {
 	if now = s.clock.at(time.Now()); now >= s.core.Next() {
 		s.stepAt(now, core.Tick{})
@@ -225,14 +224,14 @@ func (s *Session) do(f core.Effect) {
 	}
 }
 
-// A registration is the session under one id.
+// A registration is one registration of the session, under an id of its own.
 type registration struct {
 	s    *Session
 	id   string
 	over chan struct{} // closed when the session is lost or ends
 
 	announced  int64 // the value of observed.change that the store last received
-	announcing bool  // a goroutine is sending the list, or has given up for good
+	announcing bool  // a goroutine is sending the list of observed keys, or has given up for good
 }
 
 // A registering is an attempt to register that callers wait for.
@@ -242,7 +241,7 @@ type registering struct {
 }
 
 // registered returns the session's registration. If there is none, it tries once to register. The error is ctx's,
-// ErrClosed, or the store's.
+// ErrClosed, the store's, or errOver if the session is lost meanwhile.
 func (s *Session) registered(ctx context.Context) (*registration, error) {
 	s.mu.Lock()
 	s.compareClock()
@@ -295,7 +294,7 @@ func (s *Session) registeredAs(f core.Registered) {
 func (s *Session) lost(f core.SessionLost) {
 	close(s.reg.over)
 	s.reg = nil
-	if s.hostDir != nil { // holds have their grace, even after a Close that could not unregister: the process must not look dead before that
+	if s.hostDir != nil { // the process must not look dead during its holds' grace, even after a Close that could not unregister
 		time.AfterFunc(s.opt.TTL, func() { s.unlockFile(f.Session) })
 	}
 	if errors.Is(f.Cause, ErrClosed) {
@@ -328,16 +327,16 @@ func (s *Session) jumped(f core.Jumped) {
 	})
 }
 
-// ID returns the id under which the session is registered now, or "" if it is not registered. The id changes when
-// the session is lost.
+// ID returns the id under which the session is registered now, or "" if it is not registered. After a loss the session
+// gets a new id.
 func (s *Session) ID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.core.Session()
 }
 
-// Register registers the session unless it is registered, and returns its id. It tries once. The
-// error is ctx's, [ErrClosed], or the store's.
+// Register registers the session, unless it is already registered, and returns its id. It tries once. The error is
+// ctx's, [ErrClosed], or the store's.
 func (s *Session) Register(ctx context.Context) (id string, err error) {
 	reg, err := s.registered(ctx)
 	if err != nil {
@@ -346,7 +345,7 @@ func (s *Session) Register(ctx context.Context) (id string, err error) {
 	return reg.id, nil
 }
 
-// Name returns the identity that others see: [Options].Name.
+// Name returns the name that other processes see: [Options].Name.
 func (s *Session) Name() string { return s.opt.Name }
 
 // TTL returns the session's [Options].TTL.
@@ -355,7 +354,7 @@ func (s *Session) TTL() time.Duration { return s.opt.TTL }
 // Margin returns the session's [Options].Margin.
 func (s *Session) Margin() time.Duration { return s.opt.Margin }
 
-// Reserve returns by how much margin and grace shorten a lease of d for its holder.
+// Reserve returns how much margin and grace take from a lease of length d; its holder has only the rest.
 func (s *Session) Reserve(d time.Duration) time.Duration {
 	return s.config.MarginOf(d) + s.config.GraceOf(d)
 }
@@ -363,8 +362,8 @@ func (s *Session) Reserve(d time.Duration) time.Duration {
 // Grace returns the session's [Options].Grace.
 func (s *Session) Grace() time.Duration { return s.opt.Grace }
 
-// Close ends the session, as documented for dsync.Session.Close. A second Close waits for the first, and its own
-// ctx also bounds the first.
+// Close ends the session, as documented for dsync.Session.Close. A second Close waits for the first; when the ctx of
+// either ends, the first no longer waits for holders.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.ends()
@@ -404,7 +403,7 @@ func (s *Session) Close(ctx context.Context) error {
 	err := s.closeErr
 	if c, ok := s.store.(interface{ Close(context.Context) error }); ok {
 		ctx := context.WithoutCancel(ctx)
-		if !bound.IsZero() { // the wait for commands already sent has used part of the store's time
+		if !bound.IsZero() { // waiting for commands already sent has used up part of the store's time
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithDeadline(ctx, bound.Add(s.attemptTime()))
 			defer cancel()
@@ -418,7 +417,7 @@ func (s *Session) Close(ctx context.Context) error {
 	return s.closeErr
 }
 
-// spawn runs f on a goroutine that Close waits for. If Close no longer waits, it returns false and does not run f.
+// spawn runs f on a goroutine that Close waits for. If Close no longer waits, spawn returns false and does not run f.
 func (s *Session) spawn(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -453,8 +452,8 @@ func (s *Session) storeError(op string, err error) {
 	})
 }
 
-// report queues f for the goroutine that calls hooks, which calls it in order. Log records go through the same
-// queue, because a logger that blocks must not delay a heartbeat.
+// report queues f for the goroutine that calls the hooks one after another. Log records go through the same queue,
+// because a logger that blocks must not delay a heartbeat.
 func (s *Session) report(f func()) { s.hooks.Add(f) }
 
 func (s *Session) info(msg string, args ...any) { s.record(slog.LevelInfo, msg, args) }
@@ -471,8 +470,8 @@ func (s *Session) wait(ctx context.Context, d time.Duration) error {
 	return s.waitFor(ctx, nil, nil, d)
 }
 
-// waitFor is wait with two more ways to end early: when ready has a value or is closed, without an error, and when
-// over is closed, with errOver. Either may be nil.
+// waitFor is like wait, but also ends early when ready has a value or is closed, then without an error, and when over
+// is closed, then with errOver. Either channel may be nil.
 func (s *Session) waitFor(ctx context.Context, ready, over <-chan struct{}, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -59,7 +59,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 }
 
 // After a loss, the session continues under a new id, and its waiters request their keys again. The old registration
-// lapses by itself: it is never unregistered, and nothing more is sent under its id.
+// lapses by itself: the session does not unregister it, and sends nothing more under the old id.
 func TestLostSessionContinuesUnderANewID(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -187,8 +187,8 @@ func TestCloseFreesEverything(t *testing.T) {
 	}
 }
 
-// B29, promise 1: even if the context of Close ends early, holders have their grace. Until it is over, nobody else
-// is granted a key whose notified holder may still be working.
+// B29, promise 1: holders have their grace even if Close's context ends early. A notified holder may still be working
+// during that time, so its key is granted to nobody else.
 func TestCloseGrantsTheGrace(t *testing.T) {
 	for _, limit := range []time.Duration{0, grace / 2, time.Hour} {
 		t.Run(fmt.Sprint("ctx of ", limit), func(t *testing.T) {
@@ -216,8 +216,8 @@ func TestCloseGrantsTheGrace(t *testing.T) {
 				if d := time.Since(notified); d > min(limit, grace) {
 					t.Errorf("Close took %v, want %v", d, min(limit, grace))
 				}
-				// If ctx cut Close short, the key becomes free by itself at the end of the grace, and no notice is
-				// sent.
+				// If ctx ended before the grace, the key becomes free by itself at the end of the grace, and no notice
+				// is sent.
 				late := 50 * time.Millisecond
 				if limit < grace {
 					late = 6 * time.Second // the poll interval
@@ -256,8 +256,8 @@ func TestCloseWithoutStore(t *testing.T) {
 	})
 }
 
-// At Close, a Release keeps the key of a holder that is still busy for the rest of its grace. If this Release is not
-// answered, Close does not unregister the session, because others could then drop its claims at once.
+// For a holder that is still busy, Close sends a Release that keeps the key for the rest of the grace. If this Release
+// is not answered, Close does not unregister the session, because others could then drop its claims at once.
 func TestCloseLeavesAGraceThatIsUnconfirmed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -318,7 +318,7 @@ func TestLockPanics(t *testing.T) {
 	})
 }
 
-// If the session is closed while Lock waits, Lock never returns, because a panic would crash a program that is
+// If the session is closed while Lock waits, Lock never returns, because a panic would crash a program that is only
 // shutting down. (This test can't use a bubble, in which every goroutine must end.)
 func TestLockThatWaitsOnAClosedSession(t *testing.T) {
 	s, err := dsync.New(dsynctest.NewMemory(), nil)
@@ -403,7 +403,7 @@ func TestHooksDisturbNothing(t *testing.T) {
 	}
 }
 
-// The Heartbeat hooks of Options and of AddHooks are called equally often, although reports are merged while a slow
+// The Heartbeat hooks of Options and of AddHooks are all called equally often. Reports are merged only while a slow
 // hook delays them.
 func TestEveryHeartbeatHookIsCalled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -426,8 +426,8 @@ func TestEveryHeartbeatHookIsCalled(t *testing.T) {
 	})
 }
 
-// B04, E1: the Lost hook is called exactly once for each hold that ended before its release, and never for a
-// release. All hooks are called in order.
+// B04, E1: the Lost hook is called exactly once for each hold that ended before its release, and never for a hold that
+// was released. All hooks are called in the order of the events.
 func TestHooksReportGrantsAndLosses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		faulty := newFaulty(t, dsynctest.NewMemory(), nil)
@@ -482,7 +482,8 @@ func TestClockJumpIsReported(t *testing.T) {
 	})
 }
 
-// If a key is in use as another kind, LockContext and the like return an error at once that names both kinds.
+// If a key is in use as another kind, LockContext and similar methods return an error at once. The error names both
+// kinds.
 func TestKindMismatchIsReturned(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -507,7 +508,7 @@ func TestKindMismatchIsReturned(t *testing.T) {
 	})
 }
 
-// B19: if expired sessions held a key or waited for it as another kind, they block nobody.
+// B19: sessions that held a key, or waited for it, as another kind block nobody after they have expired.
 func TestKindOfAnExpiredSessionIsForgotten(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -538,7 +539,8 @@ func TestKindOfAnExpiredSessionIsForgotten(t *testing.T) {
 	}
 }
 
-// B33: neither the values of the caller's context, such as a transaction, nor its cancellation reach the store.
+// B33: the values of the caller's context, such as a transaction, do not reach the store, and every command has a
+// deadline of its own.
 func TestCommandsHaveContextsOfTheirOwn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		type key struct{}
@@ -606,7 +608,7 @@ func TestOptionsInForce(t *testing.T) {
 				t.Errorf("a change of the returned Meta has changed the session's: %q", got)
 			}
 			turn(s.Mutex("k"))
-			lock(t, s.Mutex("k")) // after a second the session listens
+			lock(t, s.Mutex("k")) // a second later the session listens
 			time.Sleep(2 * time.Second)
 			want := 30 * time.Second
 			if polling {
@@ -622,7 +624,7 @@ func TestOptionsInForce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			shown := members[0].Settings // these also have the version in the program's build info
+			shown := members[0].Settings // these also contain the version from the program's build info
 			if shown.Heartbeat != o.HeartbeatInterval || shown.Margin != o.Margin || shown.Grace != o.Grace || shown.Poll != 0 {
 				t.Errorf("other sessions see %+v, but the options are %+v", shown, o)
 			}

@@ -12,11 +12,11 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A Local is what a [Session] knows about itself at one moment: see [Session.Local]. Its times are this host's,
-// except LocalHold.Until.
+// A Local is what a [Session] knows about itself at one moment: see [Session.Local]. Its times are by this host's
+// clock, except LocalHold.Until.
 type Local struct {
-	// ID is the id under which the session is registered, or "" if it is not registered. It
-	// registers when a lock is requested, and again after a loss.
+	// ID is the id under which the session is registered, or "" if it is not registered. A session registers when a
+	// lock is requested, and again after a loss.
 	ID string
 
 	// How the session appears to others: see [Options].
@@ -26,20 +26,20 @@ type Local struct {
 	TTL, Margin, Grace, Heartbeat time.Duration
 	Poll                          time.Duration // current poll interval of the first waiter in a queue
 
-	// Renewed is when the last acknowledged heartbeat was sent; the registration counts as the first. From then on,
-	// the session lease lasts for Lease, and Left of that remains. When nothing is left, everything that lives with
-	// the session is lost. Renewed is zero if there is no ID.
+	// Renewed is when the last acknowledged heartbeat was sent; the registration counts as the first heartbeat. The
+	// session lease lasts for Lease from then on, and Left is what remains of it. When nothing remains, everything that
+	// lives with the session is lost. Renewed is zero if ID is "".
 	Renewed     time.Time
 	Lease, Left time.Duration
 
-	// Listening means that a listener is open, so the session is notified of what it waits for. Polling means that
-	// the store can't notify. If both are false, there was no need to listen, or the listener is being opened.
+	// Listening means that a listener is open, so that notices reach the session. Polling means that the store can't
+	// notify. If both are false, the session does not need a listener, or is opening one.
 	Listening, Polling bool
 
 	Closed bool // Close has begun
 
 	Holds []LocalHold // what this process holds, in no order
-	Waits []LocalWait // what it waits for: the keys in no order, the waits for one key in queue order
+	Waits []LocalWait // calls of this process that wait: the keys in no order, the calls for one key in queue order
 }
 
 // A LocalHold is a key that this process holds.
@@ -47,21 +47,20 @@ type LocalHold struct {
 	Key           string
 	Kind          driver.Kind
 	Claim         string
-	Weight, Limit int64 // how much it holds, of how much; a writer of an RWMutex holds all
+	Weight, Limit int64 // how much it holds, out of how much; a writer of an RWMutex holds all
 	Token         int64
 	Term          int64     // of an election; 0 for other kinds
 	Since         time.Time // when this process learned of the grant; hand-offs do not change it
 	HandOffs      int       // number of hand-offs in this process since then
 	Holders       int       // 1, or the number of readers that share the hold; 0: the key lingers
 
-	// For a fixed lease: its end by the store's clock, and how long it still lasts for the holder by the local
+	// For a fixed lease: when it ends by the store's clock, and how long it still lasts for the holder by the local
 	// clock.
 	Until time.Time
 	Left  time.Duration
 
-	// Lost is why the hold ended before its holder released it, or nil if it did not.
-	// LostSince is when its holder was notified. A lost hold is listed until its holder is
-	// done: until Unlock, Release or Resign is called, or the function of Do or of
+	// Lost is why the hold ended before its holder released it, or nil if it did not. LostSince is when the holder was
+	// notified. A lost hold is listed until its holder calls Unlock, Release or Resign, or the function passed to Do or
 	// leader.Election.Run returns.
 	Lost      error
 	LostSince time.Time
@@ -74,14 +73,13 @@ type LocalWait struct {
 	Weight int64
 	Since  time.Time // when the call was made
 
-	// Position is the call's position in the store's queue, as of the last reply; 1 is the
-	// first, and 0 means that the call is not known to be there. Only one call of this
-	// process at a time is in the store's queue for a key. Ahead is the number of calls
-	// ahead of this one in this process.
+	// Position is the call's position in the store's queue, as of the last reply. 1 is the first; 0 means that the call
+	// is not known to be in that queue, where each process has at most one call for a key. Ahead is the number of calls
+	// in this process that are ahead of this call.
 	Position, Ahead int
 }
 
-// Stats are the facts about a session that are worth a metric. admin.Stats documents them.
+// Stats are facts about a session that are worth a metric. admin.Stats documents them.
 type Stats struct {
 	Listening bool
 	Polling   error
@@ -100,9 +98,8 @@ func (s *Session) Stats() Stats {
 	return st
 }
 
-// Local returns what the session knows about itself. It sends no command to the store. It checks the clock first,
-// as every method that reports on a lock does. The session can do nothing else while Local copies its holds and
-// waits.
+// Local returns what the session knows about itself. It sends no command to the store. Like every method that reports
+// on a lock, it checks the clock first. While Local copies the holds and waits, the session can do nothing else.
 func (s *Session) Local() Local {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,8 +167,8 @@ func (s *Session) unreleased() error {
 	return fmt.Errorf("%w: the store refuses to release the %s %q: %w, and %d more", ErrNotReleased, first.Kind, first.Key, err, n-1)
 }
 
-// stillInUse returns an error if lost holds are still in use after their grace. It names up to four, the longest
-// overdue first. s.mu must be held.
+// stillInUse returns an error if lost holds are still in use after their grace. The error names up to four holds, the
+// longest overdue first. s.mu must be held.
 func (s *Session) stillInUse(now core.Instant) error {
 	var late []*Hold
 	for h, since := range s.overdue {
@@ -198,8 +195,8 @@ func (s *Session) stillInUse(now core.Instant) error {
 	return err
 }
 
-// unrenewed returns an error if the session needs to be registered but could not register or send a heartbeat in
-// time. s.mu must be held.
+// unrenewed returns an error if the session needs to be registered, but has not registered or had a heartbeat
+// acknowledged in time. s.mu must be held.
 func (s *Session) unrenewed(now core.Instant) error {
 	late, renewed := s.opt.heartbeatTime(), s.core.Renewed()
 	if s.reg != nil {
@@ -215,7 +212,7 @@ func (s *Session) unrenewed(now core.Instant) error {
 		case ahead > 0:
 		case renewed == 0:
 			since = max(since, now.Sub(holdOf(a).since))
-		default: // count from the last renewal: a new request after a loss does not restart the time
+		default: // count from the last renewal, because the request of a waiter after a loss does not restart the time
 			since = now.Sub(renewed)
 		}
 	})
@@ -225,8 +222,8 @@ func (s *Session) unrenewed(now core.Instant) error {
 	return nil
 }
 
-// Use describes what a holder uses of a key, or a waiter wants to use: "reads" or "writes" for an RWMutex, "2 of 5"
-// for a semaphore of size 5. It returns "" for the other kinds, which have one holder at a time.
+// Use describes how a holder uses a key, or how a waiter wants to use it: "reads" or "writes" for an RWMutex, "2 of 5"
+// for a semaphore of size 5. For the other kinds, which have one holder at a time, Use returns "".
 func Use(kind driver.Kind, weight, limit int64) string {
 	switch {
 	case kind == driver.KindSemaphore:

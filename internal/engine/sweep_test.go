@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// use acquires and releases a key once, for a session that was never registered.
+// use acquires and releases a key once, in the name of a session that was never registered.
 func use(t testing.TB, store driver.Store, key string, kind driver.Kind) {
 	t.Helper()
 	c := driver.Claim{Key: key, ID: "user.1", Session: "user", Kind: kind, Weight: 1, Limit: 1}
@@ -41,8 +41,8 @@ func swept(t testing.TB, store driver.Store) driver.SweepState {
 	return st
 }
 
-// replaced keeps n sessions running. It replaces each with a new one after life, but not all at the same time. It
-// returns a function that ends them.
+// replaced keeps n sessions running, and replaces each of them with a new session after life, at different times. end
+// ends them all.
 func replaced(t testing.TB, store driver.Store, n int, life time.Duration, opt dsync.Options) (end func()) {
 	ctx, cancel := context.WithCancel(background)
 	done := make(chan bool)
@@ -72,8 +72,8 @@ func replaced(t testing.TB, store driver.Store, n int, life time.Duration, opt d
 	}
 }
 
-// B22: at a hundred new keys per second, the store keeps few more records than the retention requires, whatever the
-// keys are called, and even if no process lives long.
+// B22: at a hundred new keys per second, the store never has more than twice the records that the retention requires,
+// whatever the names of the keys, and even if no process lives long.
 func TestStoreStaysBounded(t *testing.T) {
 	testkit.Large(t)
 	const (
@@ -116,7 +116,8 @@ func TestStoreStaysBounded(t *testing.T) {
 	}
 }
 
-// B22: the store is swept even if all processes are short-lived. Most of them send no Sweep.
+// B22: the store is swept even if all processes are short-lived. If they live only for seconds, most of them send no
+// Sweep.
 func TestShortLivedProcessesSweep(t *testing.T) {
 	testkit.Large(t)
 	for _, tc := range []struct {
@@ -155,7 +156,8 @@ func TestShortLivedProcessesSweep(t *testing.T) {
 	}
 }
 
-// B22: sweeping gets past many records that are kept forever, even if processes are replaced now and then.
+// B22: sweeping also reaches the records behind many that are never deleted, even if processes are replaced now and
+// then.
 func TestSweepReachesRecordsBehindThoseKept(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
@@ -201,8 +203,7 @@ func TestFleetSweepsOnceAMinute(t *testing.T) {
 				if n := swept(t, store).Turn - turn; n < 500 || n > 800 {
 					t.Errorf("%d slices were swept in 10 hours, want about 600", n)
 				}
-				// Each session checks three or four times in that time whether the sweeper is
-				// alive.
+				// In ten hours each session checks three or four times whether the sweeping session is alive.
 				if n := store.Counts().Since(before).Commands[dsynctest.MethodSweep]; n < 500 || n > 800+4*fleet {
 					t.Errorf("%d sessions swept %d times in 10 hours, want about 600", fleet, n)
 				}
@@ -285,7 +286,7 @@ func TestPauseBetweenSlices(t *testing.T) {
 	}
 }
 
-// If a session finds that another one sweeps, or if its Sweep fails, it checks less and less often.
+// If a session finds that another session sweeps, or if its Sweep fails, it checks less and less often.
 func TestSweepersStayAway(t *testing.T) {
 	testkit.Large(t)
 	const retention = 7 * 24 * time.Hour
@@ -308,7 +309,7 @@ func TestSweepersStayAway(t *testing.T) {
 				store.sweep = func(_ string, last driver.SweepState) (driver.SweepState, error) {
 					n := int(sent.Add(1))
 					if n > 1000 {
-						time.Sleep(time.Hour) // so that a session that sends far too many Sweeps does not do so forever
+						time.Sleep(time.Hour) // so that the test ends even if the session sends far too many Sweeps
 					}
 					return driver.SweepState{Turn: tc.turn(n, last.Turn), By: "another", At: time.Now().Add(-tc.ago), Now: time.Now(), Seen: 1, LastRound: 1}, tc.err
 				}
@@ -322,7 +323,7 @@ func TestSweepersStayAway(t *testing.T) {
 	}
 }
 
-// If the session that sweeps is cut off, another one soon continues where it stopped.
+// If the session that sweeps is cut off, another session soon continues where the first stopped.
 func TestSweeperIsReplaced(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
@@ -344,14 +345,14 @@ func TestSweeperIsReplaced(t *testing.T) {
 		}
 		synctest.Wait()
 		by := make(map[string]bool)
-		for i := 2; i < len(turns); i++ { // the first has no predecessor
+		for i := 2; i < len(turns); i++ { // the first turn has no predecessor
 			last, st := turns[i-1], turns[i]
 			by[st.By] = true
 			if st.After != "" && st.After <= last.After {
 				t.Errorf("turn %d by %s ends at %q, but the turn before had reached %q (by %s)", st.Turn, st.By, st.After, last.After, last.By)
 			}
-			// The time of a session's first check is exponentially distributed with a mean of a minute. It exceeds a
-			// quarter of an hour once in three million times.
+			// The time of a session's first check is exponentially distributed with a mean of a minute. A first check
+			// comes later than a quarter of an hour only once in three million times.
 			if d := st.At.Sub(last.At); d > 18*time.Minute {
 				t.Errorf("%v passed between turns %d and %d", d, last.Turn, st.Turn)
 			}

@@ -7,8 +7,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// After a crash, a session's tries get every key of the crashed process. The first try expires the crashed session;
-// the others succeed although the session is already known to have expired.
+// After a process has crashed, another session's tries get all of its keys. The first try expires the crashed session;
+// the later tries succeed although that session has already expired.
 func TestTryTakesEveryKeyOfAnExpiredSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
