@@ -7,7 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// editForget makes a Forget. The reply has the record as it was before, which shows whether the pipeline's
+// editForget performs a Forget. The reply has the record as it was before, which shows whether the pipeline's
 // condition was met.
 func (s *store) editForget(ctx context.Context, f driver.Forget) (driver.Edited, error) {
 	var r keyRecord

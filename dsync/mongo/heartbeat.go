@@ -8,13 +8,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A revocationRecord is one element of "rev" in a session's record, its revocations.
+// A revocationRecord is one revocation in the list "rev" of a session's record.
 type revocationRecord struct {
 	Key   string `bson:"k"`
 	Claim string `bson:"a"`
 }
 
-// revoked returns the expression for the list in the record.
+// revoked returns the expression for the list of revocations in the record.
 func revoked() bson.D { return list("$rev") }
 
 // notExpired adds to query the condition that the session has not expired.

@@ -9,10 +9,10 @@ import (
 )
 
 // Extend and Publish change only the caller's own hold. That makes no room for waiters, so these pipelines do not
-// settle the key. Their filter is only the _id, since any other filter costs the server more. So they must also cope
-// with a record that does not have the claim, or has no claims yet.
+// settle the key. They must cope with a record that lacks the claim, or has no claims yet, because they filter by _id
+// alone: any other filter costs the server more.
 
-// editExtend makes an Extend.
+// editExtend performs an Extend.
 func (s *store) editExtend(ctx context.Context, c driver.Claim) (driver.Edited, error) {
 	var r keyRecord
 	var err error
@@ -33,8 +33,8 @@ func (s *store) editExtend(ctx context.Context, c driver.Claim) (driver.Edited, 
 	return driver.Edited{Holder: h}, nil
 }
 
-// extending moves the end of the claim to now + lease, unless it is already later, if the claim holds the key with
-// that token and has not reached an earlier end.
+// extending moves the claim's end to now + lease, unless the end is already later. It does so only if the claim holds
+// the key with that token and has not ended.
 func extending() []bson.D {
 	end := op("$max", "$$this.e", op("$add", now, "$_.lease"))
 	granted := op("$eq", "$$this.t", "$_.t")
@@ -50,7 +50,7 @@ func changing(fields bson.D, conditions ...any) []bson.D {
 	)}
 }
 
-// editPublish makes a Publish.
+// editPublish performs a Publish.
 func (s *store) editPublish(ctx context.Context, p driver.Publish) (driver.Edited, error) {
 	c := p.Claim
 	r, held, err := s.publish(ctx, keyID(c.Key), p)
@@ -78,7 +78,7 @@ func (s *store) publish(ctx context.Context, id string, p driver.Publish) (r key
 }
 
 // publishing stores the value with the claim, if the claim holds the key, its end has not come, and it has not
-// published a later value. A value that came with the claim has no number.
+// published a later value. A value that came with the claim has no seq, so any Publish replaces it.
 func publishing() []bson.D {
 	overtaken := op("$gt", "$$this.v", "$_.seq")
 	return changing(bson.D{e("v", "$_.seq"), e("b", "$_.value")}, mine(), holds(), op("$not", overtaken))

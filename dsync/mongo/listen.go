@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// maxListed is how many keys a Listen names in the server's filter. With more keys, it receives
-// all changes of observed keys and filters them itself.
+// maxListed is the maximum number of keys that a Listen names in the server's filter. With more keys, it receives the
+// changes of all observed keys and filters them itself.
 const maxListed = 1_000
 
 // Listen implements [driver.Store] with a tailable cursor on the capped collection of the session's address and, if
@@ -23,11 +23,11 @@ const maxListed = 1_000
 // also lists which of the collections exist, which needs no further privilege. Listen marks the keys as observed in
 // their records, with one command for a thousand keys, and renews the marks every few minutes.
 //
-// A cursor is used for five minutes, one for keys for a minute, and any cursor on a sharded cluster for twenty
-// seconds. The next one continues where the last one ended. Cursors are replaced because one on a member that was
-// deposed, or cut off from the others, stays open without an error. On a replica set, Listen also follows the
-// primary. With a [PrimaryWatch], which [Connect] has, it opens a cursor on a new primary as soon as the driver knows
-// it, but at most one a second. Without one, it asks who the primary is after each Heartbeat of the store, and at
+// Listen replaces its cursor every five minutes, a cursor for keys every minute, and any cursor on a sharded cluster
+// every twenty seconds, because a cursor on a member that was deposed, or cut off from the others, stays open without
+// an error. The next cursor continues where the last one ended. On a replica set, Listen also follows the primary.
+// With a [PrimaryWatch], which [Connect] has, it opens a cursor on a new primary as soon as the driver knows it, but
+// at most one cursor a second. Without one, it asks who the primary is after each Heartbeat of the store, and at
 // least every 10 s; all listeners of the store share the answer. When the new cursor is open, it calls f with
 // driver.NoticeReady, because notices may have been missed.
 //
@@ -67,7 +67,7 @@ func (s *store) Listen(ctx context.Context, session string, keys []string, f fun
 	return fmt.Errorf("mongo: listen: %w: %w", errors.ErrUnsupported, err)
 }
 
-// cannotListen reports whether trying again cannot fix err, and why.
+// cannotListen reports whether err is an error that trying again cannot fix, and names its trouble.
 func cannotListen(err error) (t trouble, ok bool) {
 	t = troubleOf(err)
 	return t, t == notCapped || refused(err)
@@ -95,7 +95,7 @@ func listen(ctx context.Context, tails []*tail, f func(driver.Notice), opened fu
 	case 1:
 		return tails[0].follow(ctx, f)
 	}
-	turn := make(chan struct{}, 1) // has a value while f runs: one call at a time
+	turn := make(chan struct{}, 1) // has a value while f runs, so that calls of f do not overlap
 	group, ctx := errgroup.WithContext(ctx)
 	for _, t := range tails {
 		group.Go(func() error {
@@ -109,7 +109,7 @@ func listen(ctx context.Context, tails []*tail, f func(driver.Notice), opened fu
 	return group.Wait()
 }
 
-// tailSession returns the tail for the notices to a session.
+// tailSession returns the tail for a session's notices.
 func (s *store) tailSession(session string) *tail {
 	return &tail{s: s, address: int(s.ownAddress(session)), filter: bson.D{e("to", session)}}
 }

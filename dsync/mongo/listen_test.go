@@ -138,8 +138,8 @@ func wake(session string, n, address int) driver.Notice {
 
 func change(key string) driver.Notice { return driver.Notice{Type: driver.NoticeChange, Key: key} }
 
-// Once its Listen is ready, a session receives the notices that are sent to it, unchanged, and those of no other
-// session.
+// Once its Listen is ready, a session receives the notices that are sent to it, unchanged, and no other session's
+// notices.
 func TestListenHears(t *testing.T) {
 	for name, hello := range map[string]func(bson.D) bson.D{"replica set": nil, "standalone": asStandalone, "mongos": asMongos} {
 		t.Run(name, func(t *testing.T) {
@@ -196,9 +196,9 @@ func TestListenCreatesItsCollection(t *testing.T) {
 	})
 }
 
-// The first Listen of a store finds the collections that exist, so that a notice to one of them takes only an insert.
-// It believes the list only if a majority confirms it. Without a confirmed list, each collection is created before
-// the first insert.
+// The first Listen of a store finds the collections that exist, so that a notice to an existing collection takes only
+// an insert. It believes the list only if a majority confirms it. Without a confirmed list, each collection is
+// created before the first insert.
 func TestListenFindsTheCollections(t *testing.T) {
 	for name, test := range map[string]struct {
 		instead string
@@ -312,7 +312,7 @@ func TestListenMissesSome(t *testing.T) {
 		time.Sleep(2 * time.Second)
 
 		// Three more notices overrun the open cursor, because the collection keeps only the last of them. Listen does
-		// not pass that on, since waiters request again.
+		// not pass on that last notice, because NoticeReady makes waiters request again anyway.
 		h.collections.change(func() {
 			c := h.collections.collections[coll]
 			for i := 2; i <= 4; i++ {
@@ -327,7 +327,7 @@ func TestListenMissesSome(t *testing.T) {
 		h.notify(wake("s", 5, h.address))
 		h.took()
 		h.notify(wake("o", 1, h.address))
-		h.overrun(1) // does no harm: the cursor has returned all notices
+		h.overrun(1) // harmless: the cursor has returned all notices
 		h.want("before the next cursor", nil, 0)
 		time.Sleep(5 * time.Minute)
 		h.want("after the next cursor", nil, 1)
@@ -538,7 +538,7 @@ func TestListenBreaks(t *testing.T) {
 		"lost":          lost,
 		"unknown":       refusal(96, "OperationFailed"),
 		"ended":         ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.x"), e("nextBatch", bson.A{})})),
-		"overrun again": refusal(136, "CappedPositionLost"), // at once: the caller knows how to wait
+		"overrun again": refusal(136, "CappedPositionLost"), // Listen ends at once; the caller waits before it tries again
 	} {
 		for _, command := range []string{"find", "getMore"} {
 			if command == "find" && name == "ended" {
@@ -688,8 +688,8 @@ func TestListenAgain(t *testing.T) {
 	})
 }
 
-// To the collections of notices, Listen and Notify send only find, getMore, insert and create, besides a
-// listCollections. To the store's collection they send only the updates that mark keys.
+// The only commands that Listen and Notify send are find, getMore, insert and create for the notice collections,
+// listCollections, and the updates of the store's collection that mark keys.
 func TestListenOrdinaryCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, &dsyncmongo.Options{Collection: "locks"})

@@ -26,8 +26,8 @@ type reading[T any] struct {
 	Found []T       `bson:"found"`
 }
 
-// readFacet runs the stages of a facet. While the database does not exist, a mongos returns no document at all. Then
-// the time comes from hello.
+// readFacet runs the stages of a facet. While the database does not exist, a mongos returns no document at all;
+// readFacet then takes the time from hello.
 func readFacet[T any](ctx context.Context, s *store, majority bool, stages []bson.D) (reading[T], error) {
 	var r []reading[T]
 	if err := s.aggregate(ctx, &r, majority, stages...); err != nil {
@@ -68,7 +68,7 @@ func (r *keyRecord) known(key string) (driver.State, error) {
 	return r.state(key), nil
 }
 
-// maxKeys is the maximum number of keys that one Keys reads.
+// maxKeys is the maximum number of keys that one call of Keys reads.
 const maxKeys = 1_000
 
 // Keys implements [driver.Store]. If large values were published with the keys, it may take
@@ -154,7 +154,7 @@ func successor(p string) string {
 		p = p[:len(p)-size]
 		switch r {
 		case utf8.MaxRune:
-			continue // p begins with the kind of record, so some rune is smaller
+			continue // p begins with the kind of record, so it has a smaller rune
 		case 0xD7FF:
 			r = 0xDFFF // skip the surrogates, which are not valid runes
 		}

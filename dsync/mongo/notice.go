@@ -14,8 +14,8 @@ import (
 // The functions below find out from a reply which sessions to notify. They are only used on replies to commands
 // that a majority has confirmed.
 
-// grants returns the notices for claims, other than mine, that the command granted: those held since exactly the
-// time of the command. If two commands run within a millisecond, the second may repeat a notice of the first.
+// grants returns the notices for claims, other than mine, that the command granted, which are the claims held since
+// exactly the command's time. If two commands run within a millisecond, the second may repeat a notice of the first.
 func (r *keyRecord) grants(key, mine string) (notices []driver.Notice) {
 	for _, h := range r.Holders {
 		if h.Since.Equal(r.Now) && h.Claim != mine && h.Address > 0 {
@@ -56,7 +56,7 @@ func (r *keyRecord) change(key string) []driver.Notice {
 	return []driver.Notice{{Type: driver.NoticeChange, Key: key, Address: observersAddress}}
 }
 
-// changed returns the notice of change if the command changed the record, which shows in the record's time.
+// changed returns what change returns, but only if the command changed the record, as the record's time shows.
 func (r *keyRecord) changed(key string) []driver.Notice {
 	if !r.At.Equal(r.Now) {
 		return nil
@@ -95,9 +95,9 @@ func (r *keyRecord) kept(l driver.Release) []driver.Notice {
 	return nil
 }
 
-// sealed returns the notices for the claims whose ticks were over when l sealed the key, and for the first of the
-// others. It returns nil if l did not seal the key. r is the record before the command; a reply can't also contain
-// the record after it, so the token of a grant is unknown.
+// sealed returns the notices that wake the waiters whose ticks were over when l sealed the key, and the first of the
+// other waiters. It returns nil if l did not seal the key. r is the record before the command. The reply can't also
+// contain the record after it, so the token of a grant is unknown.
 func (r *keyRecord) sealed(l driver.Release) []driver.Notice {
 	seals := slices.ContainsFunc(r.Holders, func(h holderRecord) bool {
 		return h.Claim == l.Claim.ID && !h.holder().Ended(r.Now)
@@ -123,7 +123,7 @@ func (s *store) sendable(notices []driver.Notice) []driver.Notice {
 	return notices
 }
 
-// A noticeRecord is a notice as it is stored. One for the observers of a key has only the key.
+// A noticeRecord is a notice as it is stored. A notice for a key's observers has only the key.
 type noticeRecord struct {
 	ID      bson.ObjectID `bson:"_id,omitempty"` // made by the server
 	To      string        `bson:"to,omitempty"`  // id of a session
@@ -155,8 +155,8 @@ func recordOf(n driver.Notice) (r noticeRecord, ok bool) {
 	return r, ok && n.Address > observersAddress && n.Address <= maxNoticeCollections
 }
 
-// notice returns the notice in the record. ok is false if this version does not know its type, which a later
-// version of this library may send.
+// notice returns the notice in the record. ok is false if the type is unknown: a later version of this library may
+// send new types.
 func (r *noticeRecord) notice(address int) (n driver.Notice, ok bool) {
 	if address == observersAddress {
 		return driver.Notice{Type: driver.NoticeChange, Key: r.Key, Address: address}, true
@@ -172,10 +172,9 @@ func (r *noticeRecord) notice(address int) (n driver.Notice, ok bool) {
 	return driver.Notice{}, false
 }
 
-// Notify implements [driver.Store] with one insert for each collection that it sends to. Before
-// the first insert of this process into a collection, Notify creates the collection if it is
-// missing. Without the right to do that, it sends nothing, logs a warning and returns
-// dsync.ErrRefused.
+// Notify implements [driver.Store] with one insert for each collection that it sends to. Before the first insert of
+// this process into a collection, Notify creates the collection if it is missing. Without the right to create it,
+// Notify inserts nothing there, logs a warning and returns dsync.ErrRefused.
 func (s *store) Notify(ctx context.Context, notices []driver.Notice) error {
 	switch {
 	case s.readOnly:
@@ -190,7 +189,7 @@ func (s *store) Notify(ctx context.Context, notices []driver.Notice) error {
 		}
 	}
 	var errs []error
-	// Address 0, that of the observers, comes last: waiters need their notices sooner.
+	// The observers' address, 0, comes last, because waiters need their notices sooner.
 	for _, address := range slices.Backward(slices.Sorted(maps.Keys(addresses))) {
 		if err := s.insertNotices(ctx, address, addresses[address]); err != nil {
 			errs = append(errs, failure("notify", err))

@@ -61,7 +61,7 @@ func TestNoticesOfReplies(t *testing.T) {
 		return driver.Notice{Type: driver.NoticeWake, Session: claim[:1], Key: "k", Claim: claim, Address: 5}
 	}
 	at, observed := e("at", now), e("o", after)
-	// base has the fields of all replies. A case adds fields, or replaces these.
+	// base has the fields that all replies have. A case adds fields or replaces some.
 	base := bson.D{e("now", now), e("y", "semaphore"), e("f", 2), e("c", 3), e("t", int64(2048))}
 	// held returns a record as it was before a short hand-over.
 	held := func(more ...bson.E) bson.D {
@@ -227,7 +227,7 @@ func TestNoticesOfReplies(t *testing.T) {
 	}
 }
 
-// shortGrant reports whether the reply is that of a short hand-over.
+// shortGrant reports whether this is the reply to a short hand-over.
 func shortGrant(reply bson.D) bool {
 	return slices.ContainsFunc(reply, func(f bson.E) bool { return f.Key == "first" })
 }
@@ -237,7 +237,7 @@ func shortGrant(reply bson.D) bool {
 func TestNoticeOfAHandOverHasItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
-		if err := q.acquire(mutexClaim(1)); err != nil { // tells the server's time
+		if err := q.acquire(mutexClaim(1)); err != nil { // tells the store the server's time
 			t.Fatal(err)
 		}
 		q.sent()
@@ -254,8 +254,8 @@ func TestNoticeOfAHandOverHasItsToken(t *testing.T) {
 	})
 }
 
-// If an Edit with Release and Acquire makes the Release by a command of its own, and the Acquire then fails, the Edit
-// returns the notices of the Release: no later command would return them.
+// If an Edit sends a command for its Release and another for its Acquire, and the Acquire fails, the Edit still
+// returns the Release's notices, because no later command would return them.
 func TestNoticesOfAReplacementThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)

@@ -202,7 +202,7 @@ func TestAddressesAreWritten(t *testing.T) {
 			}
 			for n := 1; n <= 2; n++ {
 				c := mutexClaim(n)
-				c.Limit = int64(3 - n) // a claim with limit 2 takes the long command
+				c.Limit = int64(3 - n) // a claim with limit 2 needs the long command
 				if _, _, err := storecmd.Acquire(ctx, s, c, true, nil, time.Now()); err != nil {
 					t.Fatal(err)
 				}

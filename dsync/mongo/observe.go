@@ -34,9 +34,9 @@ func (s *store) Observe(ctx context.Context, session string, seq int64, keys []s
 }
 
 const (
-	// observedFor is how long a mark says that a key is observed. A listener marks its keys again when its last
-	// marking is longer ago than markAgain, and the command then writes only marks of which less than half is left.
-	// markAgain plus the age of a cursor is less than half of observedFor.
+	// observedFor is how long a mark lasts. A listener marks its keys again if it last did so more than markAgain
+	// ago; the command then renews only marks that have less than half of observedFor left. markAgain plus the age of
+	// a cursor is less than half of observedFor, so marks are renewed in time.
 	observedFor = 10 * time.Minute
 	markAgain   = 3 * time.Minute
 
@@ -44,12 +44,12 @@ const (
 	maxMarks = 1_000
 )
 
-// mark marks the tail's keys as observed, unless it has done so recently. The mark, "o", is a time: until then,
-// commands that change the record return a notice of the change. Short commands whose reply is not read do not
-// apply to a record with a mark. The first command that settles after that time removes the mark. If many sessions
+// mark marks the tail's keys as observed, unless it has done so recently. The mark, field "o", is a time until which
+// commands that change the record return a notice of the change. Short commands whose reply is not read do not apply
+// to a record with a mark. The first command that settles the key after that time removes the mark. If many sessions
 // observe a key, one mark serves all of them until half of its time has passed.
 //
-// mark creates a missing record, with a time that decides when it is swept.
+// mark creates a missing record, with a time that decides when a sweep deletes it.
 func (t *tail) mark(ctx context.Context) error {
 	if len(t.keys) == 0 || !t.marked.IsZero() && time.Since(t.marked) < markAgain {
 		return nil

@@ -38,8 +38,8 @@ const (
 	driverMonitor = 10 * time.Second
 )
 
-// Open returns a session that keeps its locks in db. It uses the caller's client as it is, and
-// never closes it. A nil *Options is all defaults.
+// Open returns a session that keeps its locks in db. It uses the caller's client as it is, and never closes it. A nil
+// *Options means the defaults.
 //
 // ctx bounds the first contact with the server; without a deadline the bound is 30 seconds. Open asks the server what
 // it is, and writes a record to find out whether it may. If the server is MongoDB, and its version has passed the
@@ -48,8 +48,8 @@ const (
 //
 // Open waits until a server can be reached, and keeps trying through temporary states: a fail-over, an overloaded
 // server, an interrupted operation, or writes that are blocked because a disk is full. Meanwhile it logs a warning
-// once a minute. Errors that waiting cannot fix, such as a missing right, a wrong password or a server that computes
-// something else than MongoDB, are returned at once.
+// once a minute. Errors that waiting cannot fix, such as a missing right, a wrong password or a server that does not
+// compute the same as MongoDB, are returned at once.
 //
 // The session's heartbeats share the client's connection pool with the application. If slow
 // queries occupy all connections (maxPoolSize), heartbeats are delayed, and if that lasts,
@@ -71,17 +71,17 @@ func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session
 // (see [PrimaryWatch]). The client is made from clientOptions, and is closed when the session is
 // closed.
 //
-// Unless clientOptions say otherwise, the client has at most 36 connections, which are enough for a heartbeat always
-// to find one, and the application name "leasehold". Its time-outs follow from the TTL: it gives up connecting after
-// TTL/12 (1 s to 30 s), checks the servers every TTL/6 (500 ms to 10 s), and closes connections that were idle for
-// TTL/2. It polls the servers (ServerMonitoringModePoll), which takes one connection to each where the driver's
-// default takes two; so it may learn of a planned step-down up to TTL/6 late. An idle session has two connections to
-// the primary, and one that waits has three. The functions of a ServerMonitor are called as usual.
+// Unless clientOptions say otherwise, the client's application name is "leasehold", and it has at most 36
+// connections, so that a heartbeat always finds a free one. Its time-outs follow from the TTL: it gives up connecting
+// after TTL/12 (1 s to 30 s), checks the servers every TTL/6 (500 ms to 10 s), and closes connections that were idle
+// for TTL/2. It polls the servers (ServerMonitoringModePoll): this takes one connection to each server instead of
+// two, but the client may learn of a planned step-down up to TTL/6 late. An idle session has two connections to the
+// primary, and one that waits has three. The functions of a ServerMonitor are called as usual.
 //
-// If database is "", it is the one that the connection string names, or else "leasehold", as for the command
-// leasehold. In that case, Connect refuses a connection string that names one of the server's own databases: some
-// name admin, because their user is defined there. An error about a malformed connection string quotes nothing from
-// it, because that may be part of the password.
+// If database is "", Connect uses the one in the connection string, or else "leasehold", as the command leasehold
+// does. It then refuses a connection string that names one of the server's own databases: some name admin, because
+// their user is defined there. An error about a malformed connection string quotes nothing from it, because that may
+// be part of the password.
 func Connect(ctx context.Context, clientOptions *options.ClientOptions, database string, opt *Options) (*dsync.Session, error) {
 	if clientOptions == nil {
 		return nil, errors.New("mongo: the client options are nil; pass some, as options.Client().ApplyURI(\"mongodb://…\")")
@@ -126,18 +126,18 @@ func nameDatabase(name *string, uri string) error {
 	return checkDatabase(*name)
 }
 
-// ownClient returns client options that suit a lease. The driver's defaults suit applications that can wait: a
-// silent primary is noticed after 40 s, a connection attempt takes up to 30 s, and idle connections that died
-// silently are kept, and tried one after the other for the length of an attempt (TTL/6) each. With these defaults a
-// lease of 30 s did not survive a network that swallows everything for 5 s.
+// ownClient returns client options that suit a lease. The driver's defaults suit applications that can wait. With
+// them, the driver notices a silent primary after 40 s, and an attempt to connect may last 30 s. It keeps idle
+// connections that died silently, so that commands try them one after the other, each for an attempt (TTL/6). With
+// these defaults a lease of 30 s did not survive a network that swallows everything for 5 s.
 //
-// So these times are reduced to fractions of the TTL. A silent primary is noticed after TTL/4, and connections that
-// were idle for longer than those for heartbeats ever are get discarded. The server selection timeout need not be
-// reduced, because each attempt has its own deadline. Nor does it help to open more connections at a time
-// (MaxConnecting), once none of them takes 30 s.
+// So these times are reduced to fractions of the TTL. A silent primary is noticed after TTL/4, and a connection is
+// discarded after it was idle for longer than the connection for heartbeats ever is. The server selection timeout
+// need not be reduced, because each attempt has its own deadline. Opening more connections at a time (MaxConnecting)
+// would not help either, because with these settings none takes 30 s.
 //
-// Servers are polled instead of streaming to the client, for the sake of large fleets: streaming needs an
-// additional connection to measure round trips, which would be a quarter of a waiting process's connections.
+// The client polls the servers instead of having them stream, for the sake of large fleets: streaming needs a further
+// connection to measure round trips, which would be a quarter of a waiting process's connections.
 func ownClient(opt *Options) *options.ClientOptions {
 	ttl, interval := defaultTTL, time.Duration(0)
 	if opt != nil {

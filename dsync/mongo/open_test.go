@@ -93,7 +93,8 @@ func TestConnectRefusesNonsense(t *testing.T) {
 	}
 }
 
-// Closing a session of Open leaves the caller's client open. Closing a session of Connect closes its own client.
+// Closing a session returned by Open leaves the caller's client open. Closing a session returned by Connect closes
+// its client.
 func TestOpenAndConnect(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -140,7 +141,7 @@ func TestOpenAndConnect(t *testing.T) {
 	}
 }
 
-// A session of Connect closes within a second even if its server no longer answers.
+// A session returned by Connect closes within a second even if its server no longer answers.
 func TestConnectCloseWithoutServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -182,7 +183,7 @@ func TestConnectFailsWithoutServer(t *testing.T) {
 	})
 }
 
-// If one reply is lost, Open ends after 30 s, even if ctx has no deadline.
+// If a reply is lost, Open returns after 30 s, even if ctx has no deadline.
 func TestOpenLosesAnAnswer(t *testing.T) {
 	for _, nth := range []int{1, 2, 10, 24, 25} { // not hello, which the fake answers by itself
 		t.Run(fmt.Sprint(nth), func(t *testing.T) {
@@ -208,8 +209,8 @@ func TestOpenLosesAnAnswer(t *testing.T) {
 }
 
 // If the call names no database, Connect uses the one in the connection string, or else "leasehold", as the command
-// leasehold does. If the call names one, the connection string need not, or may name one of the server's own, because
-// the user is defined there.
+// leasehold does. If the call names a database, the connection string may name none, or one of the server's own,
+// where the user is defined.
 func TestConnectTakesTheDatabaseOfTheConnectionString(t *testing.T) {
 	for _, tc := range []struct{ uri, database, want string }{
 		{"", "", "leasehold"},

@@ -19,11 +19,11 @@ const (
 	maxNamespace = 255
 )
 
-// Options are the settings of [Open], [Connect] and [NewStore]. The zero value
-// of each field is its default; a nil *Options is all defaults.
+// Options are the settings of [Open], [Connect] and [NewStore]. The zero value of each field is its default; a nil
+// *Options means the defaults.
 type Options struct {
-	// Collection is the name of the collection that sessions and keys are kept in. All
-	// processes that share locks must use the same. Default "leasehold".
+	// Collection is the name of the collection that stores sessions and keys. All processes that share locks must use
+	// the same name. Default "leasehold".
 	Collection string
 
 	// PollOnly turns notices off: this process neither sends notices nor listens for them. Its
@@ -34,31 +34,29 @@ type Options struct {
 	PollOnly bool
 
 	// NoticeCollections is the number of capped collections, of 128 KiB each, that the sessions of all processes
-	// listen in. A notice wakes all sessions that listen in its collection, which takes about 40 µs of the server's
-	// time for each, so use more collections for more processes, or for more hand-overs a second. A session chooses
+	// listen in. A notice wakes all sessions that listen in its collection, which costs the server about 40 µs for
+	// each session, so use more collections for more processes, or for more hand-overs a second. A session chooses
 	// its collection by its id; processes need not use the same number. Default 64; from 1 to 1,000. One more
 	// collection is for the observers of keys. Each is created when a process first listens in it, or sends to it.
 	NoticeCollections int
 
-	// PrimaryWatch tells listeners of a new primary as soon as the driver knows it, if it is the
-	// server monitor of the client: see [PrimaryWatch]. It is for [Open] and [NewStore] only, which
-	// return an error if the driver has not called its monitor; [Connect] has its own. Default nil:
-	// a listener on a replica set asks for the primary with each heartbeat, and at least every ten
-	// seconds. Until it has asked, its waiters get no notices from a new primary.
+	// PrimaryWatch tells listeners of a new primary as soon as the driver knows it. It must also be the client's
+	// server monitor: see [PrimaryWatch]. It is for [Open] and [NewStore] only, which return an error if the driver
+	// has not called its monitor; [Connect] has its own. Default nil: a listener on a replica set asks for the
+	// primary with each heartbeat, and at least every ten seconds. Until it has asked, its waiters get no notices
+	// from a new primary.
 	PrimaryWatch *PrimaryWatch
 
-	// ReadOnly makes a store, or a session, that never writes. It is for [Open] and [NewStore]
-	// only. They then only identify the server: no command is tried out, nothing is created, and
-	// the right to find is enough. A session has Status, List and Members; methods that would
-	// write send nothing and return dsync.ErrRefused. The store cannot listen, because that marks
-	// keys as observed.
+	// ReadOnly makes a store, or a session, that never writes. It is for [Open] and [NewStore] only. With ReadOnly
+	// they only identify the server: they try out no command and create nothing, and the right to find is enough. A
+	// session has Status, List and Members; methods that would write send nothing and return dsync.ErrRefused. The
+	// store cannot listen, because listening marks keys as observed.
 	ReadOnly bool
 
-	// ClockCheck makes [Open] and [Connect] check this host's clock with package clockcheck, and
-	// fail if the check fails. If the clocks of ClockCheck.Servers are farther apart than the
-	// session's margin, so that a fail-over can shorten a lease, they log a warning. Locks do not
-	// depend on the clocks of hosts: the check is for programs that do.
-	// NewStore does not check. Default nil: no check.
+	// ClockCheck makes [Open] and [Connect] check this host's clock with package clockcheck, and fail if the check
+	// fails. If the clocks of ClockCheck.Servers are farther apart than the session's margin, they log a warning,
+	// because a fail-over can then shorten a lease. Locks do not depend on the clocks of hosts: the check is for
+	// programs that do. NewStore does not check. Default nil: no check.
 	ClockCheck *clockcheck.Options
 
 	// Session has the session's settings: TTL, PollInterval, Logger and so on. NewStore uses only the
@@ -83,8 +81,8 @@ func (o *Options) withDefaults() Options {
 	return r
 }
 
-// checkNames returns an error if the name of the database or the collection is invalid. It says so more clearly
-// than the server would, and also rejects names that the server accepts.
+// checkNames returns an error if the name of the database or the collection is invalid. Its errors are clearer than
+// the server's, and it also rejects some names that the server accepts.
 func checkNames(db *mongo.Database, collection string) error {
 	if db == nil {
 		return errors.New("mongo: the database is nil; pass one, as client.Database(\"app\")")

@@ -8,11 +8,11 @@ import (
 )
 
 // A PrimaryWatch learns from the driver which member of a replica set is the primary. With it, a listener moves to a
-// new primary as soon as the driver has found that. Nothing else would tell the listener: its cursor on a deposed
-// member stays open without an error, and without notices.
+// new primary as soon as the driver has found the new primary. Nothing else would tell the listener: its cursor on a
+// deposed member stays open without an error, and without notices.
 //
-// [Connect] has one of its own. For [Open] and [NewStore], whose client exists already, make one
-// and set it in both the client's options and [Options].PrimaryWatch:
+// [Connect] makes its own. For [Open] and [NewStore], whose client exists already, make one and set it in both the
+// client's options and [Options].PrimaryWatch:
 //
 //	watch := new(dsyncmongo.PrimaryWatch)
 //	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetServerMonitor(watch.ServerMonitor(nil)))
@@ -46,9 +46,9 @@ func (w *PrimaryWatch) ServerMonitor(next *event.ServerMonitor) *event.ServerMon
 	return &m
 }
 
-// see compares the primary with the last one known. The last known primary stays while the driver knows none, and
-// when the driver finds the same one again after a broken connection. So most events change nothing. The driver holds
-// a lock meanwhile, so see must not block.
+// see compares the primary in d with the last known primary. It keeps the last known primary while the driver knows
+// none, so finding the same primary again after a broken connection changes nothing. The driver holds a lock while it
+// calls see, so see must not block.
 func (w *PrimaryWatch) see(d event.TopologyDescription) {
 	primary := primaryOf(d)
 	w.mu.Lock()

@@ -30,7 +30,7 @@ func newWatched(t *testing.T, hello func(bson.D) bson.D) *hearing {
 	return newHearing(t, hello, &dsyncmongo.Options{PrimaryWatch: watch}, client)
 }
 
-// elected changes a hello to that of the n-th elected primary.
+// elected changes a reply to hello into the n-th elected primary's.
 func elected(n int) func(bson.D) bson.D {
 	return func(d bson.D) bson.D {
 		id := bson.ObjectID{}
@@ -39,7 +39,7 @@ func elected(n int) func(bson.D) bson.D {
 	}
 }
 
-// deposed changes a hello to that of a member that is no longer the primary, while there is none.
+// deposed changes a reply to hello into a former primary's, sent while there is no primary.
 func deposed(d bson.D) bson.D {
 	for _, field := range []string{"isWritablePrimary", "ismaster", "primary", "electionId"} {
 		d = without(field)(d)
@@ -47,7 +47,7 @@ func deposed(d bson.D) bson.D {
 	return append(d, e("isWritablePrimary", false), e("ismaster", false), e("secondary", true))
 }
 
-// electedAgain changes a hello back after deposed, to that of the n-th elected primary.
+// electedAgain undoes deposed: it changes a reply to hello into the n-th elected primary's.
 func electedAgain(n int) func(bson.D) bson.D {
 	return func(d bson.D) bson.D {
 		for _, field := range []string{"isWritablePrimary", "ismaster", "secondary"} {
@@ -57,8 +57,8 @@ func electedAgain(n int) func(bson.D) bson.D {
 	}
 }
 
-// A listener opens a cursor on a new primary within a second of the driver knowing it, even though the one on the
-// former primary stays open, and its waiters request again. While there is no primary, it keeps its cursor.
+// Within a second after the driver knows a new primary, a listener opens a cursor on it, even though the cursor on
+// the former primary stays open, and waiters request again. While there is no primary, the listener keeps its cursor.
 func TestListenFollowsThePrimaryAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newWatched(t, elected(1))
@@ -86,7 +86,8 @@ func TestListenFollowsThePrimaryAtOnce(t *testing.T) {
 	})
 }
 
-// Events about the same primary open no cursor. Primaries that follow each other quickly open at most one a second.
+// Events about the same primary open no cursor. If primaries follow each other quickly, listeners open at most one
+// cursor a second.
 func TestListenIsNotFloodedByEvents(t *testing.T) {
 	const during = 20 * time.Second
 	cases := map[string]struct {
@@ -138,8 +139,8 @@ func TestListenAsksForThePrimaryWithHeartbeats(t *testing.T) {
 	})
 }
 
-// The listeners of one store share one question about the primary: if each of n asked after each heartbeat of all the
-// others, they would ask n² times.
+// The listeners of one store share the hello that finds the primary. If each of n listeners asked after each
+// heartbeat of all the others, they would ask n² times.
 func TestListenersAskForThePrimaryTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const sessions = 40
@@ -172,9 +173,9 @@ func TestListenersAskForThePrimaryTogether(t *testing.T) {
 			time.Sleep(time.Second)
 			n := asked.Load() - before
 			if i == 1 {
-				n -= sessions // besides, each asks once which member its new cursor is on
+				n -= sessions // each also asks once which member its new cursor is on
 			}
-			if n < 1 || n > sessions/2 { // a few may come too late to share a question
+			if n < 1 || n > sessions/2 { // a few may come too late to share a hello
 				t.Errorf("heartbeat %d: the %d sessions asked %d times for the primary, want once", i+1, sessions, n)
 			}
 		}

@@ -14,9 +14,9 @@ import (
 // probePrefix begins the _id of records that a probe creates and removes.
 const probePrefix = "p/"
 
-// probe asks the server what it is. Then it tries the store's own commands on it, unless the server is known to
-// have passed. A server that emulates MongoDB may change while its version stays the same, so a portable one is
-// tried each time. For a read-only store, probe only asks.
+// probe asks the server what it is. Then it tries the store's own commands on it, unless the server is known to have
+// passed. A server that emulates MongoDB may change while its version stays the same, so a portable server is tried
+// each time. For a read-only store, probe only asks what the server is.
 func (s *store) probe(ctx context.Context) error {
 	ctx = noValues{ctx}
 	v, err := s.hello(ctx)
@@ -38,8 +38,8 @@ func (s *store) probe(ctx context.Context) error {
 	return nil
 }
 
-// tryCommandsOnce calls tryCommands unless the collection records that the server has passed; to find that out takes
-// one command. If tryCommands succeeds, it records that.
+// tryCommandsOnce calls tryCommands unless the collection records that the server has passed, which takes one command
+// to find out. If tryCommands succeeds, tryCommandsOnce records that.
 func (s *store) tryCommandsOnce(ctx context.Context) error {
 	passed, err := s.probed(ctx)
 	if err != nil || passed {
@@ -54,9 +54,9 @@ func (s *store) tryCommandsOnce(ctx context.Context) error {
 	return s.rememberProbe(ctx)
 }
 
-// refuseCapped returns an error if the collection is capped. From MongoDB 6.0 on, all commands would work on it,
-// until the server deletes the oldest records. refuseCapped opens a tailable cursor, which only a capped collection
-// allows.
+// refuseCapped returns an error if the collection is capped. From MongoDB 6.0 on, all commands would work on a capped
+// collection, until the server deletes the oldest records. To find out, refuseCapped opens a tailable cursor, which
+// only a capped collection allows.
 func (s *store) refuseCapped(ctx context.Context) error {
 	cursor, err := s.tail(ctx, s.collection, bson.D{e("_id", s.probeID())})
 	if err == nil {
@@ -96,7 +96,7 @@ func (p *prober) twins() []string {
 	return []string{"A", "a", "\u00e9", "e\u0301", "1", "01", "a b", "ab"}
 }
 
-// wrong returns the error for a server that computes something else than MongoDB.
+// wrong returns the error for a server that does not compute the same as MongoDB.
 func wrong(command string, why error, got any) error {
 	return fmt.Errorf("mongo: probe: %w: the server does not compute %s as MongoDB does: %w; got %+v", driver.ErrRefused, command, why, got)
 }

@@ -27,8 +27,8 @@ const (
 // probeRevoked is a revocation that the session's record has from the start.
 var probeRevoked = driver.Revocation{Key: "$a", Claim: "$a.1"}
 
-// insert creates the records that the other commands start from. Each has a time, so that a sweep finds it if the
-// process dies before removing it: see leftProbes.
+// insert creates the records that the other commands start from. Each record has a time, so that a sweep finds it if
+// the process dies before removing it: see leftProbes.
 func (p *prober) insert(ctx context.Context) error {
 	past := time.UnixMilli(1)
 	made := e("at", p.server.now)
@@ -112,7 +112,7 @@ func (p *prober) key(ctx context.Context) error {
 }
 
 // keepAndRelease makes one.1 keep the key for a while and then release it. It also checks that the release for keys
-// that nobody waits for changes nothing, since others wait.
+// without waiters changes nothing here, since others wait.
 func (p *prober) keepAndRelease(ctx context.Context, id string) (found bool, next keyRecord, err error) {
 	c := driver.Claim{Key: "probe", ID: "one.1"}
 	l := driver.Release{Claim: c, Keep: probeLease / 2}
@@ -137,8 +137,8 @@ func (p *prober) keepAndRelease(ctx context.Context, id string) (found bool, nex
 	return found, next, nil
 }
 
-// seal makes two.1 seal the key. Then a claim like late requests the key, although its tick is over; this drops
-// later.1. Then three.1 releases the key.
+// seal makes two.1 seal the key. Then a claim like late, whose tick is over, requests the key; the request drops
+// later.1, whose session has expired. Then three.1 releases the key.
 func (p *prober) seal(ctx context.Context, id string, before driver.State, late driver.Claim) error {
 	was, found, err := p.release(ctx, id, driver.Release{Claim: driver.Claim{ID: "two.1"}, Seal: probeTick, Result: []byte(probeResult)})
 	if err != nil {
@@ -171,7 +171,7 @@ func (p *prober) seal(ctx context.Context, id string, before driver.State, late 
 	return nil
 }
 
-// notified checks that the notices are those of the grants of holders, which must be the given claims.
+// notified checks that the command granted the key to exactly the given claims, and that the notices say so.
 func notified(notices []driver.Notice, holders []driver.Holder, claims ...string) error {
 	ok := len(notices) == len(holders) && len(holders) == len(claims)
 	for i, n := range notices {
@@ -192,8 +192,8 @@ func dated(r *keyRecord) error {
 	return nil
 }
 
-// near reports whether the times of two commands are plausible. On a sharded cluster they may come from two
-// routers, and the clock of the second may be behind that of the first.
+// near reports whether the times of two successive commands are plausible. On a sharded cluster they may come from
+// two routers, and the second router's clock may be behind.
 func near(a, b time.Time) bool { return b.Sub(a).Abs() <= probeLease }
 
 // acquired checks the state in the reply to the Acquire of "$mine.1".

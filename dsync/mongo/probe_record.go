@@ -23,8 +23,8 @@ func (s *store) probeID() string {
 // probed reports whether the server has passed the probe before. It asks by an upsert that a majority must confirm,
 // so that Open fails if the user may not find, insert or update, or if no majority confirms writes.
 //
-// If the collection is dropped, the record is gone too: a new collection may have a collation, which only the probe
-// notices.
+// Dropping the collection removes the record too, so a new collection is probed: it may have a collation, which only
+// the probe notices.
 func (s *store) probed(ctx context.Context) (bool, error) {
 	var r struct {
 		Passed bool      `bson:"passed"`

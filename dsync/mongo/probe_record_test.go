@@ -19,7 +19,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A memory answers as honest does, but remembers which probes have passed.
+// A memory answers like honest, but remembers which probes have passed.
 type memory struct {
 	passed map[string]bool // by collection and _id
 }
@@ -43,7 +43,7 @@ func (m *memory) answer(c call) bson.D {
 	return ok(e("n", 1), e("value", bson.D{}))
 }
 
-// A second Open does not probe again, unless something has changed that matters to the probe.
+// A second Open probes again only if something that matters to the probe has changed.
 func TestOpenProbesOnce(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -172,7 +172,7 @@ func TestOpenOfAPassedServerStillWrites(t *testing.T) {
 	})
 }
 
-// A capped collection is refused before anything else is tried, and each time.
+// Every Open refuses a capped collection before it tries anything else.
 func TestOpenRefusesACappedCollection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, m := newFake(t), newMemory()

@@ -125,7 +125,7 @@ func TestProbe(t *testing.T) {
 			d := honest(c)
 			h, _ := field(d, "h").(bson.A)
 			if field(d, "position") == 1 {
-				for _, h := range h { // of the token, and so of that after it
+				for _, h := range h { // one less room, which lowers the next token, too
 					h.(bson.D)[3].Value = h.(bson.D)[3].Value.(int64) - 1
 				}
 				return replaced(d, "t", field(d, "t").(int64)-1)
@@ -356,8 +356,8 @@ func without(field string) func(bson.D) bson.D {
 	}
 }
 
-// On servers other than MongoDB, a missing record is created, once, before it is changed. It gets the server's time,
-// however far off the host's clock is, because Sweep judges its age by that.
+// On servers other than MongoDB, a missing record is created, once, before it is changed. The new record gets the
+// server's time, however far off the host's clock is, because Sweep judges the record's age by it.
 func TestPortableMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)

@@ -21,7 +21,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// cursor answers an aggregate with the documents.
+// cursor returns the answer to an aggregate that finds the documents.
 func cursor(docs ...bson.D) bson.D {
 	batch := bson.A{}
 	for _, d := range docs {
@@ -30,8 +30,8 @@ func cursor(docs ...bson.D) bson.D {
 	return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", batch)}))
 }
 
-// Readings of keys show only what a majority has, if the server supports such reads. Readings of sessions, which only
-// set timers, never do.
+// Reads of keys return only what a majority has, if the server supports such reads. Reads of sessions never need a
+// majority, because they only set timers.
 func TestReadsOfKeysAreCommitted(t *testing.T) {
 	servers := map[string]struct {
 		hello func(bson.D) bson.D
@@ -139,8 +139,8 @@ func TestKeysEndBehindThePrefix(t *testing.T) {
 	}
 }
 
-// A write whose ctx is about to end has a wtimeout of at least 1 ms: a wtimeout of 0 would mean to wait for a
-// majority without end.
+// A write whose ctx is about to end has a wtimeout of at least 1 ms, because with 0 the server would wait for a
+// majority without limit.
 func TestMajorityWaitAlwaysEnds(t *testing.T) {
 	for _, left := range []time.Duration{time.Nanosecond, 100 * time.Microsecond, 999 * time.Microsecond, 1500 * time.Microsecond} {
 		for _, m := range methods {
@@ -214,7 +214,7 @@ func TestOpenComparesTheSpreadWithTheMargin(t *testing.T) {
 	}
 }
 
-// asMongos and asStandalone change the hello of a replica set to that of a mongos or a standalone.
+// asMongos and asStandalone change a replica set's reply to hello into a mongos's or a standalone's.
 func asMongos(d bson.D) bson.D { return append(without("setName")(d), e("msg", "isdbgrid")) }
 
 func asStandalone(d bson.D) bson.D {
@@ -239,8 +239,8 @@ func (f *fake) clientOf(opt *options.ClientOptions) *mongo.Client {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() {
-		// The context has no deadline: with one, the driver may wait in a busy loop (v2.9.3, pool.close), which never
-		// ends in a bubble.
+		// The context has no deadline, because with a deadline the driver may wait in a busy loop (v2.9.3,
+		// pool.close), which never ends in a bubble.
 		if err := c.Disconnect(context.Background()); err != nil {
 			f.t.Error(err)
 		}

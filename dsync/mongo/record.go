@@ -7,7 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A keyRecord has those fields of a key's record that replies contain.
+// A keyRecord has the fields of a key's record that replies contain.
 type keyRecord struct {
 	Now    time.Time `bson:"now"`
 	Format int       `bson:"f"` // in some replies only; pipelines check it themselves
@@ -46,7 +46,7 @@ type holderRecord struct {
 	Until   time.Time `bson:"e"`
 	Yield   bool      `bson:"l"`
 	Term    int64     `bson:"n"`
-	Address int       `bson:"p"` // address of its session, 0 if that does not listen
+	Address int       `bson:"p"` // its session's address, 0 if the session does not listen
 	Value   *[]byte   `bson:"b"` // what it has published
 }
 
@@ -101,8 +101,9 @@ func seen(waiting any) bson.D {
 	}
 }
 
-// seenBy returns the fields of the state as seen by a claim, and the key's observers, after a command that writes
-// the queue. "ahead" has the claims nearest ahead of it or, if it does not wait, the head of the queue.
+// seenBy returns the fields of the state as a claim sees it after a command that writes the queue, and the mark of
+// the key's observers. "ahead" has the claims nearest ahead of the claim or, if the claim does not wait, the head of
+// the queue.
 func seenBy(claim string) bson.D {
 	position := op("$indexOfArray", "$q.a", literal(claim)) // from 0, or -1
 	return append(seen(op("$size", "$q")),
@@ -132,16 +133,17 @@ func grantedOr(claim string) bson.D {
 	return op("$or", granted(), op("$eq", "$$this.a", literal(claim)))
 }
 
-// whomKept returns the fields of whom, where the holders include the kept claim, and the first waiter.
+// whomKept returns the fields of whom, with the kept claim among the holders, and the first waiter.
 func whomKept(claim string) bson.D {
 	return append(whom(grantedOr(claim)), e("ahead", queueHead(1)))
 }
 
-// whomSealed returns the fields that say whom to notify after a seal. They are those of the record before it, with
-// the holders and the head of the queue.
+// whomSealed returns the fields that say whom to notify after a seal. They come from the record before the seal, and
+// include the holders and the head of the queue.
 func whomSealed() bson.D {
 	return bson.D{e("_id", 0), e("o", 1), e("now", now), e("h", 1), e("done.k", 1), e("ahead", queueHead(maxGrants))}
 }
 
-// queueHead returns the first n waiters. At the top of a projection, "$slice" would be find's operator.
+// queueHead returns the first n waiters. "$concatArrays" only hides "$slice", which at the top of a projection would
+// be find's operator.
 func queueHead(n int) bson.D { return op("$concatArrays", op("$slice", "$q", n)) }

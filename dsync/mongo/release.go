@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// editRelease makes a Release.
+// editRelease performs a Release.
 func (s *store) editRelease(ctx context.Context, l driver.Release) (done driver.Edited, err error) {
 	c := l.Claim
 	if l.Keep <= 0 && l.Seal <= 0 && l.Successor == "" {
@@ -81,7 +81,7 @@ func (s *store) release(ctx context.Context, id string, l driver.Release) (r key
 	case l.Seal > 0:
 		done := bson.D{e("k", l.Seal), e("b", bson.Binary{Data: l.Result})}
 		shape, scratch = s.shapes.seal, append(scratch, e("done", done))
-		m.fields, m.before = s.shapes.sealed, true // afterwards the queue lacks the claims whose tick is over
+		m.fields, m.before = s.shapes.sealed, true // after the seal, the queue lacks the claims whose tick is over
 	case l.Keep > 0:
 		shape, scratch = s.shapes.keep, append(scratch, e("keep", millis(l.Keep)))
 		m.fields = whomKept(c.ID)

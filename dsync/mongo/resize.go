@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// editResize makes a Resize.
+// editResize performs a Resize.
 func (s *store) editResize(ctx context.Context, z driver.Resize) (driver.Edited, error) {
 	r, err := s.resize(ctx, keyID(z.Key), z)
 	switch {

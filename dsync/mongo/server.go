@@ -17,7 +17,7 @@ const (
 	standalone = "standalone"
 )
 
-// A server describes the server, as its reply to hello does.
+// A server is what the server's reply to hello says about it.
 type server struct {
 	topology string // one of those above
 
@@ -26,25 +26,25 @@ type server struct {
 	portable bool
 
 	// wireVersion is the newest version of the wire protocol that the server speaks. Each release of MongoDB raises
-	// it. On a sharded cluster it is that of the mongos, which is upgraded last.
+	// it. On a sharded cluster it is the mongos's version; the mongos is upgraded last.
 	wireVersion int
 
-	// majorityReads means that reads can be restricted to what no fail-over can undo.
+	// majorityReads means that reads can be restricted to data that no fail-over can undo.
 	majorityReads bool
 
-	// member identifies the member that answered, in its present role as primary: the value is different for any
-	// other member, and for the same one after a restart, or after another member was the primary in between.
+	// member identifies the member that answered, in its present term as primary. Any other member has another value,
+	// and so has the same member after a restart, or after another member was the primary in between.
 	member string
 
-	// committed is the position up to which a majority has the replica set's log; zero if the server does not report
-	// it.
+	// committed is the position in the replica set's log that a majority has reached; zero if the server does not
+	// report it.
 	committed driver.OpTime
 
 	now time.Time // the server's clock in the reply to hello
 	at  time.Time // when that reply arrived, by this host's clock
 }
 
-// clock returns the approximate time by the server's clock, which is good enough to judge ages.
+// clock returns the server's time approximately, well enough to judge ages.
 func (v server) clock() time.Time { return v.now.Add(time.Since(v.at)) }
 
 // hello asks the server what it is. It needs no privilege, and unlike buildInfo it is part of
@@ -68,7 +68,7 @@ func (s *store) hello(ctx context.Context) (server, error) {
 	if err := bson.Unmarshal(raw, &r); err != nil {
 		return server{}, fmt.Errorf("decode the reply: %w", err)
 	}
-	// MongoDB 4.4 and later return a topologyVersion. If some MongoDB does not, perhaps an old mongos, it is only
+	// MongoDB 4.4 and later return a topologyVersion. A MongoDB server that does not, perhaps an old mongos, is only
 	// treated with more care than it needs.
 	v := server{topology: standalone, portable: len(r.TopologyVersion) == 0, wireVersion: r.MaxWireVersion, now: r.LocalTime, at: time.Now()}
 	v.committed, _ = opTime(raw, "lastWrite", "majorityOpTime")
@@ -100,9 +100,9 @@ func (s *store) report() {
 		slog.String("database", s.db.Name()), slog.String("collection", s.collection))
 }
 
-// A clock tracks the server's clock, using only times that the server itself reported. A session keeps such a record
-// too, but takes the time from every reply. A clock must not do that, because the time in a short Acquire's State is
-// taken from it: it would fall behind by a round trip each time.
+// A clock tracks the server's clock, using only times that the server itself reported. A session also tracks it, and
+// takes the time from every reply. A clock must not do that, because the State of a short Acquire has the clock's own
+// time: the clock would fall behind by a round trip each time.
 type clock struct {
 	mu      sync.Mutex
 	now, at time.Time // the last time that the server reported, and when its reply arrived

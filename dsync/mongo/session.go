@@ -81,8 +81,8 @@ func (s *store) register(ctx context.Context, query bson.D, m driver.Member) (ti
 	}
 	o := m.Settings
 	settings := settingsRecord{valid(o.Version), o.Heartbeat.Milliseconds(), o.Poll.Milliseconds(), o.Margin.Milliseconds(), o.Grace.Milliseconds()}
-	// A known session, expired or not, does not match. The upsert then tries to insert a second record with its
-	// _id, which the server refuses. A record from create has no ttl yet.
+	// A known session, expired or not, does not match. The upsert then tries to insert a second record with its _id,
+	// which the server refuses. A record made by create has no ttl yet.
 	query = append(query, e("ttl", bson.D{e("$exists", false)}), e("dead", bson.D{e("$ne", true)}))
 	fields := bson.D{
 		e("at", now),
@@ -208,7 +208,7 @@ func aliveSessions(q driver.SessionQuery) []bson.D {
 	}
 }
 
-// shown returns the fields for display, and those for other processes on the same host.
+// shown returns the fields for display and the fields for other processes on the same host.
 func shown() bson.D {
 	return bson.D{e("name", 1), e("host", 1), e("pid", 1), e("app", 1), e("meta", 1), e("opt", 1), e("file", 1)}
 }

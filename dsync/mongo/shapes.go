@@ -12,8 +12,8 @@ const (
 	// formatVersion is the version of key records that this code writes and knows.
 	formatVersion = 2
 
-	// maxAhead is how many of the claims nearest ahead a reply contains. If replies contained the whole queue, the
-	// cost of n joins would grow as n².
+	// maxAhead is the maximum number of claims ahead in the queue that a reply contains: the nearest ones. If replies
+	// contained the whole queue, the cost of n joins would grow as n².
 	maxAhead = 8
 	maxShown = 1_000
 
@@ -26,9 +26,9 @@ const (
 	maxFormer = 16
 )
 
-// shapes are the update pipelines for key records, encoded once. They are static: the arguments of a call are
-// passed as one literal document. The first stage puts that into the field "_", which all stages use as scratch
-// space and the last one removes. (The "let" option of commands exists only since MongoDB 5.0.)
+// shapes are the update pipelines for key records, encoded once. They are static: the arguments of a call are passed
+// as one literal document. The first stage puts this document into the field "_", which all stages use as scratch
+// space. The last stage removes it. (The "let" option of commands exists only since MongoDB 5.0.)
 //
 // Every pipeline that may grant claims edits the record, then settles it:
 //
@@ -37,7 +37,7 @@ const (
 //	settle  while the first claim in the queue fits, grant it
 //
 // The server takes longer to parse and free a pipeline than to run it, so what counts is the number of expressions.
-// Three things save many:
+// Three things save many expressions:
 //
 //   - Options that the client knows select the pipeline instead of being conditions in it.
 //   - Every write that queues or grants a claim writes both h and q. So a missing list is replaced by an empty one
@@ -55,13 +55,13 @@ type shapes struct {
 	released, sealed, resized bson.Raw
 }
 
-// An acquiring selects among the pipelines for Acquires.
+// An acquiring selects the pipeline for an Acquire.
 type acquiring struct {
 	expired bool // the Acquire names expired sessions
 	first   bool // the claim joins at the head of the queue
 	try     bool // a claim that is not granted is removed from the queue again, so nothing changes
 	tick    bool // the claim has a tick
-	poll    bool // the claim is usually there, and does not join if it is not
+	poll    bool // the claim usually waits already; if it does not, it does not join
 }
 
 func newShapes() (*shapes, error) {
@@ -132,8 +132,8 @@ func holds() bson.D { return op("$gt", op("$ifNull", "$$this.e", never), now) }
 // never is later than any time of the server's clock. It stands for the end of a claim without an end of its own.
 var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// alive is true of a holder with an end of its own until that end, even if its session expires, because a hold kept
-// by ReleaseAfter must outlive its process.
+// alive is true of a holder until its own end, if it has one, even if its session expires, because a hold kept by
+// ReleaseAfter must outlive its process. Any other holder is alive until its session expires.
 func alive() bson.D { return op("$cond", "$$this.e", op("$gt", "$$this.e", now), waits()) }
 
 // claims returns the fields that a command changes if it changes anything. limits returns those of a command that
@@ -150,9 +150,9 @@ func clean(h, q any, scratch ...bson.E) bson.D {
 // was saves the original fields of the record for settle.
 func was(fields bson.A) bson.E { return e("_.was", fields) }
 
-// guard returns v, or an error that undoes the whole command if a later version of this library wrote the record:
-// no _id is a number, so the conversion fails (see failure). A filter cannot do that: if it does not match, an
-// upsert tries to insert a second record, and fails with a duplicate key, which has another meaning.
+// guard returns v. If a later version of this library wrote the record, it instead undoes the whole command by an
+// error: it converts the _id to a number, which always fails (see failure). A filter cannot do that: if it does not
+// match, an upsert tries to insert a second record, and fails with a duplicate key, which has another meaning.
 func guard(v any) bson.D {
 	return op("$cond", op("$gt", "$f", formatVersion), op("$toInt", "$_id"), v)
 }

@@ -5,12 +5,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Edits: what a command does to a key's record before it settles it. clean is the first stage of each.
+// An edit is what a command does to a key's record before it settles the key. Its first stage is clean.
 
-// joining puts the claim at the end of the queue, ahead of those with later ticks, or at its head, if it may join and
-// is not in the queue. It has no effect after "until", so that a request that arrives after its claim was given up
-// leaves nothing behind. While anybody holds the key or waits for it, or it is sealed, a claim must have the record's
-// kind and limit; a former limit counts as the present one.
+// If the claim may join, and neither holds nor waits, joining puts it at the end of the queue but ahead of claims
+// with later ticks, or at the head. It has no effect after "until", so that a request that arrives after its claim
+// was given up leaves nothing behind. While anybody holds the key or waits for it, or it is sealed, a claim must have
+// the record's kind and limit; a former limit counts as the present one.
 func joining(a acquiring) []bson.D {
 	h, q := list("$h"), list("$q")
 	if a.expired {
@@ -84,8 +84,8 @@ func succeeding() []bson.D {
 	)}
 }
 
-// sealing removes the claim. If it held the key until now, and the key is not yet sealed up to that tick, sealing
-// also seals it and removes the claims from the queue whose ticks are over.
+// sealing removes the claim. If the claim held the key until now, and the key is not yet sealed up to the claim's
+// tick, sealing also seals the key and removes from the queue the claims whose ticks are over.
 func sealing() []bson.D {
 	return []bson.D{
 		clean(filter("$h", op("$and", other(), holds())), filter("$q", other()),

@@ -9,11 +9,11 @@ import (
 // the next term. It also removes a mark whose time has passed, sets the time of the change, and removes the scratch
 // field. A command that changes nothing must leave the record bit by bit as it is, so that nothing is written.
 //
-// fields are the original fields that was has saved, or nil if the command certainly changes the record. rest, if
-// not nil, is a condition on claims that are not granted: those that do not meet it are removed from the queue.
+// fields are the fields whose original values were saved by was, or nil if the command certainly changes the record.
+// rest, if not nil, is a condition: claims that are not granted and do not meet it are removed from the queue.
 func settle(fields bson.A, rest any) []bson.D {
-	// "$$this" is the first claim that still waits. It gets the token after the last one, which is also greater than
-	// any token from before the record was swept and created again.
+	// "$$this" is the first claim that still waits. It gets the next token, which is also greater than any token that
+	// the key had before its record was swept and created again.
 	grant := op("$mergeObjects", "$$this", bson.D{
 		e("t", op("$max",
 			op("$add", "$$value.t", int64(driver.TokenStep)),

@@ -12,7 +12,7 @@ import (
 // counts as null. The conditions are not in the command's filter, because a filter by _id alone is faster than any
 // other, and a sharded cluster can route it.
 
-// merged returns the stages that set the given fields to their values in the expression changes, unless that is
+// merged returns the stages that set the given fields to their values in the expression changes, unless changes is
 // null. On MongoDB one stage does it, which takes the server less time than a condition for each field. In FerretDB
 // 2.7, that stage gives a record a second _id, and counts each record as modified.
 func (s *store) merged(changes any, fields ...string) bson.A {
@@ -27,16 +27,16 @@ func (s *store) merged(changes any, fields ...string) bson.A {
 }
 
 // acquiringShort does what joining and settle do to a record without claims, if token is at least a step greater than
-// the record's last token. claim is the record of c in a queue. The stages grant c only if the key was last used with
-// c's kind and limit or has no record; here, a record with only an _id, and perhaps the time that create writes,
-// counts as missing.
+// the record's last token. claim is the record that c would have in the queue. The stages grant c only if the key was
+// last used with c's kind and limit or has no record; here, a record with only an _id, and perhaps the time that
+// create writes, counts as missing.
 //
 // On MongoDB it replaces the record by a literal one, which takes the server less time than any change to the
 // existing record. So the record must not have anything that the literal lacks: an election's terms, and former
 // limits.
 //
-// The reply to an update that created a record does not show the record. So no record must be created unless it
-// grants the claim: otherwise the update fails with codeConversion, since no _id is a number.
+// The reply to an update that created a record does not show the record. So the update must not create a record
+// without granting the claim: it fails with codeConversion instead, since no _id is a number.
 func (s *store) acquiringShort(id string, c driver.Claim, claim bson.D, token int64, since, until time.Time) bson.A {
 	is := bson.A{"$h", "$q", "$f", "$y", "$c", "$done", "$o", "$n", "$p"}
 	free := bson.A{bson.A{}, bson.A{}, formatVersion, string(c.Kind), c.Limit, nil, nil, nil, nil}
@@ -55,17 +55,16 @@ func (s *store) acquiringShort(id string, c driver.Claim, claim bson.D, token in
 		met, literal(granted), op("$cond", "$f", "$$ROOT", op("$toInt", "$_id"))))}}
 }
 
-// releasingShort does what settle does when c, which is the only holder and has the key's last token, is removed
-// and nobody waits.
+// releasingShort removes c, but only if c is the only holder and has the key's last token, and nobody waits or
+// observes.
 func releasingShort(c driver.Claim) bson.A {
 	is := bson.A{"$h.a", "$t", "$f", "$c", "$q", "$o"}
 	want := bson.A{bson.A{c.ID}, c.Token, formatVersion, c.Limit, bson.A{}, nil}
 	return bson.A{set(e("h", op("$cond", op("$eq", is, literal(want)), bson.A{}, "$h")))}
 }
 
-// handingOver does what settle does when c, which is the only holder and has the key's last token, is removed: it
-// grants the key to the first waiter, with the given token. If j is not nil, it first does what joining does, so
-// there is always a waiter.
+// handingOver removes c and grants the key to the first waiter, with the given token, but only if c is the only
+// holder and has the key's last token. If j is not nil, j first joins the queue, so there is always a waiter.
 func (s *store) handingOver(c driver.Claim, token int64, j *joiner) bson.A {
 	is := bson.A{"$h.a", "$t", "$f", "$c", "$$first.d", "$$first.l"}
 	want := bson.A{bson.A{c.ID}, c.Token, formatVersion, c.Limit, nil, nil}
@@ -95,7 +94,7 @@ func (s *store) handingOver(c driver.Claim, token int64, j *joiner) bson.A {
 }
 
 // handedOver returns the fields that the conditions of handingOver need, and the waiter that was granted the key,
-// both from the record as it was before. If j is not nil, it also returns the claims nearest ahead of it.
+// both from the record as it was before. If j is not nil, it also returns the claims nearest ahead of j.
 func handedOver(c driver.Claim, j *joiner) bson.D {
 	fields := bson.D{
 		e("_id", 0), e("h.a", 1), e("t", 1), e("f", 1), e("c", 1), e("o", 1), e("n", 1),

@@ -12,21 +12,21 @@ import (
 
 // Short commands do what the pipelines do, in the most common states of a record, for a fraction of the server's
 // time: they grant one simple claim, and clean up nothing. Their conditions are part of the commands. If the
-// conditions are not met, they change nothing, and the pipeline must follow. So they are as safe as the pipeline,
-// no matter when they arrive.
+// conditions are not met, they change nothing, and the pipeline must follow. So short commands are as safe as the
+// pipeline, no matter when they arrive.
 //
-// The token of a grant is not computed from the record but chosen here, on the condition that it is greater than
-// the last token by at least a step. The time that acquireShort writes is the latest that the server's clock has
-// certainly reached. So the reply need not contain them, and if nobody needs a notice, an update is enough, which
-// costs the server less than a findAndModify.
+// The token of a grant is not computed from the record but chosen here, on the condition that it is greater than the
+// last token by at least a step. The time that acquireShort writes is the latest that the server's clock has
+// certainly reached. So the reply need not contain the token and the time, and if nobody needs a notice, an update is
+// enough, which costs the server less than a findAndModify.
 
 // simple reports whether c takes the whole key, without an end of its own, and without extra room for hand-offs.
 func simple(c driver.Claim) bool {
 	return c.Weight == 1 && c.Limit == 1 && c.Lease == 0 && !c.Yield
 }
 
-// after returns a token for the next grant after last. It is as great as the pipeline would make it at a time that
-// the server has certainly reached.
+// after returns a token for the next grant after last: the one that the pipeline would compute at reached, a time
+// that the server has certainly reached.
 func after(last int64, reached time.Time) int64 {
 	return max(last+driver.TokenStep, reached.UnixMilli()*driver.TokenStep)
 }
@@ -35,15 +35,15 @@ func after(last int64, reached time.Time) int64 {
 // and a claim with a tick needs a check that the tick is not over.
 func plain(c driver.Claim) bool { return simple(c) && c.Kind != driver.KindElection && c.Tick == 0 }
 
-// maxLag is how long a short Acquire has an effect, by the server's clock, from the time on for which its token was
-// chosen. If the key has no record, there is no last token to compare with, but there may have been one in a record
-// that a sweep has deleted. Such a token is behind the clock by the retention, which is at least two TTLs and so at
-// least two seconds. So a token that is at most maxLag behind the clock is greater.
+// A short Acquire has no effect once the server's clock is more than maxLag past the time for which its token was
+// chosen. If the key has no record, there is no last token to compare with, but a sweep may have deleted a record
+// with one. Such a token is behind the clock by the retention, which is at least two TTLs and so at least two
+// seconds. So a token that is at most maxLag behind the clock is greater.
 const maxLag = time.Second
 
-// acquireFree sends the short Acquire, unless that would probably fail. If this process was the last to use the
-// key, it knows the last token. If not, the key may have no record, or another process may have used it and
-// released it. The short Acquire is then sent too, except
+// acquireFree sends the short Acquire, unless that would probably fail. If this process was the last to use the key,
+// it knows the last token. Otherwise the key may have no record, or another process may have used it and released it.
+// The short Acquire is sent even then, except
 //
 //   - for a key that was contended, and for a repeated request, which usually comes from a waiter;
 //   - on servers other than MongoDB, where it can't create a record.
@@ -99,17 +99,17 @@ func (s *store) releaseAloneShort(ctx context.Context, id string, c driver.Claim
 	return found, applied, err
 }
 
-// A handOver is the part of the key's record, as it was before, that the reply to a short hand-over contains.
+// A handOver is what the reply to a short hand-over contains of the key's record as it was before.
 type handOver struct {
 	Before keyRecord     `bson:",inline"`
 	First  *waiterRecord `bson:"first"` // first in the queue, nil if the queue was empty
 	Queue  bson.RawValue `bson:"q"`     // instead of First, if the reply is the whole record
 
-	token int64 // token of First, or of the joiner if that was granted
+	token int64 // token of First, or of the joiner if the joiner was granted the key
 	left  int   // claims that still wait afterwards
 }
 
-// A joiner is a claim that joins the queue in a short hand-over, unless that comes after notAfter.
+// A joiner is a claim that joins the queue in a short hand-over, unless the server runs the hand-over after notAfter.
 type joiner struct {
 	claim    driver.Claim
 	record   bson.D // record of the claim as it waits
@@ -118,13 +118,14 @@ type joiner struct {
 
 // handOver releases c and grants the key to the first waiter, if there is one. It does so only if c is the only
 // holder, no token of the key is greater than c's, and the first waiter is simple, too. If j is not nil, j joins the
-// queue first, and two more conditions apply: the queue has room, and it is not too late for j. done says whether the
-// conditions were met. It is found from the record as it was before, because the record afterwards would not show who
-// released c.
+// queue first, and two more conditions apply: the queue has room, and it is not too late for j. done reports whether
+// the conditions were met. handOver finds this out from the record as it was before, because the record afterwards
+// would not show who released c.
 //
-// If, as far as this process knows, few claims wait, the reply is the whole record. A projection takes the server
-// longer than copying that, and it is made after the commit. On a replica set of one member, the extra time often
-// makes the command miss the moment when its log entry becomes visible, and then it waits up to a millisecond longer.
+// If, as far as this process knows, few claims wait, the reply is the whole record. A projection would take the
+// server longer than copying the record, and the server makes it after the commit. On a replica set of one member,
+// the extra time often makes the command miss the moment when its log entry becomes visible, and it then waits up to
+// a millisecond longer.
 func (s *store) handOver(ctx context.Context, id string, c driver.Claim, j *joiner) (h handOver, done bool, err error) {
 	h.token = after(c.Token, s.clock.reached())
 	m := modify{query: bson.D{e("_id", id)}, update: s.handingOver(c, h.token, j), before: true}
@@ -230,9 +231,9 @@ func bound[V any](keys map[string]V) {
 	}
 }
 
-// contendedKeys are the keys that were not free for a plain claim when this process last requested or released
-// them, or about which it got no answer. Such a key is probably not free the next time either, and the short
-// Acquire would be a wasted command. So it is left out until the pipeline finds the key free.
+// contendedKeys are the keys that were not free for a plain claim when this process last requested or released them,
+// or about which it got no answer. Such a key is probably not free the next time either, and a short Acquire would be
+// a wasted command. So none is sent until the pipeline finds the key free.
 type contendedKeys struct {
 	mu      sync.Mutex
 	waiting map[string]int // how many claims waited for the key, or unknown
@@ -275,7 +276,7 @@ func (k *contendedKeys) has(key string) bool {
 }
 
 // lastUsedKeys are the keys that this process was the last to use: it holds them, or was the last to hold them, and
-// nobody else waited when it was granted them. It knows their last tokens.
+// nobody else waited when it was granted them. So it knows their last tokens.
 type lastUsedKeys struct {
 	mu   sync.Mutex
 	keys map[string]lastUsedKey

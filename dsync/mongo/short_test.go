@@ -133,8 +133,8 @@ func TestLastUsedKeyTakesShortCommands(t *testing.T) {
 	})
 }
 
-// The same holds for a key without a record, which the short acquire creates. If the short acquire comes too late, or
-// another process is faster, the long one follows.
+// The same is true of a key without a record; the short acquire creates the record. If the short acquire comes too
+// late, or another process is faster, the long one follows.
 func TestNewKeyTakesShortCommands(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reply bson.D
@@ -411,7 +411,7 @@ func TestObservedKeyTakesCommandsWithReplies(t *testing.T) {
 		if got := q.release(mutexClaim(2)); !slices.Equal(got, want) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
-		q.observed = time.Now() // this time has passed, but the record has it until a pipeline changes that
+		q.observed = time.Now() // this time has passed, but stays in the record until a pipeline removes it
 		if got := q.release(mutexClaim(2)); len(got) > 0 {
 			t.Errorf("got %+v when nobody observed it any more", got)
 		}
@@ -496,7 +496,7 @@ func TestHandOverBeforeAFew(t *testing.T) {
 			q.instead["short hand-over"] = ok(e("value", bson.D{
 				e("_id", "k/k"), e("y", "mutex"), e("f", 2), e("c", 1), e("t", int64(1024)),
 				e("h", bson.A{bson.D{e("a", "s.1"), e("s", "s"), e("w", 1), e("t", int64(1024))}}), e("q", queue),
-				e("o", time.Now().Add(-time.Minute)), // nobody observes it any more
+				e("o", time.Now().Add(-time.Minute)), // nobody observes it now
 			}))
 		}
 		reply(bson.A{waiter("a"), waiter("b")})
@@ -628,8 +628,8 @@ func TestTryTakesOneCommand(t *testing.T) {
 	})
 }
 
-// A claim that needs more than a token is granted by the pipeline. A release that keeps or seals the key uses it,
-// too.
+// A claim that needs more than a token is granted by the pipeline. A release that keeps or seals the key uses the
+// pipeline, too.
 func TestShortCommandsOnlyForSimpleClaims(t *testing.T) {
 	claims := map[string]func(*driver.Claim){
 		"lease":    func(c *driver.Claim) { c.Lease = time.Minute },

@@ -83,7 +83,7 @@ func (c *wired) Read(b []byte) (int, error) {
 
 var anyClaim = regexp.MustCompile(`"([0-9A-Za-z-]+\.[0-9]+)"`)
 
-// granting answers as a server does on which every key is free.
+// granting answers as a server on which every key is free.
 func granting(c call) bson.D {
 	fields := bson.D{e("now", time.Now()), e("at", time.Now()), e("y", "mutex"), e("c", 1), e("t", int64(1024))}
 	if claim := anyClaim.FindStringSubmatch(c.cmd.String()); claim != nil {
@@ -132,7 +132,7 @@ func connected(t *testing.T, opt dsync.Options, more ...*options.ClientOptions) 
 }
 
 // silence cuts the wire for a while. It returns whether a lock that was held is lost within a TTL after the silence,
-// and how long it takes to acquire another lock right after it.
+// and how long it takes to acquire another lock right after the silence.
 func silence(s *dsync.Session, w *wire, before, silent time.Duration) (lost bool, took time.Duration) {
 	held, other := s.Mutex("held"), s.Mutex("other")
 	held.Lock()
@@ -154,7 +154,7 @@ func silence(s *dsync.Session, w *wire, before, silent time.Duration) (lost bool
 	return lost, took
 }
 
-// A network that silently drops everything for up to half a TTL costs no lock, whenever that begins, and soon
+// A network that silently drops everything for up to half a TTL costs no lock, whenever the silence begins, and soon
 // afterwards locks can be acquired again. With the driver's own time-outs and a TTL of 30 s, 5 s of silence were
 // enough to lose every lock: the driver tried the dead connections one after the other, each for the length of an
 // attempt.
@@ -181,8 +181,8 @@ func TestSilenceCostsNoLock(t *testing.T) {
 	}
 }
 
-// After a silence of half a TTL or more, no dead connection is left. A lock then takes a few round trips, and the
-// time to open a connection.
+// After a silence of half a TTL or more, no dead connection is left. Acquiring a lock then takes a few round trips,
+// and the time to open a connection.
 func TestSilenceEndsForAll(t *testing.T) {
 	for _, silent := range []time.Duration{15 * time.Second, 25 * time.Second, 40 * time.Second, 10 * time.Minute} {
 		t.Run(fmt.Sprint(silent), func(t *testing.T) {

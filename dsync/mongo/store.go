@@ -30,7 +30,7 @@ type store struct {
 	made              createdCollections
 	primary           *PrimaryWatch      // nil: none
 	heartbeats        signal             // sent when a Heartbeat has ended
-	asked             singleflight.Group // shares the question who the primary is
+	asked             singleflight.Group // shares the hello that finds the primary
 	listenRefused     atomic.Bool        // the last Listen of a session was refused
 	unjournaled       atomic.Bool        // the server is a standalone without a journal
 	warned            sync.Map           // troubles that were logged
@@ -45,8 +45,8 @@ var (
 // themselves; a program uses [Open] or [Connect]. It is a [driver.Namer], too.
 //
 // It never closes db's client. It contacts the server, tries its commands on it unless the server is known to have
-// passed the probe, and returns an error if the server computes something else than MongoDB (see the package comment,
-// and [Options].ReadOnly). ctx bounds this contact as in [Open]. A nil *Options is all defaults.
+// passed the probe, and returns an error if the server does not compute the same as MongoDB (see the package comment,
+// and [Options].ReadOnly). ctx bounds this contact as in [Open]. A nil *Options means the defaults.
 //
 // Almost every method sends one command. Writes are acknowledged by a majority. A write that was applied but
 // not confirmed by a majority is an error, since a fail-over could undo it. A command whose context has no
@@ -88,7 +88,7 @@ func newStore(db *mongo.Database, opt *Options) (*store, error) {
 	}, nil
 }
 
-// The _id of a record begins with its kind, so that the records of each kind are a range of the index.
+// The _id of a record begins with the record's kind, so that the records of each kind are a range of the index.
 
 func keyID(key string) string { return "k/" + key }
 

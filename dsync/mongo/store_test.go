@@ -19,7 +19,7 @@ import (
 
 const attempt = 5 * time.Second
 
-// methods are calls of all methods that send commands, with hostile names as arguments.
+// methods calls each method that sends commands, with hostile names as arguments.
 var methods = []struct {
 	name   string
 	writes bool
@@ -132,7 +132,7 @@ const evil = "$$NOW"
 
 var evilClaim = driver.Claim{Key: evil, ID: evil + ".1", Session: evil, Kind: evil, Weight: 1, Limit: 1, Lease: attempt, Yield: true}
 
-// null answers as a server does that has no such record.
+// null answers as a server that has no such record.
 func null(call) bson.D { return ok(e("value", nil), e("n", 0)) }
 
 func TestStoreOneCommand(t *testing.T) {

@@ -46,10 +46,10 @@ func (r sweepRecord) state() driver.SweepState {
 }
 
 // Sweep implements [driver.Store]. It sends three commands, or only the first if somebody else has swept since. The
-// first reads the state of sweeping, the end of the slice, for which it needs only the index, and the server's clock.
-// The second deletes what was idle at that time, which is passed as an argument, since delete has no $$NOW on 4.4.
-// All conditions are in its filter, so a record that is used again in between is left alone. The third advances the
-// state. It comes last, so if the process dies before it, the slice is merely swept again.
+// first reads the state of sweeping, the server's clock and, from the index alone, the end of the slice. The second
+// deletes what was idle at the time that the first has read, since delete has no $$NOW on 4.4. All conditions are in
+// its filter, so a record that is used again in between is left alone. The third advances the state. The advance
+// comes last, so if the process dies before, the slice is merely swept again.
 //
 // A key is idle only if both its last token and its last change are old: the tokens of a busy semaphore run ahead of
 // the clock, and could otherwise be granted twice. If a record was created for a command that never came, it is
@@ -182,13 +182,13 @@ func idleKeys(since time.Time) bson.D {
 		e("$or", bson.A{bson.D{e("h", bson.D{e("$exists", true)})}, bson.D{e("at", bson.D{e("$lte", since.Add(-making))})}}),
 		e("q.0", bson.D{e("$exists", false)}),
 		e("done", bson.D{e("$exists", false)}), // keep seals
-		e("n", bson.D{e("$exists", false)}),    // and terms; a value goes with its holder
+		e("n", bson.D{e("$exists", false)}),    // keep terms; a value goes with its holder
 		e("$expr", op("$eq", op("$size", holding), 0)),
 	}
 }
 
-// idleSessions matches the records of sessions that have expired, or have lapsed without being expired. Once
-// deleted they are unknown, which has the same effect as expired. A record without a TTL was created for a command
+// idleSessions matches the records of sessions that have expired, or have lapsed without being expired. A session
+// without a record is unknown, which has the same effect as expired. A record without a TTL was created for a command
 // that may still come.
 func idleSessions(since time.Time) bson.D {
 	ttl := op("$cond", op("$eq", "$dead", true), 0, op("$ifNull", "$ttl", making.Milliseconds()))

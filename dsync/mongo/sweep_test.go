@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// swept answers as a server does that has the record, and whose next slice has the given size and end.
+// swept answers as a server that has the record, and whose next slice has the given size and end.
 func swept(now time.Time, record bson.D, size int, end string, deleted int, advanced bson.D) func(call) bson.D {
 	return func(c call) bson.D {
 		switch c.name {
@@ -30,8 +30,8 @@ func swept(now time.Time, record bson.D, size int, end string, deleted int, adva
 	}
 }
 
-// Sweep reads the state, deletes within its slice and advances the state. If somebody else has swept since, it only
-// reads.
+// Sweep reads the state, deletes within its slice and advances the state. If somebody else has swept since, Sweep
+// only reads.
 func TestSweepCommands(t *testing.T) {
 	const slice, retention = 512, 7 * 24 * time.Hour
 	now := time.UnixMilli(1_800_000_000_000).UTC()
@@ -165,8 +165,8 @@ func checkDeletes(t *testing.T, c call, ranges []bson.D, then time.Time) {
 	}
 }
 
-// checkAdvance checks that the command writes what becomes says into the record, but only if that is still at the
-// given turn.
+// checkAdvance checks that the command writes the values in becomes into the record, but only if the record is still
+// at the given turn.
 func checkAdvance(t *testing.T, c call, turn int64, becomes bson.D) {
 	t.Helper()
 	if c.name != "findAndModify" || c.cmd.Lookup("query", "_id").StringValue() != "x/sweep" {

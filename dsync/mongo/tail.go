@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	// awaitLimit is how long the server waits for notices before it answers a request without any. It does not delay
-	// notices.
+	// awaitLimit is how long the server waits for notices before it sends an empty answer. It does not delay notices.
 	awaitLimit = 10 * time.Second
 
 	// silenceLimit is how much longer than awaitLimit an answer may take before the connection counts as dead.
@@ -29,8 +28,8 @@ const (
 	tailAgeSharded = 20 * time.Second
 
 	// If the server ends a cursor, the next one is opened at once, but only if the server last did so at least
-	// tailPause ago. Otherwise the tail breaks, and its caller waits before it listens again. A new primary does not
-	// end a cursor before it is tailPause old either, because each new cursor on another primary makes every waiter
+	// tailPause ago. Otherwise the tail breaks, and its caller waits before it listens again. Nor does a new primary
+	// end a cursor that is younger than tailPause, because each new cursor on another primary makes every waiter
 	// request again.
 	tailPause = time.Second
 
@@ -65,7 +64,7 @@ type tail struct {
 	fresh  []driver.Notice
 	marked time.Time // when the keys were last marked; zero: never
 
-	closing sync.WaitGroup // closing of former cursors
+	closing sync.WaitGroup // waits until former cursors are closed
 }
 
 // open opens the first cursor, and skips existing notices.
@@ -104,7 +103,7 @@ func (t *tail) follow(ctx context.Context, f func(driver.Notice)) error {
 			return err
 		}
 		if missed || gap || t.member != member { // a fail-over loses notices
-			f(driver.Notice{Type: driver.NoticeReady}) // this makes waiters request again, so they don't need the new notices
+			f(driver.Notice{Type: driver.NoticeReady}) // makes waiters request again, so they don't need the new notices
 		} else {
 			for _, n := range t.fresh {
 				f(n)
@@ -187,8 +186,8 @@ func (t *tail) awaitPrimary(ctx context.Context) error {
 	}
 }
 
-// next waits for one answer, with or without a notice. It has a deadline of its own, to notice a connection that
-// died silently, on which the driver's Next would wait forever.
+// next waits for one answer, with or without a notice. Its own deadline ends the wait on a connection that died
+// silently, where the driver's Next would wait forever.
 func (t *tail) next(parent context.Context) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(parent, awaitLimit+silenceLimit)
 	defer cancel()
@@ -220,7 +219,7 @@ func (t *tail) seen() (n driver.Notice, ok bool) {
 
 // deposed reports whether, as far as the driver knows, the primary is no longer the member on which the cursor was
 // opened. While the driver knows no primary it returns false. Tails that ask at the same time, as all tails of a
-// store do after a heartbeat, share one question. If the tail that sent it ends, the others ask again later.
+// store do after a heartbeat, share one hello. If the tail that sent it ends, the others ask again later.
 func (t *tail) deposed(ctx context.Context) bool {
 	asked := t.s.asked.DoChan("primary", func() (any, error) { return t.primary(ctx) })
 	select {
@@ -242,8 +241,8 @@ func (t *tail) primary(ctx context.Context) (string, error) {
 	return v.member, err
 }
 
-// reopen opens a cursor, and reads the notices that came after the last one seen. gap means that the last one is no
-// longer in the collection, so later ones may be missing, too.
+// reopen opens a cursor, and reads the notices that came after the last one seen. gap means that the last notice seen
+// is no longer in the collection, so later notices may be missing, too.
 func (t *tail) reopen(ctx context.Context) (gap bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, silenceLimit)
 	defer cancel()
@@ -314,8 +313,8 @@ func (t *tail) begin(ctx context.Context) error {
 	return t.s.insertNotices(ctx, t.address, bson.A{bson.D{e("to", "")}})
 }
 
-// first reads the first batch, in the order of insertion, and keeps the notices after the one whose _id is the
-// argument last. found is false if the batch does not contain that one.
+// first reads the first batch, in the order of insertion, and keeps the notices after the one whose _id is last.
+// found is false if the batch does not contain it.
 func (t *tail) first(ctx context.Context, last bson.ObjectID) (found bool, err error) {
 	t.fresh, t.last, found = nil, bson.ObjectID{}, last.IsZero()
 	// The first batch has arrived, so next does not wait, even if the batch is empty.

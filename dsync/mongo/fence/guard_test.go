@@ -16,7 +16,7 @@ import (
 )
 
 // guards answers the commands of guarded transactions on one key, one transaction at a time. committed is the token
-// of the last commit, and token the one that the transaction under way sees.
+// in the last committed transaction; token is what the current transaction sees.
 type guards struct {
 	mu               sync.Mutex
 	committed, token int64
@@ -39,7 +39,7 @@ func (g *guards) answer(c call) bson.D {
 	return ok(e("n", 1))
 }
 
-// guard returns a guard on f that has already run its first transaction.
+// guard returns a Guard on f that has already run its first transaction.
 func (f *fake) guard(answer func(call) bson.D) (*fence.Guard, *mongo.Database) {
 	f.t.Helper()
 	db := f.client().Database("app")
@@ -61,8 +61,7 @@ func inserting(db *mongo.Database) func(context.Context) error {
 	}
 }
 
-// A guarded transaction has one more command than it would have without the Guard. The first transaction of a Guard
-// is preceded by three more.
+// A Guard adds one command to each transaction. Before its first transaction it sends three more.
 func TestGuardOneMoreCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -130,7 +129,7 @@ func TestGuardRefusesAnOlderToken(t *testing.T) {
 	})
 }
 
-// Without a hold, Token returns 0, and nothing is sent.
+// Without a hold, Token returns 0, and Transact sends nothing.
 func TestGuardWithoutToken(t *testing.T) {
 	for _, token := range []int64{0, -1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -153,7 +152,7 @@ func TestGuardChecksEachTry(t *testing.T) {
 		guard, db := f.guard(func(c call) bson.D {
 			if c.name == "commitTransaction" {
 				if commits++; commits == 1 {
-					// A later holder's transaction was faster.
+					// A later holder's transaction has committed first.
 					answers.committed, answers.token = 43, 43
 					return append(refusal(112, "WriteConflict"), e("errorLabels", bson.A{"TransientTransactionError"}))
 				}
@@ -225,12 +224,12 @@ func TestGuardEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// A Transact within f makes a second key guard the same transaction.
+// If f calls Transact for a second key, both keys guard the same transaction.
 func TestGuardJoinsTheCallersTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		guard, db := f.guard(new(guards).answer)
-		other := fence.NewGuard(db.Collection("guards")) // its first use sends commands outside of the transaction
+		other := fence.NewGuard(db.Collection("guards")) // its first use sends commands outside the transaction
 		err := guard.Transact(t.Context(), "order 7", 42, func(ctx context.Context) error {
 			return other.Transact(ctx, "order 8", 42, inserting(db))
 		})

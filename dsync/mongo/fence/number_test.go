@@ -12,8 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A write is applied only if the field has a number or nothing. Anything else is refused, even an array, which would
-// match any token if one of its elements were small.
+// A write is applied only if the fence's field is a number, null or missing. Anything else is refused, even an array:
+// a plain comparison would match an array if only one of its elements were small enough.
 func TestCollectionRefusesWhatIsNoNumber(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -96,7 +96,7 @@ func documents(el bson.RawElement) (list []bson.Raw) {
 	return list
 }
 
-// meets reports whether v meets the condition cond. If there is no value, v has type 0.
+// meets reports whether v meets the condition cond. A missing value has type 0.
 func meets(t *testing.T, v, cond bson.RawValue) bool {
 	t.Helper()
 	operators, isDoc := cond.DocumentOK()

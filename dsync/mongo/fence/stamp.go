@@ -11,12 +11,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Callers' documents are decoded no further than needed: the driver encodes them with the registry and the options
-// of the caller's client, which cannot be read from the client.
+// Callers' documents are decoded no further than needed, because only the driver can encode them again: it uses the
+// registry and the options of the caller's client, which this package cannot read.
 
 func e(key string, value any) bson.E { return bson.E{Key: key, Value: value} }
 
-// inside returns doc in a form that can be part of another document, where a []byte would become binary data.
+// inside returns doc in a form that can be embedded in another document; a []byte would be embedded as binary data.
 func inside(doc any) any {
 	if raw, ok := doc.([]byte); ok {
 		return bson.Raw(raw)
@@ -24,8 +24,8 @@ func inside(doc any) any {
 	return doc
 }
 
-// stamp returns the last stage of an update by a pipeline. It sets the token, whatever earlier stages did to its
-// field. The filter has checked that the previous token was not greater.
+// stamp returns the last stage of a pipeline update. It sets the fence's field to the token, whatever earlier stages
+// did to it. The filter has checked that the previous token was not greater.
 func (c *Collection) stamp(token int64) bson.D { return bson.D{e("$set", bson.D{e(c.field, token)})} }
 
 // stampUpdate returns the update with the token added.
@@ -73,20 +73,20 @@ func (c *Collection) stampOperators(operators bson.D, token int64) (any, error) 
 		stamped = append(stamped, el)
 	}
 	if !merged {
-		// Last, so that the driver still notices if the first key is not an operator.
+		// $max comes last, so that the driver still notices if the first key is not an operator.
 		stamped = append(stamped, e("$max", bson.D{mine}))
 	}
 	return stamped, nil
 }
 
-// checkUntouched returns an error if an operator or a stage names the fence's field. It is only there to report
-// mistakes clearly: in any case, the server reports two operators on the same field as a conflict, and the last stage
-// of a pipeline is the fence's own.
+// checkUntouched returns an error if an operator or a stage names the fence's field. Without it mistakes would only
+// be harder to understand: the server would report two operators on the same field as a conflict, and in a pipeline
+// the fence's own last stage would win.
 func (c *Collection) checkUntouched(operator bson.E) error {
 	touches := func(path string) bool { return path == c.field || strings.HasPrefix(path, c.field+".") }
 	names := func(v any) (list []string) {
 		fields, ok := shallow(v)
-		if !ok { // a struct, perhaps, or the names in a $unset stage
+		if !ok { // perhaps a struct, or the names in a $unset stage
 			if raw, err := bson.Marshal(v); err == nil {
 				fields, _ = shallow(bson.Raw(raw))
 			}
@@ -152,7 +152,7 @@ func checkReplacement(replacement any) error {
 	return nil
 }
 
-// shallow returns the fields of a document, with their values as they are. ok is false if decoding its type needs a
+// shallow returns the fields of a document, with their values unchanged. ok is false if decoding its type needs a
 // codec.
 func shallow(doc any) (fields bson.D, ok bool) {
 	switch doc := doc.(type) {
@@ -230,8 +230,7 @@ func str(v any) (s string, isText bool) {
 	return "", false
 }
 
-// isNil reports whether v is nil, or a nil pointer, map or slice: in another document it would
-// be null.
+// isNil reports whether v is nil, or a nil pointer, map or slice, which would be encoded as null.
 func isNil(v any) bool {
 	if v == nil {
 		return true
