@@ -125,7 +125,7 @@ func TestProbe(t *testing.T) {
 			d := honest(c)
 			h, _ := field(d, "h").(bson.A)
 			if field(d, "position") == 1 {
-				for _, h := range h { // one less room, which lowers the next token, too
+				for _, h := range h { // this token and the next are too small by one
 					h.(bson.D)[3].Value = h.(bson.D)[3].Value.(int64) - 1
 				}
 				return replaced(d, "t", field(d, "t").(int64)-1)
