@@ -19,7 +19,7 @@ import (
 
 // Promise 9, B04, B29: Break of an election's name deposes the leader. The leader is notified at
 // once if it listens, otherwise with its next heartbeat. Nobody else is elected until the leader
-// says that it is done or its grace is over. Then the next candidate leads.
+// calls Resign or its grace is over. Then the next candidate leads.
 func TestBreakDeposes(t *testing.T) {
 	for _, watch := range []bool{true, false} {
 		for _, done := range []bool{true, false} {
@@ -113,7 +113,7 @@ func TestBreakDeposes(t *testing.T) {
 // begins only when the function has returned or the grace is over. Run waits for its function and
 // then campaigns again, behind the waiting candidates.
 func TestBreakOfRun(t *testing.T) {
-	for _, wind := range []time.Duration{grace / 4, 5 * grace} { // how long f takes to return
+	for _, wind := range []time.Duration{grace / 4, 5 * grace} { // how long Run's function takes to return
 		t.Run(wind.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
@@ -186,7 +186,8 @@ func TestBreakOfRun(t *testing.T) {
 	}
 }
 
-// Resign from outside waits, within the grace, for the function that Break has notified.
+// If Break has ended the term of a Run, Resign, called outside its function, waits for the
+// function to return, at most for the grace.
 func TestResignAfterBreak(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

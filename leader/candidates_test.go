@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E8: Candidates returns the leader and all who campaign. A crashed candidate disappears within a TTL. Names and
-// metadata can be hidden.
+// E8: Candidates returns the leader and every process that campaigns. A crashed candidate disappears within a
+// TTL. Names and metadata can be hidden.
 func TestCandidates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -57,7 +57,8 @@ func TestCandidates(t *testing.T) {
 	})
 }
 
-// roles returns the candidates and then the other observers as text, with name and role.
+// roles returns the candidates, and then those observers that are not candidates, each as text with
+// its name and role.
 func roles(t *testing.T, e *leader.Election) []string {
 	t.Helper()
 	all, err := e.Candidates(background)
@@ -91,7 +92,7 @@ func role(c leader.Candidate) string {
 }
 
 // E8: a session is a candidate or an observer of an election for as long as it takes part, even if it is lost and
-// replaced by a new session. It observes by Observe or for its hooks.
+// replaced by a new session. A session can observe through Observe or for its hooks.
 func TestRolesInAnElection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -130,7 +131,7 @@ func TestRolesInAnElection(t *testing.T) {
 		time.Sleep(time.Second)
 		want("observed no more", a, "a leader")
 
-		// With hooks that observe, a process is an observer again when it has left the queue.
+		// A process whose hooks observe becomes an observer again when it leaves the queue.
 		if _, err := looks.TryCampaign(background); err == nil {
 			t.Fatal("two lead")
 		}
@@ -152,8 +153,8 @@ func TestRolesInAnElection(t *testing.T) {
 	})
 }
 
-// E8: Candidates returns all of them, the leader first, even if the store has more sessions, the queue
-// more claims and the election more observers than fit in one reply.
+// E8: Candidates returns every candidate, the leader first, even if the sessions in the store, the
+// claims in the queue and the observers of the election do not fit in one reply.
 func TestManyCandidates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const strangers, observers, candidates = 1100, 1050, 1020
@@ -172,13 +173,13 @@ func TestManyCandidates(t *testing.T) {
 			}
 		}
 		for i := range strangers {
-			register(fmt.Sprintf("!%04d", i)) // sorted before all others
+			register(fmt.Sprintf("!%04d", i)) // sorts before all other ids
 		}
 		claim(register("the leader"), 1)
 		want := []string{"the leader leader"}
 		for i := range candidates {
-			// The candidates do not join in the order of their ids. Some have more than one claim,
-			// as after a request that arrived twice, and every third one also observes.
+			// The candidates do not join in the order of their ids. Some have two claims, as if a
+			// request had arrived twice, and every third candidate also observes.
 			id := register(fmt.Sprintf("c%04d", i*7%candidates))
 			claim(id, 1)
 			if i%10 == 0 {
@@ -216,15 +217,15 @@ func TestManyCandidates(t *testing.T) {
 	})
 }
 
-// If a list of observed keys is lost or late, the process sends it again. In the end the store has
-// the keys that the process observes.
+// If a list of observed keys gets lost or is delayed, the process sends it again. In the end the
+// store has the keys that the process observes.
 func TestObserversInBadNetworks(t *testing.T) {
 	for name, fault := range map[string]func(n int) dsynctest.Fault{
 		"lost":     func(n int) dsynctest.Fault { return dsynctest.Fault{LoseRequest: n%3 != 0} },
 		"no reply": func(n int) dsynctest.Fault { return dsynctest.Fault{LoseReply: n%2 == 1} },
 		"late": func(n int) dsynctest.Fault {
 			if n%2 == 1 {
-				return dsynctest.Fault{Delay: ttl / 2} // the caller has timed out by then
+				return dsynctest.Fault{Delay: ttl / 2} // by then the caller has timed out
 			}
 			return dsynctest.Fault{}
 		},
@@ -262,8 +263,8 @@ func TestObserversInBadNetworks(t *testing.T) {
 	}
 }
 
-// Observing costs one write when the set of observed keys changes, even if many observations begin
-// at the same time, and nothing while the set stays the same.
+// When the set of observed keys changes, observing costs one write, even if many observations begin
+// at the same time. While the set stays the same, it costs nothing.
 func TestObserversCostAWriteForAChange(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -299,7 +300,7 @@ func TestObserversCostAWriteForAChange(t *testing.T) {
 	})
 }
 
-// An unable store fails one method.
+// An unable store returns an error from one method.
 type unable struct {
 	*dsynctest.Memory
 	method dsynctest.Method
@@ -321,7 +322,7 @@ func (u *unable) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.
 	return u.Memory.Sessions(ctx, q)
 }
 
-// If any of its commands fails, Candidates returns the error and no incomplete list.
+// If one of its commands fails, Candidates returns the error instead of an incomplete list.
 func TestCandidatesErrors(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		u := &unable{Memory: dsynctest.NewMemory()}

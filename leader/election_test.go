@@ -18,8 +18,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E1, E13: one of many candidates leads at a time, and the number of the term grows by one with
-// each change.
+// E1, E13: of many candidates, only one leads at a time, and the term's number grows by one with
+// each change of leader.
 func TestOneOfManyLeads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -57,7 +57,7 @@ func TestOneOfManyLeads(t *testing.T) {
 	})
 }
 
-// However a term ends, the cause of its context and of the Lost hook says why.
+// However a term ends, the cause of its context, which the Lost hook also receives, is the reason.
 func TestCauseOfTheEnd(t *testing.T) {
 	mine := errors.New("my own reason")
 	for name, test := range map[string]struct {
@@ -82,7 +82,7 @@ func TestCauseOfTheEnd(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				f := newFaulty(t, dsynctest.NewMemory(), nil)
 				s := newSession(t, f, nil)
-				// B04, E1: exactly one Lost for one Elected.
+				// B04, E1: the hook Lost is called exactly once for each call of Elected.
 				var events []string
 				e := electionOf(t, s, &leader.Options{Hooks: &leader.Hooks{
 					Elected: func(_ context.Context, tm leader.Term) { events = append(events, fmt.Sprint("elected ", tm.Number)) },
@@ -116,8 +116,8 @@ func TestCauseOfTheEnd(t *testing.T) {
 	}
 }
 
-// CampaignChan in a select: the channel receives the term's context, or is closed. If nobody
-// receives a term, its leadership is released.
+// The channel of CampaignChan, used in a select statement, receives the term's context or is
+// closed. If nobody receives the context, the leadership is released.
 func TestCampaignChan(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -322,9 +322,9 @@ func TestWorkNeverOverlaps(t *testing.T) {
 	}
 }
 
-// E3, B16: after Resign, another process leads at once, or the same one again. A restarted process
-// also leads at once if the old one closed its session; after a crash, it leads when the old
-// session has lapsed.
+// E3, B16: after Resign, another process, or the same one, can lead at once. A restarted process
+// can also lead at once if the old process closed its session; after a crash, it leads when the
+// old session has lapsed.
 func TestAnotherLeadsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -345,7 +345,7 @@ func TestAnotherLeadsAtOnce(t *testing.T) {
 		}
 		again := newSession(t, f, &dsync.Options{Name: "node-1"})
 		campaign(t, electionOf(t, again, nil))
-		// (Close waits for the grace, because the leader has not said that it is done.)
+		// Close waits for the grace, because the leader has not called Resign.
 		if d := time.Since(start); d > grace {
 			t.Errorf("three changes took %v", d)
 		}
@@ -430,7 +430,7 @@ func TestPauseAndResume(t *testing.T) {
 		if !b.IsLeader() {
 			t.Error("not elected after Resume")
 		}
-		// The same holds for a candidate that waits behind another one of its own process.
+		// The same holds for a candidate that waits behind another candidate of its own process.
 		second := make(chan struct{})
 		go func() { campaign(t, b); close(second) }()
 		synctest.Wait()
@@ -441,8 +441,8 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
-// E9, B18, promise 7: elections are independent. A hundred of them in one session cost one
-// heartbeat per interval, and one read of the keys that the session holds.
+// E9, B18, promise 7: elections are independent. A hundred elections in one session cost, per
+// interval, one heartbeat and one read of the keys that the session holds.
 func TestHundredElections(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -489,8 +489,7 @@ func TestStoreErrorsAreReported(t *testing.T) {
 	})
 }
 
-// B12: a hook that blocks for several TTLs, panics or calls any method does not cost the
-// leadership.
+// B12: the leadership is not lost if a hook blocks for several TTLs, panics or calls any method.
 func TestHooksCostNoLeadership(t *testing.T) {
 	for _, name := range []string{"sleep", "panic", "resign", "close", "campaign", "pause"} {
 		t.Run(name, func(t *testing.T) {

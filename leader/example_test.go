@@ -27,7 +27,7 @@ func ExampleElection_Campaign() {
 	term, _ := leader.TermFrom(ctx)
 	fmt.Println("term", term.Number, "of", term.Name)
 
-	// Work under ctx: it is cancelled when the leadership is lost.
+	// Work under ctx, which is cancelled when the leadership is lost.
 
 	election.Resign(context.Background())
 	fmt.Println(context.Cause(ctx))
@@ -36,7 +36,7 @@ func ExampleElection_Campaign() {
 	// leader: resigned
 }
 
-// The context of the leadership takes the place of the one that bounded the wait.
+// The returned context replaces the one that bounded the wait.
 func ExampleElection_Campaign_context() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())
@@ -80,7 +80,7 @@ func ExampleElection_Transfer() {
 			}
 			if err := election.Transfer(ctx, c); err == nil {
 				handedOver = true
-			} else if !errors.Is(err, leader.ErrNotCandidate) { // it may have stopped meanwhile
+			} else if !errors.Is(err, leader.ErrNotCandidate) { // the candidate may have stopped meanwhile
 				fmt.Println(err)
 				return
 			}
@@ -112,9 +112,9 @@ func ExampleElection_Run() {
 	// that was the last report
 }
 
-// An outage of the database often makes the work fail before the leadership is lost. If the
-// work should resume after the outage, f waits for the end of its context, or tries again,
-// instead of returning the error.
+// An outage of the database often makes the work fail before the leadership is lost. If the work
+// should resume after the outage, the function must not return the error, but wait for its context
+// to end or try again.
 func ExampleElection_Run_outage() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())
@@ -138,8 +138,8 @@ func ExampleElection_Run_outage() {
 	// context canceled
 }
 
-// If the work hangs, its process stays the leader only until the limit and then the session's grace are over. Then
-// another process is elected. Run campaigns again when the work has returned.
+// If the work hangs longer than its limit, the term ends, and when the session's grace is over, too, another
+// process is elected. Run campaigns again when the work has returned.
 func ExampleElection_Run_progress() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())
@@ -175,7 +175,7 @@ func ExampleGroup() {
 		g.Go(name, func(ctx context.Context) error {
 			term, _ := leader.TermFrom(ctx)
 			fmt.Println(term.Election, "runs")
-			return nil // the function is done, and leaves the group on this process
+			return nil // the function is done, so it leaves the group on this process
 		})
 	}
 	fmt.Println(g.Wait())
@@ -185,8 +185,8 @@ func ExampleGroup() {
 	// <nil>
 }
 
-// A Group's functions spread over the fleet. Beside them, in the errgroup of the process, Run
-// leads an election of its own, and other tasks run on every process. The first error ends all.
+// A Group's functions spread over the fleet. Beside them, in the errgroup of the process, Run leads
+// an election of its own, and other tasks run on every process. The first error ends all of them.
 func ExampleGroup_errgroup() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())
@@ -200,7 +200,7 @@ func ExampleGroup_errgroup() {
 	for _, name := range []string{"clean up", "send mails"} {
 		jobs.Go(name, func(ctx context.Context) error {
 			fmt.Println(name)
-			return nil // done; most jobs run until ctx ends
+			return nil // this job is done; most jobs run until ctx ends
 		})
 	}
 	tasks.Go(jobs.Wait)
@@ -326,7 +326,7 @@ func ExampleElection_ObserveCandidates() {
 	// Output: node-1 leads, node-2 is next
 }
 
-// A loop that also does other things takes leadership as one more event.
+// A loop that also does other things handles leadership as one more event.
 func ExampleElection_CampaignChan() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
@@ -341,7 +341,7 @@ func ExampleElection_CampaignChan() {
 		fmt.Println("serving", r)
 	case term := <-elected:
 		if term == nil {
-			fmt.Println("not elected") // the session was closed, for example
+			fmt.Println("not elected") // for example because the session was closed
 			return
 		}
 		fmt.Println("leading:", term.Err() == nil)
@@ -396,8 +396,8 @@ func ExampleElection_Pause() {
 	// election "reports": not leading
 }
 
-// The leader has sent requests that others will still be working on for a minute. Until then nobody
-// leads.
+// The leader has sent requests that other systems will be working on for another minute. Until then
+// nobody leads.
 func ExampleElection_ResignAfter() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
@@ -463,8 +463,8 @@ func ExampleHooks_observer() {
 	// 10.0.0.7:8080; here: false, <nil>
 }
 
-// Functions that take long to start stay where they are: the group is not balanced. Each function
-// has its own hooks.
+// The group is not balanced, because its functions take long to start. Each function has its own
+// hooks.
 func ExampleGroupOptions() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// A fleet counts which functions run in which process.
+// A fleet counts how often each function runs in each process.
 type fleet struct {
 	t       *testing.T
 	mu      sync.Mutex
@@ -263,8 +263,8 @@ func TestGroupSurvivesAnOutage(t *testing.T) {
 	})
 }
 
-// Wait on a group without functions ends the group at once, as errgroup's Wait ends its context,
-// and a later Go returns an error. Go and Wait may be called at the same time.
+// If a group has no functions, Wait ends it at once, as errgroup's Wait ends its context, and a
+// later call of Go returns an error. Go and Wait may be called at the same time.
 func TestGroupWaitWithoutFunctions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -307,8 +307,8 @@ func TestGroupWaitWithoutFunctions(t *testing.T) {
 	})
 }
 
-// Functions that are added and removed leave nothing behind: no goroutine that observes their
-// elections, and no hook that is called for a function that was removed or refused.
+// Functions that were removed or refused leave nothing behind: no goroutine observes their
+// elections, and no hook is called for them.
 func TestGroupForgetsRemovedFunctions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var cycles atomic.Int64
@@ -338,7 +338,7 @@ func TestGroupForgetsRemovedFunctions(t *testing.T) {
 			removed.Remove(background)
 		}
 		time.Sleep(time.Minute)
-		if after := runtime.NumGoroutine(); after > before+10 { // the session has some idle goroutines
+		if after := runtime.NumGoroutine(); after > before+10 { // allows for the session's idle goroutines
 			t.Errorf("%d goroutines, and %d after 40 functions that came and went", before, after)
 		}
 		cycles.Store(0)
@@ -351,8 +351,8 @@ func TestGroupForgetsRemovedFunctions(t *testing.T) {
 	})
 }
 
-// S4: the list says for each function whether it runs on this process. It does not run while it
-// waits for its election, or when it has stopped.
+// S4: the list says for each function whether it runs on this process. A function does not run
+// while it waits to be elected, or after it has stopped.
 func TestGroupListsRunningFunctions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -402,8 +402,9 @@ func TestGroupListsRunningFunctions(t *testing.T) {
 	})
 }
 
-// S3: a function is called when it starts, returns when it has stopped, and can be removed by its handle. The handle
-// of a removed function has no effect on a later function with the same name.
+// S3: a function is called when this process is elected to run it, and can be removed by its handle; removing it
+// waits until it has returned. The handle of a removed function has no effect on a later function with the same
+// name.
 func TestSingletonHandle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -496,7 +497,7 @@ func TestGroupStartsSoon(t *testing.T) {
 				begin := time.Now()
 				const n = 50
 				var started atomic.Int64
-				var last atomic.Int64 // how long after begin the last function started
+				var last atomic.Int64 // when the last function started, counted from begin
 				for i := range n {
 					g.Go(fmt.Sprint("f", i), func(ctx context.Context) error {
 						last.Store(int64(time.Since(begin)))
@@ -517,11 +518,11 @@ func TestGroupStartsSoon(t *testing.T) {
 	}
 }
 
-// Groups and functions with different names have different elections.
+// Groups or functions with different names have different elections.
 func TestFunctionsOfGroupsAreDistinct(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
-		names := make(map[string]string) // by election: the group and the function
+		names := make(map[string]string) // from an election's name to its group and function
 		for _, group := range []string{"a", "a/b", "a/", "/a", "/", "b", "a b"} {
 			ctx, cancel := context.WithCancel(background)
 			defer cancel()

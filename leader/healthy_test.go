@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// If a function of Run continues after its term and the grace, the process is unhealthy until the
-// function returns.
+// If Run's function continues after its term has ended and the grace is over, the process is
+// unhealthy until the function returns.
 func TestFunctionThatOutlivesItsTermIsUnhealthy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)

@@ -41,7 +41,7 @@ func electionOf(t testing.TB, s *dsync.Session, opt *leader.Options) *leader.Ele
 	return e
 }
 
-// campaign campaigns within five minutes.
+// campaign campaigns, and fails the test if e is not elected within five minutes.
 func campaign(t testing.TB, e *leader.Election) context.Context {
 	t.Helper()
 	limit := time.AfterFunc(5*time.Minute, func() { panic("not elected within five minutes") })

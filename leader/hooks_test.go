@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// outage cuts f off for half a TTL, and returns when all that follows from it has been reported.
+// outage cuts f off for half a TTL, and returns when the hooks have reported all consequences.
 func outage(f *dsynctest.Faulty) {
 	f.Cut()
 	time.Sleep(ttl / 2)
@@ -21,8 +21,8 @@ func outage(f *dsynctest.Faulty) {
 	synctest.Wait()
 }
 
-// If an election neither campaigns nor observes, its session keeps nothing of it: its hooks are not
-// called, and it can be garbage-collected.
+// If an Election neither campaigns nor observes, its session does not refer to it: its hooks are
+// not called, and it can be garbage-collected.
 func TestUnusedElectionsAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
@@ -51,7 +51,7 @@ func TestUnusedElectionsAreForgotten(t *testing.T) {
 				left++
 			}
 		}
-		if left > 1 { // the last one may still be on the stack
+		if left > 1 { // the last Election may still be referenced from the stack
 			t.Errorf("%d of %d unused elections are kept", left, n)
 		}
 	})

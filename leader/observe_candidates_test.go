@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// The channel first receives the candidates, then receives them again whenever one joins, leaves,
-// crashes, is elected or resigns, and at no other time. It is closed when its context ends.
+// The channel first receives the list of candidates, and then a new list only when a candidate
+// joins, leaves, crashes, is elected or resigns. It is closed when its context ends.
 func TestObserveCandidates(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
@@ -25,7 +25,7 @@ func TestObserveCandidates(t *testing.T) {
 				seen := observer.ObserveCandidates(ctx)
 				want := func(after string, want ...string) {
 					t.Helper()
-					time.Sleep(ttl + time.Minute) // enough for heartbeats and polls
+					time.Sleep(ttl + time.Minute) // long enough for heartbeats and polls
 					var got []string
 					select {
 					case all := <-seen:

@@ -160,8 +160,8 @@ func TestHooksOfTheFleet(t *testing.T) {
 		defer mu.Unlock()
 		for _, name := range []string{"b", "o"} {
 			got := changes[name]
-			// There was a moment without a leader between the two terms. It may or may not have
-			// been seen.
+			// There was a moment without a leader between the two terms, which may or may not have
+			// been observed.
 			got = slices.DeleteFunc(slices.Clone(got), func(c string) bool { return c == "a>" })
 			if len(got) != 2 || got[0] != ">a" || got[1] != "a>b" && got[1] != ">b" {
 				t.Errorf("%s was notified of the changes %q", name, changes[name])
@@ -190,7 +190,8 @@ func TestCycleReportsTheState(t *testing.T) {
 				panic("a hook panics")
 			}}})
 		}
-		// check waits for d and checks the last reading that each election reported in that time.
+		// check waits for d, and then checks the last reading that each election reported during
+		// that time.
 		check := func(when string, d time.Duration, want map[string]leader.Reading) {
 			t.Helper()
 			mu.Lock()
@@ -260,7 +261,8 @@ func TestNoLeaderAfterItsLease(t *testing.T) {
 	})
 }
 
-// An election that is observed later is notified, too: the listener is reopened with its key.
+// A session that begins to observe another election is notified of its changes, too: it reopens its
+// listener with the election's key.
 func TestEveryObservedElectionIsNotified(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -287,8 +289,8 @@ func TestEveryObservedElectionIsNotified(t *testing.T) {
 	})
 }
 
-// If a leader is elected again in another term, it is reported as a new leader, even if nobody saw
-// the time between the terms.
+// If a leader is elected again, for another term, it is reported as a new leader, even if nobody
+// observed the time between the terms.
 func TestReelectedLeaderIsReportedAsNew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

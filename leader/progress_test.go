@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// A leader whose work hangs is deposed: its term ends when the limit is over, and the next candidate leads after the
-// grace. The deposed process campaigns again only when its work has returned.
+// If a leader's work hangs, its term ends when the limit is over, and the next candidate leads after the grace. The
+// old leader campaigns again only when its work has returned.
 func TestHangingLeaderIsDeposed(t *testing.T) {
 	const limit = 20 * time.Second
 	for _, group := range []bool{false, true} {
@@ -107,7 +107,7 @@ func TestHangingLeaderIsDeposed(t *testing.T) {
 	}
 }
 
-// The cause of the term's context says that it has stalled, and so does the Lost hook.
+// The cause of the term's context, which the Lost hook also receives, matches ErrStalled.
 func TestCauseOfAStalledTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var lost []error

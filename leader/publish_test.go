@@ -19,8 +19,8 @@ import (
 // election.
 var later = strings.Repeat("a", driver.MaxClaimValue+1)
 
-// Whoever sees a leader sees its value, because the value is part of the write that elects the leader, in whichever
-// way it is elected. Publishing it costs no extra command.
+// Whoever sees a leader also sees its value, because every write that elects a leader also publishes the value.
+// Publishing it costs no extra command.
 func TestValueIsPartOfTheElection(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestValueIsPartOfTheElection(t *testing.T) {
 	}
 }
 
-// faultOfPublish injects the fault into each Publish for which may returns true.
+// faultOfPublish injects the fault into each Publish, provided that may returns true.
 func faultOfPublish(fault dsynctest.Fault, may func() bool) func(dsynctest.Request) dsynctest.Fault {
 	return func(r dsynctest.Request) dsynctest.Fault {
 		if r.Method == dsynctest.MethodPublish && may() {
@@ -184,8 +184,8 @@ func TestPublishWinsOverTheFirstValue(t *testing.T) {
 	}
 }
 
-// Publishing is retried as long as the term lasts, and each failure is reported. Nothing is sent
-// after the term.
+// Publishing is retried until the term ends, and each failure is reported. After the term nothing
+// is sent.
 func TestPublishingEndsWithTheTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -202,7 +202,7 @@ func TestPublishingEndsWithTheTerm(t *testing.T) {
 		time.Sleep(ttl / 2)
 		synctest.Wait()
 		before := sent
-		if before < 9 || before > 3*20 { // an attempt takes a sixth of the TTL
+		if before < 9 || before > 3*20 { // an attempt ends after a sixth of the TTL
 			t.Errorf("%d attempts to publish in three TTLs", before)
 		}
 		time.Sleep(ttl)

@@ -112,9 +112,9 @@ func TestResignAfterRefuses(t *testing.T) {
 	})
 }
 
-// Break ends the time of ResignAfter, so that the next candidate is elected.
+// Break ends the delay of ResignAfter, so that the next candidate is elected.
 func TestResignAfterAndBreak(t *testing.T) {
-	for _, before := range []time.Duration{0, grace / 4, 2 * grace} { // one of them while the work stops
+	for _, before := range []time.Duration{0, grace / 4, 2 * grace} { // one of the calls of Break comes while the work stops
 		t.Run(before.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
@@ -151,8 +151,8 @@ func TestResignAfterALoss(t *testing.T) {
 	})
 }
 
-// During this process's own ResignAfter, TryCampaign's error does not say that another process
-// holds the key.
+// While the time of this process's own ResignAfter runs, TryCampaign's error does not claim that
+// another process holds the key.
 func TestTryCampaignAfterOnesOwnResignAfter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := newElection(t, dsynctest.NewMemory(), nil)
@@ -168,8 +168,8 @@ func TestTryCampaignAfterOnesOwnResignAfter(t *testing.T) {
 	})
 }
 
-// Run's function calls ResignAfter when its grace is over and the term is being released, while the store does not
-// answer. That is too late, and ResignAfter returns an error that says so.
+// Run's function calls ResignAfter too late: its grace is over, and the term is being released, but the store does
+// not answer. ResignAfter returns an error that says so.
 func TestResignAfterTheGraceIsOver(t *testing.T) {
 	for name, fault := range map[string]dsynctest.Fault{
 		"the reply comes late": {ReplyDelay: ttl / 8},

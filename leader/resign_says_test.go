@@ -166,8 +166,7 @@ func TestResignAfterTheEndIsRefused(t *testing.T) {
 	}
 }
 
-// After a signal and then a Break, ResignAfter no longer keeps the key: the next process that
-// requests it gets it.
+// After a signal and then a Break, ResignAfter no longer delays the next election.
 func TestResignAfterARevocationOfAStoppedTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -36,8 +36,8 @@ func begin(t *testing.T, e *leader.Election, run bool) {
 	time.Sleep(time.Second)
 }
 
-// When Resign or Pause returns nil, the store has released the leadership, however long that takes,
-// whoever calls it, and however often.
+// Resign and Pause return nil only when the store has released the leadership, even if that takes
+// long, and even if several goroutines call them.
 func TestResignReturnsAfterTheRelease(t *testing.T) {
 	for name, resign := range map[string]func(*leader.Election) error{
 		"Resign": func(e *leader.Election) error { return e.Resign(background) },

@@ -125,8 +125,8 @@ func TestRunContinuesAfterAnOutage(t *testing.T) {
 	})
 }
 
-// Inside f, Resign does not wait for f. From outside, it gives f the grace. In both cases Run then
-// campaigns again, behind the others.
+// Inside f, Resign does not wait for f. Called elsewhere, Resign gives f the grace. In both cases
+// Run then campaigns again, behind the others.
 func TestResignFromRun(t *testing.T) {
 	for _, inside := range []bool{true, false} {
 		t.Run(fmt.Sprint("inside ", inside), func(t *testing.T) {
@@ -188,8 +188,8 @@ func TestResignFromRun(t *testing.T) {
 	}
 }
 
-// E6, E7: Run continues between two terms and while the election is paused, and String says which
-// state it is in.
+// E6, E7: Run continues between two terms and while the election is paused, and String reports the
+// state of the election.
 func TestRunInEveryState(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -253,7 +253,7 @@ func TestRunInEveryState(t *testing.T) {
 	})
 }
 
-// When f has returned, its context has ended with the cause that the process resigned.
+// When f has returned, its context ends with the cause ErrResigned.
 func TestContextEndsWithTheFunction(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var causes []error
@@ -301,8 +301,8 @@ func TestRunThatEndsAtItsElection(t *testing.T) {
 	})
 }
 
-// endsWhenHeld is a context that ends when the term's context is made from it: at the first call of
-// Value since the store has granted the election.
+// endsWhenHeld is a context that ends when the term's context is made from it. It notices that by
+// the first call of Value after the store has granted the election.
 type endsWhenHeld struct {
 	context.Context
 	end   context.CancelFunc
@@ -316,7 +316,8 @@ func (c endsWhenHeld) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Inside the work of another election, or of an earlier term, Resign waits for f.
+// If Resign is called with the context of another election's term, or of an earlier term, it waits
+// for f.
 func TestResignInsideAnotherTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)

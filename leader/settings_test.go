@@ -42,8 +42,8 @@ func TestRunIsDoneAfterTheRelease(t *testing.T) {
 	})
 }
 
-// E11: TTLs can differ between processes and restarts without a migration. A combination that can't
-// work is refused by New.
+// E11: TTLs can differ between processes and restarts without a migration. New refuses combinations
+// that can't work.
 func TestTTLsMayChange(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

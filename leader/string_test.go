@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// String gives the name and the state of a value, and sends no command.
+// String returns the name and the state of a value, and sends no command.
 func TestString(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -240,8 +240,8 @@ func TestTransferRefused(t *testing.T) {
 	})
 }
 
-// If the candidate leaves the queue while the leader's work winds down, it is not elected. The
-// error also says that this process no longer leads.
+// If the candidate leaves the queue while the leader's work winds down, the candidate is not
+// elected. The error also says that this process no longer leads.
 func TestTransferToACandidateThatLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -260,8 +260,8 @@ func TestTransferToACandidateThatLeaves(t *testing.T) {
 	})
 }
 
-// If the candidate crashes while the leader's work winds down, it is elected all the same. Another
-// candidate leads when the crashed one's session has expired.
+// If the candidate crashes while the leader's work winds down, it is still elected. Another
+// candidate leads when the session of the crashed candidate has expired.
 func TestTransferToACandidateThatCrashes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -335,9 +335,10 @@ func TestTransferWithFaults(t *testing.T) {
 	}
 }
 
-// The reply of the release that elected the candidate is lost, a late copy of this process's own request puts its
-// claim back into the queue, and the candidate resigns. When the release is repeated, the claim has been elected
-// again, and the candidate no longer waits. Transfer must not say that the candidate was not elected.
+// The reply to the release that elected the candidate is lost. A late copy of the old leader's own request puts
+// its claim back into the queue, and the candidate resigns. So when the release is repeated, the old leader's
+// claim has been elected again, and the candidate no longer waits. Transfer must not say that the candidate was
+// not elected.
 func TestTransferIsNotDeniedAfterALateCopy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -374,7 +375,7 @@ func TestTransferIsNotDeniedAfterALateCopy(t *testing.T) {
 	})
 }
 
-// If the term is lost before its release, nobody is elected by Transfer.
+// If the term is lost before its release, Transfer elects nobody.
 func TestTransferOfALostTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -441,8 +442,8 @@ func TestTransferTwice(t *testing.T) {
 	})
 }
 
-// If a second call of Campaign waits in the leader's own process, the leadership is not handed off
-// to it instead of the named candidate.
+// If a second call of Campaign waits in the leader's own process, Transfer still elects the named
+// candidate.
 func TestTransferSkipsLocalCandidates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -451,7 +452,7 @@ func TestTransferSkipsLocalCandidates(t *testing.T) {
 		defer cancel()
 		go a.Run(ctx, func(ctx context.Context) error {
 			<-ctx.Done()
-			return nil // return at once, so that the release races with the end of the hold
+			return nil // returns at once, so that the release races with the end of the hold
 		})
 		time.Sleep(time.Second)
 		second := make(chan context.Context, 1)
@@ -498,8 +499,8 @@ func TestTransferOfATermLeftToExpire(t *testing.T) {
 	})
 }
 
-// A candidate that is far back in the queue can be named, too, even if one reply of the store does
-// not reach it.
+// Transfer also finds a candidate that is so far back in the queue that the store's first reply
+// does not contain it.
 func TestTransferToTheLastOfMany(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 1100
@@ -525,7 +526,7 @@ func TestTransferToTheLastOfMany(t *testing.T) {
 }
 
 // A candidate that gave up and campaigns again has two claims in the queue until the store has the release of the
-// first one. It is elected with the claim with which it campaigns.
+// first claim. Transfer elects its second claim.
 func TestTransferToACandidateThatCampaignsAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -553,8 +554,8 @@ func TestTransferToACandidateThatCampaignsAgain(t *testing.T) {
 	})
 }
 
-// If a candidate has several claims, the latest is elected, in whatever order they joined the
-// queue.
+// If a candidate has several claims, the latest one is elected, even if the claims joined the queue
+// in another order.
 func TestTransferToTheLatestClaim(t *testing.T) {
 	for _, tt := range []struct {
 		queue []string

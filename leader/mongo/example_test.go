@@ -57,7 +57,7 @@ func ExampleConnect() {
 
 	err = election.Run(ctx, func(ctx context.Context) error {
 		fmt.Println("this process schedules")
-		<-ctx.Done() // until another process leads, or SIGTERM
+		<-ctx.Done() // until the leadership is lost, or SIGTERM
 		return ctx.Err()
 	})
 	log.Print(err)

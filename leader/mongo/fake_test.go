@@ -12,8 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A fake is a server that answers hello over net.Pipe and nothing else, which is enough for a
-// read-only store. The fake of dsync/mongo's tests can do more.
+// A fake is a server that answers only hello, over net.Pipe, which is enough for a read-only
+// store. The fake server in the tests of dsync/mongo can do more.
 type fake struct {
 	down bool // it cannot be reached
 
@@ -63,7 +63,7 @@ func (f *fake) count(n *int, d int) {
 
 // answer reads one OP_MSG and answers it.
 func (f *fake) answer(conn net.Conn) error {
-	const header, flags = 16, 4 // bytes of an OP_MSG, before the byte that says what kind of section follows
+	const header, flags = 16, 4 // the number of bytes of an OP_MSG before the byte with the kind of the first section
 	head := make([]byte, header)
 	if _, err := io.ReadFull(conn, head); err != nil {
 		return err

@@ -32,7 +32,7 @@ func newClient(t *testing.T, f *fake) *mongo.Client {
 	return client
 }
 
-// A way is Open, or, if own is true, Connect.
+// A way is Open or, if own is true, Connect.
 type way struct{ own bool }
 
 func (w way) open(ctx context.Context, t *testing.T, f *fake, name string, opt *leadermongo.Options) (*leadermongo.Election, error) {
@@ -93,7 +93,7 @@ func TestMissingArgumentsAreRefused(t *testing.T) {
 	}
 }
 
-// An error about a malformed connection string contains no piece of its password.
+// An error about a malformed connection string contains no part of its password.
 func TestErrorsHaveNoPasswords(t *testing.T) {
 	for _, uri := range []string{"mongodb://me:se%zzcret@h/", "mongodb://me:s@ecret/x@h/", "mongodb://me:s@ecret:cret/x@h/", "mongodb://me:s@ecret:a:b/@h/"} {
 		_, err := leadermongo.Connect(t.Context(), options.Client().ApplyURI(uri), "app", "e", nil)
@@ -103,7 +103,7 @@ func TestErrorsHaveNoPasswords(t *testing.T) {
 	}
 }
 
-// Without a server, the error comes when ctx ends.
+// Without a server, Open and Connect return an error when ctx ends.
 func TestServerThatCannotBeReached(t *testing.T) {
 	each(t, func(t *testing.T, w way) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -119,7 +119,7 @@ func TestServerThatCannotBeReached(t *testing.T) {
 	})
 }
 
-// readOnly returns options with which the server gets no command but hello.
+// readOnly returns options with which Open and Connect send no command but hello.
 func readOnly(value []byte) *leadermongo.Options {
 	return &leadermongo.Options{
 		Election: leader.Options{Value: value},
