@@ -54,11 +54,11 @@ var (
 	alertWord     = regexp.MustCompile(`\bleasehold_[a-z_]+`)
 )
 
-// Every alert names only existing metrics, labels and values. If it sums, its text names only the
-// labels that the sum keeps.
+// Every alert names only existing metrics, labels and values. If its expression sums, its text
+// names only the labels that the sum keeps.
 func TestAlertsAreOfTheMetrics(t *testing.T) {
 	labels, _ := prometheusSeries(t)
-	// These are the values of the labels that rules name. doc.go documents them.
+	// values has the values of the labels that rules name. doc.go documents them.
 	values := []string{"", "expired", "session_expired", "record_deleted", "stalled", "ahead", "election"}
 	names := map[string]bool{}
 	for _, a := range readAlerts(t) {
@@ -70,7 +70,7 @@ func TestAlertsAreOfTheMetrics(t *testing.T) {
 		if len(selectors) == 0 {
 			t.Errorf("%s: no metric of the form name{…} in %q", a.Alert, a.Expr)
 		}
-		var known []string // labels of all its metrics, and the metrics
+		var known []string // the rule's metrics, and the labels of each
 		for _, m := range selectors {
 			has, ok := labels[m[1]]
 			if !ok {

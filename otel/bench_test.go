@@ -11,7 +11,8 @@ import (
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
 )
 
-// BenchmarkHold measures recording one hold, from its grant to its end, on the goroutine of the hooks.
+// BenchmarkHold measures the time to record one hold, from its grant to its end, on the goroutine that
+// calls the hooks.
 func BenchmarkHold(b *testing.B) {
 	telemetry, err := dsyncotel.New(&dsyncotel.Options{
 		MeterProvider: metric.NewMeterProvider(metric.WithReader(metric.NewManualReader())),

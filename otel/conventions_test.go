@@ -44,7 +44,7 @@ func TestNamesFollowTheConventions(t *testing.T) {
 			}
 		}
 	}
-	delete(names, "error.type") // defined by the conventions themselves
+	delete(names, "error.type") // error.type is defined by the conventions
 	all := slices.Sorted(maps.Keys(names))
 	for i, a := range all {
 		if !name.MatchString(a) {

@@ -12,8 +12,7 @@ import (
 	"github.com/prometheus/otlptranslator"
 )
 
-// prometheusSeries returns the names that Prometheus gives the metrics, with the names of their labels, and the
-// metric behind each name.
+// prometheusSeries returns, for each series name in Prometheus, its labels and the metric that it comes from.
 func prometheusSeries(t *testing.T) (labels map[string][]string, of map[string]string) {
 	t.Helper()
 	labels, of = make(map[string][]string), make(map[string]string)
@@ -74,8 +73,7 @@ func readDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
-// Every query uses one existing metric and only labels that it has, and every metric is on the
-// dashboard.
+// Every query uses one existing metric and only that metric's labels, and every metric is on the dashboard.
 func TestDashboardShowsTheMetrics(t *testing.T) {
 	labels, of := prometheusSeries(t)
 	selector := regexp.MustCompile(`([a-z_:][a-z0-9_:]*)\{([^}]*)\}`)
@@ -144,8 +142,8 @@ func TestDashboardShowsTheMetrics(t *testing.T) {
 	}
 }
 
-// Grafana needs more than valid JSON: unique ids, and panels of known types that do not overlap on
-// a grid that is 24 wide.
+// Valid JSON is not enough for Grafana. It needs unique ids, and panels of known types that do not overlap on
+// a grid 24 units wide.
 func TestDashboardCanBeLoaded(t *testing.T) {
 	d := readDashboard(t)
 	if d.Title == "" || d.UID == "" || d.SchemaVersion < 36 {

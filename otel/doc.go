@@ -1,6 +1,5 @@
-// Package otel records the hooks of a session of package dsync, and of elections of package
-// leader, as OpenTelemetry metrics and spans. Files that also use go.opentelemetry.io/otel
-// import it as dsyncotel.
+// Package otel records what sessions of package dsync and elections of package leader report to their hooks, as
+// OpenTelemetry metrics and spans. Files that also use go.opentelemetry.io/otel import it as dsyncotel.
 //
 //	telemetry, err := dsyncotel.New(nil)
 //	locks, err := dsyncmongo.Open(ctx, db, &dsyncmongo.Options{
@@ -10,7 +9,7 @@
 //
 // # Metrics
 //
-// All times are in seconds. A histogram's count is the number of what it measures.
+// All times are in seconds. The count of a histogram is the number of measurements.
 //
 //	leasehold.acquire.duration      histogram        from the call to the grant               kind, source, key
 //	leasehold.grants                counter          holds that began, local hand-offs too    kind, source, key
@@ -32,47 +31,44 @@
 //	leasehold.leader.terms          counter          terms of this process                    key
 //	leasehold.leader.term.duration  histogram        from the election to the end             key, error.type
 //
-// The attributes are leasehold.kind (mutex, rwmutex, semaphore, once, periodic, election),
-// leasehold.grant.source (local: handed off within the process; store: granted by the
-// store), leasehold.key, leasehold.store.operation, leasehold.clock.direction (ahead,
-// back) and error.type. For holds, sessions and terms error.type is the reason for their end:
-// expired (no heartbeat got through in time, or a fixed lease was over), session_expired
-// (another process found that the session had expired), revoked (somebody used Break or
-// ForceHold), stalled (the holder made no progress within its limit), record_deleted (somebody deleted the
-// key's record in the store) or closed (the session was closed before the holder was done). It is missing if the
-// holder ended the hold: by a release, or a leader by resigning or by the end of its context.
-// For heartbeats and commands it is timeout or the type of the error.
+// The attributes are leasehold.kind (mutex, rwmutex, semaphore, once, periodic, election), leasehold.grant.source
+// (local: handed off within the process; store: granted by the store), leasehold.key, leasehold.store.operation,
+// leasehold.clock.direction (ahead, back) and error.type. For holds, sessions and terms error.type is the reason
+// for their end: expired (no heartbeat got through in time, or a fixed lease was over), session_expired (another
+// process found that the session had expired), revoked (somebody used Break or ForceHold), stalled (the holder
+// made no progress within its limit), record_deleted (somebody deleted the key's record in the store) or closed
+// (the session was closed before the holder was done). It is missing if the holder released the hold, or if a
+// leader resigned or its context ended. For heartbeats and commands, error.type is timeout or the type of the
+// error.
 //
-// leasehold.key is left out except for leasehold.queue.length: there can be many keys, and each
-// value makes its own time series. [Options].Key adds it, as it is or shortened.
+// Only leasehold.queue.length has leasehold.key by default, because there can be many keys and each value makes
+// its own time series. [Options].Key adds it to the other metrics, unchanged or shortened.
 //
-// leasehold.lease.remaining is read when the metrics are collected, so it also falls while a
-// heartbeat hangs. It exists from the first heartbeat on. At 0 every hold is lost.
+// leasehold.lease.remaining is read when the metrics are collected, so it also falls while a heartbeat hangs. It
+// exists from the first heartbeat on. At 0 all holds are lost.
 //
 // leasehold.queue.length is recorded with [Telemetry.ObserveQueues], leasehold.listener.ready and
 // leasehold.store.size with [Telemetry.ObserveSession], and leasehold.clock.spread with
-// [Telemetry.RecordClockSpread]. At 0, leasehold.listener.ready has an error.type if waiters poll because of
-// it: unsupported if the store can't notify, or the type of the error that ended the listener.
+// [Telemetry.RecordClockSpread]. If leasehold.listener.ready is 0 because of an error, so that waiters poll, it
+// has an error.type: unsupported if the store can't notify, otherwise the type of the error that ended the
+// listener.
 //
-// The file grafana/leasehold.json is a Grafana dashboard of just these metrics, under
-// the names that Prometheus gives them. The file prometheus/alerts.yml has alert rules
-// for Prometheus.
+// The file grafana/leasehold.json is a Grafana dashboard of these metrics, with the names that they have in
+// Prometheus. The file prometheus/alerts.yml has alert rules for Prometheus.
 //
 // # Spans
 //
-// With [Options].TracerProvider each hold is a span "lock mutex", or of another kind, from
-// the call to the end of the hold, and within it "acquire mutex", the wait. Its parent is
-// the caller's span: the one in the context that was given to LockContext, Do, Acquire or
-// Campaign. The span of a plain Lock, which has no context, is the root of a trace of its
-// own. The attributes are those above, always with the key, and leasehold.fencing_token. A
-// loss sets the span's status. A term of an election is a span "lead", also a child of
-// Campaign's caller, with leasehold.leader.term.number. Spans begin and end when the hooks are
-// called, a moment after the event, and can end after their parent.
+// With [Options].TracerProvider each hold is a span "lock mutex" (or another kind) that begins with the call and
+// ends with the hold. A child span "acquire mutex" covers the wait. The parent of a hold's span is the caller's
+// span, which is in the context passed to LockContext, Do, Acquire or Campaign. The span of a plain Lock, which
+// has no context, is the root of a trace of its own. A hold's span has the attributes above, always with the key,
+// and leasehold.fencing_token. A loss sets the span's status. A term of an election is a span "lead" with the
+// attribute leasehold.leader.term.number; its parent is also the caller's span. The hooks are called a moment
+// after the event, so a span can end after its parent.
 //
 // # Cost
 //
-// Hooks are called on a goroutine of their own: no lock waits for them. But no report of a hold
-// is dropped, so reports queue up if holds are handed off within the process faster than they
-// are recorded for a long time. BenchmarkHold measures that rate: some hundred thousand holds
-// a second.
+// Hooks are called on a goroutine of their own, so no lock waits for them. But no report of a hold is dropped, so
+// reports pile up if, for a long time, holds are handed off within the process faster than they can be recorded.
+// BenchmarkHold measures how fast that is: some hundred thousand holds a second.
 package otel

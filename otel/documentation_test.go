@@ -21,8 +21,8 @@ import (
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
 )
 
-// everything returns all metrics with all their attributes, from a process in which every event
-// occurs.
+// everything returns all metrics with all their attributes, as recorded in a process in which
+// every event occurs.
 func everything(t *testing.T) (all []metricdata.Metrics) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -77,8 +77,8 @@ func everything(t *testing.T) (all []metricdata.Metrics) {
 	return all
 }
 
-// attributes returns the names of m's attributes, and m's type with the name that the package's
-// documentation uses.
+// attributes returns the names of m's attributes, and m's type as the package's documentation
+// calls it.
 func attributes(t *testing.T, m metricdata.Metrics) (names []string, kind string, translated otlptranslator.MetricType) {
 	var sets []attribute.Set
 	switch data := m.Data.(type) {
@@ -117,7 +117,8 @@ func attributes(t *testing.T, m metricdata.Metrics) (names []string, kind string
 	return slices.Sorted(maps.Keys(all)), kind, translated
 }
 
-// The documentation's table lists exactly the metrics, with their types and attributes.
+// The table in the documentation lists exactly the existing metrics, with their types and
+// attributes.
 func TestDocumentationNamesTheMetrics(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	if err != nil {

@@ -19,8 +19,7 @@ import (
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
 )
 
-// A program reads a session's metrics with an exporter, such as that for Prometheus or OTLP,
-// instead of the ManualReader.
+// A real program uses an exporter, such as the one for Prometheus or for OTLP, instead of the ManualReader.
 func Example() {
 	reader := metric.NewManualReader()
 	telemetry, err := dsyncotel.New(&dsyncotel.Options{
@@ -35,7 +34,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	// A program can also have hooks of its own. They are called a moment after the event.
+	// The program can have hooks of its own, too. Hooks are called a moment after the event.
 	recorded := make(chan struct{}, 3)
 	locks.AddHooks(&dsync.Hooks{Released: func(dsync.HoldInfo) { recorded <- struct{}{} }})
 
@@ -62,8 +61,8 @@ func Example() {
 	// Output: leasehold.grants 3
 }
 
-// A process can record its terms, with spans, what its session knows, the queue of an important key, and how far the
-// servers' clocks are apart.
+// A process can record its terms with spans, what its session knows, the queue of an important key, and how far
+// apart the servers' clocks are.
 func ExampleTelemetry() {
 	ctx := context.Background()
 	reader, spans := metric.NewManualReader(), tracetest.NewSpanRecorder() // a program has exporters
@@ -91,7 +90,7 @@ func ExampleTelemetry() {
 	if _, err := telemetry.ObserveQueues(locks, "nightly"); err != nil {
 		log.Fatal(err)
 	}
-	telemetry.RecordClockSpread(ctx, 3*time.Millisecond) // as package clockcheck has measured it
+	telemetry.RecordClockSpread(ctx, 3*time.Millisecond) // as measured by package clockcheck
 
 	over := make(chan struct{})
 	hooks := &leader.Hooks{Lost: func(leader.Term, error) { close(over) }} // the program's own

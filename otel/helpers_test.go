@@ -24,7 +24,7 @@ import (
 
 const (
 	ttl   = 10 * time.Second
-	lease = ttl - ttl/1000 - ttl/20 - ttl/10 // by the local clock: the TTL less the drift, the margin and the grace
+	lease = ttl - ttl/1000 - ttl/20 - ttl/10 // by the local clock: the TTL minus the drift, the margin and the grace
 )
 
 var background = context.Background()
@@ -49,7 +49,7 @@ func record(t testing.TB, opt dsyncotel.Options) *recorded {
 	return r
 }
 
-// session returns a session whose hooks are recorded. It is closed at the end of the test.
+// session returns a session whose hooks are recorded, and which is closed at the end of the test.
 func (r *recorded) session(store driver.Store) *dsync.Session {
 	return newSession(r.t, store, &dsync.Options{TTL: ttl, Hooks: r.Hooks()})
 }
@@ -138,7 +138,7 @@ func floatGauge(t testing.TB, m metricdata.Metrics) float64 {
 	return data.DataPoints[0].Value
 }
 
-// seconds formats d as in a line for a histogram.
+// seconds formats d as read does in the line of a histogram.
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3gs", d.Seconds()) }
 
 // broken locks k, and then breaks the lock.

@@ -11,14 +11,14 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A hold identifies a hold: a key's tokens are never granted twice.
+// A hold identifies a hold of a key by its token, because no token of a key is granted twice.
 type hold struct {
 	key   string
 	token int64
 }
 
 // Hooks returns hooks for dsync.Options.Hooks. If the session already has hooks, add these with session.AddHooks
-// before the first lock, so that every end that is counted has a beginning.
+// before the first lock. Otherwise ends of holds would be counted whose beginnings were not.
 func (t *Telemetry) Hooks() *dsync.Hooks {
 	ctx := context.Background()
 	return &dsync.Hooks{
@@ -93,7 +93,7 @@ func (t *Telemetry) trace(g dsync.HoldInfo, source attribute.KeyValue) context.C
 	return ctx
 }
 
-// held counts a hold that has ended; loss is the reason, nil if the holder ended it.
+// held counts a hold that has ended. loss is why it was lost, or nil if the holder ended it.
 func (t *Telemetry) held(h hold, kind driver.Kind, lasted time.Duration, loss error) {
 	ctx, _ := t.spans.end(h, loss)
 	attrs := append(t.key(h.key), kindAttr.String(string(kind)))

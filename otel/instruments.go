@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// instruments are the metrics: see the package's documentation.
+// instruments has the metrics that the package's documentation lists.
 type instruments struct {
 	acquire       metric.Float64Histogram
 	grants        metric.Int64Counter
@@ -107,8 +107,7 @@ const (
 	errorAttr     = attribute.Key("error.type")
 )
 
-// ended returns the error.type for a hold, a session or a term that ended because of cause and not
-// because its holder ended it.
+// ended returns the error.type for a hold, a session or a term that was lost because of cause.
 func ended(cause error) attribute.KeyValue {
 	switch {
 	case errors.Is(cause, dsync.ErrRevoked):
@@ -134,7 +133,7 @@ func polling(err error) []attribute.KeyValue {
 }
 
 // failed returns the error.type of a command that failed, or nothing if it succeeded. It uses the
-// type of the innermost error, because the types of wrappers say nothing.
+// type of the innermost error, because the type of a wrapper tells nothing about the failure.
 func failed(err error) []attribute.KeyValue {
 	switch {
 	case err == nil:

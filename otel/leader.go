@@ -49,7 +49,7 @@ func (t *Telemetry) elected(ctx context.Context, term leader.Term) {
 
 func (t *Telemetry) deposed(term leader.Term, cause error) {
 	if !errors.Is(cause, leader.ErrLost) {
-		cause = nil // the process resigned, or the context of its campaign has ended
+		cause = nil // the process resigned, or the context of its campaign ended
 	}
 	ctx, lasted := t.spans.end(term, cause)
 	attrs := t.key(term.Election)

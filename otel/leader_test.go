@@ -47,7 +47,7 @@ func TestMetricsOfTerms(t *testing.T) {
 				<-term.Done()
 				lasted := 2 * time.Second
 				if tt.name == "expired" {
-					lasted = time.Second + lease // the lease counts from the heartbeat with which the session began to listen
+					lasted = time.Second + lease // the lease counts from the heartbeat that the session sent when it began to listen
 				} else if d := time.Since(began); d > time.Second+ttl/10 {
 					t.Errorf("the loss came after %v", d)
 				}
@@ -60,7 +60,8 @@ func TestMetricsOfTerms(t *testing.T) {
 	}
 }
 
-// An election's own hooks are also called, and its name is treated like a key.
+// The program's own hooks for an election are also called, and the election's name is
+// treated like a key.
 func TestOwnHooksOfAnElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, dsyncotel.Options{Key: func(key string) string { return key }})

@@ -54,7 +54,8 @@ func TestMetricsOfHolds(t *testing.T) {
 	})
 }
 
-// Each cause of a loss has its own name. A hold that its holder ended does not count as a loss.
+// Each cause of a loss has its own error.type. A hold that its holder ended does not count as a
+// loss.
 func TestMetricsOfLosses(t *testing.T) {
 	tests := []struct {
 		cause string // "": none
@@ -136,7 +137,7 @@ func TestMetricsOfLosses(t *testing.T) {
 	}
 }
 
-// The time left of the lease falls while heartbeats fail, and can be read at any time.
+// The remaining time of the lease falls while heartbeats fail, and can be read at any time.
 func TestMetricsOfTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
@@ -237,7 +238,7 @@ func TestMetricsOfDeadlocks(t *testing.T) {
 	})
 }
 
-// The queue has the waiters of all processes.
+// The queue's length counts the waiters of all processes.
 func TestMetricsOfQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -278,7 +279,7 @@ func TestMetricsOfQueues(t *testing.T) {
 	})
 }
 
-// A key makes a time series of its own only if Options.Key allows it.
+// A key has a time series of its own only if Options.Key returns a value of its own for it.
 func TestKeysAreCutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, dsyncotel.Options{
@@ -322,7 +323,7 @@ func TestOwnHooksBesideTelemetry(t *testing.T) {
 	})
 }
 
-// deaf is a store whose listeners fail once closed is set.
+// A deaf store's listeners fail once closed is set.
 type deaf struct {
 	driver.Store
 	closed chan struct{}
@@ -363,7 +364,7 @@ func TestMetricsOfASession(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.want("leasehold.listener", "leasehold.listener.ready{} 0") // it has no reason to listen yet
+			r.want("leasehold.listener", "leasehold.listener.ready{} 0") // the session has no reason to listen yet
 			mu := s.Mutex("k")
 			mu.Lock()
 			turn(s.Mutex("other"))

@@ -30,7 +30,7 @@ func TestSpansHaveTheCallerAsParent(t *testing.T) {
 		name string
 		kind string
 		root bool
-		// use takes and releases a lock of s; other is another process.
+		// use acquires and releases a lock of s; other is the session of another process.
 		use func(t *testing.T, ctx context.Context, s, other *dsync.Session)
 	}{
 		{"Lock", "mutex", true, func(t *testing.T, _ context.Context, s, _ *dsync.Session) {
@@ -97,8 +97,8 @@ func TestSpansHaveTheCallerAsParent(t *testing.T) {
 	}
 }
 
-// A hold that is handed off within the process belongs to the call that gets it, not to the call
-// that requested it from the store.
+// The span of a hold that is handed off within the process belongs to the call that gets the hold,
+// not to the call that requested it from the store.
 func TestSpansOfHandOffsHaveTheirOwnParents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spans, caller, tracers := export(t)
@@ -211,7 +211,7 @@ func TestMeasurementsKeepOnlyTheSpan(t *testing.T) {
 	}
 }
 
-// exported has the spans that an in-memory exporter received.
+// exported holds the spans that an in-memory exporter has received.
 type exported struct {
 	t *testing.T
 	*tracetest.InMemoryExporter
@@ -243,7 +243,7 @@ func (e exported) one(name string) tracetest.SpanStub {
 	return found[0]
 }
 
-// telemetry returns a Telemetry that only traces.
+// telemetry returns a Telemetry that records spans but no metrics.
 func telemetry(t *testing.T, tracers trace.TracerProvider) *dsyncotel.Telemetry {
 	tele, err := dsyncotel.New(&dsyncotel.Options{TracerProvider: tracers})
 	if err != nil {

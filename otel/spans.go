@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// spans has the holds and terms that have not ended, by hold and by leader.Term.
+// spans has the open spans of holds and terms. The keys are of type hold or leader.Term.
 type spans struct {
 	mu   sync.Mutex
 	open map[any]open
@@ -21,8 +21,8 @@ type open struct {
 }
 
 // spanOnly returns a context that carries the span of ctx and nothing else from ctx. If ctx itself
-// were kept, a hold would keep all values of the request that acquired it for as long as it lasts,
-// and its end would be measured in a context that may have ended.
+// were kept, a hold would retain all values of its request's context until it ends, and its end
+// would be measured in a context that may have ended.
 func spanOnly(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(context.Background(), trace.SpanFromContext(ctx))
 }
@@ -33,8 +33,9 @@ func (s *spans) begin(what any, ctx context.Context) {
 	s.open[what] = open{ctx, time.Now()}
 }
 
-// end ends a hold or a term; loss is why it ended, nil if its holder ended it. The context is for
-// measurements: it carries the span, if there is one.
+// end ends the span of a hold or a term. loss is why the hold or term was lost, or nil if its
+// holder ended it. The returned context carries the span, if there is one, and is for
+// measurements.
 func (s *spans) end(what any, loss error) (ctx context.Context, lasted time.Duration) {
 	s.mu.Lock()
 	o, ok := s.open[what]

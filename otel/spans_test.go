@@ -17,7 +17,7 @@ import (
 	dsyncotel "github.com/leasehold-go/leasehold/otel"
 )
 
-// ended returns the only span that has this name and attribute and has ended.
+// ended returns the only ended span with this name and attribute.
 func (r *recorded) ended(name string, attr attribute.KeyValue) sdktrace.ReadOnlySpan {
 	r.t.Helper()
 	synctest.Wait() // for the hooks
@@ -41,7 +41,7 @@ func wantLasted(t *testing.T, s sdktrace.ReadOnlySpan, want time.Duration) {
 	}
 }
 
-// A hold is a span from the call on. The wait is a span within it.
+// A hold's span begins with the call. The wait is a span within it.
 func TestSpansOfHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, dsyncotel.Options{Attributes: []attribute.KeyValue{attribute.String("shard", "a")}})
@@ -120,7 +120,7 @@ func TestSpansOfTerms(t *testing.T) {
 // Without options and without global providers nothing is recorded, and nothing fails.
 func TestWithoutProviders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		telemetry, err := dsyncotel.New(nil) // the global providers: none
+		telemetry, err := dsyncotel.New(nil) // with the global providers, which record nothing
 		if err != nil {
 			t.Fatal(err)
 		}

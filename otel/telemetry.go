@@ -32,7 +32,7 @@ type Telemetry struct {
 	leaseEnds time.Time // when the session's lease ends; zero: not known
 }
 
-// New returns a Telemetry. Its errors are those of the providers.
+// New returns a Telemetry, or an error of one of the providers.
 func New(opt *Options) (*Telemetry, error) {
 	t := &Telemetry{spans: spans{open: make(map[any]open)}}
 	if opt != nil {
@@ -57,8 +57,8 @@ func New(opt *Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// Close ends the recording of leasehold.lease.remaining. Call it when the session has been
-// closed. Further calls do nothing.
+// Close stops recording leasehold.lease.remaining. Call it when the session has been closed. Further
+// calls do nothing.
 func (t *Telemetry) Close() error { return t.registered.Unregister() }
 
 func (t *Telemetry) observeLease(_ context.Context, o metric.Observer) error {
@@ -71,10 +71,10 @@ func (t *Telemetry) observeLease(_ context.Context, o metric.Observer) error {
 	return nil
 }
 
-// ObserveQueues records the number of waiters for keys, in all processes, as
-// leasehold.queue.length. Each time that metrics are collected, s reads each key from the store.
-// The attribute leasehold.key is the key itself, so use ObserveQueues for a few important keys
-// only. It ends with stop, or when s is closed.
+// ObserveQueues records, for each key, the number of waiters in all processes as leasehold.queue.length.
+// Each time metrics are collected, s reads each key from the store. The attribute leasehold.key is the
+// key itself, so use ObserveQueues for a few important keys only. Recording ends when stop is called or
+// s is closed.
 func (t *Telemetry) ObserveQueues(s *dsync.Session, keys ...string) (stop func() error, err error) {
 	for _, key := range keys {
 		if err := dsync.CheckKey(key); err != nil {
@@ -103,9 +103,9 @@ func (t *Telemetry) ObserveQueues(s *dsync.Session, keys ...string) (stop func()
 	return r.Unregister, nil
 }
 
-// ObserveSession records whether s gets notices, as leasehold.listener.ready, and how many records
-// the store has, as leasehold.store.size. Both are what the session knows: no command is sent. It
-// ends with stop.
+// ObserveSession records whether s gets notices, as leasehold.listener.ready, and how many records the
+// store has, as leasehold.store.size. It records what the session knows, without sending a command,
+// until stop is called.
 func (t *Telemetry) ObserveSession(s *dsync.Session) (stop func() error, err error) {
 	r, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		st := admin.New(s).Stats()
@@ -125,8 +125,8 @@ func (t *Telemetry) ObserveSession(s *dsync.Session) (stop func() error, err err
 	return r.Unregister, nil
 }
 
-// RecordClockSpread records how far the servers' clocks are apart, as package clockcheck measures it, as
-// leasehold.clock.spread:
+// RecordClockSpread records as leasehold.clock.spread how far apart the servers' clocks are. Package
+// clockcheck measures that:
 //
 //	reports, err := clockcheck.Monitor(ctx, client, time.Hour, nil)
 //	for r := range reports {
@@ -138,12 +138,12 @@ func (t *Telemetry) RecordClockSpread(ctx context.Context, spread time.Duration)
 	t.spread.Record(ctx, spread.Seconds(), t.with())
 }
 
-// with returns attrs and the attributes of all measurements.
+// with returns attrs together with Options.Attributes.
 func (t *Telemetry) with(attrs ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(slices.Concat(attrs, t.opt.Attributes)...))
 }
 
-// key returns the attribute of a key, or nothing if it is left out.
+// key returns the attribute leasehold.key for a key, or nothing if it is left out.
 func (t *Telemetry) key(key string) []attribute.KeyValue {
 	if t.opt.Key == nil {
 		return nil
@@ -163,10 +163,10 @@ type Options struct {
 	// TracerProvider makes the spans. Default nil: no spans.
 	TracerProvider trace.TracerProvider
 
-	// Key returns the attribute leasehold.key of a metric for a key or an election's name; with
-	// "" it is left out. Each value makes its own time series, so if there are many keys it
-	// should shorten them, for example to a prefix. It may be called concurrently. Default nil:
-	// the attribute is left out.
+	// Key returns the value of the attribute leasehold.key for a key or an election's name. If it
+	// returns "", the attribute is left out. Each value makes its own time series, so if there are many
+	// keys, Key should shorten them, for example to a prefix. It may be called concurrently. Default
+	// nil: the attribute is left out.
 	Key func(key string) string
 
 	// Attributes are added to every measurement and span, for example to distinguish several
