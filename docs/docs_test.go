@@ -1,6 +1,6 @@
 // Package docs_test checks docs/*.md and the README files: their code comes from Examples, their
-// links lead somewhere, and the error texts that they explain are those of the code. internal/table
-// checks that the tests that they name exist.
+// links lead somewhere, and the error texts that they explain exist in the code. internal/table
+// checks that the tests named there exist.
 package docs_test
 
 import (
@@ -42,7 +42,7 @@ func pages(t *testing.T) map[string]string {
 	return texts
 }
 
-// trimmed returns code without empty lines and without the space around lines.
+// trimmed returns code without empty lines, and without leading and trailing space on each line.
 func trimmed(code string) string {
 	var b strings.Builder
 	for line := range strings.Lines(code) {
@@ -56,7 +56,7 @@ func trimmed(code string) string {
 // B23: every Go block in the documentation is the program examples/quickstart, or in the body of a
 // function of examples_test.go, peers_test.go, shedlock_test.go or nolock_test.go, or in a file of
 // integration/recipes. All of these are compiled, and run if they are Examples or tests call them.
-// In the README of a module the block is in an Example of that module. Blocks with code for other
+// A block in a module's README is in an Example of that module. Blocks with code for other
 // libraries are marked as "theirs".
 func TestCodeIsFromExamples(t *testing.T) {
 	quickstart, err := os.ReadFile("../examples/quickstart/main.go")
@@ -187,8 +187,8 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// The error texts that operations.md explains exist in the library. They are the headings in code
-// marks under "Troubleshooting", in which "…" stands for what varies.
+// The error texts that operations.md explains exist in the library. Each is a heading in code marks
+// under "Troubleshooting"; "…" stands for the part that varies.
 func TestErrorTextsAreTheCodes(t *testing.T) {
 	_, section, ok := strings.Cut(pages(t)["operations.md"], "\n## Troubleshooting\n")
 	if !ok {

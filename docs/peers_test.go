@@ -11,9 +11,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// The code in coming-from.md that users of other libraries would write here.
+// The code that coming-from.md shows to users of other libraries.
 
-// The last line of the output shows why the order matters.
+// The last line of the output shows why Unlock must not be deferred before the error is checked.
 func Example_finally() {
 	ctx := context.Background()
 	locks := process(dsynctest.NewMemory(), "api-1")

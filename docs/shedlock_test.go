@@ -44,7 +44,7 @@ func scheduledAtMost(ctx context.Context, locks *dsync.Session, task func(contex
 }
 
 // While a process runs the task, and until 5 minutes after it began, no other process runs it. The
-// task may take longer than that.
+// task may run for more than 5 minutes.
 func TestShedLockAtLeastFor(t *testing.T) {
 	for _, takes := range []time.Duration{time.Second, 30 * time.Minute} {
 		t.Run(takes.String(), func(t *testing.T) {
@@ -104,8 +104,8 @@ func TestShedLockTaskFails(t *testing.T) {
 	})
 }
 
-// The context of a task that takes too long ends in time. A crashed process keeps its lock until
-// the same time.
+// If a task runs too long, its context ends before its lock does. If the process crashes, the lock
+// ends at the same time as it would have otherwise.
 func TestShedLockAtMostFor(t *testing.T) {
 	for name, dies := range map[string]bool{"too long": false, "dies": true} {
 		t.Run(name, func(t *testing.T) {

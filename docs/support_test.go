@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// There is a log for each server that support.md says the tests ran on, and the log names it.
+// Each server on which the tests ran, according to support.md, has a log that names the server.
 func TestRunLiveIsLogged(t *testing.T) {
 	_, section, ok := strings.Cut(pages(t)["support.md"], "\n**Run live.**")
 	if !ok {

@@ -19,9 +19,9 @@ type Locker interface {
 	Unlock()
 }
 
-// LockAll locks several locks together. The context that it returns is made from ctx and ends when the first
-// of them is lost; the cause is [ErrLost]. Call unlock soon after that. It unlocks all of them, waits for the
-// store like [Mutex.Unlock], and returns ErrLost if one was lost before.
+// LockAll locks several locks together. The returned context is made from ctx and ends when the first of the locks is
+// lost; the cause is [ErrLost]. Call unlock soon after that. It unlocks all of them, waits for the store like
+// [Mutex.Unlock], and returns ErrLost if one was lost before.
 //
 //	held, unlock, err := dsync.LockAll(ctx, locks.Mutex(from), locks.Mutex(to))
 //	if err != nil {
@@ -29,13 +29,13 @@ type Locker interface {
 //	}
 //	defer unlock()
 //
-// Programs that lock several of the same keys must do it in one order, or all of them may wait forever.
-// LockAll locks in the byte order of the keys, and a key that is given twice counts once. Locks of other
-// packages are locked first, in the order of the arguments. So a fleet can be moved from an old lock to a new
-// one: hold both while old and new versions run.
+// Programs that lock several of the same keys must do so in the same order, or they may wait forever. LockAll locks in
+// the byte order of the keys, and a key that is given twice counts once. Locks of other packages are locked first, in
+// the order of the arguments. So a fleet can be moved from an old lock to a new one: hold both while old and new
+// versions run.
 //
-// If LockAll loses a lock while it waits for another, it unlocks all and begins again. ctx bounds the wait.
-// After an error, that of LockContext, nothing stays locked, and the context has ended.
+// If LockAll loses a lock while it waits for another, it unlocks all and begins again. ctx bounds the wait. Errors are
+// those of LockContext; then nothing stays locked, and the context has ended.
 func LockAll(ctx context.Context, locks ...Locker) (held context.Context, unlock func() error, err error) {
 	lock := func(ctx context.Context, l Locker) error { return l.LockContext(ctx) }
 	for {
@@ -110,7 +110,7 @@ func lockAll(ctx context.Context, lock func(context.Context, Locker) error, lock
 	var a all
 	a.over, a.end = context.WithCancelCause(context.Background())
 	for _, l := range inOrder(locks) {
-		// The wait ends when a lock before is lost: others may have that by now, and must not be kept from the
+		// The wait ends when an earlier lock is lost: another process may hold it by now, and must not be kept from the
 		// rest.
 		wait, cancel := engine.Scoped(ctx, a.holds, a.over, a.live)
 		err := lock(wait, l)
@@ -138,12 +138,12 @@ func lockAll(ctx context.Context, lock func(context.Context, Locker) error, lock
 	}), nil
 }
 
-// all is what lockAll has locked.
+// all contains the locks that lockAll has locked.
 type all struct {
 	locks []Locker
-	holds []*engine.Hold // of those locks that are of this package
+	holds []*engine.Hold // holds of the locks that belong to this package
 	over  context.Context
-	end   context.CancelCauseFunc // ends over when the first is lost, and by unlock
+	end   context.CancelCauseFunc // ends over; called when the first lock is lost, and by unlock
 }
 
 func (a *all) add(l Locker) {
@@ -166,7 +166,8 @@ func (a *all) add(l Locker) {
 	}
 }
 
-// live compares the clock, and ends over if a hold has ended.
+// live checks the clock, and ends over if a hold has ended. It reports whether no lock has been
+// lost.
 func (a *all) live() bool {
 	for _, h := range a.holds {
 		if !h.Live() {

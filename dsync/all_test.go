@@ -65,8 +65,8 @@ func TestLockAllOtherLocksFirst(t *testing.T) {
 	})
 }
 
-// The loss of any of the locks ends the context, and unlock returns it as its error. A second
-// unlock does nothing.
+// The loss of any lock ends the context, and unlock returns that loss as its error. A second unlock
+// does nothing.
 func TestLockAllLosesOne(t *testing.T) {
 	for name, lose := range map[string]func(*dsynctest.Memory, *old){
 		"a Mutex":      func(m *dsynctest.Memory, _ *old) { m.DeleteRecord("b") },
@@ -104,7 +104,7 @@ func TestLockAllLosesOne(t *testing.T) {
 	}
 }
 
-// If unlock could not release something, that is logged, as by Mutex.Unlock.
+// If unlock can't release a lock, that is logged, as Mutex.Unlock does.
 func TestLockAllLogsWhatIsNotReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

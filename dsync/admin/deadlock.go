@@ -22,9 +22,8 @@ import (
 // another context, or none, the deadlock is not reported. The store does not know of it, and [Inspector.Deadlocks]
 // does not find it.
 //
-// The store knows sessions, not goroutines, so every deadlock is only a possible one: one goroutine of a process
-// may hold the key and work, while another one waits. The cycle itself is certain: it existed at one moment. A
-// cycle is not reported
+// The store knows sessions, not goroutines, so a cycle is only a possible deadlock: one goroutine of a process may hold
+// the key and work, while another waits. The cycle itself is certain: it existed at one moment. A cycle is not reported
 //
 //   - if somebody in the cycle can go on: a holder waits for nothing, a semaphore has room, or a hold has
 //     a fixed end;
@@ -57,12 +56,13 @@ func (i *Inspector) Deadlocks(ctx context.Context, prefix string) ([]Deadlock, e
 	}), listError(prefix, err)
 }
 
-// FindDeadlocks returns deadlocks in two readings of some keys, at least one for each waiter that is in a deadlock.
-// Each Status is from a different moment, so one reading may show a cycle that never existed. But everything that is
-// in both readings existed at the same time, at one moment between them. A cycle counts only if no releases by
-// holders outside of the cycle, in whatever order, free anybody in it.
+// FindDeadlocks returns the deadlocks that are in both of two readings of some keys, at least one for each waiter in a
+// deadlock. Each Status is from a different moment, so one reading may show a cycle that never existed. But everything
+// that is in both readings existed at the same time, at one moment between them. A cycle counts only if nobody in it
+// could be freed by releases outside of it, in whatever order.
 //
-// It is for tools that have read the keys already; [Inspector.Deadlocks] reads them.
+// FindDeadlocks is for tools that have already read the keys; [Inspector.Deadlocks] reads them
+// itself.
 func FindDeadlocks(first, again []Status) []Deadlock {
 	waiters := make(map[string]Participant)
 	keys := func(all []Status) (keys []deadlock.Key) {

@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// keys returns keys from lines such as "k/3: a.1=2 b.1 < c.1=3": its limit, if it is not 1, holders and waiters, with
-// their weights, if they are not 1.
+// keys parses lines such as "k/3: a.1=2 b.1 < c.1=3": a key with its limit, its holders and, after "<", its waiters,
+// each with its weight. A limit or weight of 1 is omitted.
 func keys(lines ...string) (all []admin.Status) {
 	participants := func(text string) (some []admin.Participant) {
 		for _, f := range strings.Fields(text) {
@@ -103,8 +103,8 @@ func TestFindDeadlocks(t *testing.T) {
 	}
 }
 
-// In random worlds, a cycle is found if and only if somebody waits forever, no matter who releases and is served
-// first.
+// In random worlds, a cycle is found if and only if somebody waits forever, in whatever order sessions release and are
+// served.
 func TestFindDeadlocksInRandomWorlds(t *testing.T) {
 	found := 0
 	for seed := range uint64(3000) {
@@ -149,7 +149,8 @@ func (w *world) used(key string) (n int64) {
 	return n
 }
 
-// newWorld lets sessions lock keys at random, as the store would grant them.
+// newWorld returns a world whose sessions have locked keys at random; keys are granted as the store
+// would grant them.
 func newWorld(r *rand.Rand) *world {
 	w := &world{map[string]int64{}, map[string]map[string]int64{}, map[string][]string{}, map[string]int64{}, map[string]string{}}
 	names := []string{"v", "w", "x", "y"}[:2+r.IntN(3)]
@@ -186,8 +187,8 @@ func (w *world) keys() (all []admin.Status) {
 	return all
 }
 
-// play lets sessions that wait for nothing release all that they hold, one after the other at random. It returns the
-// keys for which a session still waits at the end.
+// play lets the sessions that wait for nothing release all that they hold, one session after the other in random order.
+// It returns the keys that sessions still wait for at the end.
 func (w *world) play(r *rand.Rand) (stuck []string) {
 	p := &world{w.limit, map[string]map[string]int64{}, map[string][]string{}, w.want, map[string]string{}}
 	for k := range w.limit {

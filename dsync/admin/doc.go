@@ -10,8 +10,8 @@
 //		fmt.Println(st) // a Status: what the key is used as, its holders, its waiters
 //	}
 //
-// The command leasehold and the page of package dsync/dsynchttp are made with it. A program that only locks does
-// not need it: [dsync.HeldError] says who holds a key, and [dsync.Session.Healthy] what is wrong here.
+// The command leasehold and the page of package dsync/dsynchttp use it. A program that only locks does not need it:
+// [dsync.HeldError] says who holds a key, and [dsync.Session.Healthy] what is wrong with its own session.
 //
 // # What it costs
 //
@@ -24,6 +24,6 @@
 // registered. Both keep the promises of package dsync: Break takes a key only from holders that were notified and
 // had their grace, or whose session or lease is over, and tokens keep growing after Forget.
 //
-// All times are the store's, not this host's. An answer is as of the time that it contains, and may be out of date
-// when it arrives: a Status that shows a key as free is no permission to write.
+// All times are the store's, not this host's. An answer describes the moment that it names, and may be out of date when
+// it arrives: a Status that shows a key as free is no permission to write.
 package admin

@@ -136,7 +136,7 @@ func ExampleStatus_String() {
 func ExampleInspector_Break() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()
-	locks, _ := dsync.New(store, &dsync.Options{AlwaysListen: true}) // so that it is notified at once
+	locks, _ := dsync.New(store, &dsync.Options{AlwaysListen: true}) // so that the holder is notified at once
 	defer locks.Close(ctx)
 	tool, _ := dsync.New(store, nil)
 	defer tool.Close(ctx)
@@ -219,7 +219,7 @@ func ExampleInspector_Observers() {
 
 	inspector := admin.New(web)
 	var observers []driver.Member
-	for len(observers) == 0 { // until the store has it
+	for len(observers) == 0 { // until the store has recorded the observer
 		observers, _ = inspector.Observers(ctx, "reports")
 	}
 	fmt.Println(observers[0].Name)

@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// A forgotten Once runs again in a process that has not learned its result, with a greater token.
-// What the store still keeps of it is swept like an idle lock.
+// A forgotten Once runs again, with a greater token, in a process that has not learned its result.
+// The rest of its record is swept like the record of an idle lock.
 func TestForgetOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -43,7 +43,7 @@ func TestForgetOnce(t *testing.T) {
 		if len(tokens) != 2 || tokens[1] <= tokens[0] {
 			t.Errorf("tokens %v, want a second run with a greater one", tokens)
 		}
-		for range 2 { // the second Forget is for a key that is already forgotten or was never used
+		for range 2 { // the second Forget finds keys that are already forgotten or were never used
 			for _, key := range []string{"k", "never"} {
 				if err := admin.New(other).Forget(background, key); err != nil {
 					t.Fatal(err)
@@ -137,7 +137,8 @@ func (b *between) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error
 	return b.Store.Edit(ctx, e)
 }
 
-// If a key is used between Forget's reading and its edit, Forget reads it once more.
+// If a key is used after Forget has read it and before Forget's edit, Forget reads the key once
+// more.
 func TestForgetReadsAgain(t *testing.T) {
 	for _, stays := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {

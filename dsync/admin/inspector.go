@@ -15,8 +15,8 @@ type Inspector struct {
 	s *engine.Session
 }
 
-// New returns an inspector that works on the store of s, with commands of s. It contacts nobody, and it ends with s:
-// after [dsync.Session.Close] every method that reads or writes returns [dsync.ErrClosed].
+// New returns an inspector for the store of s, which sends its commands through s. New itself sends none. After
+// [dsync.Session.Close] every method that reads or writes returns [dsync.ErrClosed].
 func New(s *dsync.Session) *Inspector { return &Inspector{engine.Of(s)} }
 
 // Break asks the current holders of key to give it up, and waits until they have. Each holder is notified (its Lost
@@ -29,8 +29,8 @@ func New(s *dsync.Session) *Inspector { return &Inspector{engine.Of(s)} }
 // Where the store can notify, a process listens once it has held something for a second: see
 // [dsync.Options].AlwaysListen.
 //
-// ctx bounds only the wait: holders that were asked to give up the key still do so. The error is ctx's, with the
-// store's last error added if there was one, [dsync.ErrClosed], that of [dsync.CheckKey], or [dsync.ErrRefused].
+// ctx bounds only the wait: holders that were asked to give up the key still do so. The error is ctx's (with the
+// store's last error, if there was one), [dsync.ErrClosed], [dsync.CheckKey]'s or [dsync.ErrRefused].
 func (i *Inspector) Break(ctx context.Context, key string) error { return i.s.Break(ctx, key) }
 
 // Forget removes what the store keeps about a key that nobody uses: the seal and the result of a [dsync.Once], the
@@ -39,12 +39,12 @@ func (i *Inspector) Break(ctx context.Context, key string) error { return i.s.Br
 // the rest of a forgotten key is swept after [dsync.Options].Retention, like every idle lock. Tokens keep growing.
 //
 // A forgotten Once can run again, in processes that have not learned its result before. The ticks of a forgotten
-// Periodic can run again in all processes. The terms of a forgotten election count from 1 again. So forget only
-// what no process will use any more, or what should start over.
+// Periodic can run again in all processes. The terms of a forgotten election count from 1 again. So forget only keys
+// that no process will use again, or that should start over.
 //
-// If a process holds the key or waits for it, the error is a [*dsync.HeldError], and nothing is forgotten; an
-// expired session's claims count until another process has dropped them, as [Inspector.Break] does.
-// Otherwise the error is one of those of Break.
+// If a process holds the key or waits for it, the error is a [*dsync.HeldError], and nothing is forgotten; an expired
+// session's claims count until another process has dropped them, as [Inspector.Break] does. Other errors are as for
+// Break.
 func (i *Inspector) Forget(ctx context.Context, key string) error { return i.s.Forget(ctx, key) }
 
 // Members returns the sessions with the given ids, and the store's time of the reading. Unknown ids are left out.
@@ -54,10 +54,10 @@ func (i *Inspector) Members(ctx context.Context, ids ...string) (members []drive
 	return i.s.Members(ctx, ids...)
 }
 
-// Observers returns the sessions that are alive and observe the election with that name, with
-// leader.Election.Observe, ObserveCandidates or hooks that need it, ordered by id. It can miss a session that
-// observes elections with more than 256 KiB of names. It reads 1,000 observers at a time, and each reading scans
-// the store's sessions. The error is ctx's, [dsync.ErrClosed], [dsync.CheckKey]'s or the store's.
+// Observers returns the live sessions that observe the election with that name, through leader.Election.Observe,
+// ObserveCandidates or hooks that need them, ordered by id. It can miss a session that observes elections with more
+// than 256 KiB of names. It reads 1,000 observers at a time, and each reading scans the store's sessions. The error is
+// ctx's, [dsync.ErrClosed], [dsync.CheckKey]'s or the store's.
 func (i *Inspector) Observers(ctx context.Context, election string) ([]driver.Member, error) {
 	return i.s.Observers(ctx, election)
 }
@@ -68,9 +68,9 @@ type Stats struct {
 	// [dsync.Options].AlwaysListen.
 	Listening bool
 
-	// Polling is why waiters of this session poll: an error that matches [errors.ErrUnsupported] if
-	// the store can't notify, and otherwise the error that ended the last listener. Nil if the session
-	// listens, or has not needed to.
+	// Polling is why waiters of this session poll: an error that matches [errors.ErrUnsupported] if the store can't
+	// notify, and otherwise the error that ended the last listener. It is nil if the session listens, or has not needed
+	// to.
 	Polling error
 
 	// Records is the number of records in the store, including those of sessions, as of the last complete round of

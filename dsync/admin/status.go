@@ -118,7 +118,7 @@ func newStatus(r engine.Reading) Status {
 	}
 	for _, h := range r.Holders {
 		if h.Ended(r.Now) {
-			continue // the hold has ended as planned; the store's record has it until the key is used again
+			continue // the hold has ended as planned; the store's record contains it until the key is used again
 		}
 		p := newParticipant(h.Claim, h.Session, h.Weight, r.Members[h.Session])
 		p.Token, p.Since, p.Renewed, p.Yields = h.Token, h.Since, h.Until.IsZero(), h.Yield
@@ -182,7 +182,7 @@ func (st Status) String() string {
 	return b.String()
 }
 
-// String returns a name of the participant for people.
+// String returns a readable name of the participant.
 func (o Participant) String() string {
 	return process.Describe(o.Name, o.Host, o.PID, o.Session)
 }

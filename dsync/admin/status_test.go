@@ -33,7 +33,7 @@ func TestStatusOfEachKind(t *testing.T) {
 		sealed  bool
 		value   string
 		term    int64
-		holders []admin.Participant // Weight, Until as of the grant if not Renewed, Renewed, Yields
+		holders []admin.Participant // with Weight, Renewed and Yields, and, unless Renewed, Until as of the grant
 	}
 	renewed := func(weight int64) admin.Participant { return admin.Participant{Weight: weight, Renewed: true} }
 	const rw = 1 << 30 // the limit of an RWMutex
@@ -236,11 +236,12 @@ func TestStatusShowsTheQueue(t *testing.T) {
 	})
 }
 
-// L8: whether a key is locked, whether this process owns it, and who holds it: for a key that is
-// free, mine or another's, and for one whose holder has lapsed but has not been dropped yet.
+// L8: a session can tell whether a key is locked, whether it owns the lock, and who holds the key.
+// The key is free, held by this or another session, or has a holder that has lapsed but has not
+// been dropped yet.
 func TestLockedOwnedAndHolder(t *testing.T) {
 	type want struct {
-		owned, locked bool // according to mu of the session that asks
+		owned, locked bool // as mu of the asking session reports it
 		holder        string
 		lapsed        bool
 	}
@@ -479,8 +480,9 @@ func TestListByPrefix(t *testing.T) {
 	})
 }
 
-// A list is read while it is iterated: first a hundred keys and, in one read, their sessions, then
-// twice as many keys each time, up to a thousand.
+// A list is read while it is iterated. The first read returns a hundred keys, each further read
+// twice as many as the one before, up to a thousand. One more read for each page returns the
+// sessions of its keys.
 func TestListCost(t *testing.T) {
 	testkit.Large(t)
 	for _, test := range []struct{ keys, take, pages int }{
@@ -521,7 +523,7 @@ func TestListCost(t *testing.T) {
 				if want := min(test.keys, test.take); n != want {
 					t.Errorf("%d keys, want %d", n, want)
 				}
-				members := 0 // one reading for each page that is not empty
+				members := 0 // one reading of sessions for each page that is not empty
 				for got, page := 0, 100; got < min(test.keys, test.take); members++ {
 					got, page = got+page, min(2*page, 1000)
 				}
@@ -583,8 +585,8 @@ func TestListErrorComesLast(t *testing.T) {
 			t.Errorf("%d steps, want 100 statuses and the error", n)
 		}
 
-		// Each page is from one moment: a key that is added behind it is listed, a key that is
-		// added before its end is not.
+		// Each page is from one moment: a key that is added after the end of the page is listed, a
+		// key that is added before it is not.
 		var keys []string
 		for st, err := range admin.New(s).List(background, "") {
 			if err != nil {

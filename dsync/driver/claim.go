@@ -21,7 +21,7 @@ const (
 	// Tick 1.
 	KindOnce Kind = "once"
 
-	// KindPeriodic is the kind of the keys of Periodics: exclusive holds for one tick after the other.
+	// KindPeriodic is the kind of the keys of Periodics: exclusive holds, each for one tick.
 	KindPeriodic Kind = "periodic"
 
 	// KindElection is the kind of the keys of package leader: exclusive holds whose grants are
@@ -61,8 +61,8 @@ type Claim struct {
 	// First puts the claim at the head of the queue.
 	First bool
 
-	// Value, if not "", is published by the grant, like a [Publish] that comes before all others of the claim. It
-	// may have at most [MaxClaimValue] bytes.
+	// Value, if not "", is published by the grant, like a first [Publish] of the claim. It may have at most
+	// [MaxClaimValue] bytes.
 	Value string `json:"-"`
 
 	// Token is the token that the claim was granted with, or 0 if its session does not know it. Extend needs it.

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// An Edit is what one command does to a key: see [Store].Edit. Exactly one part is not nil, or both Release and
-// Acquire are. Then the claim of Acquire replaces that of Release, which must have the same session, key, Kind,
-// Limit and Tick, and no field of Release but Claim may be set.
+// An Edit is what one command does to a key: see [Store].Edit. Either exactly one part is set, or both Release and
+// Acquire are. In the latter case the claim of Acquire replaces the claim of Release. Both claims must then have the
+// same session, key, Kind, Limit and Tick, and Claim must be the only field of Release that is set.
 type Edit struct {
 	Release *Release
 	Acquire *Acquire
@@ -74,29 +74,27 @@ func (e Edit) Check() error {
 
 // An Acquire requests Claim. In one atomic step the store
 //
-//   - drops every claim that waits for a session in Expired, every holder without an
-//     end of its own whose session is in Expired, and every holder whose end has come
-//     (now is not before it);
-//   - puts the claim at the end of the queue, ahead of those with later ticks if it has one, or at
-//     its head if Claim.First, unless it is in the queue or holds already, now is after NotAfter,
-//     [MaxQueue] claims are in the queue (ErrRefused), or the key is sealed up to the claim's Tick or
-//     a later one;
+//   - drops every waiting claim whose session is in Expired, every holder without an end of its own
+//     whose session is in Expired, and every holder whose end has come (now is not before it);
+//   - puts the claim at the end of the queue (ahead of claims with later ticks, if it has a tick), or at the head if
+//     Claim.First is set; but not if the claim is already in the queue or a holder, now is after NotAfter, [MaxQueue]
+//     claims are in the queue (ErrRefused), or the key is sealed up to the claim's Tick or a later one;
 //   - settles the key;
-//   - removes the claim from the queue again if !Wait.
+//   - removes the claim from the queue again if Wait is false.
 //
 // So repeating an Acquire is harmless, it adds nothing to the queue once the store's clock has passed NotAfter, and
 // an Acquire that changes nothing writes nothing. A claim whose Lease is positive lives with its session, like
 // every other, until Extend sets its end, because until then the session may not know of the grant. The grant of a
 // claim of KindElection increments the key's term, and every grant publishes the claim's Value, if there is one.
 //
-// If the network delivers a copy of a request after the claim was released or given up, the claim joins again,
-// unless now is after NotAfter. So the caller later removes the claim with Discard, except if the State has Final.
+// If the network delivers a copy of a request after the claim was released or given up, the claim joins again, unless
+// now is after NotAfter. So the caller later removes the claim with Discard, unless the State has Final set.
 //
-// If others hold the key or wait for it with another kind or limit than the claim's, or the key is sealed with
-// another one, the claim does not join and the error is a [*MismatchError]; but if the claim's tick is over, only
-// the kind matters. If nobody holds the key or waits for it, and it is not sealed, it takes the kind and limit of
-// the claim. A limit that the key had before a Resize counts as the present limit, even if nobody holds the key or
-// waits for it. If Claim.Weight exceeds the present limit, the error is a [*MismatchError] too.
+// If others hold the key or wait for it with another kind or limit than the claim's, or the key is sealed with another
+// kind or limit, the claim does not join the queue and the error is a [*MismatchError]. But if the key is sealed for
+// the claim's tick, only the kind matters. If nobody holds the key or waits for it, and it is not sealed, it takes the
+// kind and limit of the claim. A limit that the key had before a Resize counts as the present limit, even if nobody
+// holds the key or waits for it. If Claim.Weight exceeds the present limit, the error is a [*MismatchError] too.
 //
 // Acquire does not check whether Claim.Session is alive. A store may limit how many claims it grants
 // in one command, to 1,000 or more; the next command on the key grants more.
@@ -110,8 +108,8 @@ type Acquire struct {
 	Expired  []string  // ids of sessions that have expired
 	NotAfter time.Time // by the store's clock
 
-	// Repeated says that the session has sent an Acquire of this claim before. It is a hint, because such a claim
-	// is usually waiting, and seldom the only one of its key. It does not change what Acquire does.
+	// Repeated says that the session has sent an Acquire of this claim before. It is only a hint, which does not change
+	// what Acquire does: such a claim is usually waiting, and seldom the only one of its key.
 	Repeated bool
 }
 
@@ -138,19 +136,19 @@ type Release struct {
 	Seal   int64
 	Result []byte `json:"-"`
 
-	// Successor, if not "", is the id of the waiting claim that is served first. The claim is then removed only if it
-	// holds, and the successor moves to the head of the queue before the key is settled. The other waiters keep their
-	// order. If the claim holds but the successor is not in the queue, the claim still holds after the command, and
-	// the error is ErrNotWaiting. If the claim does not hold, even if it waits, Found is false and nothing is
-	// removed. So once the claim is released, a repeated or late Release prefers nobody. And if a Release got no
-	// answer, and a repetition does not find the claim, then the first Release has granted the successor what it
-	// could. Successor is ignored with Keep or Seal.
+	// Successor, if not "", is the id of the waiting claim that the store must serve next. The claim is then removed
+	// only if it holds, and the successor moves to the head of the queue before the key is settled. The other waiters
+	// keep their order. If the claim holds but the successor is not in the queue, the claim still holds after the
+	// command, and the error is ErrNotWaiting. If the claim does not hold, even if it waits, Found is false and nothing
+	// is removed. So once the claim is released, a repeated or late Release prefers nobody. And if a Release got no
+	// answer and its repetition does not find the claim, then the first Release was applied and the successor was
+	// preferred. Successor is ignored with Keep or Seal.
 	Successor string
 
-	// Early lets the store answer as soon as the claim is removed, before that is committed, if nobody waits for
-	// the key and nobody observes it: see Edited.Applied. If a fail-over undoes the release, nobody else gets the
-	// key: the claim holds again, and its session discards it. A store may ignore Early, and does so with Keep,
-	// Seal and Successor.
+	// Early lets the store answer as soon as the claim is removed, before the removal is committed, if nobody waits for
+	// the key and nobody observes it: see Edited.Applied. If a fail-over undoes the release, nobody else gets the key:
+	// the claim holds again, and its session discards it. A store may ignore Early, and does so with Keep, Seal and
+	// Successor.
 	Early bool
 }
 
@@ -162,10 +160,10 @@ type Extend struct {
 	Claim Claim
 }
 
-// A Publish stores Value, up to [MaxValue] bytes, for all to read as long as the claim holds the key. Seq numbers
-// the values that the claim publishes, starting at 1. If a value of the claim with a greater Seq is stored, Publish
-// changes nothing. The error is ErrNotHeld if the claim does not hold the key, or its end has come. The notices are
-// for observers of the key (NoticeChange).
+// A Publish stores Value, up to [MaxValue] bytes, which everybody can read as long as the claim holds the key. Seq
+// numbers the values that the claim publishes, starting at 1. If a value of the claim with a greater Seq is stored,
+// Publish changes nothing. The error is ErrNotHeld if the claim does not hold the key, or its end has come. The notices
+// are for observers of the key (NoticeChange).
 type Publish struct {
 	Claim Claim
 	Seq   int64
@@ -177,9 +175,9 @@ type Publish struct {
 // record is deleted by Sweep, or a claim takes over the free key with a limit that it never had. A store remembers
 // at least the last 8 limits. Holders keep what they have.
 //
-// If others hold the key or wait for it as another kind, the error is a [*MismatchError]. If a claim in the queue
-// has a greater weight than Limit, the error is ErrRefused. A Resize that changes nothing writes nothing. A Resize
-// that arrives late, after another, still sets the limit: it is meant for people, one at a time.
+// If others hold the key or wait for it as another kind, the error is a [*MismatchError]. If a claim in the queue has a
+// greater weight than Limit, the error is ErrRefused. A Resize that changes nothing writes nothing. A Resize that
+// arrives late, after another, still sets the limit: only one person at a time should resize a key.
 //
 // The notices are for the sessions of claims that this command granted (NoticeGrant), and for observers of the key
 // (NoticeChange).
@@ -193,9 +191,9 @@ type Resize struct {
 // number of terms, and its former limits. The record itself stays, with the last token, until [Store.Sweep] finds
 // that it has been idle for long enough, so tokens keep growing.
 //
-// It does so only if the key's [State] has the same Token. So a Forget that is repeated, or arrives late, forgets
-// nothing that has happened to the key since. [Edited].Found says whether the key was as described; if it was not,
-// nothing is removed except holders whose end has come. The notices are for observers of the key (NoticeChange).
+// A Forget does so only if the Token in the key's [State] is still the same. So a repeated or late Forget removes
+// nothing newer. [Edited].Found says whether the key was as described; if it was not, nothing is removed except holders
+// whose end has come. The notices are for observers of the key (NoticeChange).
 type Forget struct {
 	Key   string
 	Token int64

@@ -25,13 +25,12 @@ import (
 // Every command that changes a key does two things in one atomic step. First it makes its edit. Then it settles the
 // key: while the first claim in the queue fits, it grants that claim, which moves to the holders with a new token.
 // Claims are granted strictly in the order in which they joined; a light claim does not overtake a heavy one. So
-// the command that makes room, of whatever session, grants the next claim.
+// whichever session's command makes room also grants the next claim.
 //
-// Tokens: every grant of a key has a token that is greater than every earlier token of that key
-// by at least [TokenStep]. If the earlier claim has Yield and takes the whole limit (Weight =
-// Limit), it is greater by at least [TokenRoom]. The values between two grants are reserved for hand-offs
-// within one process. This holds also after [Store.Sweep] deleted the key's record, and after a
-// fail-over.
+// Tokens: every grant of a key has a token that is greater than every earlier token of that key by at least
+// [TokenStep]. If the earlier claim has Yield and takes the whole limit (Weight = Limit), the new token is greater by
+// at least [TokenRoom]. The values between two grants are reserved for hand-offs within one process. Tokens keep
+// growing like this after [Store.Sweep] has deleted the key's record, and after a fail-over.
 //
 // Ticks: a key that is sealed up to a tick has a result, and is never granted again for that tick or an
 // earlier one, unless a [Forget] removes the seal. The tick only grows.
@@ -47,19 +46,19 @@ import (
 //
 // Some errors are answers, to be tested with errors.Is: [ErrSessionExpired], [ErrSessionExists], [ErrMismatch],
 // [ErrNotHeld], [ErrNotWaiting], and [ErrRefused] for what repeating cannot fix (missing privileges, a broken
-// configuration, a full queue). They mean that the command has not done what it was for, and never will. It may
-// have dropped claims of expired sessions, and holders whose end has come.
+// configuration, a full queue). They mean that the command has not had its effect, and never will. It may still have
+// dropped claims of expired sessions, and holders whose end has come.
 //
 // Every other error means that the command may or may not have been applied, now or a little
 // later. The caller repeats the command. Every method may be repeated, and a repeated or late
 // command must do no harm, as documented for each method.
 //
 // Methods that return notices return all that are due for what the command has done; the caller sends them with
-// [Store.Notify]. They are for sessions on stores that can listen, whether or not they listen at the moment. The
-// caller's own session is included if another of its claims is concerned. The command's own claim gets none,
-// because the reply says what happened to it. If the reply of a command is lost and the command is repeated, the
-// repetition returns no notices for what the first one did. A NoticeChange may be returned even if nothing has
-// changed. No notices are returned with an error, except by an Edit with Release and Acquire, and by Discard.
+// [Store.Notify]. Notices are for all sessions whose store can listen, whether or not they listen at the moment. The
+// caller's own session is included if another of its claims is affected. The command's own claim gets none, because the
+// reply says what happened to it. If the reply of a command is lost and the command is repeated, the repetition returns
+// no notices for what the first one did. A NoticeChange may be returned even if nothing has changed. No notices are
+// returned with an error, except by an Edit with Release and Acquire, and by Discard.
 //
 // Durations are rounded up to the store's resolution, so that a positive duration never becomes
 // zero, which means "without end". No duration is longer than [MaxDuration].
@@ -84,11 +83,11 @@ type Store interface {
 	// expired or is unknown.
 	Heartbeat(ctx context.Context, session string, given []Revocation) (HeartbeatReply, error)
 
-	// Expire expires the session if it has lapsed, that is, if now is not before its last heartbeat + TTL, or if it
-	// is unknown. With owner, it expires the session at once, whatever its state; only the session's owner may pass
-	// true, or somebody who knows that its process has ended. Expire returns 0 if the session has expired, by this
-	// call or before it. Otherwise it changes nothing and returns the time left until the session lapses, but at
-	// most TTL: if the clock went back after the last heartbeat, the next one makes the session lapse sooner.
+	// Expire expires the session if it has lapsed, that is, if now is not before its last heartbeat + TTL, or if it is
+	// unknown. With owner, it expires the session at once, whatever its state; only the session's owner may pass true,
+	// or somebody who knows that its process has ended. Expire returns 0 if the session has expired, by this call or
+	// before it. Otherwise it changes nothing and returns the time left until the session lapses, but at most TTL: if
+	// the clock went back after the last heartbeat, the next heartbeat makes the session lapse sooner.
 	Expire(ctx context.Context, session string, owner bool) (left time.Duration, err error)
 
 	// Revoke asks the session to give up a claim: it adds the revocation to the session, until a Heartbeat removes
@@ -111,10 +110,10 @@ type Store interface {
 	// each does, which errors it has, and which notices are due. Then it settles the key. The
 	// error is ErrRefused if e's Check returns one.
 	//
-	// With Release and Acquire, the store makes both in one step, or Release in a step before that of Acquire; then
-	// other commands may come between. It makes Release even if now is after the NotAfter of Acquire. If it returns
-	// an error, it may or may not have made Release. If it is known to have made Release, in a step of its own, the
-	// notices for that are returned with the error.
+	// If e has both Release and Acquire, the store makes both in one step, or first Release and then Acquire in a
+	// second step. In the latter case other commands may come between the two. It makes Release even if now is after
+	// the NotAfter of Acquire. If it returns an error, it may or may not have made Release. If it is known to have made
+	// Release, in a step of its own, the notices for that are returned with the error.
 	Edit(ctx context.Context, e Edit) (Edited, error)
 
 	// Discard removes claims that were released or given up, in case a copy of a request has made them join again. It
@@ -141,9 +140,9 @@ type Store interface {
 	// listens, and a lost notice need not be an error. A store that cannot notify does nothing.
 	Notify(ctx context.Context, notices []Notice) error
 
-	// Load returns the state of a key, with the first waiters claims of its queue in WaitersAhead: at least 1; with
-	// [MaxQueue], all. If the key has no record, only Key and Now are set. Load and Keys show only what is
-	// committed, but their reading may be stale: a deposed primary may answer it.
+	// Load returns the state of a key. WaitersAhead has the first claims of its queue, as many as waiters says: at
+	// least 1; with [MaxQueue], all. If the key has no record, only Key and Now are set. Load and Keys show only what
+	// is committed, but their reading may be stale: a deposed primary may answer it.
 	Load(ctx context.Context, key string, waiters int) (State, error)
 
 	// Keys returns the states of the keys that q selects, in byte order. Each state is as from Load, with at most 8
@@ -159,11 +158,11 @@ type Store interface {
 	// the record of a key that counts terms or is sealed, and any record without which a token of its key could be
 	// granted twice.
 	//
-	// The store has one [SweepState] for all callers. If its Turn is that of last, the slice begins after its
-	// cursor, and Sweep returns the new state, with session as By. If not, somebody else has swept since last was
-	// read; then Sweep changes nothing and returns the current state. If several calls have the same last, one of
-	// them advances the state, and the others return the state that it wrote; they may have deleted idle records,
-	// too. In a store that was never swept, all fields but Now are zero.
+	// The store has one [SweepState] for all callers. If its Turn equals last.Turn, the slice begins after its cursor,
+	// and Sweep returns the new state, with session as By. If not, somebody else has swept since last was read; then
+	// Sweep changes nothing and returns the current state. If several calls have the same last, one of them advances
+	// the state, and the others return the state that it wrote; they may have deleted idle records, too. In a store
+	// that was never swept, all fields but Now are zero.
 	Sweep(ctx context.Context, session string, last SweepState, retention time.Duration) (SweepState, error)
 }
 
@@ -185,8 +184,8 @@ type SweepState struct {
 	// deleted.
 	Seen, Deleted int64
 
-	// Round is the number of records seen since the sweep last began at the beginning. LastRound is the number in
-	// the whole round before that, or 0 if there was none.
+	// Round is the number of records seen since the sweep last began at the beginning. LastRound is the number of
+	// records in the complete round before that, or 0 if there was none.
 	Round, LastRound int64
 }
 
