@@ -13,8 +13,8 @@ import (
 )
 
 // The only server is killed several times, each time right after it has answered a Lock, while
-// other sessions lock and unlock. When it comes back, everything that it acknowledged is there: the
-// lock is held, and tokens grow.
+// other sessions lock and unlock. When it comes back, everything that it acknowledged is still
+// there: the lock is held, and tokens grow.
 func TestKilledServer(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, _ *server.Server) {
@@ -49,7 +49,7 @@ func TestKilledServer(t *testing.T) {
 								t.Errorf("token %d came after %d, want a greater one", token, last)
 							}
 							mu.Unlock()
-							h.Release(context.Background()) // waits until the server is back
+							h.Release(context.Background()) // this call waits until the server is back
 						}
 					})
 				}

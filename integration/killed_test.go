@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B06, B19, L13: the lock of a killed process is granted soon after its session has lapsed by the
-// server's clock, not before, and without a TTL index.
+// B06, B19, L13: the lock of a killed process is granted soon after the process's session has
+// lapsed by the server's clock, and not before. This needs no TTL index.
 func TestB06KilledHolder(t *testing.T) {
 	t.Parallel()
 	const rounds = 3
@@ -28,7 +28,7 @@ func TestB06KilledHolder(t *testing.T) {
 			eventually(t, "the waiter is queued", func() bool { return load(t, store, key).Waiting == 1 })
 			time.Sleep(time.Duration(lab.Rand(t.Name(), round).Int64N(int64(opt.TTL / 2))))
 			p.Kill()
-			time.Sleep(100 * time.Millisecond) // until everything that it sent has arrived
+			time.Sleep(100 * time.Millisecond) // wait until everything that it sent has arrived
 			died := member(t, store, holder.Text)
 			lapse := died.LastHeartbeat.Add(died.TTL)
 
@@ -63,7 +63,7 @@ func TestB06KilledHolder(t *testing.T) {
 	})
 }
 
-// A program that only uses TryLock gets the key of a crashed holder, too.
+// A program that only uses TryLock also gets the key of a crashed holder.
 func TestTryAfterCrash(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -13,8 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// One of two secondaries is frozen for several heartbeats while an application writes, and then lags.
-// Nobody loses anything, and locks pass between processes all the time.
+// While an application writes, one of two secondaries is frozen for several heartbeat intervals,
+// and then lags. No session is lost, and locks pass between processes all the time.
 func TestLaggingSecondary(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
@@ -60,7 +60,7 @@ func TestLaggingSecondary(t *testing.T) {
 	})
 }
 
-// secondaries returns the members that are not the primary; an arbiter comes last.
+// secondaries returns the members except the primary. An arbiter comes last.
 func secondaries(t *testing.T, set *mongod.Set) (members []*mongod.Member) {
 	t.Helper()
 	first := primary(t, set)

@@ -14,10 +14,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Whatever happens to the primary on which a waiter listens, the waiter learns of its grant by a
-// notice. TestListenFollowsThePrimaryAtOnce in dsync/mongo checks, in a bubble, how soon that
-// happens. A cursor stays open, without an error, on a member that has stepped down, and on one
-// that is cut off from the other members and gets no new notices.
+// Whatever happens to the primary on which a waiter listens, a notice tells the waiter that it was
+// granted the key. TestListenFollowsThePrimaryAtOnce in dsync/mongo checks, in a bubble, how soon
+// the listener follows the primary. On a member that has stepped down, or that is cut off from the
+// other members and gets no new notices, a cursor stays open without an error.
 func TestListenerFindsThePrimary(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(t *testing.T, own *server.Server, net *proxy.Network){
@@ -37,15 +37,14 @@ func TestListenerFindsThePrimary(t *testing.T) {
 				if m == old {
 					continue
 				}
-				// End the connections; otherwise requests that are under way would still be
-				// answered.
+				// Close the connections; otherwise requests that are under way would still be answered.
 				out := net.Proxy(m.Addr).Outgoing()
 				out.Cut()
 				out.Heal()
 			}
 		},
 	}
-	// The ways in which the waiter's session is opened.
+	// The ways to open the waiter's session.
 	sessions := map[string]func(*room, dsync.Options, *monitor) *dsync.Session{
 		"Open":    func(r *room, o dsync.Options, mon *monitor) *dsync.Session { return r.session(o, mon.client()) },
 		"Connect": (*room).connect,
@@ -73,11 +72,11 @@ func TestListenerFindsThePrimary(t *testing.T) {
 				harm(t, own, net)
 				eventually(t, "there is another primary", func() bool { return primary(t, own.Set()) != old })
 				for _, h := range held {
-					release(t, h) // may have to wait for a request that went to the former primary
+					release(t, h) // this may have to wait for a request that went to the former primary
 				}
 				begin := time.Now()
 				for how, ch := range waiting {
-					g := granted(t, ch) // by the notice: a poll would come later
+					g := granted(t, ch) // thanks to the notice; a poll would come later
 					d := g.at.Sub(begin).Round(time.Millisecond)
 					lab.Note(t, "%s, %s: granted %v after Release", name, how, d)
 					release(t, g.h)
@@ -87,7 +86,7 @@ func TestListenerFindsThePrimary(t *testing.T) {
 	})
 }
 
-// connect is like session, but opens the session with Connect, which makes its own client.
+// connect is like session, but opens the session with Connect, which makes a client for it.
 func (r *room) connect(o dsync.Options, mon *monitor) *dsync.Session {
 	r.t.Helper()
 	o.Logger = r.logger()
@@ -104,7 +103,7 @@ func (r *room) connect(o dsync.Options, mon *monitor) *dsync.Session {
 	return s
 }
 
-// ofMembers reports whether members of a set send the command to each other.
+// ofMembers reports whether the command is one that members of a set send to each other.
 func ofMembers(c proxy.Command) bool {
 	db, _ := c.Body.Lookup("$db").StringValueOK()
 	return strings.HasPrefix(c.Name, "replSet") || db == "local"

@@ -27,7 +27,7 @@ var fates = []struct {
 }
 
 // B09: whichever message of an acquire, a heartbeat, an expiry or a release gets lost, no claim is
-// left behind, and no session loses its own holds.
+// left behind, and the faulty session keeps its other holds.
 func TestB09LostReply(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(t *testing.T, f fault){
@@ -57,7 +57,7 @@ func TestB09LostReply(t *testing.T) {
 	})
 }
 
-// A fault is the setup of one case: a session behind a proxy that has the fault, and another
+// A fault is the setup of one case: a session behind a proxy that causes the fault, and another
 // session without faults.
 type fault struct {
 	r        *room
@@ -79,7 +79,7 @@ func (f fault) hit(t *testing.T, hit <-chan struct{}) {
 	}
 }
 
-// free checks that no claim is left on the key, now and after delayed messages have arrived.
+// free checks that no claim is left on the key, both now and after delayed messages have arrived.
 func (f fault) free(t *testing.T, key string) {
 	t.Helper()
 	isFree := func() bool {
@@ -119,7 +119,7 @@ func lostAcquireGivenUp(t *testing.T, f fault) {
 	} else if sentinel(g.err) != "canceled" {
 		t.Errorf("Hold: %v, want context.Canceled", g.err)
 	}
-	// The session continues, so only its own clean-up can free the key.
+	// The session does not end, so only its own clean-up can free the key.
 	f.free(t, "key")
 }
 
@@ -129,7 +129,7 @@ func lostHeartbeat(t *testing.T, f fault) {
 	f.hit(t, hit)
 	renewed(t, f.troubled, 2)
 	if closed(h.Lost()) {
-		t.Error("one lost heartbeat cost the lock")
+		t.Error("the lock was lost because of one lost heartbeat")
 	}
 	release(t, h)
 	f.free(t, "key")
@@ -162,7 +162,7 @@ func lostRelease(t *testing.T, f fault) {
 }
 
 func lostExpire(t *testing.T, f fault) {
-	// A session of a third process, cut off permanently.
+	// The session of a third process, which is cut off permanently.
 	gone := f.r.proxy()
 	cut := f.r.via(gone, f.r.short(time.Second))
 	held := lock(t, cut.Mutex("key"))
@@ -178,7 +178,7 @@ func lostExpire(t *testing.T, f fault) {
 	f.free(t, "key")
 }
 
-// B31: a request that arrives late, after its claim was released, joins no queue and frees nothing.
+// B31: a request that arrives after its claim was released joins no queue and frees nothing.
 func TestB31LateRequest(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -191,7 +191,7 @@ func TestB31LateRequest(t *testing.T) {
 		m := warm(t, troubled, "late")
 
 		hit := p.Once(proxy.LateRequest, acquires("late"))
-		h := lock(t, m) // succeeds with the repeated request
+		h := lock(t, m) // the repeated request succeeds
 		if !closed(hit) {
 			t.Fatal("no request was held back")
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// lab holds the servers of this run.
+// lab keeps the servers for this run.
 var lab = server.New()
 
 func TestMain(m *testing.M) {

@@ -23,14 +23,14 @@ type monitor struct {
 
 	mu   sync.Mutex
 	sent []command
-	open map[int64]int // by request id: index into sent
+	open map[int64]int // indexes into sent, by request ID
 }
 
 type command struct {
 	name string
-	id   string // _id of the document that the command is about
+	id   string // _id of the document that the command reads or writes
 	body bson.Raw
-	code int32 // code of the server's error, either a write error or the command's
+	code int32 // code of the server's error, which is a write error or the command's error
 }
 
 func (c command) String() string { return c.name + " " + c.id }
@@ -73,13 +73,13 @@ func (m *monitor) answered(request int64, reply bson.Raw, err error) {
 	if code, ok := reply.Lookup("writeErrors", "0", "code").AsInt64OK(); ok {
 		m.sent[i].code = int32(code)
 	}
-	var failed driver.Error // the error as the driver reports it to monitors
+	var failed driver.Error // the kind of error that the driver passes to monitors
 	if errors.As(err, &failed) {
 		m.sent[i].code = failed.Code
 	}
 }
 
-// reset forgets all commands sent so far.
+// reset removes the commands recorded so far.
 func (m *monitor) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,7 +87,8 @@ func (m *monitor) reset() {
 	clear(m.open)
 }
 
-// commands returns the commands sent since the last reset for which f is true; nil: all.
+// commands returns the commands sent since the last reset for which f returns true, or all if f is
+// nil.
 func (m *monitor) commands(f func(command) bool) []command {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,7 +101,7 @@ func (m *monitor) commands(f func(command) bool) []command {
 	return cs
 }
 
-// noDuplicates fails the test if any reply has code 11000 (B11), except the one that a probe
+// noDuplicates fails the test if any reply has code 11000 (B11), except the reply that a probe
 // provokes by registering an existing session again.
 func (m *monitor) noDuplicates(t testing.TB) {
 	t.Helper()
@@ -118,20 +119,20 @@ func knownOfProbe(c command) bool {
 	return strings.HasPrefix(c.id, "p/") && strings.HasSuffix(c.id, "/living")
 }
 
-// lateOfProbe reports whether c is about the key for which a probe sends a short acquire too late,
-// which the server must refuse.
+// lateOfProbe reports whether c is about the key for which a probe sends a short acquire that is
+// too late, which the server must refuse.
 func lateOfProbe(c command) bool {
 	return strings.HasPrefix(c.id, "p/") && strings.HasSuffix(c.id, "/new")
 }
 
-// noticesOf returns the name of the collection of notices with that number.
+// noticesOf returns the name of the collection of notices with this number.
 func noticesOf(address int) string { return fmt.Sprint(collection, ".notices.", address) }
 
-// aboutNotices reports whether the command belongs to listening or sends a notice about a key.
+// aboutNotices reports whether the command is part of listening, or sends a notice about a key.
 func aboutNotices(c command) bool { return listening(c) || notifies(c) }
 
-// listening reports whether the command waits for notices, prepares that, or reads which member is
-// the primary. A session sends such commands as long as it holds anything.
+// listening reports whether the command waits for notices, prepares for that, or asks which member
+// is the primary. A session sends such commands as long as it holds a key.
 func listening(c command) bool {
 	return c.name == "hello" || c.name == "listCollections" || onNotices(c) && !notifies(c)
 }
@@ -155,14 +156,14 @@ func onNotices(c command) bool {
 	return false
 }
 
-// An oplog counts the writes to a database, on a replica set or on the shards of a cluster.
+// An oplog counts the writes to a database in the oplogs of a replica set or of a cluster's shards.
 type oplog struct {
 	ns    string
 	colls []*mongo.Collection // one for each replica set
 	from  []bson.Timestamp
 }
 
-// newOplog returns an oplog that counts from now on.
+// newOplog returns an oplog that counts the writes from now on.
 func newOplog(t testing.TB, r *room) *oplog {
 	t.Helper()
 	o := &oplog{ns: r.DB + "." + collection}
@@ -188,7 +189,7 @@ func (o *oplog) reset(t testing.TB) {
 	}
 }
 
-// writes counts the entries about documents whose _id begins with prefix.
+// writes returns the number of entries about documents whose _id begins with prefix.
 func (o *oplog) writes(t testing.TB, prefix string) (n int) {
 	t.Helper()
 	for i, coll := range o.colls {

@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// L1, L2, L3: a free key is locked; a TryHold of a held key fails and names the holder; waiting
-// works with and without a limit.
+// L1, L2, L3: a free key can be locked, TryHold of a held key fails and names the holder, and
+// waiting works with and without a limit.
 func TestMutex(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -57,14 +57,14 @@ func TestMutex(t *testing.T) {
 	})
 }
 
-// L7, L13: a lease of fixed duration lapses by itself, but not while it is being extended.
+// L7, L13: a lease of fixed duration runs out by itself, but not while it is being extended.
 func TestLease(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(10 * time.Second)
 		a, b := r.session(opt), r.session(opt)
-		store := r.store() // opened before the lease starts: on a busy machine it takes seconds
+		store := r.store() // opened before the lease starts, because opening takes seconds on a busy machine
 		const d = 6 * time.Second
 		l, err := a.Mutex("lease").Lease(t.Context(), d)
 		if err != nil {
@@ -93,7 +93,7 @@ func TestLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !closed(l.Lost()) {
-			t.Error("taken before Lost closed")
+			t.Error("another session acquired the key before Lost closed")
 		}
 		since := load(t, store, "lease").Holders[0].Since
 		if over := since.Sub(until); over < -s.Skew || over > wakeUp {
@@ -118,7 +118,7 @@ func TestLease(t *testing.T) {
 }
 
 // B35: after ReleaseAfter(d), nobody acquires the key before d is over, even if the process that
-// called it has exited. With this, a job does not run twice within d.
+// called it has exited. So a job does not run twice within d.
 func TestB35ReleaseAfter(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -131,11 +131,11 @@ func TestB35ReleaseAfter(t *testing.T) {
 		if err := h.ReleaseAfter(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Close(t.Context()); err != nil { // as a process does when it exits
+		if err := a.Close(t.Context()); err != nil { // as a process does before it exits
 			t.Fatal(err)
 		}
 		next, err := b.Mutex("job").TryHold(t.Context())
-		if err != nil { // if it is nil, the machine was so busy that d is over
+		if err != nil { // if err is nil, the machine was so busy that d is already over
 			if sentinel(err) != "held" {
 				t.Errorf("TryHold: %v, want ErrHeld", err)
 			}
@@ -165,14 +165,14 @@ func TestB10Unreachable(t *testing.T) {
 		if sentinel(err) != "deadline" || !strings.Contains(err.Error(), "store") {
 			t.Errorf("LockContext: %v, want context.DeadlineExceeded with the store's error", err)
 		}
-		ch := locking(t.Context(), m) // waits until the store answers again
+		ch := locking(t.Context(), m) // its Lock waits until the store answers again
 		time.Sleep(time.Second)
 		p.Heal()
 		release(t, granted(t, ch).h)
 	})
 }
 
-// B14: Close takes about one round trip if the session holds nothing.
+// B14: Close needs about one round trip if the session holds nothing.
 func TestB14Close(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

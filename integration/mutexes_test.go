@@ -22,8 +22,8 @@ var mutexesFor = flag.Duration("mutexes.duration", 0, "duration of TestMutexesOf
 
 const severalKeys, severalEach = 20, 5
 
-// several locks some random keys and, for each, a file. It does so again and again until it gets an
-// order. When a process is killed, the kernel unlocks its files.
+// Until it gets an order, several repeatedly locks some random keys and, for each key, a file. When
+// a process is killed, the kernel unlocks its files.
 func several(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -71,17 +71,17 @@ func several(env *proc.Env) {
 	}
 }
 
-// Each process repeatedly locks 5 of 20 keys, and some are killed meanwhile. Two never hold the
-// same key, all of them make progress, and no deadlock is reported.
+// Each process repeatedly locks 5 of 20 keys, and some processes are killed meanwhile. No two
+// processes ever hold the same key, all of them make progress, and no deadlock is reported.
 func TestMutexesOfProcesses(t *testing.T) {
 	lasts := cmp.Or(*mutexesFor, time.Duration(testkit.Rounds(8, 60))*time.Second)
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		processes := 12
-		if !s.FerretDB() { // FerretDB can't take the connections of a hundred processes besides those of other tests
+		if !s.FerretDB() { // FerretDB can't accept the connections of a hundred processes in addition to those of other tests
 			processes = testkit.Rounds(12, 100)
 		}
 		r := newRoom(t, s)
-		r.session(r.short(patient)) // probes the server once, before a hundred processes open the store
+		r.session(r.short(patient)) // probe the server once, before a hundred processes open the store
 		a := r.args(r.short(patient))
 		a.Dir = t.TempDir()
 		type event struct {
@@ -175,8 +175,8 @@ func TestMutexesOfProcesses(t *testing.T) {
 	})
 }
 
-// If three processes wait for each other, the last one of them reports the deadlock within a poll,
-// and every session can list it. When one process is killed, the others continue.
+// If three processes wait for each other, the last of them to wait reports the deadlock within a
+// poll interval, and every session can list it. When one process is killed, the others continue.
 func TestDeadlockOfProcesses(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -26,16 +26,16 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// nemesisArgs are the arguments of a nemesis's client.
+// nemesisArgs are the arguments of a client process.
 type nemesisArgs struct {
 	URI, DB   string
 	TTL, Poll time.Duration
-	Dir, Name string // directory and name for its history
+	Dir, Name string // directory and name of the client's history
 	HostDir   string
 	Seed      uint64
 }
 
-// The keys that a nemesis's clients use, by kind.
+// The keys that clients use, by kind.
 const (
 	nemesisRW     = "rw"
 	nemesisSem    = "sem"
@@ -46,13 +46,13 @@ var nemesisMutexes = []string{"mutex a", "mutex b"}
 
 func nemesisKeys() []string { return append(nemesisMutexes, nemesisRW, nemesisSem, nemesisLeader) }
 
-// seats is the size of the semaphore, and rwLimit the weight of an RWMutex's writer, in histories.
+// seats is the size of the semaphore. rwLimit is the weight of an RWMutex's writer in histories.
 const (
 	seats   = 3
 	rwLimit = 1 << 20
 )
 
-// fencedColl is the collection that fenced writes go to, with one document for each key.
+// fencedColl is the collection for fenced writes. It has one document for each key.
 const fencedColl = "fenced"
 
 // A nemesisClient does random work until it is ordered to finish.
@@ -66,14 +66,14 @@ type nemesisClient struct {
 	finish   chan struct{} // closed when the client must finish
 }
 
-// nemesisWork is the child: several goroutines that acquire, hold and release. On an order from the
-// parent it stops them, closes the session and emits "done". If goroutines are still running 30
-// seconds later, "done" carries the stacks of all goroutines.
+// nemesisWork runs in the child process. It starts several goroutines that acquire, hold and
+// release. On an order from the parent it stops them, closes the session and emits "done". If
+// goroutines are still running 30 seconds later, "done" carries the stacks of all goroutines.
 func nemesisWork(env *proc.Env) {
 	c := &nemesisClient{finish: make(chan struct{})}
 	env.Args(&c.nemesisArgs)
 	before := runtime.NumGoroutine()
-	// Find out soon when the server is back.
+	// Notice soon that the server is back.
 	client, err := mongo.Connect(options.Client().ApplyURI(c.URI).
 		SetConnectTimeout(c.TTL).SetHeartbeatInterval(time.Second).SetServerSelectionTimeout(c.TTL))
 	if err != nil {
@@ -86,7 +86,7 @@ func nemesisWork(env *proc.Env) {
 	for c.session == nil {
 		c.session, err = c.open(client)
 		if err != nil {
-			time.Sleep(c.TTL / 10) // the server has faults, too
+			time.Sleep(c.TTL / 10) // the server may have a fault
 		}
 	}
 	if c.election, err = leader.New(c.session, nemesisLeader, nil); err != nil {
@@ -120,7 +120,8 @@ func nemesisWork(env *proc.Env) {
 	env.Emit(done)
 }
 
-// open opens the session. Many of its notices arrive late, twice, out of order or not at all.
+// open opens the session. Many notices to the session arrive late, twice, out of order or not at
+// all.
 func (c *nemesisClient) open(client *mongo.Client) (*dsync.Session, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*c.TTL)
 	defer cancel()
@@ -141,10 +142,10 @@ func (c *nemesisClient) open(client *mongo.Client) (*dsync.Session, error) {
 	return s, nil
 }
 
-// traceSuffix is the end of the names of the clients' trace files.
+// traceSuffix ends the names of the clients' trace files.
 const traceSuffix = ".trace"
 
-// replayTraces replays the traces of all clients, including killed ones: the decisions of each
+// replayTraces replays the traces of all clients, including killed clients. The decisions of each
 // session must follow from its events.
 func replayTraces(t *testing.T, dir string) {
 	files, err := filepath.Glob(filepath.Join(dir, "*"+traceSuffix))
@@ -167,7 +168,7 @@ func replayTraces(t *testing.T, dir string) {
 	t.Logf("%d traces with %d events were replayed", len(files), all)
 }
 
-// noticeDraws is the number of the random source for faults of notices; the workers' sources are
+// noticeDraws is the number of the random source for faults of notices. The workers' sources are
 // numbered from 0.
 const noticeDraws = 1 << 10
 
@@ -193,5 +194,5 @@ func (c *nemesisClient) write(key string, token int64) {
 	}
 }
 
-// logged is how many writes a document keeps in its log.
+// logged is the number of writes that a document keeps in its log.
 const logged = 200

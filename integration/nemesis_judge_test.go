@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/history"
 )
 
-// judge checks the history, and stores it for inspection.
+// judge checks the history, and stores it so that people can inspect it.
 func (n *nemesis) judge(took time.Duration) {
 	t := n.t
 	h, err := history.Read(n.dir)
@@ -64,7 +64,7 @@ func writeFile(name string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
-// faults returns the number of faults; each lost or late message counts.
+// faults returns the number of faults, counting each lost or late message.
 func (n *nemesis) faults() int {
 	sum := int(n.messages.Load())
 	for _, c := range n.counts {
@@ -78,7 +78,7 @@ func (n *nemesis) summary(h *history.History, violations int) string {
 	return fmt.Sprintf("%d faults, %d calls, %d grants, %d lost, %d violations", n.faults(), c.Calls, c.Grants, c.Lost, violations)
 }
 
-// table returns what the clients did and what happened.
+// table returns a table of what the clients did and what happened to them.
 func (n *nemesis) table(h *history.History, took time.Duration, violations int) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

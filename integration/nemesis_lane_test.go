@@ -20,19 +20,20 @@ type harm struct {
 	least time.Duration // shortest and longest duration
 	most  time.Duration
 	begin func() error
-	end   func() error // nil: the fault ends by itself
+	end   func() error // nil if the fault ends by itself
 }
 
-// A lane is something that suffers one fault at a time: the server, a client, or a client's
-// connections to the server. Its faults and their durations depend only on its random source.
+// A lane is a target for faults, which suffers one at a time: the server, a client, or a client's
+// connections to the server. The faults and their durations depend only on the lane's random
+// source.
 type lane struct {
-	target string // name in the history; "" for the server
+	target string // the target's name in the history; "" for the server
 	draw   *rand.Rand
 	harms  []harm
 	least  time.Duration // shortest and longest time between two faults
 	most   time.Duration
 
-	due  time.Time // time of the next step
+	due  time.Time // when to call step next
 	heal func() error
 }
 
@@ -41,7 +42,7 @@ func between(draw *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(draw.Int64N(int64(most-least)+1))
 }
 
-// step begins a fault, or ends the present one.
+// step begins a fault, or ends the present fault.
 func (l *lane) step(rec *history.Recorder, counts map[string]int) error {
 	if l.heal != nil {
 		l.due = time.Now().Add(between(l.draw, l.least, l.most))
@@ -87,7 +88,7 @@ func (n *nemesis) containerHarms(box *server.Container) []harm {
 	}
 }
 
-// setHarms are the faults of a set of mongod processes behind proxies; they harm its primary.
+// setHarms are the faults of a set of mongod processes behind proxies. They harm the set's primary.
 func (n *nemesis) setHarms(set *mongod.Set, draw *rand.Rand) []harm {
 	var m *mongod.Member // the harmed member
 	harmed := func(f func() error) func() error {
@@ -100,7 +101,7 @@ func (n *nemesis) setHarms(set *mongod.Set, draw *rand.Rand) []harm {
 			return f()
 		}
 	}
-	var in, out *proxy.Link // links to the member and from it
+	var in, out *proxy.Link // the links to the primary and from it
 	parted := func(f func()) func() error {
 		return harmed(func() error {
 			p := n.net.Proxy(m.Addr)
@@ -110,7 +111,7 @@ func (n *nemesis) setHarms(set *mongod.Set, draw *rand.Rand) []harm {
 		})
 	}
 	join := func() error { in.Heal(); out.Heal(); return nil }
-	// alone freezes the other members for a moment, and then the primary, so the next primary lacks
+	// alone freezes the other members for a moment, and then the primary. So the next primary lacks
 	// the writes of that moment.
 	alone := harmed(func() (err error) {
 		for _, o := range set.Members() {
@@ -128,14 +129,14 @@ func (n *nemesis) setHarms(set *mongod.Set, draw *rand.Rand) []harm {
 		{"primary frozen", n.ttl / 10, 4 * n.ttl, harmed(func() error { return m.Freeze() }), func() error { return m.Thaw() }},
 		{"primary cut off", n.ttl / 10, 4 * n.ttl, parted(func() { in.Hang(); out.Hang() }), join},
 		{"primary rolled back", n.ttl, 4 * n.ttl, alone, func() error { return m.Thaw() }},
-		// Nothing reaches a deaf primary: neither requests nor replies to its own requests. Nothing
-		// comes from a mute one.
+		// A deaf primary receives nothing, neither requests nor replies to its own requests. A mute
+		// primary sends nothing.
 		{"primary deaf", n.ttl / 10, 4 * n.ttl, parted(func() { in.HangRequests(); out.HangReplies() }), join},
 		{"primary mute", n.ttl / 10, 4 * n.ttl, parted(func() { in.HangReplies(); out.HangRequests() }), join},
 	}
 }
 
-// clusterHarms are the faults of a sharded cluster; they harm any one of its processes.
+// clusterHarms are the faults of a sharded cluster. Each harms any one of the cluster's processes.
 func (n *nemesis) clusterHarms(c *mongod.Cluster, draw *rand.Rand) (harms []harm) {
 	of := func(what string, members []*mongod.Member) {
 		var m *mongod.Member // the harmed member
@@ -159,8 +160,8 @@ func (n *nemesis) clusterHarms(c *mongod.Cluster, draw *rand.Rand) (harms []harm
 	return harms
 }
 
-// stepDown makes the primary step down, as soon as another member can follow. A member that was
-// harmed may have to catch up first.
+// stepDown makes the primary step down as soon as another member can replace it. A member that was
+// harmed before may have to catch up first.
 func (n *nemesis) stepDown(set *mongod.Set) error {
 	ctx, cancel := context.WithTimeout(n.t.Context(), time.Minute)
 	defer cancel()
@@ -186,7 +187,7 @@ func (n *nemesis) clientHarms(i int) []harm {
 
 // linkHarms are the faults of a client's connections to the server.
 func (n *nemesis) linkHarms(l *proxy.Link, name string) []harm {
-	delays, messages := n.source("delays "+name), n.source("messages "+name) // only the proxies' goroutines use messages
+	delays, messages := n.source("delays "+name), n.source("messages "+name) // only the proxies' goroutines use the source messages
 	heal := func() error { l.Heal(); return nil }
 	fates := []proxy.Fate{proxy.LoseReply, proxy.CutReply, proxy.LoseRequest, proxy.LateReply, proxy.LateRequest, proxy.ShedRequest, proxy.ShedReply}
 	return []harm{
@@ -206,10 +207,10 @@ func (n *nemesis) linkHarms(l *proxy.Link, name string) []harm {
 	}
 }
 
-// clientName returns the name of a client and its connections.
+// clientName returns the name of a client and of its connections.
 func clientName(i int) string { return fmt.Sprintf("c%d", i) }
 
-// start starts a client, or starts it again after a kill.
+// start starts a client, or restarts it after it was killed.
 func (n *nemesis) start(i int) {
 	n.starts[i]++
 	a := nemesisArgs{
@@ -218,7 +219,7 @@ func (n *nemesis) start(i int) {
 		Seed: n.seed + uint64(i)<<32 + uint64(n.starts[i])<<40,
 	}
 	if i%2 == 0 {
-		a.HostDir = n.host // so a crash delays other such clients by only a margin
+		a.HostDir = n.host // so a crash delays other clients with a HostDir by only a margin
 	}
 	n.names[i] = a.Name
 	n.clients[i] = proc.Start(n.t, "nemesis", a)

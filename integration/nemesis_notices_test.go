@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// noticeFaults returns the faults of notices: a third of them arrive late, twice, out of order or
-// not at all, and some are never sent.
+// noticeFaults returns faults for notices: a third of the notices arrive late, twice, out of order
+// or not at all, and some are never sent.
 func noticeFaults(draw *rand.Rand, late time.Duration) func(dsynctest.Request) dsynctest.Fault {
 	some := func() time.Duration { return time.Millisecond + time.Duration(draw.Int64N(int64(late/2))) }
 	return func(r dsynctest.Request) (f dsynctest.Fault) {
@@ -31,7 +31,7 @@ func noticeFaults(draw *rand.Rand, late time.Duration) func(dsynctest.Request) d
 				f.LoseRequest, f.Again = true, some()
 			case 2:
 				f.Again = some()
-			case 3: // together with later notices
+			case 3: // deliver it together with later notices
 				f.Delay = some()
 			}
 		}
@@ -39,8 +39,8 @@ func noticeFaults(draw *rand.Rand, late time.Duration) func(dsynctest.Request) d
 	}
 }
 
-// Whatever happens to notices, a mutex has one holder at a time, its tokens grow, and every session
-// gets all its turns.
+// Whatever happens to notices, a mutex has at most one holder at a time, its tokens grow, and every
+// session gets all its turns.
 func TestNoticesUnderFaults(t *testing.T) {
 	t.Parallel()
 	const sessions, ttl = 4, time.Minute
@@ -93,7 +93,7 @@ func TestNoticesUnderFaults(t *testing.T) {
 	})
 }
 
-// If every notice is lost, a waiter gets the key with its next poll.
+// If every notice is lost, a waiter gets the key at its next poll.
 func TestNoticesLost(t *testing.T) {
 	t.Parallel()
 	const poll = 400 * time.Millisecond
@@ -138,7 +138,7 @@ func (r *room) faulty(t *testing.T, o dsync.Options, decide func(dsynctest.Reque
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		s.Close(t.Context()) // t.Context has ended by now
+		s.Close(t.Context()) // t.Context has ended before the cleanup
 		faulty.Close()
 	})
 	return s

@@ -29,8 +29,8 @@ var (
 	nemesisDir  = flag.String("nemesis.dir", "", "directory in which TestNemesis always stores its history, picture and table; by default it stores them only if it fails")
 )
 
-// A nemesis lets clients work on a server, injects faults into the server, the clients and their
-// connections, and keeps the history.
+// A nemesis lets clients work on a server and records the history, while it injects faults into the
+// server, the clients and their connections.
 type nemesis struct {
 	t    *testing.T
 	name string // the server's name
@@ -39,17 +39,17 @@ type nemesis struct {
 	ttl  time.Duration
 	poll time.Duration
 	dir  string // directory of the histories
-	host string // HostDir for half of the clients; "": none
+	host string // HostDir for half of the clients, or "" for none
 	rec  *history.Recorder
 
-	// For reading from the server. A single server never returns stale data; of several, a former
-	// primary may.
+	// Used to read from the server. A single server never returns stale data, but in a set a former
+	// primary may do so.
 	single bool
-	set    *mongod.Set // nil: the server is not a set that this test started
+	set    *mongod.Set // nil unless the server is a set that this test started
 	store  driver.Store
 	docs   *mongo.Collection
 
-	// The clients' connection string, to which each client's name is added.
+	// The clients' connection string, to which start adds the client's name.
 	uri string
 	net *proxy.Network
 
@@ -60,13 +60,13 @@ type nemesis struct {
 
 	lanes    []*lane
 	counts   map[string]int // faults by kind
-	messages atomic.Int64   // lost or late messages
+	messages atomic.Int64   // number of lost or late messages
 
-	rollbacks int // members that rolled back writes
+	rollbacks int // number of members that rolled back writes
 }
 
-// Under every kind of fault of servers, networks and processes, locks, elections and fences break
-// no rule of package history, all calls end, and nothing is left behind.
+// Under every kind of fault of servers, networks and processes, locks, elections and fences follow
+// the rules of package history, all calls return, and nothing is left behind in the store.
 func TestNemesis(t *testing.T) {
 	t.Parallel()
 	lab.Servers(t) // skips the test if there is no server
@@ -86,14 +86,14 @@ func TestNemesis(t *testing.T) {
 		case s.Has(server.Need{Members: true}):
 			own := startBehind(t, n.net, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second, Env: skewed(t, draw)})
 			n.room = newRoom(t, own)
-			n.ttl = 6 * time.Second // one and a half times as long as the election of a primary
+			n.ttl = 6 * time.Second // one and a half times as long as a primary's election takes
 			n.set = own.Set()
 			harms = n.setHarms(n.set, draw)
 			n.uri = own.URI
 		case s.Has(server.Need{Sharded: true, Binary: true}):
 			own := lab.StartCluster(t, mongod.ClusterSpec{})
 			n.room, n.single = newRoom(t, own), true
-			n.ttl = 6 * time.Second // longer than a shard takes to restart
+			n.ttl = 6 * time.Second // longer than the restart of a shard
 			harms = n.clusterHarms(own.Cluster(), draw)
 			var routers []string
 			for _, m := range own.Cluster().Routers() {
@@ -165,7 +165,7 @@ func (n *nemesis) run() {
 	defer watching.Wait()
 	defer cancel()
 	began := time.Now()
-	defer func() { n.judge(time.Since(began)) }() // even if a client does not end
+	defer func() { n.judge(time.Since(began)) }() // keep the history even if a client does not end
 	n.harm(began.Add(lasts))
 
 	for _, p := range n.clients {
@@ -174,14 +174,14 @@ func (n *nemesis) run() {
 	for i, p := range n.clients {
 		done := p.Await("done")
 		if done.Err != "" {
-			t.Logf("%s ended with %q", n.names[i], done.Err) // the server was slow; what the client left behind lapses
+			t.Logf("%s ended with %q", n.names[i], done.Err) // the server was slow; whatever the client left behind will lapse
 		}
 		if done.Text != "" {
 			t.Errorf("goroutines of %s still running:\n%s", n.names[i], done.Text)
 		}
 	}
 	cancel()
-	watching.Wait() // before records are swept
+	watching.Wait() // stop watching before the records are swept
 	n.logs(context.Background())
 	n.clean()
 	if n.set != nil {

@@ -14,7 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// watch records the store's state of each key, again and again until ctx ends.
+// watch repeatedly records each key's state in the store until ctx ends.
 func (n *nemesis) watch(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
 		for _, key := range nemesisKeys() {
@@ -42,13 +42,13 @@ func (n *nemesis) load(ctx context.Context, key string) (driver.State, error) {
 	return n.store.Load(ctx, key, 1000)
 }
 
-// logs records the logs that documents keep of their writes.
+// logs records the documents' own logs of their writes.
 func (n *nemesis) logs(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, n.ttl)
 	defer cancel()
 	cur, err := n.docs.Find(ctx, bson.D{})
 	if err != nil {
-		return // the server has faults
+		return // the server may have a fault
 	}
 	var docs []struct {
 		Key string  `bson:"_id"`
@@ -116,8 +116,8 @@ func (n *nemesis) clean() {
 		alive, now, err = storecmd.Members(ctx, n.store)
 		return err == nil && len(alive) == 0
 	})
-	// On a server that is not MongoDB, a record that was made for a Register that never came is
-	// kept for an hour. Make that hour pass.
+	// On a server that is not MongoDB, Sweep keeps a record that was created for a Register for an
+	// hour, even if the Register never came. Make that hour pass.
 	made := bson.D{
 		{Key: "_id", Value: bson.D{{Key: "$gte", Value: "s/"}, {Key: "$lt", Value: "s0"}}},
 		{Key: "ttl", Value: bson.D{{Key: "$exists", Value: false}}},
@@ -126,7 +126,7 @@ func (n *nemesis) clean() {
 	if _, err := n.room.raw().UpdateMany(ctx, made, ago); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(50*time.Millisecond + n.room.Skew) // until the records have an age of milliseconds by every router's clock
+	time.Sleep(50*time.Millisecond + n.room.Skew) // wait until the records are some milliseconds old by every router's clock
 	sweep(t, n.store, time.Millisecond)
 	cur, err := n.room.raw().Find(ctx, bson.D{}, options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {

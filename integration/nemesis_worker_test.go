@@ -20,19 +20,19 @@ type nemesisWorker struct {
 	draw *rand.Rand
 }
 
-// A nemesisHold is something that a worker can acquire, check and release.
+// A nemesisHold is a way to acquire, check and release a hold.
 type nemesisHold struct {
-	history.Event // the fields of its request
+	history.Event // fields for the recorded request
 
 	take    func(ctx context.Context) error
 	token   func() int64
 	term    func() int64 // nil: no term
 	lost    func() <-chan struct{}
 	release func(ctx context.Context) error
-	keep    time.Duration // how long release keeps the key
-	fenced  bool          // it guards a document
+	keep    time.Duration // for how long release keeps the key
+	fenced  bool          // whether the hold guards a document
 
-	handOff func(ctx context.Context, a *history.Attempt) error // transfers it to another candidate; nil: not possible
+	handOff func(ctx context.Context, a *history.Attempt) error // transfers the term to another candidate; nil if the hold is not a term
 }
 
 // run acquires and releases until the client finishes. Only one worker of a process campaigns,
@@ -47,12 +47,12 @@ func (w *nemesisWorker) run(campaigns bool) {
 	}
 }
 
-// upTo draws a duration up to d.
+// upTo draws a random duration of at most d.
 func (w *nemesisWorker) upTo(d time.Duration) time.Duration {
 	return time.Duration(w.draw.Int64N(int64(d)))
 }
 
-// pick draws what to acquire, and how.
+// pick chooses at random what to acquire, and how.
 func (w *nemesisWorker) pick(campaigns bool) *nemesisHold {
 	try := w.draw.IntN(4) == 0
 	switch n := w.draw.IntN(10); {
@@ -66,8 +66,8 @@ func (w *nemesisWorker) pick(campaigns bool) *nemesisHold {
 	return w.semaphore(try)
 }
 
-// either returns its last argument, a way to acquire that doesn't wait, if try is true. Otherwise
-// it returns the argument before, which waits.
+// either returns one of two ways to acquire a hold: the last argument, which doesn't wait, if try
+// is true, and otherwise the one before, which waits.
 func either[F any](try bool, wait, now F) F {
 	if try {
 		return now
@@ -75,7 +75,7 @@ func either[F any](try bool, wait, now F) F {
 	return wait
 }
 
-// of makes h acquire its hold by calling acquire, and makes its release wait for a majority.
+// of makes h acquire a hold by calling acquire. Its release waits for a majority.
 func (h *nemesisHold) of(acquire func(context.Context) (*dsync.Hold, error)) *nemesisHold {
 	var hold *dsync.Hold
 	h.take = func(ctx context.Context) (err error) {
@@ -93,7 +93,7 @@ func (h *nemesisHold) of(acquire func(context.Context) (*dsync.Hold, error)) *ne
 	return h
 }
 
-// locks makes h lock and unlock as package sync does. A fail-over may undo such an unlock.
+// locks makes h lock and unlock as package sync does. A fail-over may undo its Unlock.
 func (h *nemesisHold) locks(m *dsync.Mutex, try bool) *nemesisHold {
 	h.take, h.token, h.lost = m.LockContext, m.Token, m.Lost
 	if try {
@@ -154,7 +154,7 @@ func (w *nemesisWorker) campaign(try bool) *nemesisHold {
 	var end context.CancelFunc
 	h := &nemesisHold{Event: history.Event{Key: nemesisLeader, What: "leader", Weight: 1, Limit: 1}, fenced: true}
 	h.take = func(ctx context.Context) (err error) {
-		// ctx bounds only the wait; the term ends with the context that Campaign is given.
+		// ctx bounds only the wait. The term ends with the context passed to Campaign.
 		var parent context.Context
 		parent, end = context.WithCancel(context.Background())
 		stop := context.AfterFunc(ctx, end)
@@ -177,7 +177,7 @@ func (w *nemesisWorker) campaign(try bool) *nemesisHold {
 		return t.Number
 	}
 	h.lost = func() <-chan struct{} {
-		if term.Err() != nil { // Err reads the clock, so it can't be late as Done can
+		if term.Err() != nil { // Err reads the clock, so unlike Done it can't be late
 			return over
 		}
 		return term.Done()
@@ -207,7 +207,7 @@ func (w *nemesisWorker) campaign(try bool) *nemesisHold {
 	return h
 }
 
-// transfer transfers the leadership to any of the candidates.
+// transfer transfers the leadership to a random candidate.
 func (w *nemesisWorker) transfer(ctx context.Context, a *history.Attempt) error {
 	all, err := w.election.Candidates(ctx)
 	if err != nil {
@@ -227,7 +227,7 @@ func (w *nemesisWorker) transfer(ctx context.Context, a *history.Attempt) error 
 	return nil
 }
 
-// over is a closed Lost, for a hold that has ended.
+// over is the Lost channel of a hold that has ended.
 var over = func() <-chan struct{} {
 	ch := make(chan struct{})
 	close(ch)
@@ -248,12 +248,12 @@ func (w *nemesisWorker) once(h *nemesisHold) {
 	}
 	token := a.Granted(h.token, h.term)
 	if !w.have(h, a, token) && w.draw.IntN(2) == 0 {
-		// The hold is lost. Write all the same, like a worker that has not checked: the write must
-		// be refused if a later holder has written.
+		// The hold is lost. Write anyway, like a worker that has not checked. The write must be refused
+		// if a later holder has written.
 		if h.fenced && token > 0 {
 			w.write(h.Key, token)
 		}
-		time.Sleep(w.upTo(w.TTL / 5)) // into its grace, and beyond
+		time.Sleep(w.upTo(w.TTL / 5)) // continue into the grace, and beyond
 	}
 	end, cancel := context.WithTimeout(context.Background(), w.TTL)
 	defer cancel()
@@ -272,21 +272,21 @@ func (w *nemesisWorker) once(h *nemesisHold) {
 	}
 }
 
-// have checks and writes for a while, and reports whether the hold still exists.
+// have checks the hold and writes for a while. It reports whether the hold still exists.
 func (w *nemesisWorker) have(h *nemesisHold, a *history.Attempt, token int64) bool {
 	long := w.upTo(200 * time.Millisecond)
 	switch w.draw.IntN(10) {
 	case 0:
 		long = w.upTo(w.TTL)
 	case 1:
-		long = w.upTo(4 * w.TTL) // so that holds get lost
+		long = w.upTo(4 * w.TTL) // so that some holds get lost
 	}
 	end := make(chan struct{})
 	var writing sync.WaitGroup
 	defer writing.Wait()
 	defer close(end)
 	if h.fenced && token > 0 {
-		// In a goroutine: a write that hangs must not delay the checks.
+		// Use a goroutine, because a write that hangs must not delay the checks.
 		writes := &nemesisWorker{nemesisClient: w.nemesisClient, draw: rand.New(rand.NewPCG(w.draw.Uint64(), 0))}
 		writing.Go(func() {
 			for {
@@ -314,5 +314,5 @@ func (w *nemesisWorker) breakOne() {
 	ctx, cancel := context.WithTimeout(context.Background(), w.upTo(2*w.TTL))
 	defer cancel()
 	w.rec.Put(history.Event{Type: history.Break, Key: key})
-	admin.New(w.session).Break(ctx, key) // the holders record the result
+	admin.New(w.session).Break(ctx, key) // only the holders record the effect
 }

@@ -98,7 +98,7 @@ func TestNoticesOverrun(t *testing.T) {
 		}
 		begin := time.Now()
 		p.Heal()
-		g := granted(t, ch) // by the notice: a poll would come later
+		g := granted(t, ch) // thanks to the notice; a poll would come later
 		lab.Note(t, "granted %v after the server was reachable again", g.at.Sub(begin).Round(time.Millisecond))
 		release(t, g.h)
 	})
@@ -139,7 +139,7 @@ func TestNoticesDropped(t *testing.T) {
 		})
 		time.Sleep(500 * time.Millisecond)
 		release(t, held)
-		release(t, granted(t, ch).h) // by the notice: a poll would come later
+		release(t, granted(t, ch).h) // thanks to the notice; a poll would come later
 		log.once(t, "dropped")
 	})
 }

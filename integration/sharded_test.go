@@ -53,7 +53,7 @@ func TestHandOffSharded(t *testing.T) {
 			time.Sleep(500 * time.Millisecond) // until it listens
 			begin := time.Now()
 			release(t, h)
-			g := granted(t, ch) // by the notice: a poll would come later
+			g := granted(t, ch) // thanks to the notice; a poll would come later
 			took += g.at.Sub(begin)
 			if g.token <= first {
 				t.Errorf("token %d came after %d, want a greater one", g.token, first)

@@ -17,12 +17,12 @@ import (
 // A book records which suite ran on which server, and the result.
 type book struct {
 	mu     sync.Mutex
-	suites []string // in the order in which they began
+	suites []string // sorted by when they began
 	cells  map[string]map[string]cell
 	notes  []string
 }
 
-// nowhere is the server of a test that was skipped, or failed, before it had a server.
+// nowhere stands for the server if a test was skipped, or failed, before it had one.
 const nowhere = ""
 
 // A cell is the result of a suite on a server.
@@ -42,7 +42,8 @@ func (c cell) String() string {
 	return fmt.Sprintf("%s %.1fs", c.outcome, c.took.Seconds())
 }
 
-// put records the result of a suite. The reason for a skip is recorded before the result.
+// put records the result of a suite on a server. If a suite was skipped, the reason must have been
+// recorded before.
 func (b *book) put(suite, server string, c cell) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,7 +79,7 @@ func (b *book) touched() bool {
 	return false
 }
 
-// table returns the table of servers, suites and measurements.
+// table returns the table of suites and servers, and the measurements below it.
 func (b *book) table(l *Lab) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,7 +133,7 @@ func trimLines(s string) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-// summary returns a few lines about what ran on which server, and what did not, and why.
+// summary returns a few lines that report what ran on which server, what did not, and why.
 func (b *book) summary(l *Lab) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -170,8 +171,8 @@ func (b *book) tally(server string) string {
 	return strings.Join(parts, ", ")
 }
 
-// writeLog writes the log of the run. If path is a directory, the file's name contains the day and
-// the servers.
+// writeLog writes the log of the run to path. If path is a directory, it makes a file there whose
+// name contains the day and the servers.
 func (l *Lab) writeLog(path, table string, code int) error {
 	now := time.Now().UTC()
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -191,7 +192,7 @@ func (l *Lab) writeLog(path, table string, code int) error {
 	return os.WriteFile(path, []byte(head+table+"\n"), 0o644)
 }
 
-// flags returns the command line flags that select what was run.
+// flags returns the command line flags that selected the tests of the run.
 func flags() string {
 	var b strings.Builder
 	flag.Visit(func(f *flag.Flag) {

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// NoFakeClock is the reason for skipping a test of clocks.
+// NoFakeClock is the reason for skipping tests that fake clocks.
 const NoFakeClock = "no libfaketime on this machine (Debian's package faketime)"
 
-// FakeClock returns the environment for a server whose clock is ahead of this host's; ok is false
+// FakeClock returns the environment for a server whose clock is ahead of this host's. ok is false
 // without libfaketime.
 func FakeClock(ahead time.Duration) (env []string, ok bool) {
 	return preload("FAKETIME=" + offset(ahead))
 }
 
-// preload returns the environment for a server whose clocks, except the monotonic one, are faked
-// according to the settings.
+// preload returns the environment for a server all of whose clocks, except the monotonic one, are
+// faked according to the settings.
 func preload(settings ...string) (env []string, ok bool) {
 	libs, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 	if len(libs) == 0 {
@@ -27,11 +27,11 @@ func preload(settings ...string) (env []string, ok bool) {
 	return append(settings, "LD_PRELOAD="+libs[0], "DONT_FAKE_MONOTONIC=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"), true
 }
 
-// offset returns libfaketime's setting for a clock that is ahead.
+// offset formats ahead as libfaketime's setting for a clock that is ahead.
 func offset(ahead time.Duration) string {
 	sign := ""
 	if ahead >= 0 {
-		sign = "+" // without a sign libfaketime would take it for a date
+		sign = "+" // without a sign libfaketime would read the number as a date
 	}
 	return sign + strconv.FormatFloat(ahead.Seconds(), 'f', -1, 64)
 }
@@ -39,11 +39,11 @@ func offset(ahead time.Duration) string {
 // A SteppedClock is a server's clock that can be set while the server runs.
 type SteppedClock struct {
 	t    testing.TB
-	file string // libfaketime reads it at each call
+	file string // libfaketime reads it at each call for the time
 }
 
 // NewSteppedClock returns a clock that agrees with this host's, and the environment for a server
-// with this clock; ok is false without libfaketime.
+// that uses it. ok is false without libfaketime.
 func NewSteppedClock(t testing.TB) (c *SteppedClock, env []string, ok bool) {
 	t.Helper()
 	c = &SteppedClock{t, filepath.Join(t.TempDir(), "ahead")}
@@ -52,10 +52,10 @@ func NewSteppedClock(t testing.TB) (c *SteppedClock, env []string, ok bool) {
 	return c, env, ok
 }
 
-// Set steps the clock, so that it is ahead of this host's by that duration.
+// Set steps the clock, so that it is ahead of this host's clock by the given duration.
 func (c *SteppedClock) Set(ahead time.Duration) {
 	c.t.Helper()
-	next := c.file + ".next" // renamed below, so that the server never reads half of it
+	next := c.file + ".next" // renamed below, so that the server never reads half a file
 	err := os.WriteFile(next, []byte(offset(ahead)+"\n"), 0o600)
 	if err == nil {
 		err = os.Rename(next, c.file)

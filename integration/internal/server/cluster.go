@@ -15,7 +15,7 @@ import (
 // margin of the shortest lease, which is 100 ms with a TTL of 1 s.
 const routerSkew = 50 * time.Millisecond
 
-// StartCluster starts a sharded cluster for one test, at whose end it is stopped.
+// StartCluster starts a sharded cluster for one test and stops it at the end of the test.
 func (l *Lab) StartCluster(t testing.TB, spec mongod.ClusterSpec) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -28,7 +28,8 @@ func (l *Lab) StartCluster(t testing.TB, spec mongod.ClusterSpec) *Server {
 	return s
 }
 
-// startCluster starts a cluster of small processes. With libfaketime the routers' clocks differ.
+// startCluster starts a cluster whose processes use little memory. If libfaketime is installed, the
+// routers' clocks differ.
 func (l *Lab) startCluster(ctx context.Context, name string, spec mongod.ClusterSpec) (*Server, error) {
 	spec.Args = append(small(), append(spec.Args, "--oplogSize", "64")...)
 	env, skewed := FakeClock(routerSkew)
@@ -64,11 +65,11 @@ func (s *Server) place(t testing.TB, name string, n int64) {
 	shards := s.cluster.Shards()
 	s.admin(t, bson.D{
 		{Key: "enableSharding", Value: name},
-		{Key: "primaryShard", Value: shards[int(n)%len(shards)].Name()}, // supported from 4.2.2 on
+		{Key: "primaryShard", Value: shards[int(n)%len(shards)].Name()}, // supported since 4.2.2
 	})
 }
 
-// Shard shards a collection of the database, which must be empty, by its hashed _id.
+// Shard shards a collection by its hashed _id. The collection must be empty.
 func (s *Server) Shard(t testing.TB, database, collection string) {
 	t.Helper()
 	s.admin(t, bson.D{{Key: "enableSharding", Value: database}})

@@ -16,7 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// setName is the name of the replica set in a container.
+// setName names the replica set in a container.
 const setName = "rs0"
 
 // An Image is a container image and the command line for it.
@@ -25,7 +25,8 @@ type Image struct {
 	Cmd             []string
 }
 
-// imageFromEnv returns mongo:8 as a replica set of one, unless the environment says otherwise.
+// imageFromEnv returns the image that the environment names; by default, mongo:8 as a replica set
+// of one.
 func imageFromEnv() Image {
 	im := Image{
 		Repository: os.Getenv("LEASEHOLD_IMAGE_REPOSITORY"),
@@ -55,11 +56,11 @@ type Container struct {
 
 	pool *dockertest.Pool
 	res  *dockertest.Resource
-	net  *dockertest.Network // the container's own; nil: the default network
+	net  *dockertest.Network // the container's own network; nil for the default network
 }
 
 // startContainer starts a container and returns when its server accepts writes. An isolated
-// container has a network of its own, so that it can be disconnected, and is not removed when it is
+// container has its own network, so that it can be disconnected, and is not removed when it is
 // killed.
 func startContainer(ctx context.Context, im Image, isolated bool) (_ *Container, err error) {
 	pool, err := dockertest.NewPool("")
@@ -92,21 +93,21 @@ func startContainer(ctx context.Context, im Image, isolated bool) (_ *Container,
 	})
 	if err != nil {
 		if _, there := pool.Client.InspectImage(im.String()); there != nil {
-			err = errors.New("it is not on this machine, and Docker can't pull it; docker pull shows the reason") // that reason would name hosts
+			err = errors.New("it is not on this machine, and Docker can't pull it; docker pull shows the reason") // Docker's own reason would name hosts
 		}
 		return nil, fmt.Errorf("image %s: %w", im, err)
 	}
 	addr := c.res.GetHostPort("27017/tcp")
 	if isolated {
-		// Don't use a published port: it could change after a restart, and if the network is
-		// disconnected it would refuse connections instead of being silent.
+		// Don't publish a port: it could change after a restart, and while the network is disconnected it
+		// would refuse connections instead of being silent.
 		addr = c.res.GetIPInNetwork(c.net) + ":27017"
 	}
 	c.URI = "mongodb://" + addr + "/?directConnection=true"
 	return c, c.await(ctx)
 }
 
-// networks counts the networks of this process, for their names.
+// networks counts the networks that this process has created; their names contain the number.
 var networks atomic.Int64
 
 // await waits until the server accepts writes.
@@ -116,7 +117,7 @@ func (c *Container) await(ctx context.Context) error {
 	return c.pool.Retry(func() error { return c.ready(ctx) })
 }
 
-// ready initiates the replica set if necessary. It returns an error until the server accepts
+// ready initiates the replica set if necessary, and returns an error until the server accepts
 // writes.
 func (c *Container) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
@@ -148,8 +149,8 @@ func (c *Container) ready(ctx context.Context) error {
 	return nil
 }
 
-// Pause freezes every process in the container. Docker can't always freeze busy processes at once,
-// and returns an error: then Pause retries.
+// Pause freezes every process in the container. It retries if Docker returns an error, because
+// Docker can't always freeze busy processes at once.
 func (c *Container) Pause() error {
 	return c.pool.Retry(func() error { return c.pool.Client.PauseContainer(c.res.Container.ID) })
 }
@@ -178,7 +179,7 @@ func (c *Container) Restart(ctx context.Context) error {
 	return c.await(ctx)
 }
 
-// Disconnect cuts an isolated container off: messages to it get no answer.
+// Disconnect cuts off an isolated container, so that messages to it get no answer.
 func (c *Container) Disconnect() error {
 	return c.pool.Client.DisconnectNetwork(c.net.Network.ID, docker.NetworkConnectionOptions{Container: c.res.Container.ID})
 }
@@ -192,8 +193,8 @@ func (c *Container) Connect() error {
 	return c.same()
 }
 
-// same checks that the container still has the address in URI. It should, because it is alone on
-// its network.
+// same checks that the container still has the address in URI, which should be so because it is
+// alone on its network.
 func (c *Container) same() error {
 	now, err := c.pool.Client.InspectContainer(c.res.Container.ID)
 	if err != nil {

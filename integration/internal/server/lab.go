@@ -22,8 +22,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A Lab is the servers of one run of the test binary, and the book of what ran on them. It looks
-// for servers at the first test:
+// A Lab keeps the servers for one run of the test binary, and the book of what ran on them. It
+// looks for servers at the first test:
 //
 //  1. MONGODB_URI;
 //  2. mongod on PATH: it starts a replica set of three and a standalone, and, if mongos is
@@ -33,16 +33,16 @@ import (
 // It takes the first kind that it finds, unless LEASEHOLD_SERVERS is "all" or a list of kinds
 // ("mongod,docker"), which must be available then.
 type Lab struct {
-	Seed uint64 // of all random numbers: 1, or LEASEHOLD_SEED
+	Seed uint64 // seed of all random numbers: LEASEHOLD_SEED, or 1
 
-	mongod string // path, "" if not on PATH
+	mongod string // path of the program, "" if not on PATH
 	mongos string
 	image  Image
 
 	start   sync.Once
 	servers []*Server
-	looked  []string // descriptions of what was not found
-	err     error    // a required server could not be started
+	looked  []string // why other kinds of servers were not found
+	err     error    // why a required server could not be started
 
 	book book
 }
@@ -62,17 +62,17 @@ func New() *Lab {
 	return l
 }
 
-// LastRun is the file with the table of the last run.
+// LastRun is the path of the file with the last run's table.
 const LastRun = "logs/last.txt"
 
 // Main runs the tests, stops the servers that it started, prints the table, and prints a short
-// summary on the terminal. Its result is for os.Exit.
+// summary on the terminal. Pass its result to os.Exit.
 func (l *Lab) Main(m *testing.M) int {
 	flag.Parse()
 	if !given("test.parallel") {
-		// Tests mostly wait. But with more tests at a time, leases of a second or two are lost on a
-		// busy machine. With FerretDB in a container fewer fit: with three per core, no heartbeat
-		// got through for nine seconds.
+		// Tests mostly wait. But with more tests at a time, leases of a second or two get lost on a busy
+		// machine. FerretDB in a container allows fewer: with three per core, no heartbeat got through
+		// for nine seconds.
 		perCore := 6
 		if l.mongod == "" && os.Getenv("MONGODB_URI") == "" {
 			perCore = 2
@@ -115,7 +115,7 @@ func given(name string) (yes bool) {
 	return yes
 }
 
-// short returns a note for a short run.
+// short returns a note that the run is short, or "".
 func short() string {
 	if testkit.Long() {
 		return ""
@@ -129,8 +129,8 @@ func inCI() bool { return os.Getenv("CI") != "" }
 func (l *Lab) Servers(t testing.TB) []*Server {
 	t.Helper()
 	l.start.Do(func() {
-		// go test can't know which servers there are, so it would reuse the cached result of
-		// another run. Read this file, which differs after every run, to prevent that.
+		// go test can't know which servers exist, so it would reuse the cached result of another run.
+		// Read this file, which differs after every run, to prevent that.
 		os.ReadFile(LastRun)
 		l.find()
 	})
@@ -159,16 +159,16 @@ func (l *Lab) Skip(t testing.TB, s *Server, why string) {
 	t.Skip(why)
 }
 
-// Each runs f as a subtest on every server that meets the need, on all of them at the same time. It
-// returns before they end, so a test should call it last.
+// Each runs f as a parallel subtest on every server that meets the need. It returns before the
+// subtests end, so a test should call it last.
 func (l *Lab) Each(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
 	t.Helper()
 	l.on(t, l.having(t, need), f)
 }
 
-// One is like Each, but runs f on only one of those servers. It is for tests that take long and
-// hardly depend on the topology, such as those of hanging processes. Tests use the servers in turn.
-// With LEASEHOLD_LONG set, One does the same as Each.
+// One is like Each, but runs f on only one of those servers. Use it for long tests that hardly
+// depend on the topology, such as tests of hanging processes. The test's name determines which. If
+// LEASEHOLD_LONG is set, One does the same as Each.
 func (l *Lab) One(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
 	t.Helper()
 	servers := l.having(t, need)
@@ -235,7 +235,7 @@ func (l *Lab) Note(t testing.TB, format string, args ...any) {
 	l.book.note(t.Name() + ": " + line)
 }
 
-// Start starts a replica set or a standalone for one test, at whose end it is stopped.
+// Start starts a replica set or a standalone for one test and stops it at the end of the test.
 func (l *Lab) Start(t testing.TB, spec mongod.Spec) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -248,7 +248,7 @@ func (l *Lab) Start(t testing.TB, spec mongod.Spec) *Server {
 	return s
 }
 
-// StartContainer starts a container for one test, at whose end it is removed.
+// StartContainer starts a container for one test and removes it at the end of the test.
 func (l *Lab) StartContainer(t testing.TB) (*Server, *Container) {
 	t.Helper()
 	return l.startOwn(t, false)
@@ -307,7 +307,7 @@ func (l *Lab) find() {
 	}
 }
 
-// notHere is the error for a kind of server that this machine does not have.
+// notHere is the error if this machine lacks a kind of server.
 type notHere struct{ why string }
 
 func (e *notHere) Error() string { return e.why }
@@ -372,7 +372,7 @@ func (l *Lab) startMongod(ctx context.Context, name string, spec mongod.Spec) (*
 	return s, nil
 }
 
-// small returns arguments for a mongod that runs together with many others.
+// small returns the arguments with which many mongods can run at the same time.
 func small() []string {
 	return []string{
 		"--wiredTigerCacheSizeGB", "0.25",
@@ -397,8 +397,9 @@ func (l *Lab) startDocker(ctx context.Context, isolated bool) (*Server, *Contain
 	return s, c, nil
 }
 
-// Rand returns a source of random numbers that depends on the seed and on its user, for example a
-// test's name and a number. Children of the test binary have the same seed.
+// Rand returns a source of random numbers that depends on the seed and on the arguments that
+// identify its user, for example a test's name and a number. The test binary's children have the
+// same seed.
 func (l *Lab) Rand(whose ...any) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprintln(h, whose...)

@@ -19,20 +19,20 @@ import (
 	"github.com/leasehold-go/leasehold/internal/mongod"
 )
 
-// A Need is what a test needs a server to have.
+// A Need lists the properties of a server that a test needs.
 type Need struct {
-	MongoDB      bool // not a compatible product
+	MongoDB      bool // MongoDB itself, not a compatible product
 	Notices      bool // the server pushes notices, so waiters need not poll
-	Oplog        bool // its oplog can be read
+	Oplog        bool // the oplog can be read
 	Transactions bool
 	Standalone   bool // a single node without a replica set
 	Sharded      bool // routers in front of shards
 	Members      bool // a replica set whose members a test may start and harm
 	Binary       bool // the program mongod, which the test starts itself
-	Container    bool // a container that a test may start, pause and kill
+	Container    bool // a container that the test may start, pause and kill
 }
 
-// missing returns what the need requires and s lacks, or "" if s meets the need.
+// missing returns a property that the need requires and s lacks, or "" if s meets the need.
 func (n Need) missing(s *Server) string {
 	switch {
 	case n.MongoDB && s.FerretDB():
@@ -66,8 +66,8 @@ type Server struct {
 	URI      string
 
 	// Skew is the difference between the clocks by which the server judges requests. It is 0 unless
-	// the server is a sharded cluster, whose routers have one each. Times in two answers can differ
-	// by as much.
+	// the server is a sharded cluster, whose routers have a clock each. The times in two answers can
+	// differ by that much.
 	Skew time.Duration
 
 	has  Need
@@ -91,8 +91,8 @@ func (s *Server) Major() int {
 	return n
 }
 
-// URIAs returns a connection string with user, which is "user:password@", for a server that this
-// run started.
+// URIAs returns a connection string with the credentials user, in the form "user:password@", for a
+// server that this run started.
 func (s *Server) URIAs(user string) string {
 	if s.cluster != nil {
 		return s.cluster.URIAs(user)
@@ -148,7 +148,7 @@ func Connect(t testing.TB, uri string, opts ...*options.ClientOptions) *mongo.Cl
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
-		client.Disconnect(ctx) // may fail: the test may have killed the server
+		client.Disconnect(ctx) // may fail, because the test may have killed the server
 	})
 	return client
 }
@@ -190,8 +190,8 @@ func (s *Server) Primary(t testing.TB) string {
 	if err != nil {
 		t.Fatalf("hello: %v", err)
 	}
-	// If a set of one runs in a container and its port is published, the address that it gives for
-	// itself can't be reached.
+	// If a set of one runs in a container and its port is published, the address that the set itself
+	// reports can't be reached.
 	if hello.Primary != "" && !strings.Contains(s.URI, "directConnection=true") {
 		return hello.Primary
 	}

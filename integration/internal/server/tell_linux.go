@@ -16,8 +16,8 @@ func terminal() *os.File {
 			return os.NewFile(uintptr(fd), "stderr of go test")
 		}
 	}
-	// If that is not permitted, open the terminal or pipe again. A file must not be opened again:
-	// it would be written at two positions.
+	// If that is not permitted, open the terminal or pipe anew. A file must not be opened again,
+	// because it would be written at two positions.
 	name := "/proc/" + strconv.Itoa(os.Getppid()) + "/fd/2"
 	if info, err := os.Stat(name); err != nil || info.Mode().IsRegular() {
 		return nil
