@@ -61,8 +61,8 @@ type GroupOptions struct {
 	Election *Options
 }
 
-// minBalance is the shortest BalanceInterval. With a shorter one, a process would do little but read its
-// elections.
+// minBalance is the shortest BalanceInterval allowed. With a shorter one, a process would do little but
+// read its elections.
 const minBalance = 10 * time.Millisecond
 
 // A Singleton is a function in a [Group] on this process, from [Group.Go] until it has left the group.
@@ -120,8 +120,7 @@ func (s *Singleton) runs(t Term) (done func()) {
 
 // Remove removes the function from the group on this process, so that another process can run it, and
 // waits until the function has returned or ctx ends. It reports whether the function was in the group.
-// If Remove is called inside the function, with the function's context or one made from it, it does not
-// wait.
+// If ctx is the function's context or was made from it, Remove does not wait.
 func (s *Singleton) Remove(ctx context.Context) bool {
 	s.g.mu.Lock()
 	in := s.g.runs[s.Name] == s
@@ -176,8 +175,8 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 }
 
 // Go adds a function to the group under a name that is unique in the group, and returns at once. f is
-// called each time this process is elected to run it. Its context is made from the group's context,
-// and f must return when it ends.
+// called each time this process is elected to run it. Its context is made from the group's, and f
+// must return when its context ends.
 //
 // If f returns before its context ends, it leaves the group on this process. After nil, another
 // process may run it; after an error, the group's context ends, and [Group.Wait] returns the first
