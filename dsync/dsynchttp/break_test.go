@@ -69,7 +69,8 @@ func TestBreakIsRefused(t *testing.T) {
 	}
 }
 
-// Authorize may read the body, for example a token in the form. It can't read more of it than the page does.
+// Authorize may read the body, for example a token in the form. It can't read more of the body than the page itself
+// reads.
 func TestAuthorizeReadsALimitedBody(t *testing.T) {
 	for key, tooLarge := range map[string]bool{"k": false, strings.Repeat("k", 1<<20): true} {
 		t.Run(fmt.Sprint(len(key), " bytes"), func(t *testing.T) {
@@ -135,7 +136,7 @@ func TestPageHasNoButtonWithoutAuthorize(t *testing.T) {
 	})
 }
 
-// If the holder does not give up the key within 3 seconds, the answer comes anyway and says so.
+// If the holder does not give up the key within 3 seconds, the page responds anyway and says so.
 func TestBreakDoesNotWaitForLong(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

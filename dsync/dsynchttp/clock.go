@@ -6,7 +6,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
 
-// An anchor is the time as of which ages and timelines are rendered. A stream of events keeps one anchor for many
+// An anchor is the moment for which ages and timelines are rendered. A stream of events keeps one anchor for many
 // readings, and the page's script adds the time since then. If each reading had its own anchor, the whole page would
 // change with each event and would have to be sent again.
 type anchor struct {
@@ -14,7 +14,7 @@ type anchor struct {
 	store time.Time // the same moment by the store's clock; zero: not known yet
 }
 
-// horizon is how long an anchor is used, in windows of the timeline.
+// horizon is how many windows of the timeline an anchor is used for.
 const horizon = 10
 
 // at returns the anchor for a reading at now: a itself, or a new one if a is too old.
@@ -32,10 +32,11 @@ func (a *anchor) saw(store, now time.Time) {
 	}
 }
 
-// An age is a growing duration as of the anchor. It is negative if it began after the anchor.
+// An age is how long before the anchor something began. It is negative if that began after the
+// anchor.
 type age time.Duration
 
-// String returns the age for people.
+// String returns the age in readable form.
 func (a age) String() string { return statusjson.Milliseconds(a).String() }
 
 // MS returns the age in milliseconds, for the script.

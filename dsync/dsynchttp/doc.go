@@ -32,14 +32,14 @@
 //	after               the key after which the list of keys begins
 //	mine, members       the positions at which the lists of what this process holds, and of members, begin
 //
-// The store finds keys by their prefix. For the default order a request reads keys in byte order until n of them
-// are in use, up to 1,000. For contains, age and waiters it reads up to 10,000. The page shows the first n that it
-// found, and says if there are more keys to read. It also shows the processes that wait for the keys that were
-// read, and for whom. Processes that wait for each other, perhaps through others, are marked as a cycle. That is a
-// deadlock if the same work holds and waits; if different goroutines do, it can resolve.
+// The store finds keys by their prefix. For the default order a request reads keys in byte order until n of them are in
+// use, up to 1,000. For contains, age and waiters it reads up to 10,000. The page shows the first n that it found, and
+// says if there are more keys to read. It also shows the processes that wait for the keys that were read, and for whom.
+// Processes that wait for each other, perhaps through others, are marked as a cycle. The cycle is a deadlock if in each
+// process the same work holds and waits; if different goroutines do, it can resolve.
 //
 // Characters in keys and names that can't be seen, or that set the direction of the text around
-// them, are shown as Go escapes, in quotes. JSON has them as they are.
+// them, are shown as Go escapes, in quotes. JSON contains them unchanged.
 //
 // If the store does not answer a request within 5 s, the page leaves out what is missing and says so. The status is
 // 404 for a key without a record in the store, and 503 for a 17th stream.
@@ -68,13 +68,13 @@
 // # Cost
 //
 // The size of a page and its events depends on n, not on how many keys there are or this process holds. An event
-// has what changed; ages and timelines advance by themselves. With 100,000 held keys a page has about 130 kB. A
-// stream sends about 140 bytes a second while nothing changes, and about 200 for each lock that is taken and
+// contains only what has changed; ages and timelines advance by themselves. With 100,000 held keys a page has about 130
+// kB. A stream sends about 140 bytes a second while nothing changes, and about 200 for each lock that is taken and
 // released.
 //
-// The page sends commands to the store only while somebody has it open: for each request, and
-// every [Options].Refresh for each stream of events. There may be 16 streams. A reading that
-// takes long is followed by a pause of nine times its length.
+// The page sends commands to the store only while somebody has it open: for each request, and every
+// [Options].Refresh for each stream of events. There may be 16 streams. After each reading the
+// stream pauses for at least nine times as long as the reading took.
 //
 // The holds of this process are recorded all the time, through the session's hooks, at the cost of a few
 // allocations per hold. The holds of other processes are recorded only while the page is open. The record keeps the

@@ -33,7 +33,7 @@ func TestEventsTellOfChanges(t *testing.T) {
 				t.Errorf("a line of the event is %q", line)
 			}
 		}
-		time.Sleep(7 * time.Second) // not at the moment of a reading
+		time.Sleep(7 * time.Second) // an odd time, so that no reading is due when the events are checked
 		if all = s.events(); len(all) != 0 {
 			t.Errorf("the events without a change are %q", all)
 		}
@@ -170,7 +170,7 @@ func ageless(content string) string {
 }
 
 // While nothing changes, a stream is silent, however old the shown holds become: ages and timelines
-// advance in the browser. Even after a very long time the stream shows no less than the page.
+// advance in the browser. Even after a very long time the stream shows as much as the page.
 func TestEventsGoOnForLong(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

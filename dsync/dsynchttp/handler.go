@@ -96,12 +96,12 @@ type Options struct {
 	// "": nothing.
 	Store string
 
-	// Authorize is called before the page breaks a lock. It returns nil to allow that;
-	// an error refuses it, and the user sees its message. Cross-origin requests are
-	// refused before (see [net/http.CrossOriginProtection]), but Authorize must
-	// authenticate the user, for example by a client certificate or a header that a
-	// proxy has set. It may parse the form; more than 16 KiB of a body can't be read.
-	// Default nil: locks can't be broken, and the page has no button for it.
+	// Authorize is called before the page breaks a lock. If it returns an error, the lock is not
+	// broken, and the user sees the error's message. Cross-origin requests have been refused
+	// already (see [net/http.CrossOriginProtection]), but Authorize must authenticate the user, for
+	// example by a client certificate or a header that a proxy has set. It may parse the form; only
+	// the first 16 KiB of the body can be read. Default nil: locks can't be broken, and the page
+	// has no button for it.
 	Authorize func(*http.Request) error
 }
 
@@ -138,7 +138,8 @@ func (h *Handler) breakKey(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	// A notified holder gives the key up within its grace. The next page shows when it has.
+	// Don't wait for the whole grace of a notified holder: the next page shows whether the key is
+	// free.
 	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
 	defer cancel()
 	err := h.all.Break(ctx, key)
@@ -211,7 +212,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 			last, lastSent = content, time.Now()
-		case time.Since(lastSent) > writeTimeout: // a comment, to find out whether the client is still connected
+		case time.Since(lastSent) > writeTimeout: // send a comment to find out whether the client is still connected
 			if !send([]byte(":\n\n")) {
 				return
 			}
@@ -220,8 +221,8 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 		if l.Session.Closed {
 			return
 		}
-		// If reading takes long, because there are many keys or the store is slow, it is done less often, so that
-		// open pages take at most a tenth of the time.
+		// If reading takes long, because there are many keys or the store is slow, read less often, so that reading for
+		// an open page takes at most a tenth of the time.
 		took := time.Since(began)
 		wait.Reset(max(h.opt.Refresh-took, 9*took))
 	}

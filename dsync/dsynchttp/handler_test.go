@@ -72,7 +72,7 @@ func TestPageShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 }
 
 // The page says which store it shows, at the top and in the title. A session that only views is not
-// shown on it until it has locks of its own.
+// shown on the page until it has locks of its own.
 func TestPageNamesTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -140,7 +140,8 @@ func TestPagesOfManyMembers(t *testing.T) {
 	})
 }
 
-// Keys, names and values come from the users, and queries from anybody, so the page escapes them.
+// The page escapes keys, names and values, which come from users, and queries, which come from
+// anybody.
 func TestPageEscapes(t *testing.T) {
 	const evil = `<script>alert("x")</script>'&--><img src=x onerror=alert(1)>`
 	bubble(t, func(t *testing.T) {
@@ -319,7 +320,7 @@ func TestPagesOfKeys(t *testing.T) {
 	})
 }
 
-// A page that nobody has open sends the store no command.
+// While nobody has the page open, it sends no commands to the store.
 func TestPageReadsOnlyWhileOpen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -115,7 +115,7 @@ func getJSON(t *testing.T, h http.Handler, url string) (l view) {
 	return l
 }
 
-// A stream is a response that is read while it is written.
+// A stream is a response that can be read while it is still being written.
 type stream struct {
 	code   int
 	header http.Header

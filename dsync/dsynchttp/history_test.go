@@ -57,7 +57,7 @@ func TestHistoryOfThisProcess(t *testing.T) {
 		next := s.Mutex("k")
 		go next.Lock()
 		synctest.Wait()
-		mu.Unlock() // its time for hand-offs is over, so the key is released and locked again
+		mu.Unlock() // the hand-off time is over, so the key is released and locked again
 		synctest.Wait()
 		time.Sleep(time.Second)
 		wantHistory(t, h, "k", began, "this process 0s-1s", "this process 1s-")
@@ -95,7 +95,7 @@ func TestHistoryOfHandOffs(t *testing.T) {
 }
 
 // The holds of other processes are known from the readings while the page is open. A hold ends when
-// the next begins, however late that is seen. The clocks of hosts don't matter.
+// the next one begins, even if the page sees that late. The clocks of hosts don't matter.
 func TestHistoryOfOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -213,7 +213,7 @@ func TestTimelineIsDrawn(t *testing.T) {
 		lock(t, mu)
 		go admin.New(newSession(t, store, nil)).Break(background, "mu")
 		<-mu.Lost()
-		time.Sleep(time.Until(began.Add(45 * time.Second))) // Break has taken some time itself
+		time.Sleep(time.Until(began.Add(45 * time.Second))) // Break itself has taken some time
 		mu.Unlock()
 		for _, test := range []struct {
 			key   string

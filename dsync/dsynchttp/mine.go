@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
 
-// A use is a key that this process holds, or a call of this process that waits for a key. One of hold and wait is
-// set.
+// A use is a key that this process holds, or a call of this process that waits for a key. Exactly one of hold and wait
+// is set.
 type use struct {
 	key      string
 	since    time.Time

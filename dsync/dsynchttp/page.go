@@ -106,12 +106,14 @@ func (l view) After() string { return l.q.after }
 
 func (l view) MoreWaits() bool { return l.moreWaits }
 
-// Searched reports whether keys were read that may not be shown.
+// Searched reports whether the store was searched, so that keys may have been read that are not
+// shown.
 func (l view) Searched() bool {
 	return l.q.contains != "" || l.q.sort == byAge || l.q.sort == byWaiters || l.Matched > len(l.Keys)
 }
 
-// Left returns the address of all keys in byte order, if keys were left out because others are in use.
+// Left returns the address of the list of all keys in byte order, if the page leaves out keys because others are in
+// use.
 func (l view) Left() string {
 	if l.q.sort != byUse || l.Matched == len(l.Keys) {
 		return ""
@@ -165,7 +167,7 @@ func (m memberView) Age() age { return m.age }
 // Unknown reports whether the page is about one key, and the store has no record of it.
 func (l view) Unknown() bool { return len(l.Keys) == 1 && l.Keys[0].Kind == "" }
 
-// LeasePercent returns the part of the lease that is left.
+// LeasePercent returns how much of the lease is left, in percent.
 func (s sessionView) LeasePercent() string {
 	return percent(100 * float64(s.Left) / float64(max(1, s.Lease)))
 }
@@ -200,7 +202,7 @@ func (l view) MemberPages() pager {
 	return l.pages(l.q.members, len(l.Members), l.Totals.Members, func(q *query, at int) { q.members = at })
 }
 
-// pages returns the pager of a list that shows n elements, from a position on.
+// pages returns the pager of a list of which n elements are shown, starting at position from.
 func (l view) pages(from, n, total int, set func(q *query, at int)) pager {
 	p := pager{From: from + 1, To: from + n, Total: total}
 	q := l.q

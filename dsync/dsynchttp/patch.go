@@ -18,7 +18,7 @@ func event(before, content []string, since, window time.Duration) []byte {
 	for i, line := range before {
 		known[line] = i
 	}
-	next := 0 // index in before of the line that comes next if nothing is added or removed
+	next := 0 // the index in before of the line that comes next unless lines are added or removed
 	for i := 0; i < len(content); {
 		from, ok := known[content[i]]
 		if !ok {
@@ -40,8 +40,8 @@ func event(before, content []string, since, window time.Duration) []byte {
 	return b.Bytes()
 }
 
-// lines returns the lines of content, which is HTML, without carriage returns: one would end a line
-// of an event.
+// lines returns the lines of content, which is HTML, without carriage returns, which would end a
+// line of an event.
 func lines(content []byte) []string {
 	return strings.Split(strings.ReplaceAll(string(content), "\r", "&#13;"), "\n")
 }

@@ -18,13 +18,13 @@ type query struct {
 	contains      string
 	sort          order
 	after         string // the list of keys begins after this key
-	mine, members int    // positions at which this process's list and the members' begin
+	mine, members int    // positions at which the lists of this process's keys and of members begin
 	n             int    // the most entries in each list
 	window        time.Duration
 	json          bool
 }
 
-// An order is what lists are sorted by.
+// An order is a way to sort lists.
 type order string
 
 const (
@@ -34,14 +34,15 @@ const (
 	byWaiters order = "waiters" // keys with the most waiters first
 )
 
-// maxPosition is far more than a process can hold, and twice as much still fits an int32.
+// maxPosition is far greater than the number of keys that a process can hold; twice as much still
+// fits into an int32.
 const maxPosition = 100_000_000
 
 // windows are the time spans that timelines can show.
 var windows = []time.Duration{time.Minute, 10 * time.Minute, time.Hour}
 
-// parseQuery decodes r, or returns an error if its query is invalid. If single, it must name one
-// key.
+// parseQuery decodes r, or returns an error if its query is invalid. If single is true, the query
+// must name one key.
 func parseQuery(r *http.Request, single bool) (query, error) {
 	q := query{n: 100, window: windows[1]}
 	v, err := url.ParseQuery(r.URL.RawQuery)
@@ -104,7 +105,7 @@ func windowName(d time.Duration) string {
 	return fmt.Sprintf("%dh", d/time.Hour)
 }
 
-// windowTitle is windowName in words.
+// windowTitle is like windowName, with the unit as people write it.
 func windowTitle(d time.Duration) string {
 	if d < time.Hour {
 		return fmt.Sprintf("%d min", d/time.Minute)
@@ -132,7 +133,7 @@ func (q query) values() url.Values {
 	return v
 }
 
-// matches reports whether q selects key, apart from after.
+// matches reports whether q selects key, disregarding q.after.
 func (q query) matches(key string) bool {
 	if q.key != "" {
 		return key == q.key

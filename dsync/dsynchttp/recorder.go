@@ -150,9 +150,8 @@ func (r *recorder) see(now time.Time, st admin.Status) {
 
 func exclusive(k driver.Kind) bool { return k != driver.KindRWMutex && k != driver.KindSemaphore }
 
-// knows reports whether a hook has reported the hold of this process, under its token or
-// one of the tokens that the store reserves for hand-offs within the process (see
-// driver.Store).
+// knows reports whether a hook has reported the hold as one of this process, with the same token or
+// one of those that the store reserves for hand-offs within the process (see driver.Store).
 func (t *track) knows(h admin.Participant) bool {
 	room := int64(1 << 10)
 	if h.Yields {
@@ -161,8 +160,8 @@ func (t *track) knows(h admin.Participant) bool {
 	return slices.ContainsFunc(t.spans, func(s span) bool { return s.own() && h.Token <= s.token && s.token < h.Token+room })
 }
 
-// of returns the spans of key, ordered by start. If the key has one holder at a time, each span ends at the latest
-// when the next one starts, because its end may have been noticed late.
+// of returns the spans of key, ordered by start. If the key has one holder at a time, a span's end is cut to the start
+// of the next span, because the end may have been noticed late.
 func (r *recorder) of(key string) []span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,9 +180,9 @@ func (r *recorder) of(key string) []span {
 	return all
 }
 
-// color returns the style of a session: one of eight colours, or with alt one of their darker or brighter variants.
-// It stays the same until a thousand sessions have been seen. If two sessions with the same style are next to each
-// other on a timeline, one of them is outlined.
+// color returns the style of a session: one of eight colours, or with alt one of their darker or brighter variants. A
+// session keeps its style until a thousand sessions have been seen. If two sessions with the same style are next to
+// each other on a timeline, one of them is outlined.
 func (r *recorder) color(session string) string {
 	const most, styles = 1000, 8
 	r.mu.Lock()
@@ -214,7 +213,7 @@ type span struct {
 	lost    string    // why the hold was lost; "" if it was not, or if that is unknown
 
 	planned time.Time // its fixed end, as last seen; zero if it ends with its session
-	lapses  time.Time // when it ends, as last seen, unless its session sends another heartbeat
+	lapses  time.Time // when it ends unless its session sends another heartbeat, as last seen
 	silent  bool      // its session had sent no heartbeat for half of its TTL
 }
 

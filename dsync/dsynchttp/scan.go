@@ -13,8 +13,8 @@ import (
 // keys by a substring, or the key that has been held longest, all keys must be read.
 const maxScan = 10_000
 
-// maxUseScan is the most keys that a request reads to find those in use. It is less than maxScan because this is the
-// default order, which every visitor's request uses.
+// maxUseScan is the most keys that a request reads to find those in use. It is less than maxScan because keys in use
+// come first by default, so that most requests search for them.
 const maxUseScan = 1_000
 
 // inUse reports whether somebody holds the key or waits for it.
@@ -24,8 +24,8 @@ func inUse(st admin.Status) bool { return len(st.Holders) > 0 || st.Waiting > 0 
 type scan struct {
 	shown   []admin.Status // up to n keys
 	read    int            // keys that were read
-	matched int            // keys among them that match
-	used    int            // keys among those that are in use
+	matched int            // keys among those read that match the query
+	used    int            // matching keys that are in use
 	next    string         // the key after which the next page begins, or ""
 	waits   waitGraph      // the waits for matching keys
 }

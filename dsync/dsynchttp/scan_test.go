@@ -29,7 +29,7 @@ func keysOf(t *testing.T, h *dsynchttp.Handler, url string) string {
 	return strings.Join(all, " ")
 }
 
-// mineOf returns the keys that the page at url shows of this process.
+// mineOf returns the keys of this process that the page at url shows.
 func mineOf(t *testing.T, h *dsynchttp.Handler, url string) string {
 	t.Helper()
 	var all []string
@@ -39,8 +39,8 @@ func mineOf(t *testing.T, h *dsynchttp.Handler, url string) string {
 	return strings.Join(all, " ")
 }
 
-// Keys are found by a part of their names, and sorted. The same goes for the keys that this process
-// holds or waits for.
+// Keys are found by a part of their names, and sorted, and so are the keys that this process holds
+// or waits for.
 func TestPageSearchesAndSorts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -95,8 +95,8 @@ func TestPageSearchesAndSorts(t *testing.T) {
 	})
 }
 
-// Keys that are held or waited for come first, even if they are far back in byte order, and the page links to the
-// keys for which it has no room. It reads no more than a thousand keys to find those in use.
+// Keys that are held or waited for come first, even if they are far back in byte order, and the page links to the list
+// of the keys that it has no room for. The page reads at most a thousand keys to find those in use.
 func TestPageShowsKeysInUseFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -22,7 +22,7 @@ func TestPageIsBounded(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		opt := &dsync.Options{TTL: time.Hour} // a heartbeat reads 100,000 claims in the memory store
+		opt := &dsync.Options{TTL: time.Hour} // few heartbeats, because each reads 100,000 claims in the memory store
 		s, other := newSession(t, store, opt), newSession(t, store, opt)
 		h := newPage(t, s, nil)
 		keys := 100_000

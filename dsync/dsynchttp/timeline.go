@@ -8,7 +8,7 @@ import (
 // maxLanes is the number of concurrent holds that are drawn side by side; any more overlap.
 const maxLanes = 4
 
-// The lanes share a height of 16 CSS pixels, in the middle of 22.
+// The lanes share a height of 16 CSS pixels in the middle of the timeline's 22.
 const lanesTop, lanesHeight = 3, 16
 
 // A timeline is the drawing of the spans of a key. Horizontal positions are in percent of the window that ends at the
@@ -36,8 +36,8 @@ type mark struct {
 	Title string
 }
 
-// newTimeline returns the drawing of those spans that are in the window that ends at now. spans must be ordered by
-// start; color returns the style of a session.
+// newTimeline returns a drawing of the spans in the window that ends at now. spans must be ordered by start; color
+// returns the style of a session.
 func newTimeline(spans []span, now, anchor time.Time, window time.Duration, color func(session string) string) timeline {
 	from := now.Add(-window)
 	const end = 100 * (1 + horizon)
