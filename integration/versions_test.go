@@ -84,8 +84,8 @@ func TestNextVersion(t *testing.T) {
 		}
 		refused := func(err error) {
 			t.Helper()
-			if !errors.Is(err, dsync.ErrRefused) || !strings.Contains(err.Error(), "use the newer version") {
-				t.Errorf("%v, want ErrRefused and the advice to use the newer version", err)
+			if !errors.Is(err, dsync.ErrRefused) || !strings.Contains(err.Error(), "upgrade this library") {
+				t.Errorf("%v, want ErrRefused and the advice to upgrade this library", err)
 			}
 		}
 		session := r.session(r.short(patient))
