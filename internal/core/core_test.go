@@ -903,7 +903,7 @@ func TestExpiredSessionIsLost(t *testing.T) {
 	r.answer("Heartbeat", core.Reply{Err: fmt.Errorf("by others: %w", driver.ErrSessionExpired)})
 	r.says("expired", "End 1: by others: dsync: session expired")
 	if r.c.Session() != "" {
-		t.Error("the session goes on")
+		t.Error("the session is still live")
 	}
 }
 

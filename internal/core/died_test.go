@@ -102,7 +102,7 @@ func TestDeathDuringARead(t *testing.T) {
 			r.answer("Read", reply)
 			r.pass(r.cfg.Margin - aMoment)
 			if strings.Contains(strings.Join(r.said, ", "), "Expire of") {
-				t.Errorf("before the margin is over: effects %q", r.said)
+				t.Errorf("o was expired before the margin had passed: effects %q", r.said)
 			}
 			r.pass(aMoment)
 			r.says("the margin is over", "Expire of a dead process")

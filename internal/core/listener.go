@@ -12,16 +12,16 @@ type listener struct {
 	running     bool
 	ready       bool
 	unsupported bool
-	number      uint64         // of the last listener that was opened
+	number      uint64         // number of the last listener that was opened
 	times       uint64         // how many listeners became ready
 	at          Instant        // when to open the listener; never: nobody needs it, or it is running
-	opened      Instant        // when it was opened
+	opened      Instant        // when the last listener was opened
 	idle        Instant        // when somebody last needed it
 	failed      int            // consecutive listeners that broke
 	keys        map[string]int // number of observers, by key
 }
 
-// is reports whether the listener with the given number is the running one.
+// is reports whether the running listener has the given number.
 func (l *listener) is(number uint64) bool { return l.running && l.number == number }
 
 // listenAfter is how long a session must hold something before it listens only because of that. Most holds end sooner,

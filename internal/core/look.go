@@ -8,11 +8,11 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// looks detect key records that were deleted or changed by somebody who should not: an operator, a clean-up job, a
-// TTL index. The store then grants the key anew although its holder's session is alive. So every reply or
-// observation that shows a held key is compared with the hold, and after each acknowledged heartbeat the session
-// reads some of the keys that it holds, in turn. [Core.missing] explains when the session concludes that the store has
-// really lost a claim.
+// looks detect key records that were deleted or changed by somebody who should not have done so: an operator, a
+// clean-up job, a TTL index. The store then grants the key anew although its holder's session is alive. So every reply
+// or observation that shows a held key is compared with the hold, and after each acknowledged heartbeat the session
+// reads some of the keys that it holds, in rotation. [Core.missing] explains when the session concludes that the store
+// has really lost a claim.
 type looks struct {
 	keys  []string // keys that the look under way reads; nil: none is under way
 	at    Instant  // when that look was sent
@@ -20,12 +20,12 @@ type looks struct {
 	after uint64   // number of the last claim that a look covered in turn
 }
 
-// maxLook is the most keys that one look reads. MongoDB needs a few milliseconds for that many. Up to 500 keys are
-// all read after each heartbeat.
+// maxLook is the most keys that one look reads. MongoDB needs a few milliseconds for that many. A session with at most
+// that many keys reads all of them after each heartbeat.
 const maxLook = 500
 
-// watched reports whether the store must have the claim as long as its session lives: the claim is held or lingers.
-// A lease that has outlived its session is not watched; its next Extend finds out.
+// watched reports whether the store must have the claim as long as its session lives: the claim is held or lingers. A
+// lease that has outlived its session is not watched; its next Extend finds out whether the store still has it.
 func (c *Core) watched(cl *claim) bool {
 	return cl != nil && (cl.state == held || cl.state == lingering) && cl.request.Session == c.session.id
 }

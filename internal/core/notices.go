@@ -20,9 +20,9 @@ type message struct {
 	again   bool    // the key has changed again since the message was sent
 }
 
-// notifyTime is how long a session tries to send a notice. It is longer than an election takes with MongoDB's default
-// settings, about twelve seconds. So a waiter that was granted a key just before an election is notified right after
-// it. A later notice is of little use, since waiters poll.
+// notifyTime is how long a session tries to send a notice. It is longer than an election of a MongoDB primary takes
+// with default settings, about twelve seconds. So a waiter that was granted a key just before an election is notified
+// right after it. A later notice is of little use, since waiters poll.
 const notifyTime = 15 * time.Second
 
 // changeGap is the shortest time between two change notices that a session sends for one key.
@@ -63,8 +63,8 @@ func (c *Core) sendMessage(m *message) {
 	c.messageDue(m)
 }
 
-// messageDue sends the message. If it was sent already, messageDue ends the time in which it covers further
-// changes.
+// messageDue sends the message. If the message was sent already, messageDue ends the time during which it covers
+// further changes.
 func (c *Core) messageDue(m *message) {
 	switch {
 	case m.command != 0 && m.command != inLine:

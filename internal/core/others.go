@@ -15,7 +15,7 @@ type other struct {
 	until   time.Time      // lapses by the store's clock, in whole milliseconds; zero: lapses is a guess
 	member  *driver.Member // its record as last read; nil: never read whole
 	lapsed  bool           // the last reading showed it as lapsed, expired or missing, and no Expire has contradicted that
-	died    bool           // its process has ended; lapses is a margin after that
+	died    bool           // its process has ended; lapses is one margin later
 	expired bool           // it has expired, which is final
 	asked   bool           // a Read or Expire of it is under way
 	failed  int            // consecutive failed Reads and Expires of it
@@ -97,16 +97,16 @@ func (c *Core) PollTime(position int) time.Duration {
 	return d * time.Duration(min(max(position, 1), 4))
 }
 
-// stagger returns how much later than the first waiter the one at the given position checks whether sessions ahead
-// have expired. The delay and its jitter grow with the position, so that a crash does not make a thousand waiters
+// stagger returns by how much the waiter at the given position delays its check of the sessions ahead, compared with
+// the first waiter. The delay and its jitter grow with the position, so that a crash does not make a thousand waiters
 // send commands at once.
 func (c *Core) stagger(position int) time.Duration {
 	d := time.Duration(min(max(position-1, 0), 50)) * c.cfg.TTL / 100
 	return d + time.Duration(c.cfg.Rand(int64(d)+1))
 }
 
-// lookAhead sets the timer of a waiting claim to its next poll, or to when a session ahead may first have lapsed.
-// If a session ahead has expired that the last request did not name, it requests again at once.
+// lookAhead sets the timer of a waiting claim to its next poll, or to when a session ahead may first have lapsed. If a
+// session ahead has expired and the last request did not name it, the claim is requested again at once.
 func (c *Core) lookAhead(cl *claim) {
 	w := cl.wait
 	if c.newlyExpired(w) {
@@ -124,7 +124,7 @@ func (c *Core) lookAhead(cl *claim) {
 	}
 }
 
-// newlyExpired reports whether a session ahead has expired that the last request did not name.
+// newlyExpired reports whether any session ahead has expired without being named in the last request.
 func (c *Core) newlyExpired(w *wait) bool {
 	for _, id := range w.ahead {
 		if c.others[id].expired && !slices.Contains(w.named, id) {

@@ -123,9 +123,10 @@ func (c *Core) admit(q *queue, a *Call) bool {
 	return true
 }
 
-// full reports whether the caller must wait until a hold of this process is over. For a semaphore it need not: the size
-// can change, so only the store knows how much is free. By waiting in the store's queue, the caller also keeps its
-// position among those of other processes. A caller with a later tick than those of all holds need not wait either.
+// full reports whether the caller must wait until a hold of this process is over. For a semaphore it returns false: the
+// size can change, so only the store knows how much is free. By waiting in the store's queue, the caller also keeps its
+// position among the callers of other processes. Nor need a caller wait if its tick is later than the ticks of all
+// holds.
 func (c *Core) full(q *queue, a *Call) bool {
 	if a.Kind == driver.KindSemaphore || a.Weight <= a.Limit-q.used {
 		return false
@@ -167,8 +168,7 @@ func (c *Core) request(q *queue, a *Call) {
 		c.deny(a, q.sealed)
 		c.dismiss(q, a)
 	case q.forceWaits() && !a.First && !a.Try:
-		// The claim of the caller that wants the key by force must be first in the store's queue, and this process has
-		// only one claim there at a time.
+		// The forced claim must be first in the store's queue, and this process has only one claim there at a time.
 		q.insert(a, true)
 		c.dismiss(q, a)
 	case c.session.id != "" && a.Tick > c.storeClock().Add(driver.MaxDuration).UnixMilli():
@@ -187,8 +187,9 @@ func (c *Core) request(q *queue, a *Call) {
 	}
 }
 
-// farTick is the error for a tick too far ahead to be a time in milliseconds, such as one in microseconds. If a run for
-// it succeeded, all earlier ticks would be over. Many formats, such as JSON, can't even represent such years.
+// farTick is the error for a tick too far ahead to be a time in milliseconds; it may be a time in microseconds. If a
+// run for such a tick succeeded, all earlier ticks would be over. Many formats, such as JSON, can't even represent such
+// years.
 func farTick(tick int64, now time.Time) error {
 	return fmt.Errorf("the tick is %s; by the store's clock, which shows %s, it may be at most %v ahead",
 		rfc3339.Millis(time.UnixMilli(tick)), rfc3339.Millis(now), driver.MaxDuration)
@@ -203,8 +204,8 @@ func (c *Core) dismiss(q *queue, a *Call) {
 	c.next(q, a.Key)
 }
 
-// beginAdmitted requests claims for callers that were admitted while the session was not registered. If it still isn't,
-// they go on waiting, and request begins a registration if needed.
+// beginAdmitted requests claims for callers that were admitted while the session was not registered. If the session
+// still isn't registered, they go on waiting, and request begins a registration if needed.
 func (c *Core) beginAdmitted() {
 	for _, key := range sortedKeys(c.queues) {
 		q := c.queues[key]
@@ -311,7 +312,7 @@ func (c *Core) leaveQueue(cl *claim) {
 	c.next(q, cl.request.Key)
 }
 
-// takeSlot removes the claim's slot and returns its size. The queue still counts it as used.
+// takeSlot takes the slot away from the claim and returns the slot's size. The queue still counts the slot as used.
 func (c *Core) takeSlot(cl *claim) (slot int64) {
 	if q := c.queues[cl.request.Key]; q != nil && cl.slot != 0 {
 		q.claims = slices.DeleteFunc(q.claims, func(n uint64) bool { return n == cl.number })
@@ -360,14 +361,13 @@ func (c *Core) readmit(cl *claim) {
 	c.release(cl)
 }
 
-// windDownAll ends the holds of the key in this process, and puts the caller that is requesting it back into the
-// queue.
+// windDownAll ends this process's holds of the key, and puts the caller that is requesting the key back into the queue.
 func (c *Core) windDownAll(q *queue) {
 	for _, n := range slices.Clone(q.claims) {
 		switch cl := c.claims[n]; {
 		case cl == nil:
 		case cl.state <= dating && !cl.request.First && !cl.call.Try && (cl.command == 0 || cl.command == inLine):
-			c.move(cl, revoke) // begin and notGranted handle a request under way
+			c.move(cl, revoke) // if a request is under way, begin and notGranted handle its answer
 		case cl.state == held:
 			c.move(cl, revoke)
 		}
@@ -395,7 +395,7 @@ func (c *Core) wouldKnow(cl *claim) bool {
 }
 
 // mayKeep reports whether the claim may be kept for another use in this process: until d after its grant, or for at
-// least notifiedTurn if the session would be notified of other waiters. It may not be kept once others wait.
+// least notifiedTurn if the session would be notified of other waiters. Once others wait, it may not be kept.
 func (c *Core) mayKeep(cl *claim, d time.Duration) bool {
 	if cl.othersWait {
 		return false

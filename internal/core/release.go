@@ -10,8 +10,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// release releases a claim that nobody in this process uses any more, or may use. It waits for a request that is
-// under way: a release that overtook the request would find nothing to release, and the claim would join after it.
+// release releases a claim that nobody in this process uses, or may use, any more. If a request is under way, the
+// release waits for its answer: if it overtook the request, it would find nothing to release, and the claim would join
+// afterwards.
 func (c *Core) release(cl *claim) {
 	if cl.state != leaving {
 		cl.state, cl.failed, cl.doubted, c.listener.idle = leaving, 0, 0, c.now
@@ -20,7 +21,7 @@ func (c *Core) release(cl *claim) {
 		}
 	}
 	cl.due = never
-	if s := c.sent[cl.command]; s == nil || s.op != Acquire && s.op != Release { // waiting for a lane, or a command that the release need not wait for
+	if s := c.sent[cl.command]; s == nil || s.op != Acquire && s.op != Release { // it waits for a lane, or is a command that the release need not wait for
 		cl.command = 0
 	}
 	switch {
@@ -38,8 +39,8 @@ func (c *Core) release(cl *claim) {
 	}
 }
 
-// leaveBy sets how to release a claim. That is too late if the claim is already being released, because its grace is
-// over or because Close keeps it for the grace: the store may already have that release.
+// leaveBy sets how to release a claim. It is too late for that if the claim is already being released (because its
+// grace is over, or because Close keeps it for the grace), since the store may already have executed that release.
 func (c *Core) leaveBy(cl *claim, l driver.Release) {
 	if cl.state == leaving {
 		var before leave
@@ -76,11 +77,11 @@ func (c *Core) sendRelease(cl *claim) {
 		&Command{Op: Release, Session: cl.request.Session, Edit: driver.Edit{Release: &l}})
 }
 
-// leaseEnded reports whether the lease is known to be over by the store's clock, so that the next user of the key
-// drops it. An unanswered Extend may have been executed at any time before the end, and have set a later one.
+// leaseEnded reports whether the lease is known to be over by the store's clock, so that the next user of the key drops
+// it. An unanswered Extend may have been executed at any time before the lease's end, and may have set a later end.
 func (c *Core) leaseEnded(cl *claim) bool { return cl.endedBy(c.storeClock()) }
 
-// endedBy is leaseEnded for a given time of the store's clock.
+// endedBy is like leaseEnded, but for a given time of the store's clock.
 func (cl *claim) endedBy(now time.Time) bool {
 	lease := cl.request.Lease
 	if cl.until.IsZero() || int64(cl.extends) > int64(math.MaxInt64/lease) {
@@ -187,13 +188,14 @@ const (
 	longAgo    = 1
 )
 
-// leftStore ends a claim that the store no longer has. While a request without an answer, or a copy of an answered
-// one, could still make the claim join again, it stays a past claim, to be discarded afterwards. Otherwise it is
-// remembered for two heartbeats, so that late notices and replies about it are ignored. None can be late if the
-// session does not listen and no command is under way.
+// leftStore ends a claim that the store no longer has. While an unanswered request, or a copy of an answered request,
+// could still make the claim join again, it stays a past claim, to be discarded afterwards. Otherwise it is remembered
+// for two heartbeats, so that late notices and replies about it are ignored. If the session does not listen and no
+// command is under way, none can be late.
 func (c *Core) leftStore(cl *claim) { c.leftStoreAt(cl, driver.OpTime{}) }
 
-// leftStoreAt is leftStore for a claim whose release, applied at that time, may not be committed yet.
+// leftStoreAt is like leftStore, but for a claim whose release was applied at the given time and may not be committed
+// yet.
 func (c *Core) leftStoreAt(cl *claim, applied driver.OpTime) {
 	cl.refused = nil
 	c.settled(cl, cl.lostBy)
@@ -218,7 +220,8 @@ func (c *Core) isNew(id string, token int64) bool {
 	return i < 0 || token > c.past[i].token
 }
 
-// mayBeUndone reports whether the release of a past claim may have been undone, without a Discard so far.
+// mayBeUndone reports whether the release of a past claim may have been undone, and no Discard has been sent for it
+// yet.
 func (c *Core) mayBeUndone(id string) bool {
 	n, _ := numberOf(id)
 	return slices.ContainsFunc(c.past, func(p past) bool {
@@ -282,19 +285,19 @@ func (c *Core) forgetVoid(cl *claim) {
 	}
 }
 
-// discards schedules the Discards of past claims that a copy of a request could make join again. When no request
-// can do that any more, one command discards all claims that are due, up to maxDiscards. So a session sends at most
-// one Discard within the time of two attempts, plus one for each further maxDiscards claims.
+// discards schedules the Discards of past claims that a copy of a request could make join again. Once no request can do
+// so, one command discards all claims that are due, up to maxDiscards. So a session sends at most one Discard within
+// the time of two attempts, plus one for each further maxDiscards claims.
 type discards struct {
 	due    Instant // when to send a Discard; never: nothing to discard, or one is under way
-	failed int     // consecutive Discards without an answer or refused
+	failed int     // consecutive Discards that were refused or not answered
 }
 
 // maxDiscards is the most claims that one command discards.
 const maxDiscards = 1000
 
-// discardLater schedules the next Discard. It is due one attempt's time after the first claim could be discarded,
-// so that later claims share the command. It is due now if the releases of some claims may have been undone.
+// discardLater schedules the next Discard. It is due one attempt's time after the first claim could be discarded, so
+// that later claims share the command. If the releases of some claims may have been undone, it is due now.
 func (c *Core) discardLater() {
 	due := never
 	for i := range c.past {
@@ -358,8 +361,8 @@ func (c *Core) discarded(s *sent, r *Reply) {
 	}
 }
 
-// discardAgain schedules the claims of a failed Discard for another one after a pause. It puts them behind the
-// others, so that claims that can't be discarded don't block the rest.
+// discardAgain schedules the claims of a failed Discard for another one after a pause. It puts them behind the other
+// past claims, so that claims that can't be discarded don't block the rest.
 func (c *Core) discardAgain() {
 	var failed []past
 	c.past = slices.DeleteFunc(c.past, func(p past) bool {

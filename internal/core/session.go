@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A session is the registration under one id.
+// A session is a registration under one id.
 type session struct {
 	id     string  // "": not registered
 	sent   Instant // when the last acknowledged heartbeat was sent; the deadline counts from it
@@ -46,7 +46,7 @@ func (c *Core) Renewed() Instant { return c.session.sent }
 // since that reply.
 func (c *Core) storeClock() time.Time { return c.clockAt(c.now) }
 
-// clockAt is storeClock for a time other than that of the last Step.
+// clockAt is like storeClock, but for the given time instead of the last Step's.
 func (c *Core) clockAt(now Instant) time.Time { return c.session.clock.Add(now.Sub(c.session.at)) }
 
 func (c *Core) sawClock(now time.Time) { c.session.clock, c.session.at = now, c.now }
@@ -74,7 +74,7 @@ func (c *Core) registered(s *sent, r *Reply) {
 	if r.Err != nil {
 		ss.registerAt = c.now.Add(c.cfg.pause(ss.failed))
 		ss.failed++
-		if r.Lost { // the store may have registered its id
+		if r.Lost { // the store may have registered the id all the same
 			ss.why, ss.tried = r.Err, s.at
 		}
 		if c.closing != nil {
@@ -103,8 +103,8 @@ func (c *Core) registered(s *sent, r *Reply) {
 	c.beginAdmitted()
 }
 
-// mayBeListed returns why the store may have the session registered under an id that the Core does not know, or
-// nil.
+// mayBeListed returns an error if the store may have the session registered under an id that the Core does not know:
+// the reason why the registration had no answer.
 func (c *Core) mayBeListed() error {
 	if s := &c.session; s.tried > 0 && c.now < s.tried.Add(c.cfg.Attempt+c.cfg.TTL) {
 		return s.why
@@ -126,12 +126,12 @@ func (c *Core) sessionDue() {
 	}
 }
 
-// heartbeatSoon makes the session send a heartbeat now, or once the one under way is answered.
+// heartbeatSoon makes the session send a heartbeat now, or once the current heartbeat is answered.
 func (c *Core) heartbeatSoon() { c.session.due = min(c.session.due, c.now) }
 
 func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	ss := &c.session
-	if s.session != ss.id { // it was sent for a session that was lost
+	if s.session != ss.id { // the heartbeat was sent for a session that has been lost
 		return
 	}
 	ss.beating = 0

@@ -53,8 +53,8 @@ func (c *Core) Waits(f func(a *Call, position, ahead int)) {
 	}
 }
 
-// Refused returns how many claims the store refuses to release, the first of them by key, and why that one is
-// refused.
+// Refused returns how many claims the store refuses to release, the claim with the alphabetically first key among them,
+// and why that claim's release is refused.
 func (c *Core) Refused() (first *driver.Claim, n int, err error) {
 	for _, cl := range c.claims {
 		if cl.refused == nil {

@@ -87,9 +87,9 @@ func (c *Core) timersDue() {
 	}
 }
 
-// Lanes limit how many commands are under way at once, because a store's client has a connection for each. Repeated
-// requests and notices, which can be as many as there are waiters, also need one of the few lanes for polls.
-// Commands without a lane wait for one in FIFO order. Heartbeats, Register and Unregister need none.
+// Lanes limit how many commands are under way at once, because a store's client needs a connection for each. Repeated
+// requests and notices, which can be as many as there are waiters, also need one of the few lanes for polls. Commands
+// wait for a lane in FIFO order. Heartbeats, Register and Unregister need none.
 type lanes struct {
 	busy, polls int
 	line        []delayed // waiting for any lane
@@ -122,8 +122,8 @@ func (c *Core) enterLane(poll bool, d delayed) bool {
 	return false
 }
 
-// leaveLane frees the lane of an answered command, and sends what waits for one. Polls come first: they are few,
-// and must not starve.
+// leaveLane frees the lane of an answered command, and sends commands that wait for a lane. Polls come first: they are
+// few, and must not starve.
 func (c *Core) leaveLane(s *sent) {
 	l := &c.lanes
 	switch s.op {

@@ -99,7 +99,7 @@ func TestWhatWaitersAskBacksOff(t *testing.T) {
 				healed := time.Now()
 				<-served
 				if took := time.Since(healed); took > ttl/4 {
-					t.Errorf("served %v after the store had recovered", took)
+					t.Errorf("the waiter was served %v after the store had recovered", took)
 				}
 			})
 		})

@@ -46,8 +46,8 @@ func TestBreakOfAGrantUnderWay(t *testing.T) {
 				if err := admin.New(b).Break(background, "k"); err != nil {
 					t.Fatal(err)
 				}
-				// The process gives the grant up as soon as it learns of it. There is no grace, because nobody held
-				// the key.
+				// The process gives up the grant as soon as it learns of it. There is no grace, because nobody held the
+				// key.
 				if d := time.Since(began); d > 1100*time.Millisecond {
 					t.Errorf("Break returned after %v", d)
 				}
@@ -152,7 +152,7 @@ func TestBreakTwice(t *testing.T) {
 		}
 		mu.Unlock()
 		if n := lost.Load(); n != 1 {
-			t.Errorf("%d losses", n)
+			t.Errorf("%d losses were reported, want 1", n)
 		}
 		if n := store.Counts().Commands[dsynctest.MethodRelease]; n != 1 {
 			t.Errorf("%d releases, want 1", n)
@@ -177,7 +177,7 @@ func TestBreakInTheSameProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := time.Since(began); d != grace {
-			t.Errorf("Break of a hold of this process that was not unlocked took %v, want the grace of %v", d, grace)
+			t.Errorf("Break of a hold in this process that was not unlocked took %v, want the grace of %v", d, grace)
 		}
 		// B32: a waiter in the holder's process waits for the Unlock, but a waiter in another process does not.
 		if err := <-elsewhere; err != nil || isClosed(later.Lost()) {
@@ -243,7 +243,7 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 		}
 		readers[1].Release(background)
 		if len(holders(t, store, "k")) != len(sessions)-1 {
-			t.Errorf("after both have unlocked: %v", holders(t, store, "k"))
+			t.Errorf("after both readers have unlocked, the key is held by %v", holders(t, store, "k"))
 		}
 		e := <-broken
 		if e.err != nil {

@@ -50,7 +50,7 @@ func TestBreakOutlivesItsSession(t *testing.T) {
 					t.Errorf("Break: %v, %v after the store was back", e.err, e.at.Sub(healed))
 				}
 				if b.ID() == id || len(holders(t, store, "k")) != 0 || !isClosed(mu.Lost()) {
-					t.Errorf("session %s, before it %s; holders are %v", b.ID(), id, holders(t, store, "k"))
+					t.Errorf("the session is %s and was %s; the key's holders are %v", b.ID(), id, holders(t, store, "k"))
 				}
 			})
 		})
@@ -98,7 +98,7 @@ func TestBreakErrors(t *testing.T) {
 				err := admin.New(b).Break(ctx, "k")
 				wantErr(t, "Break of a broken store", err, context.DeadlineExceeded, broken)
 				if !strings.HasPrefix(err.Error(), `dsync: break "k": `) {
-					t.Errorf("error is %q", err)
+					t.Errorf("Break's error is %q, want the key in it", err)
 				}
 				e := breakKey(b)
 				time.Sleep(ttl)

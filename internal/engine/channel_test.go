@@ -22,7 +22,7 @@ func TestHoldChan(t *testing.T) {
 		acquired := newSession(t, memory, nil).Mutex("k").HoldChan(background)
 		select {
 		case <-acquired:
-			t.Fatal("received while another process held the key")
+			t.Fatal("received a hold while another process held the key")
 		case <-time.After(time.Minute):
 		}
 		other.Release(background)
@@ -33,10 +33,10 @@ func TestHoldChan(t *testing.T) {
 			}
 			defer h.Release(background)
 		case <-time.After(time.Minute):
-			t.Fatal("received nothing after the key was free")
+			t.Fatal("received no hold after the key was free")
 		}
 		if h := <-acquired; h != nil {
-			t.Error("received twice")
+			t.Error("received a second hold")
 		}
 	})
 }
@@ -49,7 +49,7 @@ func TestUnreceivedHoldIsReleased(t *testing.T) {
 		acquired := newSession(t, memory, nil).Mutex("k").HoldChan(ctx)
 		time.Sleep(time.Second)
 		if len(holders(t, memory, "k")) != 1 {
-			t.Fatal("not held though the key was free")
+			t.Fatal("the key was free, but HoldChan has not acquired it")
 		}
 		cancel()
 		synctest.Wait()
@@ -124,14 +124,14 @@ func TestHoldChanThatFails(t *testing.T) {
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
 		if h := <-s.Mutex("k").HoldChan(ctx); h != nil {
-			t.Error("acquired a key that is held")
+			t.Error("HoldChan acquired a key that is held")
 		}
 		synctest.Wait() // for the log
 		if strings.Contains(log.String(), "not acquired") {
 			t.Errorf("logged the end of ctx:\n%s", &log)
 		}
 		if h := <-s.Mutex("rw").HoldChan(background); h != nil {
-			t.Error("acquired a key of another kind")
+			t.Error("HoldChan acquired a key of another kind")
 		}
 		synctest.Wait() // for the log
 		if n := strings.Count(log.String(), "not acquired"); n != 1 {

@@ -121,7 +121,7 @@ func wantNotReleased(t *testing.T, err error, want []string) {
 	if errors.As(err, &e) != (len(want) > 0) || errors.Is(err, dsync.ErrNotReleased) != (len(want) > 0) {
 		t.Errorf("Close: %v, want it to name %d keys", err, len(want))
 	} else if len(want) > 0 && !slices.Equal(e.Keys, want) {
-		t.Errorf("Close says that %d keys are not released, such as %q, want %d, such as %q", len(e.Keys), e.Keys[0], len(want), want[0])
+		t.Errorf("Close reports %d keys as not released, such as %q, want %d, such as %q", len(e.Keys), e.Keys[0], len(want), want[0])
 	}
 }
 
@@ -156,7 +156,7 @@ func TestCloseOnASlowStore_B39(t *testing.T) {
 			if mu := other.Mutex(key); mu.TryLock() {
 				mu.Unlock()
 			} else {
-				t.Fatalf("%s is still held, but the error of Close does not name it", key)
+				t.Fatalf("%s is still held, but Close's error does not name it", key)
 			}
 		}
 	})
@@ -205,7 +205,7 @@ func TestWhatCloseSays_B39(t *testing.T) {
 				}
 				err := s.Close(ended)
 				if errors.Is(err, dsync.ErrNotUnregistered) != tt.listed {
-					t.Errorf("Close: %v, want it to say that the session is listed: %t", err, tt.listed)
+					t.Errorf("Close: %v, want it to report that the session is listed: %t", err, tt.listed)
 				}
 				wantNotReleased(t, err, tt.unheard)
 				if err != nil && !tt.listed && tt.unheard == nil {

@@ -126,13 +126,13 @@ func TestCloseWaitsForReleases(t *testing.T) {
 		go s.Mutex("k").LockContext(background)
 		synctest.Wait()
 		if n := queueLength(t, memory, "k"); n != 1 {
-			t.Fatalf("%d in the queue, want 1", n)
+			t.Fatalf("%d waiters in the queue, want 1", n)
 		}
 		if err := s.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 		if n := queueLength(t, memory, "k"); n != 0 {
-			t.Errorf("%d in the queue after Close", n)
+			t.Errorf("%d waiters are in the queue after Close, want none", n)
 		}
 	})
 }

@@ -93,10 +93,10 @@ func TestFailedTryCost(t *testing.T) {
 		}
 		d := store.Counts().Since(before)
 		if n := d.Commands[dsynctest.MethodAcquire]; n != ttls*perTTL {
-			t.Errorf("%d tries sent %d Acquires", ttls*perTTL, n)
+			t.Errorf("%d tries sent %d Acquires, want one each", ttls*perTTL, n)
 		}
 		if n := d.Commands[dsynctest.MethodMembers]; n > ttls {
-			t.Errorf("%d readings of sessions in %d TTLs", n, ttls)
+			t.Errorf("%d readings of sessions in %d TTLs, want at most one per TTL", n, ttls)
 		}
 		if n := d.Commands[dsynctest.MethodHeartbeat]; d.Writes != n {
 			t.Errorf("%d writes, but only %d heartbeats", d.Writes, n)
@@ -209,17 +209,17 @@ func TestReleaseWakesOne(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := queueLength(t, store, "k"); n != waiters {
-			t.Fatalf("%d in the queue, want %d", n, waiters)
+			t.Fatalf("%d waiters in the queue, want %d", n, waiters)
 		}
 		before := store.Counts()
 		held.Unlock()
 		synctest.Wait() // no time passes, so only the release can have caused what happens
 		d := store.Counts().Since(before)
 		if d.Total() != 2 || d.Commands[dsynctest.MethodRelease] != 1 || d.Commands[dsynctest.MethodNotify] != 1 {
-			t.Errorf("a release with %d in the queue: commands %v, want one Release and one Notify", waiters, d.Commands)
+			t.Errorf("a release with %d waiters in the queue: commands %v, want one Release and one Notify", waiters, d.Commands)
 		}
 		if len(got) != 1 {
-			t.Fatalf("%d acquired, want 1", len(got))
+			t.Fatalf("%d waiters acquired the key, want 1", len(got))
 		}
 		next := <-got
 		cancel()

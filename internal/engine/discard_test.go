@@ -96,7 +96,7 @@ func TestCopyOfARequestHoldsNothing(t *testing.T) {
 					t.Errorf("the key is held by claim %s, which nobody owns", h.Claim)
 				}
 				if n := queueLength(t, memory, "k"); n > 0 {
-					t.Errorf("%d claims in the queue", n)
+					t.Errorf("%d claims are left in the queue", n)
 				}
 			})
 		})

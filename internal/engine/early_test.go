@@ -110,7 +110,7 @@ func TestOwnTryAfterAnUndoneUnlock(t *testing.T) {
 		time.Sleep(ttl / 100)
 		h, err := s.Mutex("k").TryHold(background)
 		if err != nil {
-			t.Fatalf("a moment after the first try: %v", err)
+			t.Fatalf("the second try, a moment after the first: %v", err)
 		}
 		h.Release(background)
 	})
@@ -125,7 +125,7 @@ func eventuallyFree(t *testing.T, store driver.Store, s *dsync.Session) {
 		}
 		time.Sleep(time.Second)
 	}
-	t.Fatalf("never free; %v", s)
+	t.Fatalf("the key never became free; %v", s)
 }
 
 // A waiter that arrives after the fail-over gets the key when the claim is discarded, whether it is in the same
@@ -151,7 +151,7 @@ func TestUndoneUnlockAndAWaiter(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n.Token() <= first {
-				t.Errorf("token %d after %d", n.Token(), first)
+				t.Errorf("the token is %d, want more than %d", n.Token(), first)
 			}
 			n.Unlock()
 		})

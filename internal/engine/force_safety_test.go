@@ -238,10 +238,10 @@ func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 			select {
 			case at := <-lost:
 				if d := taken.Sub(at); d < grace {
-					t.Errorf("seed %d: taken %v after Lost closed, want at least %v", seed, d, grace)
+					t.Errorf("seed %d: the key was taken %v after Lost closed, want at least %v", seed, d, grace)
 				}
 			default:
-				t.Errorf("seed %d: taken while Lost was open", seed)
+				t.Errorf("seed %d: the key was taken while Lost was open", seed)
 			}
 			fa.Heal()
 			mu.Unlock()
@@ -254,7 +254,7 @@ func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 			time.Sleep(2 * ttl)
 			// Nothing that lost sessions left in the store blocks anybody.
 			if err := errOf(newSession(t, store, nil).Mutex("k").TryHold(background)); err != nil {
-				t.Errorf("seed %d: left behind: %v", seed, err)
+				t.Errorf("seed %d: a try of the key at the end: %v", seed, err)
 			}
 		})
 	}

@@ -67,13 +67,13 @@ func TestForceHoldIsFirst(t *testing.T) {
 			t.Error("the forced hold is lost")
 		}
 		if n := queueLength(t, store, "k"); n != 4 {
-			t.Errorf("%d in the queue, want 4 of other processes", n)
+			t.Errorf("%d waiters in the queue, want 4 of other processes", n)
 		}
 		forced.Release(background)
 		wg.Wait()
 		// The waiter of the same session made way for ForceHold by moving to the end of the queue.
 		if want := []string{"0", "1", "3", "4", "2", "local 0", "local 1", "local 2"}; !slices.Equal(order, want) {
-			t.Errorf("after ForceHold came %q, want %q", order, want)
+			t.Errorf("after ForceHold the key was granted to %q, want %q", order, want)
 		}
 	})
 }
@@ -105,7 +105,7 @@ func TestForceHoldTwice(t *testing.T) {
 							return err
 						}
 						if inside.Add(1) != 1 {
-							t.Error("two hold the key at the same time")
+							t.Error("two callers of ForceHold hold the key at the same time")
 						}
 						<-h.Lost()
 						time.Sleep(grace / 2)
@@ -122,7 +122,7 @@ func TestForceHoldTwice(t *testing.T) {
 				time.Sleep(ttl)
 				// Each of the two revokes the other, until only one of them holds the key.
 				if len(first)+len(second) != 1 || inside.Load() != 1 {
-					t.Errorf("%d have finished, %d inside", len(first)+len(second), inside.Load())
+					t.Errorf("%d calls have returned and %d hold the key, want 1 and 1", len(first)+len(second), inside.Load())
 				}
 				if err := admin.New(newSession(t, store, nil)).Break(background, "k"); err != nil {
 					t.Error(err)
@@ -196,7 +196,7 @@ func TestForceHoldGivenUp(t *testing.T) {
 		wantErr(t, "ForceHold", errOf(b.Mutex("k").ForceHold(ctx)), context.DeadlineExceeded)
 		time.Sleep(time.Second)
 		if n := queueLength(t, store, "k"); n != 2 {
-			t.Errorf("%d in the queue, want 2 that wait on", n)
+			t.Errorf("%d waiters in the queue, want the 2 that have not given up", n)
 		}
 		if err := <-waits; err != nil {
 			t.Error(err)
@@ -252,7 +252,7 @@ func TestForceHoldOutlivesItsSession(t *testing.T) {
 		faulty.Heal()
 		time.Sleep(ttl)
 		if len(won) > 0 || b.ID() == id || b.ID() == "" {
-			t.Fatalf("%d, session %q after %q", len(won), b.ID(), id)
+			t.Fatalf("%d calls of ForceHold have returned; the session is %q and was %q", len(won), b.ID(), id)
 		}
 		cut.Heal()
 		<-held.Lost()
@@ -315,10 +315,10 @@ func TestForceOfALingeringKey(t *testing.T) {
 						most = 600 * time.Millisecond
 					}
 					if d := time.Since(began); d > most {
-						t.Errorf("took %v, want at most %v", d, most)
+						t.Errorf("taking the lingering key took %v, want at most %v", d, most)
 					}
 					if isClosed(h.Lost()) || lost.Load() != 0 {
-						t.Errorf("%d losses", lost.Load())
+						t.Errorf("%d losses were reported, or the new hold is lost", lost.Load())
 					}
 					h.Release(background)
 				})
@@ -373,7 +373,7 @@ func TestForcedHoldCanBeForced(t *testing.T) {
 			h := take(t, mu.ForceHold)
 			if n := len(all); n > 0 {
 				if d := time.Since(began); d != grace || !isClosed(all[n-1].Lost()) {
-					t.Errorf("forced after %v", d)
+					t.Errorf("ForceHold got the key after %v", d)
 				}
 				all[n-1].Release(background)
 				if isClosed(h.Lost()) || h.Token() == 0 {

@@ -141,7 +141,7 @@ func TestNoHeartbeatAfterFreeze(t *testing.T) {
 			t.Errorf("%d heartbeats were sent after the deadline", n)
 		}
 		if !isClosed(h.Lost()) {
-			t.Error("Lost is open")
+			t.Error("Lost is still open after the deadline")
 		}
 		h.Release(background)
 	})

@@ -256,7 +256,7 @@ func TestStillInUseUntilTheHolderIsDone(t *testing.T) {
 					lose(t, s, f)
 					for _, h := range engine.Of(s).Local().Holds {
 						if h.Lost == nil {
-							t.Errorf("not lost: %+v", h)
+							t.Errorf("Local does not report this hold as lost: %+v", h)
 						}
 					}
 					time.Sleep(grace)
@@ -299,14 +299,14 @@ func TestHealthyOfAClosedSession(t *testing.T) {
 		time.Sleep(grace)
 		wantHealthy(t, "while it closes", s, dsync.ErrClosed)
 		if err := s.Healthy(); errors.Is(err, dsync.ErrStillInUse) {
-			t.Errorf("within the grace: %v", err)
+			t.Errorf("Healthy within the grace: %v", err)
 		}
 		time.Sleep(time.Second)
 		wantHealthy(t, "closed, with a lock in use", s, dsync.ErrClosed)
 		wantHealthy(t, "closed, with a lock in use", s, dsync.ErrStillInUse)
 		mu.Unlock()
 		if err := s.Healthy(); errors.Is(err, dsync.ErrStillInUse) {
-			t.Errorf("after Unlock: %v", err)
+			t.Errorf("Healthy after Unlock: %v", err)
 		}
 	})
 }

@@ -136,7 +136,7 @@ func TestCloseEndsTheWaitForALane(t *testing.T) {
 		go s.Close(background)
 		wg.Wait()
 		if d := time.Since(began); d != 0 {
-			t.Errorf("a waiter returned %v after Close had begun", d)
+			t.Errorf("a waiter returned %v after Close had begun, want at once", d)
 		}
 	})
 }

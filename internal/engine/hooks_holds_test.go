@@ -296,7 +296,7 @@ func TestUnsetHooksCostNothing(t *testing.T) {
 		}
 		turn(mu)
 		if n := testing.AllocsPerRun(200, func() { turn(mu) }); n > 1 {
-			t.Errorf("a hold that is handed off takes %v allocations, want 1", n)
+			t.Errorf("a hand-off makes %v allocations, want 1", n)
 		}
 	})
 }

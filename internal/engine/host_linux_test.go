@@ -252,7 +252,7 @@ func TestFileAfterACloseThatCouldNotUnregister(t *testing.T) {
 		ended, cancel := context.WithCancel(background)
 		cancel()
 		if err := s.Close(ended); err == nil {
-			t.Error("Close: no error")
+			t.Error("Close returned no error")
 		}
 		closed := time.Now()
 		left := func() int {
@@ -311,7 +311,7 @@ func testFileOfAFailedRegistration(t *testing.T, made bool) {
 		}
 	})
 	if left, _ := filepath.Glob(path + "/*"); len(left) != 0 {
-		t.Errorf("left after Close: %v", left)
+		t.Errorf("files left after Close: %v", left)
 	}
 }
 

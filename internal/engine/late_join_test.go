@@ -51,7 +51,7 @@ func TestReleaseAfterCountsFromTheCall(t *testing.T) {
 			theirs := other.Mutex("k")
 			lock(t, theirs)
 			if got := time.Since(called); got < d-time.Millisecond || got > d+100*time.Millisecond {
-				t.Errorf("kept for %v, want %v", got, d)
+				t.Errorf("the key was kept for %v, want %v", got, d)
 			}
 			theirs.Unlock()
 		})

@@ -46,7 +46,7 @@ func TestEndedLeasesAreForgotten(t *testing.T) {
 		const leases = 2000
 		lapse(leases)
 		if n := heap() - before; n > leases*200 {
-			t.Errorf("%d ended leases have left %d bytes", leases, n)
+			t.Errorf("%d ended leases have left %d bytes in memory", leases, n)
 		}
 	})
 }
@@ -165,7 +165,7 @@ func TestReplacedClaimsAreForgotten(t *testing.T) {
 		}
 		wg.Wait()
 		if n := after - before; n > holds*200 {
-			t.Errorf("%d replaced claims have left %d bytes", holds, n)
+			t.Errorf("%d replaced claims have left %d bytes in memory", holds, n)
 		}
 		if n := store.Counts().Commands[dsynctest.MethodRelease]; n > holds/10 {
 			t.Errorf("%d separate Releases, want most claims to be released by the request for the next one", n)
