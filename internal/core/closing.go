@@ -252,7 +252,7 @@ func (c *Core) unregistered(s *sent, r *Reply) {
 		cg.listed = r.Err
 		c.lose(ErrClosed)
 	}
-	if r.Err == nil { // the Unregister also ended claims whose release was still under way
+	if r.Err == nil { // this also ended claims whose release was still under way
 		c.sessionEnded()
 	}
 }

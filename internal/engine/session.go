@@ -294,7 +294,7 @@ func (s *Session) registeredAs(f core.Registered) {
 func (s *Session) lost(f core.SessionLost) {
 	close(s.reg.over)
 	s.reg = nil
-	if s.hostDir != nil { // the process must not look dead during its holds' grace, even after a Close that could not unregister
+	if s.hostDir != nil { // holds may still be in their grace, even after a Close that could not unregister, so the process must not look dead yet
 		time.AfterFunc(s.opt.TTL, func() { s.unlockFile(f.Session) })
 	}
 	if errors.Is(f.Cause, ErrClosed) {
