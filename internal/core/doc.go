@@ -97,10 +97,10 @@
 // Within a process, a hold's slot is freed only when its holder is done, as with a sync.Mutex, even if the hold was
 // lost or its claim was released at the end of the grace. Only leases and holds with Auto do not wait for the holder.
 //
-// The store makes a grant in whatever command makes room: a release, a command that drops expired sessions, or the
-// request itself. The session whose command made the grant notifies the waiter with a [driver.Notice], once the
-// command cannot be rolled back. A notice may be lost, late, repeated or out of order. So every waiter also
-// requests again from time to time, and when a session ahead of it may have expired.
+// Any command that makes room for a claim also grants it: a release, a command that drops expired sessions, or the
+// request itself. The session whose command made the grant notifies the waiter with a [driver.Notice], once the command
+// cannot be rolled back. A notice may be lost, late, repeated or out of order. So every waiter also requests again from
+// time to time, and when a session ahead of it may have expired.
 //
 // Only sessions may change a key's record. If anybody else does, the holder must find out. So after every
 // acknowledged heartbeat the Core reads some of the held keys, in turn, and it compares every state of a held key

@@ -74,8 +74,8 @@ type ReleaseBy struct {
 // Extending reports that a command to extend a lease is being sent.
 type Extending struct{ Claim uint64 }
 
-// Extended is the store's answer to the command that an Extending announced. The command was sent at Sent. Without an
-// answer there is no Extended.
+// Extended is the store's answer to a command that Extending announced and that was sent at Sent. A command without an
+// answer has no Extended.
 type Extended struct {
 	Claim uint64
 	Sent  Instant
@@ -89,7 +89,7 @@ type Revoked struct{ Claim, Key string }
 // Need reports that package engine needs the session registered. The answer is a [Registered].
 type Need struct{}
 
-// Observe adds N, 1 or -1, to the observers of a key.
+// Observe adds N, which is 1 or -1, to the number of a key's observers.
 type Observe struct {
 	Key string
 	N   int
@@ -115,7 +115,7 @@ type NotHeld struct{ Claim uint64 }
 // Died reports that another session's process has ended, as seen by the kernel on which both processes run.
 type Died struct{ Session string }
 
-// NoticesDue has the notices that the command of an Ask returned.
+// NoticesDue has the notices that an Ask's command returned.
 type NoticesDue struct{ Notices []driver.Notice }
 
 // Reply is the answer to a command. Lost means that no answer came: the command may have been executed, or may still be

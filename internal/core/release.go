@@ -114,8 +114,8 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 		c.settled(cl, r.Err)
 		c.retry(cl)
 	case !r.Found && cl.token != 0 && cl.doubted == 0:
-		// The store says that it does not have a claim that was held. A deposed primary may report that too; believe it
-		// only if the answer is the same after an acknowledged heartbeat.
+		// The store reports that it does not have a claim that was held. A deposed primary may report that too; believe
+		// it only if the answer is the same after an acknowledged heartbeat.
 		cl.doubted = max(c.session.acks, 1)
 		c.heartbeatSoon()
 		c.at(&cl.timer, cl.number, c.now.Add(c.cfg.TTL))

@@ -27,9 +27,9 @@ const (
 // A sweeper decides when its session sweeps the store.
 //
 // One session sweeps for the whole fleet, slice by slice. The other sessions see that in the store's
-// [driver.SweepState] and check less and less often. When the sweeper has ended, the next session that checks
-// continues where it stopped. So a fleet with nothing to sweep sends about one Sweep a minute, however many
-// processes it has, and no record is missed because processes come and go.
+// [driver.SweepState] and check less and less often. When the sweeper has ended, the next session that checks continues
+// where it stopped. So a fleet with nothing to sweep sends about one Sweep a minute, however many processes it has, and
+// no record is missed even though processes come and go.
 //
 // A session first checks after an exponentially distributed time with a mean of a minute. So most processes that
 // live for seconds send nothing, yet 300 of them in succession check as often as one process that lives as long as
@@ -85,7 +85,7 @@ func (c *Core) nextSweep(r *Reply, took time.Duration) time.Duration {
 		w.away = 0
 		return max(c.cfg.jitter(pause, 10), 4*took)
 	case st.Turn == before:
-		// If a store neither sweeps nor says which session does, don't check often.
+		// If a store neither sweeps nor reports which session does, don't check often.
 	case st.Turn == 0, st.Now.Sub(st.At) > 2*pause+sweepSlack:
 		return c.cfg.jitter(sweepGap, 2)
 	}

@@ -162,7 +162,7 @@ func (c *Core) fillLanes() {
 	}
 }
 
-// most returns the limit of commands under way, which is normally n and higher after a Hurry.
+// most returns the limit on commands under way: normally n, and more after a Hurry.
 func (c *Core) most(n int) int {
 	if c.closing != nil && c.closing.phase == hurried {
 		return n * hurryLanes

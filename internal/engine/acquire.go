@@ -21,7 +21,7 @@ func Whole(key string, kind driver.Kind) Want {
 	return Want{Key: key, Kind: kind, Weight: 1, Limit: 1}
 }
 
-// TickAt returns the tick of a run scheduled for t: milliseconds since 1970, as in driver.Claim. The error says why
+// TickAt returns the tick of a run scheduled for t: milliseconds since 1970, as in driver.Claim. The error reports why
 // t can't be a scheduled time.
 func TickAt(t time.Time) (tick int64, err error) {
 	tick = t.UnixMilli()
@@ -157,8 +157,8 @@ func (s *Session) memberOf(ctx context.Context, id string) (m driver.Member, unt
 	return m, until
 }
 
-// Hold waits for w and holds it. If the hold ends before its holder is done, its slot in this process becomes free
-// when the grace is over, even if the holder does nothing. Errors are [ErrInvalidKey] and those of Acquire.
+// Hold waits for w and holds it. If the hold ends before its holder is done, its slot in this process becomes free when
+// the grace is over, even if the holder does nothing. It returns the errors of Acquire, and [ErrInvalidKey].
 func (s *Session) Hold(ctx context.Context, w Want) (*Hold, error) {
 	if err := CheckKey(w.Key); err != nil {
 		return nil, err
@@ -171,8 +171,8 @@ func (s *Session) Hold(ctx context.Context, w Want) (*Hold, error) {
 	return h, nil
 }
 
-// TryHold holds w as Hold does, if that is possible without waiting. Errors are [ErrInvalidKey] and
-// those of TryAcquire.
+// TryHold holds w as Hold does, if that is possible without waiting. It returns the errors of TryAcquire, and
+// [ErrInvalidKey].
 func (s *Session) TryHold(ctx context.Context, w Want) (*Hold, error) {
 	if err := CheckKey(w.Key); err != nil {
 		return nil, err

@@ -162,9 +162,9 @@ func TestCloseOnASlowStore_B39(t *testing.T) {
 	})
 }
 
-// Each case has a single reason why Close returns an error, or returns none. Unregistering the session frees all its
-// claims except leases. So if a holder is not done, the session stays registered unless the store has confirmed a
-// Release that keeps the key for the grace.
+// In each case Close has exactly one reason to return an error, or none. Unregistering the session frees all its claims
+// except leases. So if a holder is not done, the session stays registered unless the store has confirmed a Release that
+// keeps the key for the grace.
 func TestWhatCloseSays_B39(t *testing.T) {
 	lose := func(method dsynctest.Method) func(dsynctest.Request) dsynctest.Fault {
 		return func(r dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{LoseRequest: r.Method == method} }

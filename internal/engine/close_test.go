@@ -91,7 +91,7 @@ func TestCloseFailsToUnregister(t *testing.T) {
 	})
 }
 
-// A beatStore delays each heartbeat by a second. It records whether the session is unregistered meanwhile.
+// A beatStore delays each heartbeat by a second. It records whether the session is unregistered during that second.
 type beatStore struct {
 	*dsynctest.Memory
 	beating, early *atomic.Bool

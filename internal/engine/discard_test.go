@@ -17,8 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// again returns a store to which the network delivers each selected Acquire a second time, the given time after it
-// was sent.
+// again returns a store that receives each selected Acquire a second time, the given time after it was sent.
 func again(t *testing.T, store driver.Store, after time.Duration, of func(dsynctest.Request) bool) *dsynctest.Faulty {
 	return newFaulty(t, store, func(r dsynctest.Request) (f dsynctest.Fault) {
 		if r.Method == dsynctest.MethodAcquire && of(r) {

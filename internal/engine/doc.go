@@ -1,7 +1,7 @@
 // Package engine runs a session. It is the shell around a [core.Core], which makes the decisions, and has everything
 // that a Core must not have: goroutines that call the store, the clock, contexts, hooks and logs. Packages dsync and
-// leader document what they promise, and package driver documents what a store promises. Package core explains how
-// it builds the former on the latter.
+// leader document what they promise, and package driver documents what a store promises. Package core explains how a
+// session keeps the promises of dsync and leader with the help of the store's.
 //
 // # One mutex
 //

@@ -26,8 +26,8 @@ func crashed(t *testing.T, store driver.Store, held []string, awaited ...string)
 	return f.Cut
 }
 
-// B06: if a process waits for a hundred keys of a process that crashes, it gets all of them within a TTL of the last
-// heartbeat and one wake-up, because the waiter that finds the session expired wakes all the others.
+// B06: if a process waits for a hundred keys of a process that crashes, it gets all of them within a TTL plus one
+// wake-up after the last heartbeat, because the waiter that finds the session expired wakes all the others.
 func TestEveryKeyOfACrashedProcessIsFreeInTime_B06(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 100
@@ -46,7 +46,7 @@ func TestEveryKeyOfACrashedProcessIsFreeInTime_B06(t *testing.T) {
 		for _, key := range keys {
 			wg.Go(func() {
 				lock(t, s.Mutex(key))
-				// The round trips are one to expire the session, and then those that acquire the keys, 8 at a time.
+				// One round trip expires the session; the others acquire the keys, 8 at a time.
 				if d := time.Since(began); d > ttl+(1+n/8+1)*trip {
 					t.Errorf("%s was locked %v after the last heartbeat; the TTL is %v", key, d, ttl)
 				}

@@ -158,8 +158,8 @@ func TestNotHealthyWhileAWaiterCantRegister(t *testing.T) {
 	})
 }
 
-// If many lost holds are still in use, Healthy names the one that was lost first and three more, and says how many
-// others there are.
+// If many lost holds are still in use, Healthy names the hold that was lost first and three more, and gives the number
+// of others.
 func TestStillInUseNamesFourKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, f := cutOff(t)

@@ -357,11 +357,11 @@ func (h *Hold) Progress(limit time.Duration) error {
 // [Session.Hold] or [Session.TryHold]; on any other hold it panics.
 func (h *Hold) Finished() <-chan struct{} { return h.own.finished }
 
-// ReleaseBy says how the store should release this hold: to the claim that l names as Successor, ahead of all others
-// in the queue, or by keeping the key held for l.Keep from now. It does not end the hold. If it was called before,
-// or the hold is over, it returns false and does nothing. A hold that its holder ended with WindDown counts as over
-// only when the holder is done. ReleaseBy works only for holds made by [Session.Hold] or [Session.TryHold], which
-// are never handed off within this process.
+// ReleaseBy sets how the store will release this hold: to the claim that l names as Successor, ahead of all others in
+// the queue, or by keeping the key held for l.Keep from now. It does not end the hold. If it was called before, or the
+// hold is over, it returns false and does nothing. A hold that its holder ended with WindDown counts as over only when
+// the holder is done. ReleaseBy works only for holds made by [Session.Hold] or [Session.TryHold], which are never
+// handed off within this process.
 func (h *Hold) ReleaseBy(l driver.Release) bool {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
@@ -374,10 +374,10 @@ func (h *Hold) ReleaseBy(l driver.Release) bool {
 	return true
 }
 
-// ReleasedBy returns nil if the store has released the hold as ReleaseBy said. If the successor no longer waited,
-// so that the key went to the first waiter in the queue, the error is driver.ErrNotWaiting. If the hold was lost
-// before the store released it, or nobody can know whether the successor was granted the key, the error is
-// [ErrLost]. Call it after the channel returned by [Hold.Finished] is closed.
+// ReleasedBy returns nil if the store has released the hold as ReleaseBy requested. If the successor no longer waited,
+// so that the key went to the first waiter in the queue, the error is driver.ErrNotWaiting. If the hold was lost before
+// the store released it, or nobody can know whether the successor was granted the key, the error is [ErrLost]. Call it
+// after the channel returned by [Hold.Finished] is closed.
 func (h *Hold) ReleasedBy() error {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
@@ -395,9 +395,9 @@ func (h *Hold) NotReleased() error {
 	return h.err
 }
 
-// Release says that the holder is done, and releases the key if it is still held. ctx bounds only the wait for the
-// store's answer; the release goes on in the background. The error is [ErrLost] with its cause if the hold had
-// ended before, ctx's error, or the store's. A second Release does nothing and does not wait for the first: see
+// Release reports that the holder is done, and releases the key if it is still held. ctx bounds only the wait for the
+// store's answer; the release goes on in the background. The error is [ErrLost] with its cause if the hold had ended
+// before, ctx's error, or the store's. A second Release does nothing and does not wait for the first: see
 // [Hold.Finished].
 func (h *Hold) Release(ctx context.Context) error {
 	if h.own.released.Swap(true) { // not a sync.Once: a second call would wait for the first, ignoring its own ctx
