@@ -7,10 +7,10 @@
 //   - A reply or a notice arrives at once, late or never.
 //   - A listener becomes ready at once or late, or breaks.
 //   - The clock moves to the next due time, or the store's clock steps within the margin.
-//   - A process freezes, is cut off, or crashes, or learns that another has crashed.
+//   - A process freezes, is cut off, crashes, or learns that another process has crashed.
 //   - A Sweep removes expired sessions.
 //   - A caller locks, gives up, resigns, reports progress, hangs, extends a lease, unlocks, or unlocks once more.
-//   - A session closes, or its Close is hurried.
+//   - A session closes, or the context of its Close ends.
 //   - Somebody revokes the key.
 //
 // Time passes only when nothing is under way except late messages, so a network without faults takes no time. Each
@@ -19,24 +19,24 @@
 // After each step the package checks:
 //
 //   - While a hold's Lost is open, and for the grace after it has closed, the store has the hold's claim. The weights
-//     of these claims, and of kept ones, never add up to more than the key's limit. A release never moves the end of
-//     a hold to a later time, and an Extend never to an earlier one.
+//     of these claims and of kept claims never add up to more than the key's limit. A release never moves the end of a
+//     hold to a later time, and an Extend never to an earlier one.
 //   - A caller whose tick is over is never granted the key, and only such a caller is told that its tick is over. The
-//     last tick that succeeded only grows, its result does not change, and its seal removes no waiter for a later
-//     tick.
+//     last tick that succeeded only grows, its result does not change, and its seal does not remove a waiter for a
+//     later tick.
 //   - A holder that names a successor learns whether the successor was granted the key. Tokens grow.
-//   - Within a process, no caller is served before the holder is done, unless they share the hold or the key has
-//     room for both. Every caller gets one answer. Every hold is freed once, after its holder is done.
+//   - Within a process, no caller is served before the holder is done, unless both share the hold or the key has room
+//     for both. Every caller gets one answer. Every hold is freed once, after its holder is done.
 //
-// From every state, if no more faults happen, everybody can be served, revoked claims are given up, and living
-// sessions leave nothing behind, in the store or in the Cores. In a small world this takes at most three TTLs, even
-// if the store has an abandoned lease, which no process knows of.
+// The package also checks every state for what happens without further faults: every caller is served, revoked claims
+// are given up, and live sessions leave nothing behind in the store or in the Cores. In a small world this takes at
+// most three TTLs, even if the store has an abandoned lease, which no process knows of.
 //
-// The tests explore small worlds completely, and large ones by random walks.
+// The tests explore small worlds completely, and large worlds by random walks.
 //
-// The store has the short commands of dsync/mongo, and uses them whenever their conditions are met.
+// The store implements the short commands of dsync/mongo too, and uses them whenever their conditions are met.
 //
-// Worlds that behave alike are visited once: see [github.com/leasehold-go/leasehold/internal/core.Core.State].
-// Commands that concern only their own session are answered as soon as they are executed, unless a fault delays the
-// answer.
+// Of several worlds that behave alike, only one is visited: see
+// [github.com/leasehold-go/leasehold/internal/core.Core.State]. Commands that concern only their own session are
+// answered as soon as they are executed, unless a fault delays the answer.
 package explore

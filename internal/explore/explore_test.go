@@ -21,12 +21,12 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A fingerprint is a hash of the world's form.
+// A fingerprint is a hash of what world.form returns.
 type fingerprint [16]byte
 
 func (w *world) fingerprint() fingerprint { return md5.Sum(w.form()) }
 
-// form returns an encoding in which worlds that behave alike are equal.
+// form returns an encoding of the world. Worlds that behave alike have equal encodings.
 func (w *world) form() []byte {
 	name := &namer{names: make([]named, 0, 32)}
 	var b []byte
@@ -168,7 +168,7 @@ func putNotices(put func(...int), name *namer, notices []driver.Notice) {
 	}
 }
 
-// number numbers a call.
+// number returns the number that name gives to a call, or 0 for nil.
 func number(name *namer, a *core.Call) uint64 {
 	if a == nil {
 		return 0
@@ -176,7 +176,7 @@ func number(name *namer, a *core.Call) uint64 {
 	return name.Number('w', a.Call)
 }
 
-// A visited says how a state was first reached.
+// A visited describes how a state was first reached: from which state, and by which action.
 type visited struct {
 	from int32
 	what string
@@ -186,10 +186,10 @@ type visited struct {
 type explorer struct {
 	seen        map[fingerprint]int32
 	path        []visited
-	fair        []int32        // successor of each state if nothing else goes wrong; ended, or unknown
-	takes       []core.Instant // the time until that successor
+	fair        []int32        // successor of each state without further faults; or ended, or unknown
+	takes       []core.Instant // time from each state to that successor
 	transitions int
-	longest     time.Duration // longest time from any state until everybody is served, if nothing else goes wrong
+	longest     time.Duration // longest time, from any state without further faults, until every caller is served
 }
 
 const (
@@ -197,8 +197,8 @@ const (
 	unknown = -2 // not visited
 )
 
-// explore visits all states that can be reached from w, up to most, and checks each. It returns the steps that lead
-// to an error, or nil.
+// explore visits the states that can be reached from w, at most most of them, and checks each. wrong has the steps that
+// lead to an error, or is nil. Actions for which without returns true are left out.
 func explore(w *world, most int, without func(what string) bool) (e *explorer, wrong []string) {
 	e = &explorer{seen: make(map[fingerprint]int32)}
 	type open struct {
@@ -240,7 +240,7 @@ func explore(w *world, most int, without func(what string) bool) (e *explorer, w
 				return e, append(e.steps(at.n), a.what, err.Error())
 			}
 			n, fresh := visit(next, at.n, a.what)
-			for i := 0; n == at.n && a.what == fair && i < 100; i++ { // for example a timer without effect
+			for i := 0; n == at.n && a.what == fair && i < 100; i++ { // for example after a timer without effect
 				if more := next.actions(true); len(more) == 0 || more[0].on(next) != nil {
 					break
 				}
@@ -263,10 +263,10 @@ func explore(w *world, most int, without func(what string) bool) (e *explorer, w
 	return e, wrong
 }
 
-// cycles looks for a state from which the world, although nothing else goes wrong, goes round in a circle: somebody
-// is never served, or something is left over forever.
+// cycles looks for a cycle of states without faults. In such a cycle, some caller is never served, or something is
+// never cleaned up. It returns the steps that lead into the cycle and through it, or nil.
 func (e *explorer) cycles() []string {
-	checked := make([]int32, len(e.fair)) // the walk that came to the state; 0: none yet
+	checked := make([]int32, len(e.fair)) // the walk that first reached each state; 0: none yet
 	for first := range e.fair {
 		n, walk := int32(first), int32(first+1)
 		for n >= 0 && checked[n] == 0 {
@@ -286,8 +286,8 @@ func (e *explorer) cycles() []string {
 	return nil
 }
 
-// tooLong looks for a state from which, although nothing else goes wrong, it takes longer than most until everybody
-// is served and nothing is left over.
+// tooLong looks for a state from which, even without further faults, it takes longer than most until every caller is
+// served and everything is cleaned up. It returns the steps that lead to that state, or nil.
 func (e *explorer) tooLong(most time.Duration) []string {
 	left := make([]core.Instant, len(e.fair)) // 0: not known yet
 	for first := range e.fair {
@@ -309,7 +309,7 @@ func (e *explorer) tooLong(most time.Duration) []string {
 	return nil
 }
 
-// steps returns how a state was reached.
+// steps returns the steps by which a state was first reached.
 func (e *explorer) steps(n int32) (steps []string) {
 	for ; n > 0; n = e.path[n].from {
 		steps = append(steps, e.path[n].what)
@@ -318,15 +318,15 @@ func (e *explorer) steps(n int32) (steps []string) {
 	return steps
 }
 
-// most returns how long it may take until everybody is served, if nothing else goes wrong: ten TTLs, plus a poll for
-// each time that a caller still wants the key, plus the longest lease of a process that has crashed or is closing.
+// most returns how long it may take until every caller is served without further faults: ten TTLs, plus a poll interval
+// for each time that a caller still has to lock, plus the longest lease of a process that has crashed or is closing.
 func (w *world) most() time.Duration {
 	most := 10 * w.cfg.TTL
 	lease := time.Duration(0)
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		for _, o := range n.callers {
-			most += time.Duration(o.rounds) * w.cfg.Poll // without notices, each may be served only by a poll
+			most += time.Duration(o.rounds) * w.cfg.Poll // without notices, a caller may be served only by its poll
 			if n.dead || n.closing {
 				lease = max(lease, o.want.Lease)
 			}
@@ -335,9 +335,8 @@ func (w *world) most() time.Duration {
 	return most + lease
 }
 
-// ends checks that, if nothing else goes wrong, everybody is served in the end and living sessions leave nothing
-// over. An abandoned lease, which the store has but no process knows of, must not block its key for more than two
-// TTLs.
+// ends checks that, without further faults, every caller is served in the end and live sessions leave nothing behind.
+// An abandoned lease, which the store has but no process knows of, must not block its key for more than two TTLs.
 func (w *world) ends() error {
 	began, most := w.now, w.most()
 	open := began // when an abandoned lease last blocked no key
@@ -366,7 +365,7 @@ func (w *world) ends() error {
 	}
 }
 
-// left describes what remains in a Core when no caller wants anything any more, or returns "".
+// left describes what remains in a Core, or returns "" if the Core is as it should be when its callers are done.
 func left(c *core.Core) string {
 	v := reflect.ValueOf(c).Elem()
 	for _, field := range []string{"claims", "past", "queues", "messages", "changes", "sent"} {
@@ -388,7 +387,7 @@ func left(c *core.Core) string {
 	return ""
 }
 
-// tail returns the last steps.
+// tail returns the last 40 steps.
 func tail(steps []string) []string { return steps[max(0, len(steps)-40):] }
 
 // String describes the world's state.
@@ -416,7 +415,7 @@ func (w *world) String() string {
 	return b.String()
 }
 
-// A setting describes the beginning of a world.
+// A setting describes the initial state of a world.
 type setting struct {
 	name      string
 	budget    budget
@@ -424,10 +423,10 @@ type setting struct {
 	change    func(c *core.Config)
 	set       func(w *world)
 	long      bool
-	without   func(what string) bool // actions to leave out, so that the others can go deeper
+	without   func(what string) bool // reports which actions to leave out, so that the test gets further with the others
 }
 
-// newWorld returns the world of a setting.
+// newWorld returns the world that a setting describes.
 func newWorld(s setting) *world {
 	w := &world{budget: s.budget, cfg: configWith(s.change), now: 1, tokens: make(map[string]tokens), keeps: s.budget.steps == 0 && s.budget.breaks == 0}
 	w.store = store{sessions: make(map[string]registration), keys: make(map[string]record), early: s.budget.failOvers > 0}
@@ -489,11 +488,11 @@ func eager(w *world)    { w.deaf, w.eager = true, true }
 func oneHost(w *world)  { w.deaf, w.eager, w.store.hostFile = true, true, "file" }
 func observed(w *world) { w.store.observed = true }
 
-// inHaste leaves out the actions by which time passes while something else can happen.
+// inHaste leaves out actions by which time passes, except when nothing else can happen.
 func inHaste(what string) bool { return strings.HasSuffix(what, " pass") }
 
-// cutOffWith leaves out all actions except those by which A takes the key and is cut off for good, those by which B
-// waits for it, and those whose names contain may.
+// cutOffWith keeps only the actions by which A takes the key and is cut off for good, those by which B waits for the
+// key, and those whose names contain may.
 func cutOffWith(may string) func(what string) bool {
 	return func(what string) bool {
 		switch {
@@ -506,7 +505,7 @@ func cutOffWith(may string) func(what string) bool {
 	}
 }
 
-// crashWith leaves out B's crash, and all faults of the network except those whose names begin with fault.
+// crashWith leaves out B's crash and all network faults except those whose names begin with fault.
 func crashWith(fault string) func(what string) bool {
 	return func(what string) bool {
 		if what == "B crashes" {
@@ -521,7 +520,8 @@ func crashWith(fault string) func(what string) bool {
 	}
 }
 
-// faultsBut leaves out all faults of the network except these, each given by the beginning and the end of its name.
+// faultsBut leaves out all network faults except these. Each of these is given by the beginning and the end of its
+// name.
 func faultsBut(these ...[2]string) func(what string) bool {
 	return func(what string) bool {
 		for _, f := range []string{"is lost", "is late", "is delayed", "twice"} {
@@ -533,8 +533,7 @@ func faultsBut(these ...[2]string) func(what string) bool {
 	}
 }
 
-// closing leaves out B's Close, all refusals except those of A's releases, and the actions by which time passes while
-// something else can happen.
+// closing leaves out B's Close, all refusals except those of A's releases, and the actions that inHaste leaves out.
 func closing(what string) bool {
 	return what == "B closes" || inHaste(what) || strings.HasSuffix(what, "is refused") && !strings.HasPrefix(what, "A's Release")
 }
@@ -548,8 +547,8 @@ func each(callers ...caller) (all [][]caller) {
 
 func together(callers ...caller) [][]caller { return [][]caller{callers} }
 
-// Small worlds are explored completely. The test tries every order of events and checks, from every state, that
-// everything ends well if nothing else goes wrong. A failure lists the steps that led to it. The worlds with the most
+// Small worlds are explored completely: the test tries every order of events, and checks for every state that
+// everything ends well without further faults. A failure lists the steps that led to it. The worlds with the most
 // states are explored only with LEASEHOLD_LONG.
 func TestSmallWorlds(t *testing.T) {
 	testkit.Large(t)
@@ -583,7 +582,7 @@ func TestSmallWorlds(t *testing.T) {
 func settings() []setting {
 	lingers := func(c *core.Config) { c.Linger = 3 * time.Second }
 	noHandOff := func(c *core.Config) { c.HandOff = 0 }
-	patient := func(c *core.Config) { c.Attempt = 6 * time.Second } // longer than between two heartbeats
+	patient := func(c *core.Config) { c.Attempt = 6 * time.Second } // longer than a heartbeat interval
 	oneLane := func(c *core.Config) { c.Lanes, c.PollLanes = 1, 1 }
 	semaphore := mutex(1).as(driver.KindSemaphore, 1, 2)
 	joinTwice, extendUnanswered, releaseUnanswered := [2]string{"A's Acquire", "twice"}, [2]string{"A's Asked", "its reply is lost"}, [2]string{"A's Release", "its reply is lost"}
@@ -690,14 +689,14 @@ func settings() []setting {
 	}
 }
 
-// Large worlds are explored by random walks, from seeds. Every run tries the seed on file, and so do the mutants.
-// LEASEHOLD_LONG tries a few more. Other seeds are tried only on request:
+// Large worlds are explored by random walks, each from a seed. Every run of the test, including the mutants', tries the
+// seed onFile. With LEASEHOLD_LONG it tries a few more. Other seeds are tried only on request:
 //
 //	LEASEHOLD_SEED=7 go test ./internal/explore -run TestLargeWorlds                         # repeats what seed 7 has found
 //	LEASEHOLD_SEED=7 LEASEHOLD_WORLDS=1000 go test -v ./internal/explore -run TestLargeWorlds # 7 and the 999 that follow
 //
-// A seed makes the same 20,000 walks every time; with -short, only the first 4,000. A seed that finds an error does
-// not keep the others from being tried: it fails a test of its own, which prints the command that repeats it.
+// A seed makes the same 20,000 walks every time; with -short, only the first 4,000. Each seed is a subtest, so the
+// other seeds are tried even if one finds an error. The failure prints the command that repeats the seed.
 func TestLargeWorlds(t *testing.T) {
 	testkit.Large(t)
 	asked := func(name string, otherwise uint64) uint64 {
@@ -796,7 +795,7 @@ func randomSetting(r *rand.Rand) setting {
 			case 1:
 				o = o.insisting()
 			case 2:
-				if o.want.Tick == 0 { // no caller of the library can do that
+				if o.want.Tick == 0 { // the library has no call that forces a hold of a Periodic
 					o = o.forces()
 				}
 			case 3:
@@ -813,12 +812,12 @@ func randomSetting(r *rand.Rand) setting {
 		}
 		s.processes = append(s.processes, callers)
 	}
-	if kind > 3 { // they extend no lease, so that number is free
+	if kind > 3 { // these callers have no leases, so use the number of extends for reports of progress
 		if s.budget.progress = s.budget.extends; s.budget.progress > 0 {
 			s.processes[0][0].limit = 3 * time.Second
 		}
 	}
-	if r.IntN(20) == 0 { // another kind of the same key
+	if r.IntN(20) == 0 { // one caller uses the key as another kind
 		o := &s.processes[0][0]
 		*o = mutex(o.rounds).as(driver.KindSemaphore, 1, 2)
 	}
@@ -828,7 +827,7 @@ func randomSetting(r *rand.Rand) setting {
 	return s
 }
 
-// walk takes random steps through a large world, and then continues without faults to its end.
+// walk takes random steps through a large world, and then continues without faults until every caller is served.
 func walk(r *rand.Rand) (passed []string, err error) {
 	w := newWorld(randomSetting(r))
 	for range 200 {
@@ -848,8 +847,8 @@ func walk(r *rand.Rand) (passed []string, err error) {
 	return passed, w.ends()
 }
 
-// rare reports whether random walks should choose the action less often. If every holder unlocked at once and every
-// cut healed at once, no session would ever expire.
+// rare reports whether random walks should take the action less often. If every holder unlocked at once and every cut
+// healed at once, no session would ever expire.
 func (a action) rare() bool {
 	for _, what := range []string{
 		"unlocks", "gives up", "closes", "hurries", "freezes", "crashes", "goes on", "cut off", "lost", "late", "delayed", "refused", "twice", "steps", "asks for", "notice", "slow", "breaks",
@@ -861,7 +860,8 @@ func (a action) rare() bool {
 	return false
 }
 
-// The same seed takes the same steps: no effect depends on the order of a map, a clock or chance.
+// Two walks with the same seed take the same steps, because nothing in a world depends on map order, a real clock or
+// chance.
 func TestWalksRepeat(t *testing.T) {
 	for n := range uint64(50) {
 		first, err := walk(rand.New(rand.NewPCG(1, n)))

@@ -13,20 +13,20 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A store behaves as package driver says, and is a value that can be copied. It lacks Publish, Resize and Keys, and its
-// Sweep deletes only sessions.
+// A store behaves as package driver specifies, and is a value that can be cloned. It lacks Publish, Resize and Keys,
+// and its Sweep deletes only sessions.
 type store struct {
 	sessions map[string]registration
 	keys     map[string]record
 	skew     time.Duration
-	observed bool          // somebody observes all keys
-	hostFile string        // of every session; "": the processes are of different machines
-	early    bool          // the store answers early releases early
-	log      driver.OpTime // end of the log, counting only early releases
-	undo     []undo        // early releases that are not committed
+	observed bool          // all keys are observed
+	hostFile string        // host file of every session; "": the processes run on different machines
+	early    bool          // the store answers a Release with Early set before it is committed
+	log      driver.OpTime // end of the log, which counts only early releases
+	undo     []undo        // early releases that are not committed yet
 }
 
-// An undo is a key's record before an early release.
+// An undo has a key's record as it was before an early release.
 type undo struct {
 	key    string
 	before record
@@ -57,12 +57,12 @@ type waiting struct {
 }
 
 func (s *store) clone() store {
-	n := *s // slices in it are replaced, never changed
+	n := *s // the slices in a store are replaced, never changed
 	n.sessions, n.keys = maps.Clone(s.sessions), maps.Clone(s.keys)
 	return n
 }
 
-// now is the store's clock at an instant.
+// now returns the time of the store's clock at an instant.
 func (s *store) now(i core.Instant) time.Time { return time.Unix(1000, int64(i)).Add(s.skew) }
 
 // execute executes a command and returns its reply.
@@ -73,7 +73,7 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 		return r
 	}
 	if cmd.Op != core.Read && cmd.Op != core.Load && cmd.Op != core.Keys {
-		s.undo = nil // this commits all earlier writes
+		s.undo = nil // every command except reads and early releases commits all earlier writes
 	}
 	switch reg, known := s.sessions[cmd.Session]; cmd.Op {
 	case core.Register:
@@ -134,8 +134,8 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 	return r
 }
 
-// releaseEarly makes a release that is answered before it is committed, if the command allows that, nobody waits for
-// the key and nobody observes it. It reports whether it did.
+// releaseEarly executes a release that is answered before it is committed, and reports whether it did. It does so only
+// if the command allows it, nobody waits for the key and nobody observes the key.
 func (s *store) releaseEarly(e driver.Edit, now time.Time, r *core.Reply) bool {
 	if !s.early || !e.Release.Early {
 		return false
@@ -152,7 +152,7 @@ func (s *store) releaseEarly(e driver.Edit, now time.Time, r *core.Reply) bool {
 	return true
 }
 
-// failOver undoes what is not committed.
+// failOver undoes the early releases that are not committed yet.
 func (s *store) failOver() {
 	for _, u := range slices.Backward(s.undo) {
 		s.keys[u.key] = u.before
@@ -180,7 +180,7 @@ func (s *store) revoke(session string, v driver.Revocation) ([]driver.Notice, er
 	return []driver.Notice{{Type: driver.NoticeRevoke, Session: session, Key: v.Key, Claim: v.Claim}}, nil
 }
 
-// edit makes an edit, and then grants what it can to the waiters: see settle.
+// edit executes an edit, and then grants the key to the waiters that fit: see settle.
 func (s *store) edit(e driver.Edit, now time.Time, r *core.Reply) {
 	if r.Err = e.Check(); r.Err != nil {
 		return
@@ -213,7 +213,7 @@ func (s *store) edit(e driver.Edit, now time.Time, r *core.Reply) {
 	if !short {
 		granted = k.settle(now)
 	}
-	if len(woken) > 0 { // a seal wakes waiters instead of sending notices of grants
+	if len(woken) > 0 { // after a seal, waiters get a wake notice instead of a grant notice
 		granted = nil
 	}
 	if e.Acquire != nil && !e.Acquire.Wait {
@@ -249,8 +249,8 @@ func (s *store) edit(e driver.Edit, now time.Time, r *core.Reply) {
 	}
 }
 
-// join drops the claims that an Acquire drops and, if leave is not nil, the claim that leave releases. Then it puts the
-// Acquire's claim into the queue, if that is allowed.
+// join removes the claims of sessions that the Acquire names as expired, leases that are over and, if leave is not nil,
+// the claim that leave releases. Then it puts the Acquire's claim into the queue, if that is allowed.
 func (k *record) join(j *driver.Acquire, leave *driver.Release, now time.Time) error {
 	c := &j.Claim
 	before := *k
@@ -278,10 +278,10 @@ func (k *record) join(j *driver.Acquire, leave *driver.Release, now time.Time) e
 	return nil
 }
 
-// over reports whether the key is sealed for claims with that tick.
+// over reports whether the key is sealed for claims with the given tick.
 func (k *record) over(tick int64) bool { return k.sealed > 0 && tick <= k.sealed }
 
-// enqueue puts the claim into the queue.
+// enqueue puts the claim into the queue, in its place.
 func (k *record) enqueue(c *driver.Claim) {
 	k.kind, k.limit = c.Kind, c.Limit
 	w := waiting{driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Tick, c.Yield}
@@ -290,7 +290,7 @@ func (k *record) enqueue(c *driver.Claim) {
 	k.queue = slices.Concat(without(k.queue, behind), []waiting{w}, without(k.queue, ahead))
 }
 
-// leave releases a claim or, with Keep, keeps it.
+// leave releases a claim or, if Keep is set, keeps it that long.
 func (k *record) leave(l *driver.Release, now time.Time) (found, kept bool, woken []waiting, err error) {
 	h, holds := k.holder(l.Claim.ID)
 	keeps := l.Keep > 0 && l.Seal == 0
@@ -326,7 +326,7 @@ func (k *record) leave(l *driver.Release, now time.Time) (found, kept bool, woke
 	return true, false, woken, nil
 }
 
-// extend sets the end of a hold.
+// extend moves the end of a hold to a later time.
 func (k *record) extend(c *driver.Claim, now time.Time) (driver.Holder, error) {
 	h, holds := k.holder(c.ID)
 	if !holds || h.Token != c.Token || !h.Until.IsZero() && !now.Before(h.Until) {
@@ -357,7 +357,7 @@ func (k *record) position(claim string) int {
 	return slices.IndexFunc(k.queue, func(w waiting) bool { return w.Claim == claim })
 }
 
-// settle grants waiting claims in order, until one does not fit.
+// settle grants the key to the claims in the queue, in order, until a claim does not fit.
 func (k *record) settle(now time.Time) (granted []driver.Holder) {
 	free := k.limit
 	for _, h := range k.holders {
@@ -371,7 +371,7 @@ func (k *record) settle(now time.Time) (granted []driver.Holder) {
 	return granted
 }
 
-// grant grants the first claim in the queue.
+// grant grants the key to the first claim in the queue.
 func (k *record) grant(now time.Time) driver.Holder {
 	w := k.queue[0]
 	k.queue = k.queue[1:]
@@ -384,8 +384,8 @@ func (k *record) grant(now time.Time) driver.Holder {
 	return h
 }
 
-// short makes an edit as the short commands of dsync/mongo do, which neither clean up nor settle: see
-// docs/protocol.md. It reports whether their conditions are met; if not, it changes nothing.
+// short executes an edit as the short commands of dsync/mongo do, which neither clean up nor settle: see
+// docs/protocol.md. met reports whether the commands' conditions are met; if not, nothing changes.
 func (k *record) short(e driver.Edit, now time.Time) (granted []driver.Holder, met bool) {
 	j, l := e.Acquire, e.Release
 	simple := func(c *driver.Claim) bool {
@@ -439,8 +439,7 @@ func without[E any](s []E, drop func(E) bool) []E {
 	return slices.DeleteFunc(slices.Clone(s), drop)
 }
 
-// state appends the store's state, as [core.Core.State] does. It leaves out sessions that nothing refers to any
-// more.
+// state appends an encoding of the store's state, as [core.Core.State] does. It omits sessions that nothing refers to.
 func (s *store) state(b []byte, at core.Instant, name *namer) []byte {
 	now := s.now(at)
 	put := func(n int64) { b = binary.AppendVarint(b, n) }
@@ -490,10 +489,10 @@ func (s *store) state(b []byte, at core.Instant, name *namer) []byte {
 	return b
 }
 
-// A namer numbers ids in the order in which it is first asked for them.
+// A namer gives numbers to ids, in the order in which the ids first occur.
 type namer struct {
 	names []named
-	node  int // whose commands it names
+	node  int // the node whose commands it names
 }
 
 type named struct {
@@ -523,7 +522,7 @@ func (n *namer) Number(kind byte, k uint64) uint64 {
 	return n.name(named{kind, k, ""})
 }
 
-// claim names a claim by its id.
+// claim returns the number of a claim, given its id.
 func (n *namer) claim(id string) uint64 {
 	session, number, _ := strings.Cut(id, ".")
 	k, _ := strconv.ParseUint(number, 10, 64)

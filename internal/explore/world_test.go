@@ -16,21 +16,21 @@ import (
 type world struct {
 	cfg     *core.Config
 	deaf    bool // the store can't notify
-	eager   bool // callers lock before time passes
-	keeps   bool // kept keys stay kept: nobody revokes them, and the store's clock does not step
+	eager   bool // callers that can lock do so before time passes
+	keeps   bool // keys that are kept stay kept, because nobody revokes them and the store's clock does not step
 	now     core.Instant
 	store   store
 	nodes   []node
 	mail    []letter // see tidy
 	tokens  map[string]tokens
 	deleted bool // somebody has deleted a record
-	ids     int  // ids given to sessions
-	letters int  // letters sent, and calls made
+	ids     int  // number of ids given to sessions
+	letters int  // number of letters sent and of calls made
 
 	budget
 }
 
-// A budget is how much may still happen.
+// A budget is what may still happen, and how often.
 type budget struct {
 	faults   int // requests, replies and notices that may still be lost, late or repeated
 	refusals int // commands that the store may still refuse
@@ -41,18 +41,18 @@ type budget struct {
 	closes   int // sessions that may still close
 	breaks   int // times that somebody may still revoke the key
 	windDown int // holders that may still wind down
-	progress int // times that holders with a limit may still report progress after the first
-	steps    int // steps of the store's clock within the margin that may still come
+	progress int // reports of progress that may still be made, in addition to each hold's first
+	steps    int // times that the store's clock may still step within the margin
 	extends  int // leases that may still be extended
 	slow     int // listeners that may still be slow to become ready, or break
 	sweeps   int // times that the store may still be swept
-	unlocks  int // Unlocks that may still come once more, after a later hold has begun
+	unlocks  int // Unlocks that may still be repeated, even after a later hold has begun
 
 	failOvers int // times that the store may still fail over
 	deletes   int // records of keys that somebody may still delete
 }
 
-// A tokens has the greatest tokens delivered for a key.
+// A tokens has the greatest tokens delivered for a key: for exclusive holds, and for all.
 type tokens struct{ exclusive, all int64 }
 
 // A node is one process.
@@ -65,13 +65,13 @@ type node struct {
 	closing  bool
 	hurried  bool
 	closed   bool
-	extended core.Instant // when the last Extend that was answered was sent
+	extended core.Instant // when the last answered Extend was sent
 	listener listener
 	callers  []caller
 	holds    []hold
-	done     *core.Done // the last one sent to the Core
-	leases   []string   // claims of leases held when it closed or hurried: these end only by themselves
-	unfreed  bool       // its Close has said that it could not release everything
+	done     *core.Done // the last Done passed to the Core
+	leases   []string   // claims of leases that were held when it closed or hurried: these leases end only at their own end
+	unfreed  bool       // its Close has reported that it could not release everything
 }
 
 type listener struct {
@@ -84,18 +84,18 @@ type listener struct {
 type caller struct {
 	want    core.Want
 	leave   driver.Release // how it unlocks
-	passes  bool           // it releases to the last in the queue
+	passes  bool           // it names the last waiter in the queue as its successor
 	insists bool           // a try that fails is repeated
 	stays   bool           // it does not unlock until Lost closes
-	never   bool           // it does not unlock even then
+	never   bool           // it does not unlock even after that
 	limit   time.Duration  // time within which it must report progress; 0: no limit
-	rounds  int            // times that it still has to lock and unlock
+	rounds  int            // how often it still has to lock and unlock
 	call    *core.Call
-	hold    *core.Call   // the hold that it has, or shares
+	hold    *core.Call   // the call whose hold it has or shares
 	after   core.Instant // when it may lock again
 }
 
-// A hold is a delivered hold, until it is done and freed.
+// A hold is a hold that was delivered and is not yet both done and freed.
 type hold struct {
 	call  *core.Call
 	claim uint64
@@ -103,47 +103,47 @@ type hold struct {
 	token int64
 	users int          // users that are not done
 	ended core.Instant // when Lost closed; 0: it has not
-	over  core.Instant // of a lease: when Lost closes by itself; 0: not a lease
-	until time.Time    // of a lease, by the store's clock
-	kept  core.Instant // after it is done: until when the store keeps it
-	seals int64        // the tick that it seals, 0 if none
+	over  core.Instant // for a lease: when Lost closes by itself; 0: not a lease
+	until time.Time    // for a lease: its end by the store's clock
+	kept  core.Instant // after it is done: the time until which the store keeps its claim
+	seals int64        // the tick that it seals; 0: none
 	freed bool
 	asked bool // its process knows that the key was revoked
 
-	stalls core.Instant // when Lost closes unless its holder reports progress before; 0: it has no limit
+	stalls core.Instant // when Lost closes unless the holder reports progress earlier; 0: it has no limit
 
-	deleted core.Instant // when somebody deleted its record; 0: nobody has
+	deleted core.Instant // when somebody deleted the key's record; 0: nobody has
 
-	said core.Instant // when its holder has said to keep it; 0: it has not
+	said core.Instant // when its holder asked to keep the key, before unlocking; 0: it has not
 
-	successor string // the claim to which it passes the key
-	passed    bool   // the command that released it granted the key to the successor
+	successor string // the claim that its holder named as successor
+	passed    bool   // the command that released the hold granted the key to the successor
 }
 
 // A letter is a command on its way, its reply, or a notice.
 type letter struct {
 	number int
-	node   int // sender of the command, or recipient
+	node   int // sender of the command, or recipient of the notice
 
 	command  *core.Send // nil: a notice
 	notice   driver.Notice
 	listener uint64 // the listener that the notice is for
 
 	sent     core.Instant
-	answered bool        // its sender has had a reply, or has given up waiting for one
-	executed bool        // it was executed, and only its reply or a copy of it is still to come
-	reply    *core.Reply // on its way back
-	late     bool        // time may pass although it has not arrived
-	copies   bool        // it comes once more after it was executed
+	answered bool        // its sender has got a reply, or no longer waits for one
+	executed bool        // it was executed or lost; at most a reply is still to come
+	reply    *core.Reply // on its way to the sender
+	late     bool        // time may pass before it arrives
+	copies   bool        // it will arrive a second time after it was executed
 }
 
-// configWith returns the settings of a world, changed by change.
+// configWith returns the settings of a world's Cores, after change has changed them.
 func configWith(change func(c *core.Config)) *core.Config {
 	c := &core.Config{
 		TTL: 12 * time.Second, Margin: time.Second, Grace: time.Second, LeastMargin: time.Second, LeastGrace: time.Second, Heartbeat: 4 * time.Second,
 		Attempt: 2 * time.Second, Poll: 8 * time.Second, HandOff: time.Second, Retention: -1,
 		Retry: 4 * time.Second, Backoff: 4 * time.Second, Lanes: 32, PollLanes: 8,
-		Rand: func(n int64) int64 { return n / 2 }, // so all times but the deadline's are whole seconds
+		Rand: func(n int64) int64 { return n / 2 }, // so that all times except deadlines are whole seconds
 	}
 	if change != nil {
 		change(c)
@@ -165,7 +165,8 @@ func (w *world) clone() *world {
 	return &n
 }
 
-// tidy sorts the letters so that their order does not depend on which was sent first, and forgets finished holds.
+// tidy sorts the letters, so that the order of letters of different nodes does not depend on which was sent first. It
+// also forgets finished holds.
 func (w *world) tidy() {
 	slices.SortStableFunc(w.mail, func(a, b letter) int {
 		if a.node != b.node {
@@ -207,7 +208,7 @@ func (w *world) step(i int, e core.Event) error {
 			if err := w.mayStillSend(i, f, session); err != nil {
 				return err
 			}
-			if f.Op == core.Keys { // it is answered at once: when it is late, it finds what the next one finds
+			if f.Op == core.Keys { // it is answered at once, because a late Keys command finds the same as the next one
 				r := w.store.execute(f.Command, w.cfg.TTL, w.now)
 				if r.Command = f.ID; n.cut {
 					r.Lost, r.Err = true, errTimeout
@@ -227,7 +228,7 @@ func (w *world) step(i int, e core.Event) error {
 			}
 		case *core.End:
 			h := n.hold(f.Hold)
-			done, _ := e.(*core.Done) // the deadline comes first
+			done, _ := e.(*core.Done) // if e is a Done, the deadline came before it
 			if h == nil || h.ended != 0 || h.users == 0 && (done == nil || done.Hold != f.Hold) || h.freed {
 				return fmt.Errorf("%s ends the hold of call %d, which has already ended or is done: %+v", name(i), f.Hold.Call, h)
 			}
@@ -237,7 +238,7 @@ func (w *world) step(i int, e core.Event) error {
 			if errors.Is(f.Cause, core.ErrStalled) && (h.stalls == 0 || w.now < h.stalls) {
 				return fmt.Errorf("%s ends the hold of call %d before its limit for progress is over: %+v", name(i), f.Hold.Call, h)
 			}
-			h.ended = min(w.now, deadline) // later only after a freeze
+			h.ended = min(w.now, deadline) // w.now is after the deadline only after a freeze
 			if h.over != 0 && errors.Is(f.Cause, core.ErrClosed) {
 				n.leases = append(slices.Clip(n.leases), h.id)
 			}
@@ -252,7 +253,7 @@ func (w *world) step(i int, e core.Event) error {
 			case h.seals > 0 && f.Err == nil && !w.store.sealedBy(h):
 				return fmt.Errorf("%s frees the hold of call %d, which has not sealed the key", name(i), f.Hold.Call)
 			case h.successor != "" && (f.Passed == nil && !h.passed || errors.Is(f.Passed, driver.ErrNotWaiting) && h.passed):
-				return fmt.Errorf("%s reports %v for the successor of call %d, but whether that was granted the key is %v", name(i), f.Passed, f.Hold.Call, h.passed)
+				return fmt.Errorf("%s reports %v for the successor of call %d, but the successor was granted the key: %v", name(i), f.Passed, f.Hold.Call, h.passed)
 			}
 			h.freed = true
 			if f.Err != nil {
@@ -294,7 +295,7 @@ func (w *world) step(i int, e core.Event) error {
 	return nil
 }
 
-// closeSays checks that what Close reports about the session and its holds is true.
+// closeSays checks that Close reports the truth about the session and its holds.
 func (w *world) closeSays(i int, session string, err error) error {
 	r, known := w.store.sessions[session]
 	if !known || r.expired {
@@ -308,7 +309,7 @@ func (w *world) closeSays(i int, session string, err error) error {
 	for _, h := range w.nodes[i].holds {
 		key := w.store.keys[h.call.Key]
 		there, holds := key.holder(h.id)
-		again := there.Token > h.token // it was released, and a copy of its request has joined since, which nobody here knows
+		again := there.Token > h.token // since its release, a copy of its request has joined, which the process does not know of
 		if holds && !again && there.Until.IsZero() && there.Session == session && (e == nil || !slices.Contains(e.Keys, h.call.Key)) {
 			return fmt.Errorf("%s has closed and says %v, but it still holds %s with claim %s", name(i), err, h.call.Key, h.id)
 		}
@@ -333,9 +334,9 @@ func revokedBy(e core.Event) (claims []string) {
 	return claims
 }
 
-// mayStillSend checks a command that a process sends. Nothing may be sent in the name of a lost session, except for
-// leases. A lost hold may not seal. A revoked key may be kept only for the grace. Only a session whose process has
-// died, at least a margin ago, may be expired as one that has died. session is the session before the step.
+// mayStillSend checks a command that a process sends. For a lost session, only commands about leases may be sent. A
+// lost hold must not seal its key. A revoked key may be kept only for the grace. An Expire may have Died set only if
+// the session's process died at least a margin ago. session is the id of the process's session before the step.
 func (w *world) mayStillSend(i int, s *core.Send, session string) error {
 	switch s.Op {
 	case core.Acquire, core.Release, core.Extend, core.Heartbeat, core.Unregister:
@@ -366,7 +367,7 @@ func (n *node) hold(a *core.Call) *hold {
 	return nil
 }
 
-// deliver gives a hold or an error to its caller, and checks that this is allowed.
+// deliver gives a hold or an error to the caller that d names, and checks that this is allowed.
 func (w *world) deliver(i int, d *core.Deliver) error {
 	n := &w.nodes[i]
 	c := slices.IndexFunc(n.callers, func(o caller) bool { return o.call == d.To })
@@ -396,7 +397,7 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 	}
 	o.hold = d.Hold
 	t := w.tokens[a.Key]
-	if d.Hold != a { // it shares a hold
+	if d.Hold != a { // the caller shares a hold
 		h := n.hold(d.Hold)
 		if h == nil || h.users == 0 || h.ended != 0 || h.token != d.Token || !a.Shares || !h.call.Shares {
 			return fmt.Errorf("%s has call %d share a hold that can't be shared: %+v", name(i), a.Call, h)
@@ -427,7 +428,7 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 	exclusive := a.Weight == a.Limit
 	key := w.store.keys[a.Key]
 	_, holds := key.holder(d.Request.ID)
-	deleted := w.deleted && !holds // since it was granted
+	deleted := w.deleted && !holds // the record was deleted after the grant
 	switch {
 	case key.over(a.Tick):
 		return fmt.Errorf("%s delivers to call %d, whose tick is over", name(i), a.Call)
@@ -454,9 +455,9 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 	return nil
 }
 
-// protected reports whether nobody else may hold what h holds: Lost is open, or was closed less than the grace ago. A
-// process that is frozen past its deadline can't be notified, but when it goes on it learns of the loss before anything
-// else.
+// protected reports whether nobody else may hold what h holds, because Lost is open or closed less than the grace ago.
+// A process that is frozen past its deadline does not count: it can't be notified, but learns of the loss before
+// anything else when it goes on.
 func (w *world) protected(i int, h *hold) bool {
 	n := &w.nodes[i]
 	switch {
@@ -474,10 +475,10 @@ func (w *world) protected(i int, h *hold) bool {
 	return true
 }
 
-// mayChange checks how a command has changed a key. A release may not move the end of a hold to a later time, nor an
-// Extend to an earlier one; a claim with another token is another hold. The last tick that has succeeded may only grow,
-// and its result may not change. A seal may remove only waiters whose tick is over, and no waiter may be granted the
-// key while one with an earlier tick waits, unless the release names it as the successor.
+// mayChange checks how a command has changed a key. A Release must not move the end of a hold to a later time, nor an
+// Extend to an earlier time. A claim with another token is another hold. The last tick that succeeded may only grow,
+// and its result must not change. A seal may remove only waiters whose tick is over. While a waiter for an earlier tick
+// waits, no waiter for a later tick may be granted the key, unless the Release names that waiter as the successor.
 func (w *world) mayChange(c *core.Command, before record) error {
 	after := w.store.keys[claimOf(c).Key]
 	if after.sealed < before.sealed || after.sealed == before.sealed && string(before.result) != string(after.result) {
@@ -502,7 +503,7 @@ func (w *world) mayChange(c *core.Command, before record) error {
 		if !holds || h.Until.IsZero() {
 			continue
 		}
-		if now.Token != h.Token { // another hold: a copy of its request has made the claim join again
+		if now.Token != h.Token { // this is another hold, because a copy of the request has made the claim join again
 			if w.store.now(w.now).Before(h.Until) {
 				return fmt.Errorf("claim %s was dropped before its end at %v", h.Claim, h.Until)
 			}
@@ -532,7 +533,7 @@ func (w *world) stillHeld() error {
 	return nil
 }
 
-// sealedBy reports whether the hold has sealed its key. If a later tick has been sealed since, it may have.
+// sealedBy reports whether the hold has sealed its key, or may have, because a later tick has been sealed since.
 func (s *store) sealedBy(h *hold) bool {
 	k := s.keys[h.call.Key]
 	return k.sealed > h.seals || k.sealed == h.seals && string(k.result) == h.id
@@ -546,7 +547,7 @@ type action struct {
 	do   func(w *world) error
 }
 
-// on takes the action.
+// on takes the action in w.
 func (a action) on(w *world) error {
 	err := a.do(w)
 	w.tidy()
@@ -589,7 +590,7 @@ func (w *world) actions(fair bool) (all []action) {
 	if !fair && w.deletes > 0 {
 		for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
 			if w.store.keys[key].token >= w.store.now(w.now).UnixMilli()*driver.TokenStep {
-				continue // not realistic so quickly: the next grant would have the same token
+				continue // too soon to be realistic: the next grant would have the same token
 			}
 			add("somebody deletes the record of "+key, func(w *world) error { w.deletes--; w.delete(key); return nil })
 		}
@@ -665,7 +666,7 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 			n := &w.nodes[i]
 			n.hurried = true
 			for _, h := range n.holds {
-				if h.over != 0 { // it is released, or kept for the grace, and an Extend under way may come after that
+				if h.over != 0 { // the lease is released, or kept for the grace, but an Extend under way may be executed later
 					n.leases = append(slices.Clip(n.leases), h.id)
 				}
 			}
@@ -701,7 +702,7 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 	}
 }
 
-// breakActions adds revocations of a key: by the store, or in the holder's process.
+// breakActions adds revocations of keys, each through the store or in the holder's own process.
 func (w *world) breakActions(add add) {
 	for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
 		k := w.store.keys[key]
@@ -826,19 +827,19 @@ func (w *world) letterActions(m int, l *letter, fair bool, add add) {
 
 var errTimeout = errors.New("no answer")
 
-// cutOff cuts a process off: every message under way from or to it is lost, and so is every message that it sends. Its
-// listener misses notices, and becomes ready again some time later.
+// cutOff cuts a process off. Every message under way from or to the process is lost, and so is every message that it
+// sends until it is no longer cut off. Its listener misses the notices of that time, and becomes ready again later.
 func (w *world) cutOff(i int) {
 	w.nodes[i].cut, w.nodes[i].listener.ready = true, false
 	w.mail = slices.DeleteFunc(w.mail, func(l letter) bool { return l.node == i && (l.command == nil || l.answered && l.reply == nil) })
 	for m := range w.mail {
 		if l := &w.mail[m]; l.node == i {
-			l.executed, l.answered, l.reply = true, false, nil // its sender waits for a reply in vain
+			l.executed, l.answered, l.reply = true, false, nil // the sender will wait for a reply in vain
 		}
 	}
 }
 
-// delete deletes the record of a key, which no session does.
+// delete deletes the record of a key, as somebody outside the library can.
 func (w *world) delete(key string) {
 	delete(w.store.keys, key)
 	w.deleted = true
@@ -866,7 +867,7 @@ func (w *world) crash(i int) {
 	}
 }
 
-// claimOf returns the claim that a command is about, if any.
+// claimOf returns the claim that a command acquires, releases or extends, or the zero Claim.
 func claimOf(c *core.Command) driver.Claim {
 	e := c.Edit
 	if c.Ask != nil {
@@ -902,8 +903,8 @@ func (w *world) notify(notices []driver.Notice) {
 	}
 }
 
-// atOnce reports whether the command is answered as soon as it is executed, if nothing goes wrong. That leaves nothing
-// out: whatever came in between would make no difference.
+// atOnce reports whether the command is answered as soon as it is executed, unless a fault delays the answer. No
+// behaviour is missed thereby, because nothing that could happen in between would make a difference.
 func (w *world) atOnce(l *letter) bool {
 	switch l.command.Op {
 	case core.Register, core.Heartbeat, core.Read, core.Notify:
@@ -912,7 +913,7 @@ func (w *world) atOnce(l *letter) bool {
 	return false
 }
 
-// execute has the store execute a command. Its reply is then on its way.
+// execute makes the store execute a command. If replies is true, its reply is then on its way.
 func (w *world) execute(m int, replies bool) error {
 	l := &w.mail[m]
 	var r core.Reply
@@ -949,7 +950,7 @@ func (w *world) execute(m int, replies bool) error {
 		}
 	}
 	switch {
-	case l.copies: // this was the first copy; the second may come at any later time
+	case l.copies: // this was the first copy; the second may arrive at any later time
 		l.copies, l.late = false, true
 		if !l.answered && replies {
 			l.answered = true
@@ -969,7 +970,7 @@ func (w *world) execute(m int, replies bool) error {
 		return w.arrive(m)
 	}
 	if l.late && w.atOnce(l) {
-		return nil // it is the reply that is late
+		return nil // the letter is now the reply, which is late
 	}
 	l.answered, l.late = true, false
 	return nil
@@ -1015,7 +1016,7 @@ func (w *world) callerActions(i int, fair bool, add add) {
 				if h.stalls != 0 {
 					w.progress--
 				}
-				if h.stalls == 0 || w.now < h.stalls { // otherwise it comes too late
+				if h.stalls == 0 || w.now < h.stalls { // otherwise the report comes too late
 					h.stalls = w.now.Add(o.limit)
 				}
 				return w.step(i, core.Progress{Claim: h.claim, Hold: h.call, Limit: o.limit})
@@ -1047,7 +1048,7 @@ func (w *world) callerActions(i int, fair bool, add add) {
 			if w.extends > 0 && h.over != 0 {
 				add(name(i)+" extends its lease", func(w *world) error {
 					w.extends--
-					if err := w.step(i, core.Tick{}); err != nil { // as the shell does: none is sent after the end
+					if err := w.step(i, core.Tick{}); err != nil { // as package engine does: it sends no Extend after the end
 						return err
 					}
 					h := w.nodes[i].hold(o.hold)
@@ -1103,7 +1104,8 @@ func (w *world) callerActions(i int, fair bool, add add) {
 	}
 }
 
-// staying reports whether the caller has a hold and unlocks only if that is revoked.
+// staying reports whether the caller has a hold and does not unlock yet, because it waits for Lost to close, or never
+// unlocks.
 func (w *world) staying(i int, o *caller) bool {
 	if !o.stays || o.hold == nil || w.nodes[i].dead {
 		return false
@@ -1115,7 +1117,7 @@ func (w *world) staying(i int, o *caller) bool {
 	return h != nil && h.ended == 0
 }
 
-// maySay reports whether the caller has a hold and has not yet said to keep it.
+// maySay reports whether the caller has a hold and may still ask to keep the key, before it unlocks.
 func (w *world) maySay(i int, o *caller) bool {
 	h := w.nodes[i].hold(o.hold)
 	return o.passes && o.leave.Keep > 0 && h != nil && h.ended == 0 && !h.freed && h.said == 0
@@ -1143,7 +1145,7 @@ func (w *world) unlock(i, c int) error {
 			return err
 		}
 		h = n.hold(hold)
-		if o.want.Weight == o.want.Limit && leave.Seal == 0 { // then the successor is granted the key
+		if o.want.Weight == o.want.Limit && leave.Seal == 0 { // if so, the successor is granted the key
 			h.successor = q[len(q)-1].Claim
 		}
 	}
@@ -1168,8 +1170,8 @@ func (w *world) unlock(i, c int) error {
 	return w.step(i, done)
 }
 
-// nextTime returns the next time at which something happens by itself. Time does not pass while a letter that is
-// not late is under way, or a timer is due.
+// nextTime returns the next time at which something happens by itself. ok is false if there is none, or if time can't
+// pass because a letter that is not late is under way or a timer is due.
 func (w *world) nextTime() (next core.Instant, ok bool) {
 	earlier := func(i core.Instant) {
 		if i > w.now && (!ok || i < next) {
@@ -1226,16 +1228,16 @@ func (w *world) nextTime() (next core.Instant, ok bool) {
 	return next, ok
 }
 
-// done reports whether all callers have had what they wanted, and neither the store nor the Cores have anything left of
-// living sessions.
+// done reports whether every caller has been served, and live sessions have left nothing behind in the store or in the
+// Cores.
 func (w *world) done() bool {
 	for id, reg := range w.store.sessions {
 		if len(reg.revoked) > 0 && w.alive(id) {
-			return false // somebody has asked for a claim, and it was not given up
+			return false // a claim was revoked, but has not been given up
 		}
 	}
-	forced := false // somebody has yet to be served, by force or because a holder hangs
-	stays := false  // somebody holds the key
+	forced := false // a caller has yet to be served by force, or after a holder that hangs
+	stays := false  // a caller holds the key and does not unlock
 	hangs := w.hangs()
 	for i := range w.nodes {
 		for c := range w.nodes[i].callers {
@@ -1281,9 +1283,9 @@ func (w *world) done() bool {
 	return true
 }
 
-// abandoned reports whether o is a lease that no process knows of, although the process that made it can and must
-// release it: that process is alive, and its Close has not said that the lease remains until its end. A lease that ends
-// within a TTL does not count, because it blocks the key no longer than a lost lock would.
+// abandoned reports whether o is a lease that no process knows of, although the process that acquired it can and must
+// release it: that process is alive, and its Close has not reported that the lease remains. A lease that ends within a
+// TTL does not count, because it blocks the key no longer than a lost lock would.
 func (w *world) abandoned(o *driver.Holder) bool {
 	n := w.owner(o.Session)
 	if o.Until.Sub(w.store.now(w.now)) <= w.cfg.TTL || n.dead || n.unfreed || slices.Contains(n.leases, o.Claim) {
@@ -1302,10 +1304,10 @@ func (w *world) closedByNobody() bool {
 	return false
 }
 
-// owner returns the process that had the session with the given id.
+// owner returns the process that has or had the session with the given id.
 func (w *world) owner(session string) *node { return &w.nodes[session[0]-'A'] }
 
-// hangs reports whether somebody holds the key, does not unlock it, and reports no progress.
+// hangs reports whether a caller with a limit holds the key, does not unlock it, and reports no progress.
 func (w *world) hangs() bool {
 	for i := range w.nodes {
 		for c := range w.nodes[i].callers {

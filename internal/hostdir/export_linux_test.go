@@ -5,7 +5,7 @@ import "os"
 // OfBoot returns the folder as it appears to a machine with another boot id.
 func (d *Dir) OfBoot(boot string) *Dir { return &Dir{d.path, boot} }
 
-// At returns a folder that Open has not tried.
+// At returns a folder without the checks of Open.
 func At(path string) *Dir { return &Dir{path, "boot"} }
 
 // Local is local.
@@ -21,7 +21,7 @@ func (d *Dir) Mark(path string) string {
 	return d.mark(f)
 }
 
-// Opened opens the session's file now. dead does what Dead does, with that file, at the time of its call.
+// Opened opens the session's file now. dead then does what Dead does, but with the file that Opened opened.
 func (d *Dir) Opened(session, mark string) (dead func() bool) {
 	f, err := os.Open(d.file(session))
 	if err != nil {

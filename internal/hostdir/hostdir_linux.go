@@ -17,7 +17,7 @@ import (
 // A Dir is a folder shared by processes of one machine. Its methods may be called concurrently.
 type Dir struct{ path, boot string }
 
-// Open returns the folder after it has tried the lock of a file there. It does not create the folder.
+// Open returns the folder at path, which must exist, after it has tested there that a mapping keeps a lock.
 func Open(path string) (*Dir, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err == nil && len(boot) < 32 {
@@ -44,7 +44,7 @@ func Open(path string) (*Dir, error) {
 	return d, err
 }
 
-// local reports whether locks on a file system of that statfs(2) type are the kernel's own.
+// local reports whether this kernel itself keeps the locks on file systems of the given statfs(2) type.
 func local(magic int64) bool {
 	return slices.Contains([]uint32{0x01021994, 0xef53, 0x58465342, 0x9123683e, 0xf2f52010, 0x2fc12fc1}, uint32(magic))
 }
@@ -54,7 +54,7 @@ func local(magic int64) bool {
 // reboots; elsewhere it means nothing.
 func (d *Dir) Lock(session string) (mark string, unlock func(), err error) {
 	path := d.file(session)
-	// Opened for writing, because Ended only notices when a file opened for writing is closed.
+	// It is opened for writing, because Ended notices only the closing of files that were opened for writing.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return "", nil, err
@@ -81,13 +81,13 @@ func (d *Dir) Lock(session string) (mark string, unlock func(), err error) {
 	return mark, unlock, err
 }
 
-// file returns the path of a session's file. Ids of other sessions come from the store, and must not lead outside
-// the folder.
+// file returns the path of a session's file. The id is escaped, because ids of other sessions come from the store and
+// must not lead outside the folder.
 func (d *Dir) file(session string) string {
 	return filepath.Join(d.path, url.PathEscape(session)+".lock")
 }
 
-// mark returns the mark of a file, or "" if it has none.
+// mark returns the mark of a file, or "" if it can't be determined.
 func (d *Dir) mark(f *os.File) string {
 	var st syscall.Stat_t
 	if syscall.Fstat(int(f.Fd()), &st) != nil {
@@ -97,23 +97,23 @@ func (d *Dir) mark(f *os.File) string {
 	return fmt.Sprintf("%x", sum[:16])
 }
 
-// Dead reports whether the folder has the session's file, with that mark, and its lock is free. It is never true of
-// a session whose process is alive, even while that process unlocks the file.
+// Dead reports whether the folder has the session's file, with the given mark, and the file's lock is free. Dead never
+// returns true while the session's process is alive, even if the process is unlocking the file.
 func (d *Dir) Dead(session, mark string) bool {
 	f, err := os.OpenFile(d.file(session), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return false
 	}
-	defer f.Close() // this also drops the lock, which was only a test
+	defer f.Close() // this also drops the lock that free takes as a test
 	return d.free(f, session, mark)
 }
 
-// free is Dead for f, which was opened under the session's name.
+// free does what Dead does, for f, which was opened by the session's name.
 func (d *Dir) free(f *os.File, session, mark string) bool {
 	if mark == "" || d.mark(f) != mark || syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) != nil {
 		return false
 	}
-	// A live process ends a lock only after it has removed the name, perhaps after the file was opened above.
+	// A live process unlocks the file only after it has removed the name, which may have happened since f was opened.
 	opened, err := f.Stat()
 	named, gone := os.Lstat(d.file(session))
 	return err == nil && gone == nil && os.SameFile(opened, named)
@@ -122,8 +122,8 @@ func (d *Dir) free(f *os.File, session, mark string) bool {
 // Remove removes the file of a session that has expired.
 func (d *Dir) Remove(session string) { os.Remove(d.file(session)) }
 
-// Ended calls look once when it begins to watch the folder, and then whenever a process may have died. It returns
-// when ctx ends or it can't go on. If the folder is removed, it stays without events.
+// Ended calls look once when it begins to watch the folder, and then whenever a process may have died. It returns when
+// ctx ends or an error occurs. If the folder is removed, Ended keeps waiting, but no longer calls look.
 func (d *Dir) Ended(ctx context.Context, look func()) error {
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
 	if err != nil {
@@ -136,8 +136,8 @@ func (d *Dir) Ended(ctx context.Context, look func()) error {
 	}
 	defer context.AfterFunc(ctx, func() { events.Close() })()
 	for buf := make([]byte, 16<<10); ; {
-		// The kernel reports a close a moment before it releases the lock. What the events say does not matter,
-		// since some may have been lost.
+		// The kernel reports a close a moment before it releases the lock. The events themselves are ignored, because
+		// some may have been lost.
 		for i := 0; i < 16 && ctx.Err() == nil; i++ {
 			look()
 			time.Sleep(min(100*time.Microsecond<<i, 25*time.Millisecond))

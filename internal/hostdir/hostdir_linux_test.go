@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/hostdir"
 )
 
-// The test binary is also the process that has the lock: it locks the file of the session "a" in the folder named
-// by the first variable, does what the second one says, writes the mark, and waits to be killed.
+// The test binary also serves as the process that has the lock. It locks the file of the session "a" in the folder that
+// the first variable names, does what the second variable says, writes the mark, and waits until it is killed.
 const folder, then = "LEASEHOLD_HOSTDIR", "LEASEHOLD_HOSTDIR_THEN"
 
 func TestMain(m *testing.M) {
@@ -65,7 +65,7 @@ func own(path, then string) {
 	}
 }
 
-// fork returns 0 in the child, which can only make system calls.
+// fork returns 0 in the child, which must only make system calls.
 //
 //go:norace
 func fork() int {
@@ -73,7 +73,7 @@ func fork() int {
 	return int(pid)
 }
 
-// An owner is a process that has the file of the session "a".
+// An owner is a process that has locked the file of the session "a".
 type owner struct {
 	cmd   *exec.Cmd
 	mark  string
@@ -120,7 +120,7 @@ func (o *owner) kill() {
 	o.cmd.Wait()
 }
 
-// open opens a new folder on a file system that will do.
+// open opens a new folder on a file system that Open accepts.
 func open(t *testing.T) (*hostdir.Dir, string) {
 	t.Helper()
 	path := t.TempDir()
@@ -144,8 +144,8 @@ func wantDead(t *testing.T, when string, d *hostdir.Dir, mark string, want bool)
 	}
 }
 
-// The lock becomes free when its owner ends, and not before: not while the owner is stopped, nor if it closes
-// descriptors that it does not own.
+// The lock becomes free when its owner ends, and not before, even if the owner is stopped or closes descriptors that it
+// does not own.
 func TestOnlyADeathFreesTheLock(t *testing.T) {
 	for _, what := range []string{"", "close every descriptor"} {
 		t.Run(what, func(t *testing.T) {
@@ -165,8 +165,8 @@ func TestOnlyADeathFreesTheLock(t *testing.T) {
 	}
 }
 
-// A process that closes a session ends the lock, but is alive. Another process that opened the file before, and tries
-// the lock afterwards, must not take the first one for dead.
+// A process that closes its session unlocks the file, but is alive. Another process that opened the file before that,
+// and tries the lock afterwards, must not take the first process for dead.
 func TestUnlockIsNoDeath(t *testing.T) {
 	d, path := open(t)
 	mark, unlock, err := d.Lock("a")
@@ -176,11 +176,11 @@ func TestUnlockIsNoDeath(t *testing.T) {
 	dead := d.Opened("a", mark)
 	unlock()
 	if dead() {
-		t.Error("the file was opened before the lock ended and tried afterwards: Dead reports true for a live process")
+		t.Error("the file was opened before the unlock and its lock tried afterwards: Dead reports true for a live process")
 	}
 	wantDead(t, "when the lock has ended", d, mark, false)
 
-	// The same holds if the name belongs to another file by then.
+	// This is also true if the name belongs to another file by the time the lock is tried.
 	if mark, unlock, err = d.Lock("a"); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestUnlockIsNoDeath(t *testing.T) {
 		t.Fatal(err)
 	}
 	if dead() {
-		t.Error("the name belongs to another file: Dead reports true for a live process")
+		t.Error("the name now belongs to another file: Dead reports true for a live process")
 	}
 }
 
@@ -204,7 +204,7 @@ func TestForkKeepsTheLock(t *testing.T) {
 	eventually(t, "the lock is free", func() bool { return d.Dead("a", o.mark) })
 }
 
-// A program that the owner has started does not keep the lock.
+// A program that the owner has started with fork and exec does not keep the lock.
 func TestExecDropsTheLock(t *testing.T) {
 	d, path := open(t)
 	o := startOwner(t, path, "exec a child")
@@ -224,7 +224,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A free lock proves a death only in the same boot of the machine, and only on the same file, not a copy.
+// A free lock proves a death only if the machine has not rebooted since, and only on the same file, not on a copy.
 func TestOtherFilesAreNotTheSessions(t *testing.T) {
 	d, path := open(t)
 	o := startOwner(t, path, "")
@@ -244,7 +244,7 @@ func TestOtherFilesAreNotTheSessions(t *testing.T) {
 	}
 }
 
-// The same folder mounted in another place is the same folder.
+// A folder that is also mounted in another place works as the same folder.
 func TestBindMount(t *testing.T) {
 	d, path := open(t)
 	at := t.TempDir()
@@ -267,7 +267,7 @@ func TestBindMount(t *testing.T) {
 	}
 }
 
-// If a mapping does not keep the lock, as on an overlay, Open refuses the folder, and Lock fails.
+// On an overlay, where a mapping does not keep the lock, Open refuses the folder, and Lock fails.
 func TestOverlayIsRefused(t *testing.T) {
 	_, path := open(t)
 	at := t.TempDir()
@@ -307,7 +307,7 @@ func TestNetworkFileSystemsAreNotLocal(t *testing.T) {
 	}
 }
 
-// A death is noticed, whatever else is closed in the folder.
+// A death is noticed, whatever other files in the folder are closed.
 func TestDeathIsHeardOf(t *testing.T) {
 	d, path := open(t)
 	o := startOwner(t, path, "")
@@ -316,7 +316,7 @@ func TestDeathIsHeardOf(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	wantDead(t, "after somebody else has closed the file", d, o.mark, false)
-	for i := range 40 { // sessions that begin and end cause no delay
+	for i := range 40 { // sessions that begin and end do not delay this
 		_, unlock, err := d.Lock(fmt.Sprint("other-", i))
 		if err != nil {
 			t.Fatal(err)
@@ -326,13 +326,13 @@ func TestDeathIsHeardOf(t *testing.T) {
 	began := time.Now()
 	o.cmd.Process.Kill()
 	wantHeard(t, heard)
-	t.Logf("heard of %v after SIGKILL", time.Since(began))
+	t.Logf("the death was noticed %v after SIGKILL", time.Since(began))
 	d.Remove("a")
 	wantDead(t, "removed", d, o.mark, false)
 }
 
-// listen watches the folder until the test ends, and is watching when it returns. The channel gets a value when the
-// process of the session "a" is found dead.
+// listen watches the folder until the test ends; when listen returns, the watch has begun. The channel gets a value
+// when the process of the session "a" is found dead.
 func listen(t *testing.T, d *hostdir.Dir, mark string) <-chan bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -354,7 +354,7 @@ func listen(t *testing.T, d *hostdir.Dir, mark string) <-chan bool {
 		<-ended
 	})
 	<-looks
-	time.Sleep(300 * time.Millisecond) // until only an event leads to another look
+	time.Sleep(300 * time.Millisecond) // from then on, only an event makes Ended call look
 	return heard
 }
 
@@ -367,7 +367,7 @@ func wantHeard(t *testing.T, heard <-chan bool) {
 	}
 }
 
-// In a removed folder, no death is noticed any more, and nothing can be locked.
+// After the folder has been removed, no death is noticed, and nothing can be locked.
 func TestRemovedFolder(t *testing.T) {
 	d, path := open(t)
 	heard := listen(t, d, "")
@@ -382,7 +382,7 @@ func TestRemovedFolder(t *testing.T) {
 	}
 }
 
-// An id from the store can't name a file outside of the folder.
+// An id from the store can't name a file outside the folder.
 func TestIDsOfSessions(t *testing.T) {
 	d, path := open(t)
 	outside := filepath.Join(filepath.Dir(path), "x.lock")

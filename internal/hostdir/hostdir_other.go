@@ -7,10 +7,10 @@ import (
 	"errors"
 )
 
-// A Dir works on Linux only: see the documentation there.
+// A Dir works only on Linux: see hostdir_linux.go.
 type Dir struct{}
 
-// Open returns an error.
+// Open always fails.
 func Open(string) (*Dir, error) { return nil, errors.New("it needs Linux; leave it empty here") }
 
 func (*Dir) Lock(string) (string, func(), error) { return "", nil, errors.ErrUnsupported }

@@ -1,4 +1,4 @@
-// Package logs provides the logger for programs that set none.
+// Package logs provides the logger for programs that do not set one.
 package logs
 
 import (
@@ -6,9 +6,9 @@ import (
 	"log/slog"
 )
 
-// OrDefault returns l. If that is nil, it returns a logger that passes warnings and errors to [slog.Default] as it
-// is at the time of the record. A failure must not go unnoticed; other records would be noise in the log of a
-// program that did not ask for them.
+// OrDefault returns l or, if l is nil, a logger that passes warnings and errors to [slog.Default], as set at the time
+// of each record. Failures must not go unnoticed, but other records would be noise in the log of a program that did not
+// ask for them.
 func OrDefault(l *slog.Logger) *slog.Logger {
 	if l != nil {
 		return l

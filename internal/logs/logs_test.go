@@ -12,7 +12,7 @@ import (
 func TestOrDefault(t *testing.T) {
 	own := slog.New(slog.DiscardHandler)
 	if logs.OrDefault(own) != own {
-		t.Error("a logger that is set is not used")
+		t.Error("OrDefault did not return the logger that was set")
 	}
 	l := logs.OrDefault(nil) // before the program sets its default logger
 	var out bytes.Buffer

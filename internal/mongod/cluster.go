@@ -24,8 +24,8 @@ type Cluster struct {
 	routers []*Member
 }
 
-// StartCluster starts the cluster with the programs mongod and mongos, and returns when every router knows every
-// shard. The processes run until [Cluster.Stop], even if ctx ends.
+// StartCluster starts a cluster with the programs at the paths mongod and mongos, and returns when every router knows
+// every shard. The processes run until [Cluster.Stop], even if ctx ends.
 func StartCluster(ctx context.Context, mongod, mongos string, spec ClusterSpec) (_ *Cluster, err error) {
 	spec.Shards, spec.Routers = cmp.Or(spec.Shards, 2), cmp.Or(spec.Routers, 2)
 	dir, err := os.MkdirTemp("", "leasehold-mongos-")
@@ -57,7 +57,7 @@ func StartCluster(ctx context.Context, mongod, mongos string, spec ClusterSpec) 
 		}
 	}
 	for _, m := range c.routers {
-		// Without this command, a router learns of a new shard only some time later.
+		// Without this command, a router does not learn of a new shard at once.
 		if err := m.insist(ctx, c.user(), bson.D{{Key: "flushRouterConfig", Value: 1}}); err != nil {
 			return nil, fmt.Errorf("flushRouterConfig: %w", err)
 		}
@@ -121,7 +121,7 @@ func (c *Cluster) startRouters(mongos string) error {
 // URI returns a connection string for all routers.
 func (c *Cluster) URI() string { return c.URIAs(c.user()) }
 
-// URIAs returns a connection string in which the given user ("user:password@") logs in.
+// URIAs returns the connection string for the given user, such as "user:password@".
 func (c *Cluster) URIAs(user string) string {
 	var addrs []string
 	for _, m := range c.routers {
@@ -145,7 +145,7 @@ func (c *Cluster) Stop() {
 	for _, m := range c.routers {
 		all.Go(m.Kill)
 	}
-	all.Wait() // all at once; otherwise each would log that the others have ended
+	all.Wait() // routers end first; otherwise they would log that the servers have ended
 	for _, s := range append([]*Set{c.config}, c.shards...) {
 		if s != nil {
 			all.Go(s.Stop)
@@ -155,5 +155,5 @@ func (c *Cluster) Stop() {
 	os.RemoveAll(c.dir)
 }
 
-// user returns the user with all privileges, as part of a URI.
+// user returns the user who has all privileges, as part of a URI.
 func (c *Cluster) user() string { return root(c.spec.Auth) }

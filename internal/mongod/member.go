@@ -19,9 +19,9 @@ import (
 // A Member is one mongod or mongos process. Its methods may be called by one goroutine at
 // a time.
 type Member struct {
-	Addr string // host:port on which it listens
+	Addr string // host:port on which the process listens
 
-	name string // host:port in the set's configuration and URI
+	name string // host:port by which the set's configuration and URI name the process
 	path string
 	args []string
 	env  []string
@@ -62,7 +62,7 @@ func (m *Member) Kill() {
 	<-m.done
 }
 
-// Replace makes the next Start run the program at path, such as another release's.
+// Replace makes the next Start run the program at path, for example another release of the server.
 func (m *Member) Replace(path string) { m.path = path }
 
 // PID returns the id of the process, which changes with each Start.
@@ -104,7 +104,7 @@ func (m *Member) run(ctx context.Context, user string, cmd bson.D, into any) err
 	return res.Decode(into)
 }
 
-// insist runs a command that may be repeated until the server has the time for it.
+// insist runs a command, and repeats it until it does not time out. The command must be safe to repeat.
 func (m *Member) insist(ctx context.Context, user string, cmd bson.D) error {
 	for {
 		err := m.run(ctx, user, cmd, nil)

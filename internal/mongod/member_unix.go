@@ -7,7 +7,7 @@ import "syscall"
 // Freeze stops the process with SIGSTOP.
 func (m *Member) Freeze() error { return m.cmd.Process.Signal(syscall.SIGSTOP) }
 
-// Stop ends the process as a service manager does, with SIGTERM, and waits until it has ended.
+// Stop ends the process with SIGTERM, as a service manager does, and waits until it has ended.
 func (m *Member) Stop() error {
 	if err := m.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 // defaultName is the default name of a replica set.
 const defaultName = "rs0"
 
-// key is the secret with which the processes authenticate to each other if access control is on.
+// key is the secret that the processes use to authenticate to each other if access control is on.
 const key = "bGVhc2Vob2xk"
 
 // A Set is a standalone or a replica set of mongod processes.
@@ -29,7 +29,7 @@ type Set struct {
 	members []*Member
 }
 
-// Start starts the program at path as spec says, and returns when writes are possible and every member has the
+// Start starts the program at path as spec describes, and returns when writes are possible and every member has the
 // data. The processes run until [Set.Stop], even if ctx ends.
 func Start(ctx context.Context, path string, spec Spec) (_ *Set, err error) {
 	dir, err := os.MkdirTemp(spec.Dir, "leasehold-mongod-")
@@ -110,7 +110,7 @@ func Start(ctx context.Context, path string, spec Spec) (_ *Set, err error) {
 // URI returns a connection string for the whole set.
 func (s *Set) URI() string { return s.URIAs(s.user()) }
 
-// URIAs returns a connection string in which the given user ("user:password@") logs in.
+// URIAs returns the connection string for the given user, such as "user:password@".
 func (s *Set) URIAs(user string) string {
 	var names []string
 	for _, m := range s.members {
@@ -136,8 +136,8 @@ func (s *Set) Stop() {
 	os.RemoveAll(s.dir)
 }
 
-// Primary returns a member that says it is primary now. A primary that was cut off from the other members may still
-// say so for as long as they take to elect another.
+// Primary returns a member that reports that it is primary. A primary that was cut off from the other members may still
+// report this until it notices that they have elected another.
 func (s *Set) Primary(ctx context.Context) (*Member, error) {
 	for {
 		for _, m := range s.members {
@@ -157,7 +157,7 @@ func (s *Set) Primary(ctx context.Context) (*Member, error) {
 	}
 }
 
-// StepDown makes the primary step down in favour of another member, as for maintenance.
+// StepDown makes the primary step down in favour of another member, as an operator does for maintenance.
 func (s *Set) StepDown(ctx context.Context) error {
 	m, err := s.Primary(ctx)
 	if err != nil {
@@ -183,7 +183,7 @@ func (s *Set) Rollbacks(ctx context.Context) (n int, err error) {
 // Name returns the name of the replica set.
 func (s *Set) Name() string { return cmp.Or(s.spec.name, defaultName) }
 
-// user returns the user with all privileges, as part of a URI.
+// user returns the user who has all privileges, as part of a URI.
 func (s *Set) user() string { return root(s.spec.Auth) }
 
 func root(auth bool) string {
@@ -222,7 +222,7 @@ func (s *Set) initiate(ctx context.Context) error {
 	return err
 }
 
-// createRoot creates the first user, which the localhost exception allows anyone.
+// createRoot creates the first user, which MongoDB's localhost exception permits without a login.
 func (s *Set) createRoot(ctx context.Context) error {
 	m, err := s.Primary(ctx)
 	if err != nil {
@@ -234,8 +234,7 @@ func (s *Set) createRoot(ctx context.Context) error {
 	}, nil)
 }
 
-// ready waits until every member is primary, secondary or arbiter, so that a majority means a majority of all
-// members.
+// ready waits until every member is a primary, a secondary or an arbiter, so that all of them count for majorities.
 func (s *Set) ready(ctx context.Context) error {
 	for {
 		var status struct {
@@ -263,7 +262,7 @@ func (s *Set) ready(ctx context.Context) error {
 	}
 }
 
-// tail returns the end of the members' logs, for errors.
+// tail returns the last lines of the members' logs, for error messages.
 func (s *Set) tail() string { return tail(s.members) }
 
 func tail(members []*Member) string {
