@@ -586,7 +586,7 @@ func TestTable(t *testing.T) {
 		}, "held", "Heartbeat"},
 		{"held", "the second look comes after a heartbeat that was under way at the first", func(r *rig) {
 			r.beat()
-			r.pass(4 * time.Second) // the next one is under way
+			r.pass(4 * time.Second) // the next heartbeat is under way
 			r.answer("Keys", core.Reply{})
 			r.answer("Heartbeat", core.Reply{})
 			r.answer("Keys", core.Reply{})
@@ -819,7 +819,7 @@ func TestTable(t *testing.T) {
 		{"held", "done, as said before, no answer, and the successor does not wait, or has held since", func(r *rig) {
 			r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}})
 			r.done(1)
-			r.pass(r.cfg.Attempt + 2*r.cfg.Margin) // a copy of its request could join until then
+			r.pass(r.cfg.Attempt + 2*r.cfg.Margin) // until then, a copy of the claim's request could join
 			r.answer("Release", lost)
 			r.pass(time.Second)
 			r.answer("Release", core.Reply{Err: driver.ErrNotWaiting})
@@ -918,7 +918,7 @@ func TestClose(t *testing.T) {
 	r.done(1)
 	r.answer("Release", core.Reply{Found: true})
 	r.says("after the release", "Freed 1, Unregister")
-	r.pass(1900 * time.Millisecond) // no heartbeat any more
+	r.pass(1900 * time.Millisecond) // no heartbeat is sent any more
 	r.answer("Unregister", core.Reply{Err: errors.New("cut off")})
 	r.says("after Unregister", "Closed, not unregistered")
 }

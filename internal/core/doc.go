@@ -19,8 +19,8 @@
 //
 //	send of the last acknowledged heartbeat + TTL·0.999 − Margin − Grace
 //
-// regardless of events. After that it is lost: its holds end, its waiters request again under the next id, and
-// nothing more is sent under the old one, except for leases. It is not unregistered, because its holders' grace is
+// regardless of events. After that it is lost: its holds end, its waiters request again under the next id, and nothing
+// more is sent under the old id, except for leases. The session is not unregistered, because its holders' grace is
 // running.
 //
 // Safety rests on the gap between the two deadlines. The store counts the TTL from when it executed the heartbeat. The
@@ -30,7 +30,8 @@
 // # The claim
 //
 // A claim is one stored request of the session for part or all of a key. Every primitive is a claim with a weight out
-// of the key's limit: see package driver. [Core.move] makes most transitions; this table lists all of them:
+// of the key's limit: see package driver. [Core.move] makes most transitions; this table lists all of them ("here"
+// means in this process):
 //
 //	state        event                           next         effect
 //	joining      reply: granted                  held         Deliver; a lease: dating, Send an Extend
@@ -81,15 +82,15 @@
 //	               Keep
 //	leaving      no answer                       leaving      again after a pause
 //	leaving      refused                         leaving      Freed; again after a pause
-//	leaving      closing, and refused, or no     gone         Freed; Close says that it is not released
+//	leaving      closing, and refused, or no     gone         Freed; Close reports it as not released
 //	               answer after a Hurry
 //	leaving      not there                       leaving      again after an acknowledged heartbeat: then gone
-//	leaving      ReleaseBy                       leaving      it is too late: Freed says that it was not released so
+//	leaving      ReleaseBy                       leaving      too late: Freed reports that this was not done
 //	kept         time over                       gone
 //	kept         revoked                         leaving      Send a release
 //	leaving,     session lost                    gone
 //	  kept
-//	windingDown, Close's time is over            gone         Freed; Close says that it is not released
+//	windingDown, Close's time is over            gone         Freed; Close reports it as not released
 //	  leaving
 //	windingDown  hurry                           leaving      Send a release that keeps it for the grace
 //	(unknown id in a notice or reply)            leaving      Send a release

@@ -29,7 +29,7 @@ type Want struct {
 func (w *Want) exclusive() bool { return w.Weight == w.Limit && w.Kind != driver.KindSemaphore }
 
 // A Call is one caller's request for a key. It gets one [Deliver]. If the Deliver has no Err, Deliver.Hold is the Call
-// that represents the hold: this one, or that of the reader whose hold it shares. A Call must not be changed.
+// that represents the hold: this Call, or the Call of the reader whose hold it shares. A Call must not be changed.
 type Call struct {
 	Want
 	Call   uint64 // greater than that of every earlier Call

@@ -7,7 +7,7 @@ import (
 )
 
 // A listener receives the session's notices. It runs while somebody waits or observes, or has held something for a
-// while. A session has at most one. It stops when nobody has needed it for a TTL.
+// while. A session has at most one listener. The listener stops when nobody has needed it for a TTL.
 type listener struct {
 	running     bool
 	ready       bool
@@ -85,7 +85,7 @@ func (cl *claim) listens() bool {
 	return false
 }
 
-// keepListening stops a listener that nobody has needed for a TTL, and starts one if something is held. It is
+// keepListening stops a listener that nobody has needed for a TTL, and starts a listener if something is held. It is
 // called after every acknowledged heartbeat.
 func (c *Core) keepListening() {
 	l := &c.listener

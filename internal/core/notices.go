@@ -28,7 +28,7 @@ const notifyTime = 15 * time.Second
 // changeGap is the shortest time between two change notices that a session sends for one key.
 const changeGap = 20 * time.Millisecond
 
-// notify sends notices to other sessions, and handles those addressed to this one.
+// notify sends the notices that are addressed to other sessions, and handles those addressed to this session.
 func (c *Core) notify(notices []driver.Notice) {
 	var others []driver.Notice
 	for _, n := range notices {

@@ -350,7 +350,7 @@ func (c *Core) revokeHolders(w *wait, st *driver.State) {
 	}
 }
 
-// revokeAnswered sends another Revoke if this one may not have reached the store.
+// revokeAnswered sends another Revoke if the answered one may not have reached the store.
 func (c *Core) revokeAnswered(s *sent, r *Reply) {
 	if r.Err == nil || errors.Is(r.Err, driver.ErrSessionExpired) {
 		return

@@ -64,7 +64,7 @@ func (s *Session) Acquire(ctx context.Context, w Want) (*Hold, error) {
 		got, err := h.result()
 		if got != h {
 			*h = Hold{}
-			s.spare = h // nothing refers to it, so the next RLock can reuse it
+			s.spare = h // nothing refers to h any more, so the next RLock can reuse it
 		}
 		s.mu.Unlock()
 		return got, err

@@ -105,7 +105,7 @@ func (reg *registration) breakHolders(ctx context.Context, b *breaking) error {
 
 // expireLapsed expires those sessions in ids that have lapsed. lives has the earliest time at which each session can
 // lapse. expireLapsed reads the sessions whose time is missing or past, and updates lives. It returns the expired
-// sessions, and how long until another one may lapse.
+// sessions, and how long it takes until another session may lapse.
 func (s *Session) expireLapsed(ctx context.Context, ids []string, lives map[string]time.Time) (expired []string, left time.Duration, err error) {
 	var due []string
 	for _, id := range ids {
@@ -257,7 +257,7 @@ func (s *Session) forget(ctx context.Context, key string) (*driver.HeldError, er
 	}
 }
 
-// Resize sets the key's limit. From then on, claims made with the old limit from count as if they had the new one:
+// Resize sets the key's limit. From then on, claims made with the old limit from count as if they had the new limit:
 // see [driver.Resize]. It makes one attempt.
 func (s *Session) Resize(ctx context.Context, key string, kind driver.Kind, from, limit int64) error {
 	_, err := s.edit(ctx, "Resize", driver.Edit{Resize: &driver.Resize{Key: key, Kind: kind, From: from, Limit: limit}})

@@ -112,7 +112,7 @@ func TestUnreceivedHoldGivesWay(t *testing.T) {
 	})
 }
 
-// If HoldChan fails, its channel is closed. The log says why, unless ctx has ended.
+// If HoldChan fails, its channel is closed, and the reason is logged unless ctx has ended.
 func TestHoldChanThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -382,9 +382,9 @@ func TestCycleThatNeverWas(t *testing.T) {
 	}
 }
 
-// A search costs nothing while the session holds nothing, and one Load while nobody waits for a key that it holds. Only
-// otherwise does it read all keys. A search runs when a wait is half a TTL old, and again each time the wait's age has
-// doubled.
+// A search costs nothing while the session holds nothing, and one Load while nobody waits for a key that the session
+// holds. If somebody does, the search reads all keys. A search runs when a wait is half a TTL old, and again each time
+// the wait's age has doubled.
 func TestLookingForDeadlocksIsCheap(t *testing.T) {
 	for _, c := range []struct {
 		name        string

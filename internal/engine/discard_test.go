@@ -151,7 +151,7 @@ func TestManyClaimsAreDiscarded(t *testing.T) {
 	})
 }
 
-// A claim is not discarded if that is unnecessary: if the store says that no copy of its request can join, or if the
+// A claim is not discarded if that is unnecessary: if the store reports that no copy of its request can join, or if the
 // claim was held for long enough.
 func TestFinalRequestsAreNotDiscarded(t *testing.T) {
 	bubble(t, func(t *testing.T) {

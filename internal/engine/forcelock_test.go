@@ -39,7 +39,7 @@ func TestForceHoldIsFirst(t *testing.T) {
 			})
 			time.Sleep(10 * time.Millisecond)
 		}
-		for i := range 3 { // more waiters of the same session, behind that one
+		for i := range 3 { // more waiters of the same session, behind its first waiter
 			wg.Go(func() {
 				mu := b.Mutex("k")
 				mu.Lock()

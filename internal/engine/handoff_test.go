@@ -269,8 +269,8 @@ func TestHandOffToACancelledWaiter(t *testing.T) {
 	}
 }
 
-// B31: while a claim is handed off, duplicates of the session's requests change nothing, even if each is delivered
-// after all later ones.
+// B31: while a claim is handed off, duplicates of the session's requests change nothing, even if each duplicate is
+// delivered after all later requests.
 func TestReplayedRequestsDoNotAffectHandOffs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -202,8 +202,7 @@ func filesOf(t *testing.T, path string, store driver.Store, ids []string) (there
 }
 
 // The file of a lost session stays locked for a TTL. Otherwise other processes would take this process for dead and not
-// wait for its holders' grace. After Close, only the files of sessions whose holders may still have their grace are
-// left.
+// wait for its holders' grace. After Close, a file is left only if holders of its session may still have their grace.
 func TestFileOfALostSession(t *testing.T) {
 	path := newHostDir(t)
 	var ids []string
@@ -272,8 +271,8 @@ func TestFileAfterACloseThatCouldNotUnregister(t *testing.T) {
 }
 
 // If a registration gets no answer, its file is kept: the next attempt may find that the registration succeeded, and
-// without a locked file other processes would take this one for dead. If it did not succeed, or the session closes, no
-// file is left.
+// without a locked file other processes would take this one for dead. If the registration did not succeed, or the
+// session closes, no file is left.
 func TestFileOfAFailedRegistration(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		t.Run(fmt.Sprint("made: ", made), func(t *testing.T) { testFileOfAFailedRegistration(t, made) })
