@@ -58,9 +58,9 @@ func (e *Election) CampaignChan(ctx context.Context) <-chan context.Context {
 	return ch
 }
 
-// TryCampaign is Campaign without waiting. If somebody leads or waits to lead, the error is a
-// *dsync.HeldError, which matches dsync.ErrHeld; its field Here is true if that is this process. The error is
-// [ErrPaused] if the election is paused. Errors of the store are returned at once.
+// TryCampaign is Campaign without waiting. If a process leads or waits to lead, the error is a
+// *dsync.HeldError, which matches dsync.ErrHeld. Its field Here is true if this process is the one. The error
+// is [ErrPaused] if the election is paused. Errors of the store are returned at once.
 func (e *Election) TryCampaign(ctx context.Context) (context.Context, error) {
 	t, err := e.campaign(ctx, how{try: true})
 	if err != nil {
@@ -186,7 +186,7 @@ func (e *Election) begin(ctx context.Context, hold *engine.Hold, run bool) *term
 	return t
 }
 
-// A Term is one process's leadership, from its election to its end: see [TermFrom].
+// A Term describes one period of a process's leadership. [TermFrom] returns it.
 type Term struct {
 	Election string
 	Number   int64  // grows by one with each term, whichever process leads

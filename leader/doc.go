@@ -1,5 +1,5 @@
-// Package leader elects one leader among the processes that share a store. Leadership is a
-// context that is cancelled when it ends.
+// Package leader elects one leader among the processes that share a store. A leader works under a
+// context that is cancelled when its leadership ends.
 //
 //	election, err := leader.New(locks, "reports", nil) // locks is a *dsync.Session
 //
@@ -30,10 +30,10 @@
 //   - by Resign, Pause, Transfer or ResignAfter, or by the return of Run's function;
 //   - when the context that was passed to Campaign or Run ends, or the session is closed.
 //
-// When a term ends, its context is cancelled. Nobody else is elected until the leader says that its
-// work is done, by Resign or by the return of Run's function, or until the session's grace is over.
-// So the work of two leaders does not overlap if it stops within the grace. Run campaigns again
-// after a loss, when its function has returned.
+// When a term ends, its context is cancelled. Nobody else is elected until the leader's work is
+// done (it calls Resign, or Run's function returns) or the session's grace is over. So the work of
+// two leaders does not overlap if it stops within the grace. Run campaigns again after a loss, when
+// its function has returned.
 //
 // # What is not promised
 //

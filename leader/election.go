@@ -23,7 +23,7 @@ type Election struct {
 	opt  Options
 
 	hooks calls.Queue
-	heard context.Context // when it ends, the session stops observing the election for the hooks
+	heard context.Context // ends when the session should stop observing the election for the hooks
 	hook  sync.Once       // makes the session observe the election if the hooks need it
 	seen  Leader          // what NewLeader was last called with; only the session's observing goroutine uses it
 
@@ -69,8 +69,8 @@ func (e *Election) String() string {
 }
 
 // IsLeader reports whether this process leads. It checks the clock, so it never returns true after the
-// session's lease is over. But leadership may end a moment later: work under the context of
-// [Election.Campaign].
+// session's lease is over. But leadership may end a moment later, so work under the context that
+// [Election.Campaign] returns.
 func (e *Election) IsLeader() bool { return !e.present().over() }
 
 func (e *Election) present() *term {
@@ -89,7 +89,7 @@ func (e *Election) isPaused() bool {
 // can read it with [Election.Leader] and [Election.Observe]. The value may have at most 64 KiB. If
 // two calls are concurrent, either value may remain.
 //
-// The error is [ErrLost] if this process does not lead, that of ctx, or the store's.
+// The error is [ErrLost] if this process does not lead; otherwise it is ctx's error or the store's.
 func (e *Election) Publish(ctx context.Context, value []byte) error {
 	if err := checkValue(value); err != nil {
 		return err

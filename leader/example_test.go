@@ -413,7 +413,7 @@ func ExampleElection_ResignAfter() {
 	// leader: "reports": leader: nobody leads
 }
 
-// Hooks log what happens to an election. They are part of its options, so they miss nothing.
+// Hooks log what happens to an election. Because they are set in its options, they miss no event.
 func ExampleHooks() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
@@ -495,7 +495,7 @@ func ExampleGroupOptions() {
 	// <nil>
 }
 
-// A function is removed from this process by its handle, and another process runs it.
+// A function's handle removes it from the group on this process, and another process then runs it.
 func ExampleGroup_List() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)

@@ -26,9 +26,9 @@ import (
 // share resigns functions that others wait for, at most one every [GroupOptions].BalanceInterval. So
 // a process that starts later gets its share, too.
 //
-// Each function has an [Election], whose name is the group's name, a slash and the function's name: the
-// function "mails" of group "jobs" is shown, observed and broken as "jobs/mails". The function's name
-// may contain slashes; the group's name may not, so that no two groups share an election.
+// Each function has an [Election], whose name is the group's name, a slash and the function's name. For
+// example, use "jobs/mails" to observe or break the function "mails" of group "jobs". The function's
+// name may contain slashes; the group's name may not, so that no two groups share an election.
 //
 // Make a Group with [NewGroup]; it must not be copied. All methods may be called concurrently.
 type Group struct {
@@ -80,7 +80,8 @@ type Singleton struct {
 	term    Term // while it runs
 }
 
-// Running reports whether the function runs on this process: it was called and has not returned.
+// Running reports whether the function runs on this process, that is, was called and has not
+// returned.
 func (s *Singleton) Running() bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 // dsync.Hooks.StoreError of the session.
 //
 // Hooks are called one at a time, in the order of the events, on a goroutine of their own. A hook that
-// blocks or panics delays later hooks, but no heartbeat, and costs no leadership. A hook may call
-// anything: Campaign, Resign, Pause, or Close of the session. No call is dropped, except that a call
-// of Refreshed that waits for a slow hook is replaced by the next one.
+// blocks or panics delays later hooks, but it delays no heartbeat and does not end the leadership. A
+// hook may call anything: Campaign, Resign, Pause, or Close of the session. No call is dropped, except
+// that a call of Refreshed that waits for a slow hook is replaced by the next one.
 //
 // NewLeader and Refreshed are called on every process that campaigns or observes, from its first
 // call of Campaign, TryCampaign, Run or Observe until its session ends. If either is set, the

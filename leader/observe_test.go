@@ -97,8 +97,8 @@ func TestObserveLatestWins(t *testing.T) {
 	})
 }
 
-// If the store notifies, a change of leader is seen without waiting for a poll, and a candidate
-// learns of its own election as fast.
+// If the store sends notices, observers learn of a change of leader without waiting for a poll, and
+// so does the candidate that was elected.
 func TestChangesAreNotified(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -88,7 +88,7 @@ func TestResignAfterWaitsForTheWork(t *testing.T) {
 func TestResignAfterRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		slow := dsynctest.NewFaulty(dsynctest.NewMemory(), func(dsynctest.Request) dsynctest.Fault {
-			return dsynctest.Fault{ReplyDelay: time.Millisecond} // a call whose ctx has ended returns before it
+			return dsynctest.Fault{ReplyDelay: time.Millisecond} // later than a call returns whose ctx has ended
 		})
 		a := newElection(t, slow, nil)
 		wantErr(t, "ResignAfter of a candidate", a.ResignAfter(background, time.Second), leader.ErrNotLeader)

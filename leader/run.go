@@ -10,8 +10,8 @@ import "context"
 // fix. If f returns after the end of its term, its error goes to Hooks.ReturnedLate. Run never
 // campaigns, returns or resigns while f runs.
 //
-// An outage of the database often makes f's own work fail before the leadership is lost. If that should
-// not end Run, f must wait for its context to end before it returns: see the Example.
+// An outage of the database often makes f's own work fail before the leadership is lost. If such a
+// failure should not end Run, f must wait for its context to end before it returns, as in the Example.
 func (e *Election) Run(ctx context.Context, f func(context.Context) error) error {
 	for {
 		t, err := e.campaign(ctx, how{run: true})

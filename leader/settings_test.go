@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E6: Run, in a goroutine of its own, leads, and returns only after the leadership has been
-// released.
+// E6: while Run runs in its own goroutine, the process leads. Run returns only after it has
+// released the leadership.
 func TestRunIsDoneAfterTheRelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -287,8 +287,8 @@ func TestTransferToACandidateThatCrashes(t *testing.T) {
 	})
 }
 
-// Whatever happens to the requests and replies of the release, exactly the named candidate is
-// elected, once.
+// Whatever happens to the requests and replies of the release, the named candidate is elected
+// exactly once, and nobody else is.
 func TestTransferWithFaults(t *testing.T) {
 	for name, fault := range map[string]dsynctest.Fault{
 		"request lost":                    {LoseRequest: true},
@@ -342,7 +342,7 @@ func TestTransferWithFaults(t *testing.T) {
 func TestTransferIsNotDeniedAfterALateCopy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		store.Polling = true // a sends no notice, so d must find out by itself, and soon
+		store.Polling = true // a sends no notice, so d must soon find out by itself that it was elected
 		joins, releases := 0, 0
 		f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
 			switch r.Method {

@@ -213,7 +213,8 @@ func TestMetricsOfClockJumps(t *testing.T) {
 	})
 }
 
-// deadlock makes a hold x and wait for y, and b hold y and wait for x, until a has detected it.
+// deadlock makes a hold x and wait for y while b holds y and waits for x, until a has detected
+// the deadlock.
 func deadlock(a, b *dsync.Session) {
 	ctx, cancel := context.WithCancel(background)
 	x, y := a.Mutex("x"), b.Mutex("y")
@@ -345,8 +346,8 @@ func (d *deaf) Listen(ctx context.Context, session string, keys []string, f func
 	return context.Cause(ctx)
 }
 
-// ObserveSession records whether a session listens or polls, why, and how many records the store
-// has, as far as the session knows.
+// ObserveSession records what the session knows: whether it listens, why it polls if it does,
+// and how many records the store has.
 func TestMetricsOfASession(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

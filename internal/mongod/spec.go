@@ -12,8 +12,8 @@ type Spec struct {
 	Env             []string      // added to the environment of the processes
 	Dir             string        // directory for the files; "": the system's temporary directory
 
-	// Announce, if not nil, returns the host:port by which clients and the other members know the member that
-	// listens at addr, for example the address of a proxy in front of it.
+	// Announce, if not nil, returns the host:port that clients and other members use to reach the member that
+	// listens at addr, for example the address of a proxy.
 	Announce func(addr string) string
 
 	// For the parts of a cluster:
@@ -34,6 +34,7 @@ type ClusterSpec struct {
 	Auth            bool     // access control is on; the user root (password root) may do everything
 	Args            []string // added to the arguments of the mongods
 
-	// RouterEnv, if not nil, returns additions to the environment of a router; the first router is 0.
+	// RouterEnv, if not nil, returns additions to the environment of the router with that number, starting
+	// from 0.
 	RouterEnv func(router int) []string
 }

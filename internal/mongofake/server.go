@@ -197,8 +197,8 @@ func receive(conn net.Conn) (name string, cmd bson.Raw, reply func(bson.D) error
 	return first.Key(), cmd, reply, nil
 }
 
-// sections parses the sections of an OP_MSG: the command, and perhaps document sequences, which become fields of
-// it.
+// sections parses the sections of an OP_MSG. It adds document sequences, if there are any, to the command as
+// fields.
 func sections(body []byte) (bson.Raw, error) {
 	var cmd bson.D
 	for len(body) > 0 {

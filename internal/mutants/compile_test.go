@@ -98,9 +98,9 @@ func newCompiler(t *testing.T, root string) *compiler {
 	return c
 }
 
-// check returns why the mutant does not apply, or why its package does not compile. A change inside of functions
-// can't affect other files, so those are then checked without the bodies of their functions. Otherwise checking a
-// thousand mutants would take too long.
+// check returns why the mutant does not apply, or why its package does not compile. If a mutant changes only
+// bodies of functions, it can't affect the other files, so they are checked without the bodies of their
+// functions. Otherwise checking a thousand mutants would take too long.
 func (c *compiler) check(m mutant) error {
 	before, after, err := m.applyTo(c.root)
 	if err != nil {

@@ -7,7 +7,7 @@
 //
 // The mutants are in testdata; README.md says how to add one. No mutant needs a server.
 //
-// With random it draws places in the packages' code at random, changes them with the classic mutation operators,
-// and runs all tests that could notice. It is meant to be run by hand: it reports the share of changes that was
-// caught, and shows the others.
+// The command "random" draws places in the packages' code at random, changes them with the classic mutation
+// operators, and runs all tests that could notice the change. Run it by hand. It reports the share of changes
+// that were caught, and shows the others.
 package main

@@ -134,7 +134,7 @@ func (o *operators) swap(at token.Pos, t token.Token) {
 	}
 }
 
-// negate negates a condition, unless swap or dropping a ! has the same effect.
+// negate negates a condition, unless swapping its operator or dropping its ! has the same effect.
 func (o *operators) negate(cond ast.Expr) {
 	if !negated(cond) {
 		o.replace(cond.Pos(), cond.End(), "!("+o.text(cond)+")", "negate the condition")

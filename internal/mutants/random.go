@@ -49,7 +49,7 @@ func randomMain(args []string) error {
 	return d.run(root)
 }
 
-// run tries the mutants and reports those that survived, and finally the share that was caught.
+// run tries the mutants, and reports those that survived and the share that was caught.
 func (d *draw) run(root string) error {
 	labs, remove, err := newLabs(root, d.workers, 1, d.verbose)
 	if err != nil {
@@ -140,9 +140,9 @@ type suite struct {
 	timeout time.Duration
 }
 
-// places returns all changes to the files of the packages, and for each directory the suites that may notice a
-// change in it: its own first, then those of all packages that depend on it, the quickest first. Its own tests must
-// pass without a change.
+// places returns all changes to the files of the packages and, for each directory, the suites that may notice a
+// change in it: first its own suite, then those of the packages that depend on it, in the order of their speed. A
+// package's own tests must pass without a change.
 func (d *draw) places(l *lab) (all []change, tests map[string][]suite, err error) {
 	packages, err := l.list(d.patterns...)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// breakKey breaks key. It checks that, when Break returns, every earlier hold has ended and its grace is over.
+// breakKey breaks key. It checks that, when Break returns, all earlier holds have ended and their graces are
+// over.
 func (g *goroutine) breakKey(o Op, key string) {
 	c := g.begin(key)
 	cancel := c.context(g.tempo.patience(o), o.Variant&1 == 0)

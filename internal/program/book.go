@@ -159,7 +159,8 @@ func (r *runner) note(who, format string, args ...any) {
 	}
 }
 
-// now returns the time as package rules counts it. It is never 0: to package rules, 0 means "has not happened".
+// now returns the time as package rules counts it. It is never 0, because package rules uses 0 for what has not
+// happened.
 func (r *runner) now() time.Duration { return r.since(time.Now()) }
 
 func (r *runner) since(t time.Time) time.Duration { return t.Sub(r.began) + 1 }

@@ -5,11 +5,11 @@
 // program; fewer bytes give a smaller program. [Run] runs it in a [World]: in a bubble, with a store in memory and
 // links that can be cut or noisy ([InMemory]), or on a server, in real time. It checks:
 //
-//   - Exclusion and tokens, with package rules: each grant is checked against all holds of its key.
+//   - Holds exclude each other and tokens grow: package rules checks each grant against all holds of its key.
 //   - Every loss has a reason: a link that was cut or noisy, a closed session, a Break, or the end
 //     of a lease. Unlock reports each loss.
-//   - Every call returns in time: when its context ends, or by the limit that its documentation gives. If it returns
-//     an error, its documentation allows that error in that situation.
+//   - Every call returns in time: when its context ends, or by the limit that its documentation gives. If a call
+//     returns an error, its documentation allows that error in that situation.
 //   - No call waits for a key that has long been free, and no try for such a key fails. If every session is notified
 //     of every change, no call waits even a second for a free key.
 //   - Once: at most one run succeeds. If a run succeeds, the key is sealed, and every caller gets that run's value.
@@ -18,6 +18,6 @@
 //   - When everything is unlocked at the end, no living session has a claim left, and each can still lock each key.
 //     After all sessions are closed, nobody holds a key or waits for one.
 //
-// A failure prints what happened, with times since the start, and the program: once as bytes for Decode and once as
+// A failed run prints what happened, with times since the start, and the program, both as bytes for Decode and as
 // text.
 package program

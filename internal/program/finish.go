@@ -32,7 +32,7 @@ func (r *runner) finish() {
 	r.audit(who)
 }
 
-// clean waits until no living session has a claim, except for claims that end by themselves.
+// clean waits until no living session has a claim, apart from claims that end by themselves.
 func (r *runner) clean(who string) {
 	began := time.Now()
 	step := time.Second

@@ -16,7 +16,8 @@ type World struct {
 	// Open opens the program's i-th session, for the first time or again after Close. Run closes it.
 	Open func(i int, set Setting, opt dsync.Options) *dsync.Session
 
-	// Links are the links of the sessions to the store. They are nil if links can't be cut; then time is real.
+	// Links are the links of the sessions to the store. If they are nil, links can't be cut, and the program
+	// runs in real time.
 	Links []*Link
 
 	// Prefix is put before each key.

@@ -15,8 +15,8 @@
 // The rules of [Check] and [Key.Grant]:
 //
 //   - overlap: no hold is granted while certain holds of others leave no room for it;
-//   - grace: the same holds for the grace after the last certain moment of a lost hold, unless its holder has said
-//     that it is done;
+//   - grace: the same holds for the grace after the last certain moment of a lost hold, unless its release has
+//     been called;
 //   - token: tokens grow from grant to grant, and only readers of one process share one;
-//   - kept: a key that was unlocked with Keep is granted to nobody before that time is over.
+//   - kept: a key that was released with Keep is granted to nobody until the time Keep is over.
 package rules

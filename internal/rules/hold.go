@@ -34,7 +34,7 @@ type Hold struct {
 // Exclusive reports whether nobody else can hold the key at the same time.
 func (h *Hold) Exclusive() bool { return h.Weight == h.Limit }
 
-// Freed reports whether the hold lasted until its release was called.
+// Freed reports whether the release succeeded, so that the hold certainly lasted until it was called.
 func (h *Hold) Freed() bool { return h.Released > 0 && h.Err == "" }
 
 // Certain returns the time until which the hold was certainly held.
@@ -45,9 +45,9 @@ func (h *Hold) Certain() time.Duration {
 	return h.Live
 }
 
-// Free returns the earliest time at which the store may have granted the hold's part of the key to others: when its
-// grace was over, or when its holder said that it was done. grace is the grace of sessions; a lease's grace is at most
-// a tenth of its duration.
+// Free returns the earliest time at which the store may have granted the hold's part of the key to others: when the
+// hold's grace was over, or when its release was called. grace is the grace of sessions; a lease's grace is at most a
+// tenth of its duration.
 func (h *Hold) Free(grace time.Duration) time.Duration {
 	if h.Lease > 0 {
 		grace = min(grace, h.Lease/10)

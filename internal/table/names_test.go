@@ -147,7 +147,8 @@ func newChecker(t *testing.T) *checker {
 	return c
 }
 
-// standard returns an importer of the given packages of the standard library, as the go command has compiled them.
+// standard returns an importer for the given packages of the standard library. It reads the packages as compiled by
+// the go command.
 func (c *checker) standard(paths []string) types.Importer {
 	args := append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, paths...)
 	out, err := exec.Command("go", args...).Output()
@@ -204,7 +205,7 @@ func (c *checker) load(folder string) *types.Package {
 	return l.pkg
 }
 
-// loadTests checks the tests of a folder, both those in the package and those in a package of their own.
+// loadTests checks the tests of a folder, both internal and external ones.
 func (c *checker) loadTests(folder string) {
 	dir := c.loaded[folder].dir
 	kind := func(name string) useKind {
@@ -226,7 +227,7 @@ func (c *checker) loadTests(folder string) {
 	}
 }
 
-// withTests is the importer for the external tests of a package, which see that package with its internal tests.
+// withTests is the importer for the external tests of a package. For these, the package includes its internal tests.
 type withTests struct {
 	*checker
 	pkg *types.Package

@@ -28,8 +28,7 @@ const TTL = 10 * time.Second
 func Long() bool { return os.Getenv("LEASEHOLD_LONG") != "" }
 
 // Large skips a test of sizes or counts (thousands of goroutines or keys, or hours of time) if LEASEHOLD_REPEATED is
-// set. If it is set, tests are repeated so that goroutines wake in different orders, which makes no difference to such
-// a test.
+// set. Tests are then repeated so that goroutines wake in different orders, which makes no difference to such a test.
 func Large(t testing.TB) {
 	t.Helper()
 	if os.Getenv("LEASEHOLD_REPEATED") != "" {
@@ -85,7 +84,7 @@ func (l *locked) Uint64() uint64 {
 }
 
 // NewSession returns a session that logs nothing unless opt has a Logger, and that is closed at the end of the test.
-// Unless opt has a Retention, it never sweeps: tests count commands, and sweeps come at random times.
+// Unless opt has a Retention, the session never sweeps, because tests count commands and sweeps come at random times.
 func NewSession(t testing.TB, store driver.Store, opt *dsync.Options) *dsync.Session {
 	t.Helper()
 	var o dsync.Options

@@ -1,4 +1,4 @@
-// Package trace records the events that a [core.Core] handles, and replays them: a fresh Core must answer the same
+// Package trace records the events that a [core.Core] handles, and replays them. A fresh Core must answer the same
 // events with the same effects. So a run on a real server can be repeated step by step, and a trace in a bug report
 // shows what the session decided, and why.
 //
