@@ -6,7 +6,7 @@ import (
 )
 
 // Errors that callers test with errors.Is. ErrNotRenewed, ErrSessionExpired, ErrRevoked, ErrRecordDeleted,
-// ErrStalled, ErrLeaseOver and ErrClosed also say why a hold was lost: then the error matches ErrLost, too.
+// ErrStalled, ErrLeaseOver and ErrClosed also tell why a hold was lost; then the error matches ErrLost, too.
 var (
 	// ErrHeld means that somebody else holds the key. The error is a [*HeldError].
 	ErrHeld = driver.ErrHeld
@@ -51,7 +51,7 @@ var (
 	// ErrNotUnregistered means that [Session.Close] could not unregister the session.
 	ErrNotUnregistered = engine.ErrNotUnregistered
 
-	// ErrInvalidKey means that the string cannot be used as a key. [CheckKey] says why.
+	// ErrInvalidKey means that the string cannot be used as a key. [CheckKey] explains why.
 	ErrInvalidKey = engine.ErrInvalidKey
 
 	// ErrMismatch means that the key is in use as another kind or with another limit. The error is a
@@ -62,8 +62,8 @@ var (
 	ErrRefused = driver.ErrRefused
 )
 
-// A NotReleasedError has the Keys that [Session.Close] could not release.
+// A NotReleasedError lists the keys that [Session.Close] could not release.
 type NotReleasedError = engine.NotReleasedError
 
-// A HeldError says who holds the key of a try: see [driver.HeldError].
+// A HeldError tells who holds the key: see [driver.HeldError].
 type HeldError = driver.HeldError

@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// If a process crashes and its supervisor starts it again, the new process waits for a short margin instead of a TTL.
-// In a program the folder is one that outlives the process, such as /run/invoices, and the store is a database.
+// If a process crashes and its supervisor starts it again, the new process waits for a short margin instead of a
+// TTL. A real program uses a folder that outlives the process, such as /run/invoices, and a database as the store.
 func ExampleOptions_hostDir() {
 	dir, err := os.MkdirTemp("/dev/shm", "invoices")
 	if err != nil {

@@ -32,7 +32,7 @@ func ExampleRWMutex() {
 	// read while it is rebuilt: false
 }
 
-// RLocker is for a function that takes a sync.Locker: the lock that it gets read-locks.
+// RLocker is for functions that take a sync.Locker. Its Lock read-locks.
 func ExampleRWMutex_RLocker() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())
@@ -155,8 +155,8 @@ func ExampleOnce_Do() {
 	for range 3 { // three processes, one after the other
 		locks, _ := dsync.New(store, nil)
 		err := locks.Once("migration 42").Do(ctx, func(ctx context.Context) error {
-			// ctx ends when the hold is lost, so pass it on. The token protects data that a run
-			// must not change after it was lost.
+			// ctx ends when the hold is lost, so pass it on. The token protects data that a run must not change
+			// after its hold is lost.
 			fmt.Println("migrating, token:", dsync.HoldFrom(ctx).Token() > 0)
 			return nil
 		})
@@ -185,7 +185,7 @@ func ExampleOnce_DoValue() {
 	// web-2: made by web-1, <nil>
 }
 
-// Value tells whether a migration was done, without running it.
+// Value reports whether a migration was done, without running it.
 func ExampleOnce_Value() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
@@ -223,7 +223,7 @@ func ExamplePeriodic_Do() {
 	// c false <nil>
 }
 
-// Every host shows last night's report, although only one host has made it.
+// Every host shows last night's report, although only one host made it.
 func ExamplePeriodic_DoValue() {
 	ctx := context.Background()
 	store := dsynctest.NewMemory()
@@ -241,7 +241,8 @@ func ExamplePeriodic_DoValue() {
 	// b: 17 invoices, by a; made here: false, <nil>
 }
 
-// A run also covers the time of the runs that were missed before it: it begins where the last successful run ended.
+// A run also covers the runs that were missed before it: its period begins where that of the last successful run
+// ended.
 func ExamplePeriodic_Last() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)

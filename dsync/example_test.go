@@ -82,7 +82,7 @@ func ExampleOptions_anonymous() {
 	// Output: host "", process 0
 }
 
-// A program cannot reach the store when it ends. Its log says which keys others have to wait for.
+// A program cannot reach the store when it ends. Its log shows which keys others have to wait for.
 func ExampleSession_Close_outage() {
 	store := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
 	defer store.Close()
@@ -171,7 +171,7 @@ func ExampleMutex_Hold() {
 	// <nil>
 }
 
-// A program logs why it lost what it held, and whether that was its own fault.
+// A program logs why it lost a lock, and whether that was its own fault.
 func ExampleHold_Context() {
 	store, ctx := dsynctest.NewMemory(), context.Background()
 	locks, _ := dsync.New(store, &dsync.Options{AlwaysListen: true})
@@ -226,7 +226,7 @@ func ExampleMutex_TryHold() {
 	// Output: held on web-1
 }
 
-// A loop that was written for a sync.Mutex learns of a loss in a select.
+// A loop written for a sync.Mutex can check for a loss in a select.
 func ExampleMutex_Lost() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())
@@ -284,7 +284,7 @@ func ExampleHold_Progress() {
 		}
 		fmt.Println("batch", batch)
 	}
-	if err := h.Progress(10 * time.Millisecond); err != nil { // the last step is a short one
+	if err := h.Progress(10 * time.Millisecond); err != nil { // the last step should be short
 		fmt.Println(err)
 	}
 
@@ -370,7 +370,7 @@ func ExampleLockAll() {
 func ExampleMutex_ForceHold() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()
-	locks, _ := dsync.New(store, &dsync.Options{AlwaysListen: true}) // so that it is notified at once
+	locks, _ := dsync.New(store, &dsync.Options{AlwaysListen: true}) // so that the program is notified at once
 	defer locks.Close(ctx)
 	operator, _ := dsync.New(store, nil)
 	defer operator.Close(ctx)
@@ -400,8 +400,8 @@ func ExampleMutex_ForceHold() {
 	// mine: true
 }
 
-// At the end of a process, end the contexts of the work, wait for the work, and then close the
-// session. The error says what the store may still hold.
+// At the end of a process, end the contexts of the work, wait for the work, and then close the session. The error
+// tells which keys the store may still hold.
 func ExampleSession_Close() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	work, stop := context.WithCancel(context.Background()) // in a program, signal.NotifyContext

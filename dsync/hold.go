@@ -29,7 +29,7 @@ import (
 // lease and units of a [Semaphore] need no release after a loss.
 type Hold struct {
 	h     *engine.Hold
-	over  context.Context         // of a reader: ends with h, and when this reader releases it, which others may share; else nil
+	over  context.Context         // for a reader, ends when h ends or this reader releases it, although others may share h; otherwise nil
 	end   context.CancelCauseFunc // ends over
 	state atomic.Int32            // a holdState
 }
@@ -42,10 +42,10 @@ const (
 	scoped             // a scope releases it
 )
 
-// HoldFrom returns the innermost hold whose context is ctx or a parent of ctx: that of [Hold.Context],
-// of a scope such as [Mutex.Do], of a run of a [Once] or a [Periodic], or of a leader's term in package
-// leader. It returns nil if there is none, or if the innermost scope has several, as [LockAll]'s can.
-// Whoever made the scope releases the hold: HoldFrom's Release and ReleaseAfter return an error.
+// HoldFrom returns the innermost hold that ctx was derived from, by [Hold.Context], a scope such as [Mutex.Do], a
+// run of a [Once] or a [Periodic], or a leader's term in package leader. It returns nil if there is no hold, or if
+// the innermost scope has several, as [LockAll]'s can. The scope itself releases the hold: Release and
+// ReleaseAfter of the returned Hold return an error.
 func HoldFrom(ctx context.Context) *Hold {
 	h, over := engine.HoldOf(ctx)
 	if h == nil {
@@ -72,8 +72,8 @@ func (h *Hold) String() string {
 	return fmt.Sprintf("%s: held until %s, token %d", what, rfc3339.Millis(until), token)
 }
 
-// Token returns the fencing token of the hold, which is greater than that of every earlier hold of the
-// key, by any process. Readers of one process can share a token. It is 0 once the hold is over.
+// Token returns the hold's fencing token, which is greater than the tokens of all earlier holds of the key, by any
+// process. Readers of one process can share a token. The token is 0 once the hold is over.
 func (h *Hold) Token() int64 {
 	if h.over != nil && h.over.Err() != nil {
 		return 0
@@ -81,8 +81,7 @@ func (h *Hold) Token() int64 {
 	return h.h.Token()
 }
 
-// Lost returns a channel that is closed when the hold ends: when it is lost, and just before Release
-// releases it.
+// Lost returns a channel that is closed when the hold is lost, or just before Release releases it.
 func (h *Hold) Lost() <-chan struct{} {
 	lost := h.h.Lost() // compares the clock
 	if h.over != nil {
@@ -99,9 +98,9 @@ func (h *Hold) Context(ctx context.Context) context.Context {
 	return c
 }
 
-// Progress reports that the holder makes progress, and has the hold end unless Progress is called again
-// within limit. It is for work that can hang: a session renews what it holds as long as its process
-// lives, also for a goroutine that waits forever.
+// Progress reports that the holder makes progress, and ends the hold unless Progress is called again within limit.
+// It is for work that can hang: a session renews its holds as long as its process lives, even for a goroutine that
+// waits forever.
 //
 //	for _, batch := range batches {
 //		if err := h.Progress(time.Minute); err != nil {
@@ -110,23 +109,21 @@ func (h *Hold) Context(ctx context.Context) context.Context {
 //		send(ctx, batch) // takes some seconds
 //	}
 //
-// When the limit has passed, this hold alone is lost, with the cause [ErrStalled], and after the grace
-// the store can grant the key to others. limit counts from the call, including time that the machine
-// sleeps; 0 removes it. A hold begins without a limit.
+// When the limit has passed, this hold alone is lost, with the cause [ErrStalled], and after the grace the store
+// can grant the key to others. limit counts from the call, including time that the machine sleeps; 0 removes the
+// limit. A hold begins without a limit.
 //
-// Progress sends no command. The error is [ErrLost], with its cause, if the hold is over. It is another
-// error if limit is negative or more than 50 years, or if the hold is that of readers, who can share
-// it.
+// Progress sends no command. The error is [ErrLost], with its cause, if the hold is over. It is another error if
+// limit is negative or more than 50 years, or if the hold is a reader's, because readers can share it.
 func (h *Hold) Progress(limit time.Duration) error { return h.h.Progress(limit) }
 
-// Until returns the end of a lease, by the store's clock, as the store last reported it, or the zero
-// time if the hold is no lease. Lost closes earlier, by margin and grace.
+// Until returns the end of a lease, by the store's clock, as the store last reported it, or the zero time if the
+// hold is not a lease. Lost closes earlier, by margin plus grace.
 func (h *Hold) Until() time.Time { return h.h.Until() }
 
-// Extend renews a lease for its duration, counted from now by the store's clock, and returns the new
-// end. It makes one attempt. The error is [ErrLost] if the hold is over. After any other error, ctx's
-// or the store's, the hold is as it was, and Extend may be called again. It is an error if the hold is
-// no lease.
+// Extend renews a lease for its duration, counted from now by the store's clock, and returns the new end. It makes
+// one attempt. The error is [ErrLost] if the hold is over. After an error of ctx or the store, the hold is
+// unchanged, and Extend may be called again. It is an error if the hold is not a lease.
 func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	if h.h.Until().IsZero() {
 		return time.Time{}, fmt.Errorf("dsync: extend %q: it is no lease, and its session renews it", h.Key())
@@ -137,19 +134,18 @@ func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	return until, nil
 }
 
-// Release releases the hold, and returns when no fail-over can undo that. ctx bounds only the wait for
-// the store's answer; the release goes on in the background. The error is [ErrLost] with its cause if
-// the hold had ended before, that of ctx, or [ErrRefused]. If the session is closed before the store
-// has answered, it is [ErrNotReleased], or for a lease that ends before that [ErrLeaseOver].
+// Release releases the hold, and returns when no fail-over can undo the release. ctx bounds only the wait for the
+// store's answer; the release goes on in the background. The error is [ErrLost] with its cause if the hold had
+// already ended, or ctx's error, or [ErrRefused]. If the session is closed before the store has answered, it is
+// [ErrNotReleased], or [ErrLeaseOver] for a lease that has ended.
 //
 // A second Release does nothing, and does not wait for the first.
 func (h *Hold) Release(ctx context.Context) error { return h.release(ctx, driver.Release{}) }
 
-// ReleaseAfter releases the hold in this process but keeps the key held for d from now, by the store's
-// clock, even if this process ends: for a job that must not run twice within d although hosts' clocks
-// differ. d must be from 1 ms to 50 years. For a lease or a reader's hold, ReleaseAfter returns an
-// error and changes nothing. Other errors are those of Release; after one, the key may be free as soon
-// as the session ends.
+// ReleaseAfter releases the hold in this process but keeps the key held for d from now, by the store's clock, even
+// if this process ends. It is for jobs that must not run twice within d although hosts' clocks differ. d must be
+// from 1 ms to 50 years. For a lease or a reader's hold, ReleaseAfter returns an error and changes nothing. Other
+// errors are those of Release; after them, the key may be free as soon as the session ends.
 func (h *Hold) ReleaseAfter(ctx context.Context, d time.Duration) error {
 	switch {
 	case d < time.Millisecond:
@@ -178,7 +174,7 @@ func (h *Hold) release(ctx context.Context, l driver.Release) error {
 	return nil
 }
 
-// scope calls f with a context of h, and then unlocks h. It is what each Do does.
+// scope calls f with a context of h, and then unlocks h. Every Do method uses it.
 func scope(ctx context.Context, s *engine.Session, h *engine.Hold, unlock func(driver.Release) engine.Releasing, f func(context.Context) error) (err error) {
 	c, cancel := h.Context(ctx, nil)
 	defer func() {

@@ -154,7 +154,7 @@ func TestReadersHoldEndsAlone(t *testing.T) {
 			t.Error("the released hold has not ended")
 		}
 		if !open(two.Lost()) || two.Token() == 0 || c2.Err() != nil {
-			t.Error("the other reader's hold has ended, too")
+			t.Error("the other reader's hold has also ended")
 		}
 		if b.RWMutex("k").TryLock() {
 			t.Error("a writer has locked the key while it is read-locked")

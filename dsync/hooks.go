@@ -11,19 +11,19 @@ import (
 // Hooks are functions that a [Session] calls when something happens, each of which may be nil.
 //
 // Hooks are called one at a time, in the order of the events, on a goroutine of their own. A hook that blocks
-// or panics delays later hooks, but no heartbeat, lock or loss signal; a panic is logged. A hook may call
-// anything, also [Session.Close]. Granted, Released and Lost are
-// never dropped. Behind a slow hook only the latest Heartbeat is kept.
+// delays later hooks, but no heartbeat, lock or loss signal. Panics are logged. A hook may call anything, even
+// [Session.Close]. Granted, Released and Lost are never dropped. Behind a slow hook only the latest Heartbeat is
+// kept.
 type Hooks struct {
-	// Granted is called when a hold begins. Readers of one process that share a hold count as one. Every hold
-	// is reported once more when it ends: by Released or by Lost.
+	// Granted is called when a hold begins. Readers of one process that share a hold count as one. When the hold
+	// ends, either Released or Lost is called.
 	Granted func(HoldInfo)
 
 	// Released is called when the holder ends its hold. The key need not be free yet.
 	Released func(HoldInfo)
 
-	// Lost is called when a hold ends before its holder releases it, also by [Session.Close], or because a
-	// leader resigned.
+	// Lost is called when a hold ends before its holder releases it, even by [Session.Close], or because a leader
+	// resigned.
 	Lost func(HoldInfo)
 
 	// SessionStarted is called when the process has registered with the store, for the first time or under a
@@ -37,18 +37,18 @@ type Hooks struct {
 	// lease by the local clock.
 	Heartbeat func(took, left time.Duration, err error)
 
-	// StoreError is called each time a command failed, whether or not it is repeated. op is what it was for,
-	// such as "Acquire". The log has fewer lines.
+	// StoreError is called each time a command fails, whether or not it is repeated. op is its purpose, such as
+	// "Acquire". The log reports fewer errors.
 	StoreError func(op string, err error)
 
-	// ClockJump is called when the store's clock moved by d relative to the local clock, by more than the
-	// margin, between two heartbeats or registrations. After a jump ahead, a key may have been granted before
-	// its holder saw the loss.
+	// ClockJump is called when, between two heartbeats or registrations, the store's clock moved relative to the
+	// local clock by d, more than the margin. After a jump ahead, a key may have been granted before its holder
+	// saw the loss.
 	ClockJump func(d time.Duration)
 
-	// Deadlock is called once for each possible deadlock of this session: members[i] holds keys[i] and waits
-	// for keys[i+1], the last one for keys[0]. One member means that a call waits for what its own
-	// context holds. See type Deadlock of package dsync/admin.
+	// Deadlock is called once for each possible deadlock of this session: members[i] holds keys[i] and waits for
+	// keys[i+1], the last member for keys[0]. One member means that a call waits for a key that its own context
+	// holds. See type Deadlock of package dsync/admin.
 	Deadlock func(members, keys []string)
 }
 
@@ -62,9 +62,9 @@ type HoldInfo struct {
 	Token int64
 
 	// Of Granted.
-	Context context.Context // of the call, for its values, such as a tracer's span
+	Context context.Context // the call's, for its values, such as a tracer's span
 	Wait    time.Duration   // from the call to the grant
-	Local   bool            // another goroutine of this process handed it off, without a command
+	Local   bool            // handed off by another goroutine of this process, without a command
 
 	// Of Released and Lost.
 	Held time.Duration // since the grant

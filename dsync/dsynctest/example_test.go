@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// A Memory is a whole store: two sessions, one key, and a release that grants the key to the
-// waiter, with the notice for the waiter's session.
+// A Memory is a complete store. Here two sessions use one key. A release grants the key to the waiter, and returns
+// a notice for the waiter's session.
 func ExampleMemory() {
 	ctx := context.Background()
 	store := dsynctest.NewMemory()
@@ -41,7 +41,7 @@ func ExampleMemory() {
 		fmt.Println(err)
 		return
 	}
-	for _, n := range notices { // which Notify would send
+	for _, n := range notices { // Notify would send these
 		fmt.Printf("to %s: granted %t\n", n.Session, n.Type == driver.NoticeGrant)
 	}
 	s, err := store.Load(ctx, "invoices", 1000)
@@ -62,7 +62,7 @@ func ExampleMemory() {
 	// 2 acquires, 5 writes
 }
 
-// What an operator's repairs cost the store.
+// Counts shows what an operator's repairs cost the store.
 func ExampleMemory_Counts() {
 	ctx, store := context.Background(), dsynctest.NewMemory()
 	locks, _ := dsync.New(store, nil)

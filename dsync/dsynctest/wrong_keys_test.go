@@ -180,7 +180,7 @@ func matching(match func(key, prefix string) bool) func(*dsynctest.Memory, *wron
 	}
 }
 
-// named changes what Keys returns for the keys in KeyQuery.Keys.
+// named changes the states that Keys returns for a query with KeyQuery.Keys.
 func named(change func(q driver.KeyQuery, states []driver.State) []driver.State) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.own = func(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {

@@ -173,7 +173,7 @@ func hearing(change func(n driver.Notice) []driver.Notice) func(*dsynctest.Memor
 	}
 }
 
-// deafFor loses all notices of a type.
+// deafFor makes listeners lose all notices of a type.
 func deafFor(t driver.NoticeType) func(*dsynctest.Memory, *wrong) {
 	return hearing(func(n driver.Notice) []driver.Notice {
 		if n.Type == t {

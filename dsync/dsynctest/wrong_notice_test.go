@@ -121,8 +121,8 @@ func wrongWakes() []plant {
 	}
 }
 
-// A command is a command that returned notices, with the state of its key after it. If it is an Acquire, that is the
-// state it returned.
+// A command records a command that returned notices, with its key's state afterwards. For an Acquire, that is the
+// state in the reply.
 type command struct {
 	method  dsynctest.Method
 	key     string
@@ -192,7 +192,7 @@ func grantOf(by command, h driver.Holder) driver.Notice {
 		Token: h.Token, Term: by.state.Term, Crowded: by.state.Waiting > 0}
 }
 
-// wakeOf returns NoticeWakes for a part of the queue, queue[from:to].
+// wakeOf returns a NoticeWake for each waiter in queue[from:to].
 func wakeOf(by command, from, to int) (n []driver.Notice) {
 	ahead := by.state.WaitersAhead
 	for _, w := range ahead[min(from, len(ahead)):min(to, len(ahead))] {

@@ -150,7 +150,7 @@ func wrongObserves() []plant {
 	}
 }
 
-// observing makes Observe record only what keep returns of each list.
+// observing makes Observe record keep(keys) instead of keys.
 func observing(keep func(keys []string) []string) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
@@ -159,8 +159,7 @@ func observing(keep func(keys []string) []string) func(*dsynctest.Memory, *wrong
 	}
 }
 
-// noting makes Observe record, whatever the list's seq, the list that next returns for the recorded list and the new
-// one.
+// noting makes Observe ignore seq and record next(old, keys), where old is the recorded list and keys the new one.
 func noting(next func(old, keys []string) []string) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
@@ -185,7 +184,7 @@ func noting(next func(old, keys []string) []string) func(*dsynctest.Memory, *wro
 	}
 }
 
-// comparing finds the observers of a key by comparing keys with equal, and includes sessions that are not alive.
+// comparing finds a key's observers by comparing keys with equal, and includes sessions that are not alive.
 func comparing(equal func(observed, key string) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
@@ -344,8 +343,8 @@ func wrongChanges() []plant {
 	}
 }
 
-// observed makes commands also return a NoticeChange for a key if like returns true for it and a key that a listener
-// has named.
+// observed makes commands also return a NoticeChange for a key if like(key, named) is true for a key named by a
+// listener.
 func observed(like func(key, named string) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var named []string

@@ -195,7 +195,7 @@ func wrongPublishes() []plant {
 	}
 }
 
-// inherited lets a key keep the value that was published last, in the states for which where returns true.
+// inherited makes a key keep the last published value in states for which where returns true.
 func inherited(where func(driver.State) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
@@ -352,7 +352,7 @@ func wrongSeals() []plant {
 	}
 }
 
-// resultIs gives a key another result than the one it was sealed with.
+// resultIs changes the result of a sealed key.
 func resultIs(which func(found bool, was, sent []byte) []byte) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
@@ -378,7 +378,7 @@ func resultIs(which func(found bool, was, sent []byte) []byte) func(*dsynctest.M
 	}
 }
 
-// sealForHolder lets a claim that does not hold the key seal it in the holder's place, if where returns true.
+// sealForHolder lets a claim that does not hold the key seal it as if it were the holder, if where returns true.
 func sealForHolder(where func(driver.State, driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {

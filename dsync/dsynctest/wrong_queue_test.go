@@ -113,7 +113,7 @@ func wrongQueues() []plant {
 	}
 }
 
-// jump moves c to the head of the queue. claims has the claims of the queue by id.
+// jump moves c to the head of the queue. claims has the queue's claims, by id.
 func jump(ctx context.Context, m *dsynctest.Memory, c driver.Claim, claims map[string]driver.Claim, s driver.State) (driver.State, []driver.Notice, error) {
 	for _, w := range s.WaitersAhead {
 		storecmd.Release(ctx, m, claims[w.Claim], driver.Release{})
@@ -178,7 +178,7 @@ func asked(change acquiring) func(*dsynctest.Memory, *wrong) {
 	}
 }
 
-// joinsAnew lets a claim with First for which known is true join once more.
+// joinsAnew lets a claim with First join once more if known returns true.
 func joinsAnew(known func(s driver.State, c driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {

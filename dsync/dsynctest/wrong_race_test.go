@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// wrongRaces are defects of commands that are not atomic or come late.
+// wrongRaces are defects of commands that are not atomic or that arrive late.
 func wrongRaces() []plant {
 	return []plant{
 		{"Acquire ignores notAfter", "Late/EveryRequestTwiceAfterEveryLaterOne_B31", func(m *dsynctest.Memory, w *wrong) {
@@ -102,7 +102,7 @@ func wrongRaces() []plant {
 
 var errDuplicateKey = errors.New("E11000 duplicate key")
 
-// notAtomic grants what would have fitted a millisecond ago.
+// notAtomic grants claims that would have fitted a millisecond ago.
 func notAtomic(m *dsynctest.Memory, w *wrong) {
 	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 		before, _ := m.Load(ctx, c.Key, 1000)

@@ -11,7 +11,7 @@ import (
 
 // wrongReplaces are defects of edits with Release and Acquire.
 func wrongReplaces() []plant {
-	// replace changes each such edit.
+	// replace changes each edit with Release and Acquire.
 	replace := func(change func(m *dsynctest.Memory, e *driver.Edit)) func(*dsynctest.Memory, *wrong) {
 		return func(m *dsynctest.Memory, w *wrong) {
 			w.edit = func(ctx context.Context, e driver.Edit) (driver.Edited, error) {

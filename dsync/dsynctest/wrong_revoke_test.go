@@ -155,7 +155,7 @@ func wrongRevokes() []plant {
 	}
 }
 
-// takingOff makes heartbeats remove other revocations than they should.
+// takingOff makes heartbeats remove the wrong revocations.
 func takingOff(which func(given, stand []driver.Revocation) []driver.Revocation) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
@@ -172,7 +172,7 @@ func takingOff(which func(given, stand []driver.Revocation) []driver.Revocation)
 	}
 }
 
-// listing makes heartbeats return other revocations than there are.
+// listing makes heartbeats return the wrong revocations.
 func listing(change func([]driver.Revocation) []driver.Revocation) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {

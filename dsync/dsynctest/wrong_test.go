@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A wrong is a Memory with defects: where a field is not nil, it replaces the method.
+// A wrong is a Memory with defects: each field that is not nil replaces a method.
 type wrong struct {
 	*dsynctest.Memory
 	register   func(context.Context, driver.Member) (time.Time, error)
@@ -81,7 +81,7 @@ func (w *wrong) Observe(ctx context.Context, id string, seq int64, keys []string
 	return w.Memory.Observe(ctx, id, seq, keys)
 }
 
-// Edit calls edit if it is set, else the function for the part that e has.
+// Edit calls edit if it is set, or else the function for the kind of edit that e is.
 func (w *wrong) Edit(ctx context.Context, e driver.Edit) (done driver.Edited, err error) {
 	switch {
 	case w.edit != nil:
@@ -205,7 +205,7 @@ func try(t *testing.T, name string, newStore func() driver.Store) []string {
 	return failures
 }
 
-// A plant is a defect that is planted into a Store, with the case that must find it.
+// A plant is a deliberate defect of a Store, and the case that must find it.
 type plant struct {
 	defect string
 	finder string
@@ -260,7 +260,7 @@ func TestSuiteFindsWrongStores(t *testing.T) {
 				return w
 			})
 			if len(failures) == 0 {
-				t.Errorf("case %s does not find it", tt.finder)
+				t.Errorf("case %s does not find the defect", tt.finder)
 			} else {
 				t.Logf("%s: %s", tt.finder, failures[0])
 			}
