@@ -67,8 +67,8 @@ func (m *Mutex) Lock() { m.session().Forever(m.key, m.LockContext) }
 // LockContext locks m like Lock, but gives up when ctx ends. ctx bounds only the wait: the hold does
 // not end with it, and the store takes no part in a transaction that ctx carries.
 //
-// The error is that of ctx, joined with the store's last error if there was one; [ErrClosed];
-// [ErrMismatch]; or [ErrRefused]. After other errors of the store LockContext tries again.
+// The error is ctx's, joined with the store's last error if there was one; [ErrClosed]; [ErrMismatch]; or
+// [ErrRefused]. After other errors of the store, LockContext tries again.
 func (m *Mutex) LockContext(ctx context.Context) error {
 	h, err := m.acquire(ctx, m.want())
 	if err == nil {
@@ -130,8 +130,8 @@ func (m *Mutex) Do(ctx context.Context, f func(context.Context) error) error {
 	return scope(ctx, m.s, h, m.unlock, f)
 }
 
-// Hold acquires the key and returns the hold, which is released by [Hold.Release]; m itself is neither
-// locked nor unlocked by that. ctx bounds only the wait. Errors are those of [Mutex.LockContext].
+// Hold acquires the key and returns the hold, which is released by [Hold.Release]; m itself is not locked. ctx bounds
+// only the wait. Errors are those of [Mutex.LockContext].
 func (m *Mutex) Hold(ctx context.Context) (*Hold, error) { return newHold(m.acquire(ctx, m.want())) }
 
 // TryHold acquires the key if that is possible without waiting. If somebody holds the key or waits for
@@ -141,22 +141,21 @@ func (m *Mutex) TryHold(ctx context.Context) (*Hold, error) {
 	return newHold(m.tryAcquire(ctx, m.want()))
 }
 
-// ForceHold acquires the key ahead of all waiters. The present holders are notified (Lost closes, with
-// the cause [ErrRevoked]), at the latest with their process's next heartbeat; then they have their
-// session's grace to stop and release. If a process cannot be reached, ForceHold waits until its
-// session expires, or its lease ends. Of two ForceHolds the later wins, even before the earlier has
-// returned. ctx and errors are as in Hold.
+// ForceHold acquires the key ahead of all waiters. The present holders are notified (Lost closes, with the cause
+// [ErrRevoked]), at the latest with their process's next heartbeat; then they have their session's grace to stop and
+// release. If a process cannot be reached, ForceHold waits until its session expires, or its lease ends. The later of
+// two ForceHolds wins, even before the earlier has returned. ctx and errors are as in Hold.
 func (m *Mutex) ForceHold(ctx context.Context) (*Hold, error) {
 	w := m.want()
 	w.First = true
 	return newHold(m.acquire(ctx, w))
 }
 
-// Lease acquires the key for d, as a lease: a hold of a fixed duration, which no heartbeat renews. It
-// ends by itself, whatever happens to its process and session, and need not be released. [Hold.Extend]
-// renews it. d must be whole milliseconds, at least 1 s and more than twice margin and grace, by which
-// the holder sees the lease end earlier than the store does. They are the session's; those that
-// [Options] leaves out are at most a tenth of d.
+// Lease acquires the key for d, as a lease: a hold of a fixed duration, which no heartbeat renews. It ends by itself,
+// whatever happens to its process and session, and need not be released. [Hold.Extend] renews it. d must be whole
+// milliseconds, at least 1 s and more than twice margin plus grace: the lease ends for its holder that much earlier
+// than in the store. Margin and grace are the session's, but those that [Options] leaves out are at most a tenth of
+// d.
 //
 // [Session.Close] ends the lease for its holder but leaves the key held, as a crash would. ctx bounds
 // only the wait. Errors are those of Hold.

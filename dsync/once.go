@@ -43,8 +43,8 @@ func (o *Once) Do(ctx context.Context, f func(context.Context) error) error {
 	return err
 }
 
-// DoValue is Do for a function that returns a result of up to 64 KiB; a longer one fails the run. It returns the result of the run
-// that succeeded, be it this one or an earlier one, in any process.
+// DoValue is Do for a function that returns a result of up to 64 KiB; a longer one fails the run. It returns the
+// result of the run that succeeded: this one or an earlier one, in any process.
 func (o *Once) DoValue(ctx context.Context, f func(context.Context) ([]byte, error)) (value []byte, err error) {
 	t := o.ticks()
 	done := o.known.Load()

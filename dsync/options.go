@@ -7,50 +7,49 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// Options are the settings of a [Session]. The zero value of each field is its default; a nil *Options is all
+// Options are the settings of a [Session]. The zero value of each field is its default; a nil *Options means the
 // defaults. No duration may be longer than 50 years of 365 days.
 type Options struct {
-	// TTL is how long a session lives without a heartbeat, by the store's clock: the locks of a crashed
-	// process become free that long after its last one. Default 30 s; at least 1 s, in whole milliseconds. A
-	// command may take a sixth of it, and at most 5 s. Locks survive a fail-over of the store that takes less
-	// than TTL·0.999 − Margin − Grace − 1.1·HeartbeatInterval, about half a TTL.
+	// TTL is how long a session lives without a heartbeat, by the store's clock: the locks of a crashed process
+	// become free that long after its last heartbeat. Default 30 s; at least 1 s, in whole milliseconds. A command
+	// may last a sixth of the TTL, at most 5 s. Locks survive a fail-over of the store that takes less than TTL·0.999
+	// − Margin − Grace − 1.1·HeartbeatInterval, about half a TTL.
 	TTL time.Duration
 
-	// Margin pays for clocks: a hold ends by the local clock at least Margin + Grace before the store may
-	// grant the key to anyone else. It must exceed the sum, within one TTL, of the steps of the store's clock,
-	// the differences between possible primaries, and the lateness of timers. Default 500 ms or TTL/10,
-	// whichever is smaller.
+	// Margin allows for clock errors: a hold ends by the local clock at least Margin + Grace before the store may
+	// grant the key to anyone else. It must exceed the sum of these errors within one TTL: steps of the store's
+	// clock, clock differences between possible primaries, and late timers. Default 500 ms or TTL/10, whichever is
+	// smaller.
 	Margin time.Duration
 
 	// Grace is the time that a holder has to stop after its Lost channel closed. Default TTL/10.
 	Grace time.Duration
 
-	// HeartbeatInterval is the time between two heartbeats, jittered by ±10 %. Default TTL/3. After one that
-	// fails there must be time for another: 1.1·HeartbeatInterval + min(TTL/6, 5 s) ≤ TTL·0.999 − Margin −
-	// Grace.
+	// HeartbeatInterval is the time between two heartbeats, jittered by ±10 %. Default TTL/3. If one fails, there
+	// must be time for another: 1.1·HeartbeatInterval + min(TTL/6, 5 s) ≤ TTL·0.999 − Margin − Grace.
 	HeartbeatInterval time.Duration
 
 	// PollInterval is how often a waiter asks the store although no notice came, jittered by ±20 %. Default:
 	// the TTL, but at least 5 s and at most 30 s; 250 ms if the store cannot notify. At least 10 ms.
 	PollInterval time.Duration
 
-	// HandOffTime is how long after the store's grant goroutines of this process may hand off an exclusive
-	// hold to each other while other processes wait. A hand-off takes no command. Default 50 ms; negative: the
-	// store grants every hold, as it does those of a [Semaphore].
+	// HandOffTime is how long this process's goroutines may, from the store's grant on, hand off an exclusive hold to
+	// each other while other processes wait. A hand-off takes no command. Default 50 ms; negative: the store grants
+	// every hold, as for a [Semaphore].
 	HandOffTime time.Duration
 
-	// Linger is how long this process keeps a key after Unlock, so that the next Lock takes no command. It is
-	// released at once if another process waits for it; where the store cannot notify, after Linger. Default
-	// 0. Keys of a [Semaphore] never linger.
+	// Linger is how long this process keeps a key after Unlock, so that the next Lock takes no command. If another
+	// process waits for the key and the store can notify, it is released at once. Default 0. Keys of a [Semaphore]
+	// never linger.
 	Linger time.Duration
 
 	// AlwaysListen keeps a listener open for as long as the session lives, so that the first wait need not
 	// open one. It costs the store a connection. Default false: the session listens while it waits or holds.
 	AlwaysListen bool
 
-	// Retention is how long the store keeps idle records, at most a quarter longer. It must exceed, by a
-	// second or more, any step back of the store's clock, because fencing tokens start again from that clock.
-	// Default 7 days; negative: this session never deletes any.
+	// Retention is how long the store keeps idle records, or up to a quarter longer. It must exceed, by a second or
+	// more, any step back of the store's clock, because fencing tokens start again from that clock. Default 7 days;
+	// negative: this session never deletes any.
 	Retention time.Duration
 
 	// Name is the identity that others see: a pod's name, for example. It need not be unique. Default: Host.

@@ -15,34 +15,34 @@ import (
 // say. Once a run has succeeded, its tick and all earlier ones are over. The store keeps the last tick that
 // succeeded, and its result, until somebody forgets it (see package dsync/admin).
 //
-// A local time such as 02:00 becomes a tick with [time.Date] in a zone that all processes name, not
-// time.Local. The tick of an interval is a fixed time plus a multiple.
+// A local time such as 02:00 becomes a tick with [time.Date] in a zone that all processes name, not time.Local. For
+// an interval, a tick is a fixed time plus a multiple of the interval.
 //
 // As with [Once], more than one run may begin for a tick. A Periodic calls nothing by itself: if f fails, each
-// process that waits with the tick calls its own function once, and then nobody does until somebody calls Do
-// with the tick. docs/recipes.md has a loop that does.
+// process that waits for the tick calls its own function once; after that, nothing runs until somebody calls Do with
+// the tick. docs/recipes.md has a loop for that.
 //
-// Runs do not overlap, and waiters are served in the order of their ticks. A tick is missed if nobody waits
-// for it when a run for a later one begins, and succeeds. [Periodic.Last] shows that: a run can begin where
-// the last one that succeeded has ended.
+// Runs do not overlap, and waiters are served in the order of their ticks. A tick is missed if nobody waits for it
+// when a run for a later tick begins, and that run succeeds. [Periodic.Last] shows missed ticks: a run can begin
+// where the last successful run has ended.
 type Periodic struct{ t ticks }
 
 // String returns the kind and the key, such as `periodic "nightly"`.
 func (p *Periodic) String() string { return fmt.Sprintf("%s %q", driver.KindPeriodic, p.t.key) }
 
-// Do calls f unless the tick is over, that is unless a run has succeeded for it or for a later tick. When f
-// returns nil, the tick is over. ran reports whether Do has called f. f, the waiting for another run, and
-// errors are as in [Once.Do], with [Periodic.Last] to show whether a run counts.
+// Do calls f unless the tick is over, that is unless a run has succeeded for it or for a later tick. When f returns
+// nil, the tick is over. ran reports whether Do has called f. In everything else, Do is like [Once.Do], and
+// [Periodic.Last] shows whether a run counts.
 //
-// The tick must be after 1970 and a whole number of milliseconds, which keeps out time.Now(): no other process
-// would compute that. It may be at most 50 years ahead of the store's clock.
+// The tick must be after 1970 and a whole number of milliseconds, which keeps out time.Now(): no other process would
+// compute the same. It may be at most 50 years ahead of the store's clock.
 func (p *Periodic) Do(ctx context.Context, tick time.Time, f func(context.Context) error) (ran bool, err error) {
 	_, ran, err = p.DoValue(ctx, tick, func(ctx context.Context) ([]byte, error) { return nil, f(ctx) })
 	return ran, err
 }
 
-// DoValue is Do for a function that returns a result of up to 64 KiB: how far it has come, for example. It
-// returns the result of the last run that succeeded, be it this one or that of a later tick, in any process.
+// DoValue is Do for a function that returns a result of up to 64 KiB: how far it has come, for example. It returns
+// the result of the last run that succeeded, this one or one for a later tick, in any process.
 func (p *Periodic) DoValue(ctx context.Context, tick time.Time, f func(context.Context) ([]byte, error)) (value []byte, ran bool, err error) {
 	t := p.ticks()
 	ms, err := engine.TickAt(tick)

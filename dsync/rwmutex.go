@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// rwLimit is the limit of an RWMutex's key. A writer takes all of it, the readers of a process
-// take 1, so at most rwLimit processes can read at the same time.
+// rwLimit is the limit of an RWMutex's key. A writer takes all of it, and the readers of a process together take 1,
+// so at most rwLimit processes can read at the same time.
 const rwLimit = engine.RWLimit
 
 // An RWMutex is a reader/writer mutual exclusion lock between processes, made by [Session.RWMutex]. It
@@ -21,9 +21,9 @@ const rwLimit = engine.RWLimit
 // neither starve: a new reader waits for a writer that waits. So, as with sync.RWMutex, a goroutine
 // that holds a read lock must not read-lock again.
 //
-// Readers of one process share one hold in the store and its token, so most read locks take no command
-// while the process is reading. New readers may join for [Options].HandOffTime after the grant, or in a
-// process that listens for notices for some seconds, until another process waits for the key.
+// Readers of one process share one hold in the store and its token, so most read locks take no command while the
+// process is reading. New readers may join for [Options].HandOffTime after the grant or, in a process that listens
+// for notices, for some seconds, until another process waits for the key.
 type RWMutex struct {
 	w       Mutex
 	readers heldUnits // one unit for each RLock without its RUnlock
@@ -85,8 +85,8 @@ func (rw *RWMutex) TryRLock() bool {
 	return err == nil
 }
 
-// RUnlock undoes a single RLock, first one whose hold was lost. It panics if rw is not locked for
-// reading. It waits for the store like [Mutex.Unlock].
+// RUnlock undoes a single RLock, preferably one whose hold was lost. It panics if rw is not locked for reading. It
+// waits for the store like [Mutex.Unlock].
 func (rw *RWMutex) RUnlock() {
 	rw.writer()
 	done, ok := rw.readers.take(1)

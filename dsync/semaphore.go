@@ -63,7 +63,7 @@ func (m *Semaphore) Do(ctx context.Context, n int64, f func(context.Context) err
 	return scope(ctx, m.s, h, h.Unlock, f)
 }
 
-// Acquire acquires n units like Hold, for [Semaphore.Release]. It does not show a loss, as Hold and Do do.
+// Acquire acquires n units like Hold, for [Semaphore.Release]. Unlike Hold and Do, it does not show a loss.
 func (m *Semaphore) Acquire(ctx context.Context, n int64) error {
 	h, err := m.acquire(ctx, n)
 	if err == nil {
@@ -131,14 +131,13 @@ func (m *Semaphore) want(n int64) (engine.Want, error) {
 	return w, nil
 }
 
-// Resize changes the size of the semaphore for all processes. Those that still use its former size
-// share the new one from then on, so a new version of a program can run beside the old: it calls Resize
-// first, on a Semaphore made with either size. A smaller size takes effect as present holders release.
+// Resize changes the size of the semaphore for all processes. Processes that still use the former size share the new
+// one from then on, so a new version of a program can run beside the old: it calls Resize first, on a Semaphore made
+// with either size. A smaller size takes effect as present holders release.
 //
-// The store knows at least the last 8 sizes, until [Options].Retention after the key's last use. Resize
-// makes one attempt and may be repeated. The error is that of ctx, [ErrClosed], [ErrMismatch] if the
-// key is in use as another kind, [ErrRefused] if somebody waits for more than the new size, or another
-// error of the store.
+// The store knows at least the last 8 sizes, until [Options].Retention after the key's last use. Resize makes one
+// attempt and may be repeated. The error is ctx's, [ErrClosed], [ErrMismatch] if the key is in use as another kind,
+// [ErrRefused] if somebody waits for more than the new size, or another error of the store.
 func (m *Semaphore) Resize(ctx context.Context, size int64) error {
 	s := m.session()
 	if size < 1 {

@@ -42,8 +42,8 @@ func New(store driver.Store, opt *Options) (*Session, error) {
 // error matches [ErrInvalidKey] and says what is wrong.
 func CheckKey(key string) error { return engine.CheckKey(key) }
 
-// ID returns the id under which the session is registered now, or "" if it is not. The id changes when the
-// session is lost; [Hooks].SessionStarted gets each.
+// ID returns the id under which the session is registered now, or "" if it is not. The id changes when the session is
+// lost; [Hooks].SessionStarted gets each id.
 func (s *Session) ID() string { return s.engine.ID() }
 
 // Options returns the options that are in force, with the defaults filled in.
@@ -111,10 +111,10 @@ func (s *Session) Healthy() error { return s.engine.Healthy() }
 // [Mutex.Lock]. Each hold is released as soon as its holder unlocks or its grace is over. Then the session is
 // unregistered.
 //
-// While ctx lives, Close waits for holders, at most for the grace, and repeats what has no answer; it gives up
-// when the grace is over and the store has answered nothing for one attempt, a sixth of the TTL and at most 5
-// s. When ctx ends, everything that is left to send is sent once, and Close returns within one attempt, or in
-// about two round trips if the store answers.
+// While ctx lives, Close waits for holders, at most for the grace, and repeats commands without an answer; it gives
+// up when the grace is over and the store has answered nothing for one attempt (a sixth of the TTL, at most 5 s).
+// When ctx ends, everything that is left to send is sent once, and Close returns within one attempt, or in about two
+// round trips if the store answers.
 //
 // If Close returns nil, the session is unregistered, and everything that it held is released or will be at the
 // end of its holder's grace. A lease that was not released is held until its end. Otherwise the error is one

@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// ticks runs functions for the ticks of a key, of which only the greatest that has succeeded is kept. A
-// [Periodic] has a tick for each run that is scheduled, a [Once] has one.
+// ticks runs functions for the ticks of a key, and the store keeps only the greatest tick that has succeeded. A
+// [Periodic] has a tick for each scheduled run; a [Once] has a single tick.
 type ticks struct {
 	s    *engine.Session
 	key  string

@@ -6,7 +6,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// heldUnits are what Acquire and RLock have taken and Release and RUnlock give back, by number and not by hold.
+// heldUnits are the units that Acquire and RLock have taken. Release and RUnlock release them by number, not by hold.
 type heldUnits struct {
 	mu   sync.Mutex
 	list []units // in the order in which they were granted
@@ -24,8 +24,9 @@ func (p *heldUnits) add(h *engine.Hold, weight int64) {
 	p.list = append(p.list, units{h, weight})
 }
 
-// take removes n units and returns the holds that have none left. It takes units of lost holds first, then all of an
-// acquisition of exactly n, then the oldest. If there are fewer than n it changes nothing and returns false.
+// take removes n units and returns the holds that have none left. It takes units of lost holds first, then an
+// acquisition of exactly n, then the oldest acquisitions. If fewer than n units are held, it changes nothing and
+// returns false.
 func (p *heldUnits) take(n int64) (done []*engine.Hold, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

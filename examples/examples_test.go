@@ -40,9 +40,9 @@ func TestImportsArePublic(t *testing.T) {
 	}
 }
 
-// The tour on a store in memory is the first program that people run, so it must not need the
-// driver, which takes a minute and a half of CPU time to compile where everything else takes a few
-// seconds. The tour on a server needs it.
+// The tour on a store in memory is the first program that people run, so it must not need the driver: compiling the
+// driver takes a minute and a half of CPU time, and everything else a few seconds. The tour on a server needs the
+// driver.
 func TestTourNeedsNoDriver(t *testing.T) {
 	for tags, want := range map[string]bool{"": false, "mongodb": true} {
 		deps, err := exec.Command("go", "list", "-deps", "-tags", tags, "./tour").CombinedOutput()

@@ -54,13 +54,13 @@ func TestL5Break(t *testing.T) {
 				select {
 				case lostAt := <-notified:
 					if d := at.Sub(lostAt); d < grace {
-						t.Errorf("taken %v after Lost closed, want at least the grace of %v", d, grace)
+						t.Errorf("ForceHold acquired the lock %v after the holder's Lost closed, want at least the grace of %v", d, grace)
 					}
 				default:
-					t.Error("taken before Lost closed")
+					t.Error("ForceHold acquired the lock before the holder's Lost closed")
 				}
 				if n := beats.Load() - begin; listens && n != 0 {
-					t.Errorf("notified after %d heartbeats, want none", n)
+					t.Errorf("the holder was notified after %d heartbeats, want none", n)
 				}
 				err = holder.Release(t.Context())
 				if !errors.Is(err, dsync.ErrLost) || !errors.Is(err, dsync.ErrRevoked) {

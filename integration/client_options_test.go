@@ -110,8 +110,7 @@ func TestClientOptions(t *testing.T) {
 	})
 }
 
-// takeTurns makes two sessions wait for each other several times. They listen if the server pushes
-// notices.
+// takeTurns makes two sessions wait for each other several times. The sessions listen if the server pushes notices.
 func (r *room) takeTurns(t *testing.T, key string, holder, next *dsync.Session) {
 	t.Helper()
 	h := lock(t, holder.Mutex(key))
@@ -142,8 +141,8 @@ func TestClientOptionsThatCannotWork(t *testing.T) {
 			opts *options.ClientOptions
 			want []string // the error contains one of them
 		}{
-			// With loadBalanced=true the driver requires a serviceId from each server. A server
-			// sends one only behind a load balancer.
+			// With loadBalanced=true the driver requires a serviceId from each server. A server sends a serviceId
+			// only behind a load balancer.
 			"a load balancer that is none": {options.Client().ApplyURI("mongodb://" + r.Primary(t) + "/?loadBalanced=true"), []string{"load balanc"}},
 		}
 		if s.Has(server.Need{Members: true}) {

@@ -145,7 +145,7 @@ func TestB07ClockSteps(t *testing.T) {
 					t.Errorf("step %v: session %d reported the jumps %v, want one if the step exceeds the margin, otherwise none", step, i, got.jumps)
 				}
 				for _, d := range got.jumps {
-					if (d > 0) != (step > 0) || d.Abs() > step.Abs()+margin || d.Abs() < margin { // d is the least by which the clock has jumped
+					if (d > 0) != (step > 0) || d.Abs() > step.Abs()+margin || d.Abs() < margin { // the clock has jumped by at least d
 						t.Errorf("step %v: session %d reported a jump of %v", step, i, d)
 					}
 				}

@@ -56,8 +56,8 @@ func (c *tally) only(t testing.TB) int {
 // busyLimit is a limit that is large enough for the check to succeed on a busy machine.
 const busyLimit = 10 * time.Second
 
-// agree fails the test unless this host's clock and that of a server on it agree, up to the skew
-// with which the server was started.
+// agree fails the test unless the measured offset of a server on this host agrees with 0 or with the skew that the
+// server was started with.
 func agree(t testing.TB, s clockcheck.Server, skew time.Duration) {
 	t.Helper()
 	off := min(s.Offset.Abs(), (s.Offset - skew).Abs())
@@ -66,8 +66,8 @@ func agree(t testing.TB, s clockcheck.Server, skew time.Duration) {
 	}
 }
 
-// L12: on a server on this host, the clocks agree, and the check sends only hello, no more often
-// than it says.
+// L12: on a server on this host, the clocks agree, and the check sends only hello, and no more often than its result
+// says.
 func TestL12ClockCheck(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		var sent tally
@@ -170,7 +170,7 @@ func TestClockCheckMembers(t *testing.T) {
 			timeout time.Duration
 		}{
 			{"frozen", m.Freeze, 3 * time.Second},
-			{"down", func() error { m.Kill(); return nil }, time.Minute}, // the check must not use all of it
+			{"down", func() error { m.Kill(); return nil }, time.Minute}, // the check must end long before this time-out
 		} {
 			if err := hurt.do(); err != nil {
 				t.Fatal(err)

@@ -46,7 +46,7 @@ func newCopier(r *room) *copier {
 	return c
 }
 
-// took returns the commands sent since the last call.
+// took returns the commands sent since its last call.
 func (c *copier) took() []bson.Raw {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,8 +214,8 @@ func TestB31CopiesOfRequests(t *testing.T) {
 				}
 			})
 		}
-		// Promise 7 needs these to be final: otherwise an ordinary Lock and Unlock would need a
-		// further command.
+		// Promise 7 needs these requests to be final: otherwise an ordinary Lock and Unlock would need a further
+		// command.
 		if !final["a new key"] && !s.FerretDB() || !final["a hot key"] {
 			t.Errorf("not final: %v", final)
 		}

@@ -255,10 +255,10 @@ func TestCostOfManyLocks(t *testing.T) {
 				if reads > beats+1 {
 					t.Errorf("%d reads of held keys with %d heartbeats, want one with each", reads, beats)
 				}
-				// When a listener starts, it creates its collection if necessary, reads which
-				// others exist, and waits until a majority has them. From then on, one getMore is
-				// answered every 5 s, and the listener sometimes reads which member is the primary.
-				// On a router it opens a new cursor every 20 s.
+				// When a listener starts, it creates its collection if necessary, reads which other notice
+				// collections exist, and waits until a majority has them. From then on, one getMore is answered every
+				// 5 s, and the listener sometimes reads which member is the primary. On a router it opens a new
+				// cursor every 20 s.
 				listens := mon.commands(aboutNotices)
 				if begins, most := 6, 4*(int(lasted/(5*time.Second))+1); len(listens) > begins+most {
 					t.Errorf("commands of a listener: %v, want at most %d, and %d when it starts", listens, most, begins)

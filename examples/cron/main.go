@@ -1,5 +1,5 @@
-// Cron runs a job that is due on every host of a fleet, by each host's own clock, on only one of
-// them. Start it several times, and kill some:
+// Cron runs a job on only one host of a fleet, although each host schedules the job by its own clock. Start it
+// several times, and kill some:
 //
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/cron
 //
@@ -42,7 +42,7 @@ func main() {
 	})
 }
 
-// run calls job at each tick that this host is the first to run or takes over, until ctx ends. now
+// Until ctx ends, run calls job at each tick that this host is the first to run, or takes over from another host. now
 // is the host's clock.
 func run(ctx context.Context, locks *dsync.Session, every time.Duration, now func() time.Time,
 	job func(context.Context, time.Time) error) {

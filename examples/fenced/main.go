@@ -1,5 +1,5 @@
-// Fenced writes to a document under a lock, and you freeze it before the write. No lock can stop
-// that late write, but the document can:
+// Fenced writes to a document under a lock. Freeze it before the write, and it writes after its lease has ended. No
+// lock can stop such a late write, but the document can:
 //
 //	export MONGODB_URI=mongodb://localhost:27017
 //	go build -o /tmp/fenced ./examples/fenced

@@ -15,9 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 )
 
-// A holder that was frozen for longer than its lease writes with its old token, which is smaller
-// than that of the next holder. The document here only imitates the fence's rule; dsync/mongo and
-// integration test the fence on MongoDB.
+// A holder that was frozen for longer than its lease writes with its old token, which is smaller than the next
+// holder's. The document here only imitates the fence's rule; dsync/mongo and integration test the fence on MongoDB.
 func TestLateWriteHasTheSmallerToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

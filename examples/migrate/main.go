@@ -4,10 +4,9 @@
 //
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/migrate
 //
-// A Once runs only once, permanently: the second time, the program only prints the result. If the
-// migrating process dies, a waiting one takes over after the TTL. So a migration must not repeat
-// what is already done: this one inserts a row only if it does not exist, with the token of the
-// run.
+// A Once runs only once, permanently: the second time, the program only prints the result. If the migrating process
+// dies, a waiting one takes over after the TTL. So a migration must not repeat what is already done: this migration
+// inserts a row, with the run's token, only if the row does not exist.
 package main
 
 import (
@@ -58,8 +57,8 @@ func main() {
 	slog.Info("starts", "migration", result)
 }
 
-// migrate inserts the rows, unless that has been done, and returns the result. If the error is
-// ErrLost, the run did not count, and another process starts one.
+// migrate inserts the rows, unless that has been done, and returns the result. If the error is ErrLost, this run did
+// not count, and another process runs the migration.
 func migrate(ctx context.Context, locks *dsync.Session, pause time.Duration,
 	insert func(ctx context.Context, plan string, token int64) error) (string, error) {
 	result, err := locks.Once("migration 7: plans").DoValue(ctx, func(ctx context.Context) ([]byte, error) {

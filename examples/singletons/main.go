@@ -3,9 +3,9 @@
 //
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/singletons
 //
-// The jobs spread over the replicas. When a replica gets SIGTERM, its jobs stop and start on other
-// replicas at once. When a replica crashes, that happens after its TTL. A replica that can't reach
-// the server stops its jobs before they start elsewhere.
+// The jobs spread over the replicas. When a replica gets SIGTERM, its jobs stop and start on other replicas at once.
+// When a replica crashes, its jobs start on other replicas after its TTL. A replica that can't reach the server stops
+// its jobs before they start elsewhere.
 //
 // The probe /readyz fails while this replica can't renew its leases, so a rollout shows that a new
 // version can't reach the database. The probe /livez fails only if a job keeps running after its

@@ -47,7 +47,7 @@ func (g *goroutines) start(name string, p part, tell func(event)) error {
 	return nil
 }
 
-// kill cuts the worker off. The others see no difference from its death.
+// kill cuts the worker off. To the other workers this looks like its death.
 func (g *goroutines) kill(name string) error {
 	g.killed = name
 	g.links[name].Cut()

@@ -29,8 +29,7 @@ const (
 
 var names = []string{"anna", "bert", "carl"}
 
-// An event is a report of a worker: it waits, has got what it waited for, is about to release it,
-// or has lost it.
+// An event is what a worker reports: that it waits for the key, has it, is about to release it, or has lost it.
 type event struct {
 	worker string
 	what   string // "waits", "has", "frees" or "loses"
@@ -125,7 +124,7 @@ func tour(c crew, p part) error {
 	var (
 		last    int64
 		holder  string
-		early   []event // events of the next holder that arrived before the last one of the present holder
+		early   []event // events of the next holder that arrived before the present holder's last event
 		killed  string
 		death   time.Time
 		overdue = time.NewTimer(time.Minute)
