@@ -39,8 +39,8 @@ func TestRunLiveIsLogged(t *testing.T) {
 	}
 }
 
-// CI and Dependabot know every module, and docs/releasing.md every published one. Each published
-// module's directory has a README.
+// CI and Dependabot cover every module, and docs/releasing.md names every published module. Each
+// published module's directory has a README.
 func TestModulesAreListed(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join("..", name))
@@ -57,7 +57,8 @@ func TestModulesAreListed(t *testing.T) {
 	if len(modules) < 5 || modules[0] != "" {
 		t.Fatalf("go.work uses %q, want the root and others", modules)
 	}
-	// words returns the sorted words between two texts of a file; "." and "/" stand for the root.
+	// words returns the words between the texts begin and end in the file name, sorted; "." and "/"
+	// stand for the root.
 	words := func(name, begin, end string) []string {
 		_, rest, ok := strings.Cut(read(name), begin)
 		if !ok {
@@ -89,8 +90,9 @@ func TestModulesAreListed(t *testing.T) {
 			t.Errorf("%s, after %q: %q, want %q", list.name, strings.TrimSpace(list.begin), got, list.want)
 		}
 	}
-	// pkg.go.dev and GitHub show the README in a module's directory: what the module is, how to get
-	// it and, unless it is a command, a Go example. TestCodeIsFromExamples compiles the example.
+	// pkg.go.dev and GitHub show the README in a module's directory. It must say what the module is
+	// and how to get it and, unless the module is a command, contain a Go example.
+	// TestCodeIsFromExamples compiles the example.
 	for _, m := range published[1:] {
 		text := pages(t)["../"+m+"/README.md"]
 		if !strings.Contains(text, "github.com/leasehold-go/leasehold/"+m) {

@@ -15,10 +15,10 @@ const (
 	exitUsage       = 111 // the command line is wrong
 	exitHeld        = 112 // another process holds the key
 	exitTimeout     = 113 // --timeout ran out
-	exitLost        = 114 // the hold was lost while the command ran; the command was stopped
+	exitLost        = 114 // the hold was lost while the command ran, so the command was stopped
 	exitUnreachable = 115 // no server answers
 	exitRefused     = 116 // the server refused a command, for example because of missing rights
-	exitClock       = 117 // from clock: a clock is off, or may be
+	exitClock       = 117 // from the clock command: a clock is off, or may be
 	exitNothing     = 118 // there is no such key, election or process
 	exitNotRunnable = 126 // the command can't be run; the same as in env(1) and shells
 	exitNotFound    = 127 // the command was not found; the same as in env(1) and shells

@@ -71,7 +71,7 @@ exit-status".`,
 	return c
 }
 
-// A forgetJSON is forget's answer in JSON: see its help.
+// A forgetJSON is the JSON output of the forget command; its help describes the fields.
 type forgetJSON struct {
 	Key       string                                    `json:"key"`
 	Forgotten bool                                      `json:"forgotten"`

@@ -246,7 +246,7 @@ func (j *job) release(a *app, h *engine.Hold) {
 }
 
 // close ends the session. It waits for at most one request to the server, which takes at most a
-// sixth of the TTL or 5 s. If the requests fail, the session expires.
+// sixth of the TTL, and never more than 5 s. If the requests fail, the session expires.
 func (j *job) close(a *app, s *dsync.Session) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // Close need not wait for holds: there are none
@@ -263,8 +263,8 @@ func (j *job) notReleased(a *app, err error) {
 // takes less than the 10 s after which docker stop kills a container.
 const releaseTimeout = 3 * time.Second
 
-// sealTimeout bounds the wait for the server to record a success. It is longer than the election of
-// a primary takes after a step-down, because a command whose success is not recorded runs again.
+// sealTimeout bounds the wait for the server to record a success. It is longer than MongoDB takes
+// to elect a primary after a step-down, because a command whose success is not recorded runs again.
 const sealTimeout = 5 * time.Second
 
 // hold acquires the key, and waits as long as the flags allow.

@@ -164,7 +164,7 @@ func (k *keeper) wait() {
 	}
 }
 
-// statusOf returns the exit status for a command that has ended, as a shell does.
+// statusOf returns the exit status that a shell reports for a command that has ended.
 func statusOf(w syscall.WaitStatus) int {
 	if w.Signaled() {
 		return exitSignal + int(w.Signal())

@@ -47,8 +47,8 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// If the store does not answer, serve soon reports itself as unhealthy, and the metrics consist of
-// up 0 only.
+// If the store does not answer, serve soon reports itself as unhealthy, and the only metric is up,
+// with the value 0.
 func TestProbesWithoutStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		healthy := get(t, dsynctest.NewMemory(), "/healthz")

@@ -162,7 +162,7 @@ The command's environment has
 	return c
 }
 
-// commandHelp is the part of the help that run, once and elect have in common.
+// commandHelp is the part of the help that run, once and elect share.
 const commandHelp = `
 The command runs in a process group of its own. leasehold forwards SIGINT, SIGTERM and
 SIGQUIT to the group, and SIGHUP, SIGUSR1 and SIGUSR2 to the command alone. It holds

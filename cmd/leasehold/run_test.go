@@ -94,7 +94,8 @@ func TestRunForwardsOutputAndStatus(t *testing.T) {
 	}
 }
 
-// With the hidden flag --trace, the session's events are written to a file that can be replayed.
+// With the hidden flag --trace, leasehold writes the session's events to a file that can be
+// replayed.
 func TestRunWritesATrace(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace")
 	if got := command(t, dsynctest.NewMemory(), "run", "--trace", name, "k", "--", "true"); got.status != 0 {
@@ -322,7 +323,7 @@ func TestRunLeavesNoChildren(t *testing.T) {
 }
 
 // elect campaigns again after a loss of the leadership. When the command ends by itself, elect
-// exits with its status.
+// exits with the command's status.
 func TestElectCampaignsAgain(t *testing.T) {
 	store := dsynctest.NewMemory()
 	const script = `
@@ -348,7 +349,7 @@ func TestElectCampaignsAgain(t *testing.T) {
 	free(t, store, "e")
 }
 
-// A signal that arrives while elect stops the command after a loss keeps elect from campaigning
+// If a signal arrives while elect is stopping the command after a loss, elect does not campaign
 // again.
 func TestElectEndsOnSignal(t *testing.T) {
 	store := dsynctest.NewMemory()
@@ -531,7 +532,7 @@ func TestTickOfAnInterval(t *testing.T) {
 			}
 		}
 	}
-	// A run by hand at 23:39, and one at noon.
+	// Runs by hand at 23:39 and at noon.
 	if got, err := tickOf("1h", midnight.Add(-21*time.Minute)); err != nil || got != midnight.Add(-time.Hour).UnixMilli() {
 		t.Errorf("1h: got %v, %v, want 23:00: midnight is the tick of the run at midnight", time.UnixMilli(got).UTC(), err)
 	}

@@ -117,7 +117,7 @@ func (s scene) allKinds() {
 		c := claim("nightly", id, driver.KindPeriodic, 1, 1)
 		c.Tick = night.AddDate(0, 0, i).UnixMilli()
 		s.acquire(c)
-		if i == 0 { // the second one is still running
+		if i == 0 { // the second run has not ended
 			s.release(c, driver.Release{Seal: c.Tick, Result: []byte("up to 7")})
 		}
 	}

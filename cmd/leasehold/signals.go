@@ -103,7 +103,7 @@ func (s *signals) lastEnding() caught {
 	return s.last
 }
 
-// forward records whether a command is running. While one is running, it gets all signals.
+// forward records whether a command is running. While the command runs, it gets all signals.
 func (s *signals) forward(command bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -402,7 +402,7 @@ func (v *view) election(ctx context.Context, name string) ([]statusjson.Member, 
 			})
 		}
 	}
-	st, err := v.Status(ctx, name) // for the store's time
+	st, err := v.Status(ctx, name) // only for the store's time
 	return all, st.Now, err
 }
 

@@ -208,7 +208,7 @@ func TestReadOnlyCommandsRefuseBadInput(t *testing.T) {
 	}
 }
 
-// Without a server every command soon prints one line that says so.
+// If no server answers, every command soon prints one line that says so.
 func TestNoServer(t *testing.T) {
 	for _, args := range [][]string{
 		{"status"}, {"status", "--json"}, {"status", "--exact", "k"}, {"members"}, {"members", "k"}, {"break", "k"}, {"clock"}, {"serve", "--listen", "localhost:0"}, {"serve", "--allow-break", "--listen", "localhost:0"},

@@ -71,7 +71,8 @@ func (t *terminal) takeBack() {
 func (t *terminal) stopped(by syscall.Signal, command int) (goOn bool) {
 	t.command = command
 	fg := t.foreground()
-	// A command that is already stopped, waiting for the terminal, does not stop again on Ctrl-Z.
+	// On Ctrl-Z, a command that is already stopped because it needs the terminal does not stop a
+	// second time. So stopRequested counts as well.
 	wants := by != syscall.SIGTSTP && !t.stopRequested
 	t.stopRequested = false
 	switch {
@@ -96,7 +97,7 @@ func (t *terminal) hasShell() bool {
 // stopJob stops leasehold's job if a shell can continue it.
 func (t *terminal) stopJob() {
 	if t.hasShell() {
-		// Not SIGTSTP: Go does not restore its default action once the signal was caught.
+		// Don't use SIGTSTP: Go does not restore its default action once the signal was caught.
 		syscall.Kill(0, syscall.SIGSTOP)
 	}
 }

@@ -66,7 +66,7 @@ func plain(s string) string {
 	return s
 }
 
-// oneLine returns err's message in one line.
+// oneLine returns err's message on one line.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // short formats a value for a table, and cuts it if it is long.
@@ -82,7 +82,7 @@ func short(value []byte) string {
 	return fmt.Sprintf("%s… (%d bytes)", plain(string(value[:cut])), len(value))
 }
 
-// printJSON prints v in one line.
+// printJSON prints v on one line.
 func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)

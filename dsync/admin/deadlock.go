@@ -12,15 +12,15 @@ import (
 // somebody calls [Inspector.Break] on one of the keys. Programs that always lock their keys in the same order never
 // deadlock.
 //
-// Each session looks for the deadlocks that it is part of: if it holds a key that it locked before it began to
-// wait, a heartbeat looks once the wait has lasted for half a TTL (at least 5 s and at most 15 s), and again each
-// time that the wait's age has doubled. Each member of a cycle logs the cycle once, as a warning, and passes it to
+// Each session looks for the deadlocks that it is part of: if it holds a key that it locked before it began to wait, a
+// heartbeat looks once the wait has lasted for half a TTL (at least 5 s and at most 15 s), and again each time the wait
+// has lasted twice as long. Each member of a cycle logs the cycle once, as a warning, and passes it to
 // [dsync.Hooks].Deadlock.
 //
-// A call that waits for a key that its own context holds, such as a lock of a key inside a [dsync.Mutex.Do] on it,
-// is a deadlock with one member. Its process reports it in the same way and after the same time. If the call has
-// another context, or none, the deadlock is not reported. The store does not know of it, and [Inspector.Deadlocks]
-// does not find it.
+// A call that waits for a key that its own context holds, such as locking a key inside a [dsync.Mutex.Do] on the same
+// key, is a deadlock with one member. Its process reports it in the same way and after the same time. If the call has
+// another context, or none, the deadlock is not reported. The store does not know of such a deadlock, and
+// [Inspector.Deadlocks] does not find it.
 //
 // The store knows sessions, not goroutines, so a cycle is only a possible deadlock: one goroutine of a process may hold
 // the key and work, while another waits. The cycle itself is certain: it existed at one moment. A cycle is not reported

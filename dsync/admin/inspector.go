@@ -42,9 +42,9 @@ func (i *Inspector) Break(ctx context.Context, key string) error { return i.s.Br
 // Periodic can run again in all processes. The terms of a forgotten election count from 1 again. So forget only keys
 // that no process will use again, or that should start over.
 //
-// If a process holds the key or waits for it, the error is a [*dsync.HeldError], and nothing is forgotten; an expired
-// session's claims count until another process has dropped them, as [Inspector.Break] does. Other errors are as for
-// Break.
+// If a process holds the key or waits for it, the error is a [*dsync.HeldError], and nothing is forgotten; the claims
+// of an expired session count until another process has dropped them; [Inspector.Break] does that. Other errors are as
+// for Break.
 func (i *Inspector) Forget(ctx context.Context, key string) error { return i.s.Forget(ctx, key) }
 
 // Members returns the sessions with the given ids, and the store's time of the reading. Unknown ids are left out.
@@ -74,8 +74,8 @@ type Stats struct {
 	Polling error
 
 	// Records is the number of records in the store, including those of sessions, as of the last complete round of
-	// sweeping that the session knows of; 0 if it knows of none. A session checks between once a minute and once in an
-	// eighth of [dsync.Options].Retention.
+	// sweeping that the session knows of; 0 if it knows of none. A session reads the number again at intervals between
+	// a minute and an eighth of [dsync.Options].Retention.
 	Records int64
 }
 

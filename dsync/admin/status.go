@@ -23,8 +23,8 @@ type Status struct {
 	Token int64       // the store's last fencing token, or one that was reserved with it for hand-offs; 0: none
 	Term  int64       // the number of terms of an election so far; 0 for other kinds
 
-	// Value is what the leader of an election has published, or the result of a [dsync.Once] that is done (see
-	// Sealed), or of the LastTick of a [dsync.Periodic].
+	// Value is what the leader of an election has published, the result of a [dsync.Once] that is done (see Sealed), or
+	// the result for the LastTick of a [dsync.Periodic].
 	Value    []byte
 	Sealed   bool
 	LastTick time.Time // the last tick of a Periodic that has succeeded; zero: none has

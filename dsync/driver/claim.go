@@ -2,7 +2,7 @@ package driver
 
 import "time"
 
-// A Kind says what a key is used as. Using a key as two kinds at the same time is a
+// A Kind says what a key is used as. Using a key as two kinds at the same time causes a
 // [MismatchError], which names both.
 type Kind string
 
@@ -49,13 +49,13 @@ type Claim struct {
 	// is never granted for that tick or an earlier one, or to a claim without a Tick.
 	Tick int64
 
-	// Lease, if positive, is how long an [Extend] makes the hold last, by the store's clock. From the first Extend
-	// on, the hold ends at that time, whatever happens to its session. Until then, and if Lease is zero, the claim
-	// lives with its session.
+	// Lease, if positive, is how long the hold lasts from an [Extend], by the store's clock. Once extended, the hold
+	// ends then, whatever happens to its session. Before the first Extend, and if Lease is zero, the claim lives with
+	// its session.
 	Lease time.Duration
 
-	// Yield asks the store to notify the session, by [NoticeYield], when others wait behind
-	// this hold. If nobody waits, the session may keep the hold longer than it is in use.
+	// Yield asks the store to notify the session, by [NoticeYield], when others wait behind this
+	// hold. While nobody waits, the session may keep the hold although it is not in use.
 	Yield bool
 
 	// First puts the claim at the head of the queue.

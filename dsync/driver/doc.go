@@ -2,10 +2,10 @@
 // the [Store] interface, the records that its methods take and return, and their errors. It is for
 // authors of stores; programs that use locks need it only to pass a Store to dsync.New.
 //
-// A Store decides nothing. Each of its methods is one atomic command; those that change a key are
-// one method, Edit, with an [Edit] that says what to do. Waiting, retries, timing and local queues
-// are on the other side of the interface, in package dsync. Every primitive of package dsync is a
-// weighted [Claim] on a key:
+// A Store decides nothing. Each of its methods is one atomic command. Edit is the only method that
+// changes a key; its [Edit] says what to do. Waiting, retries, timing and local queues are on the
+// other side of the interface, in package dsync. Every primitive of package dsync is a weighted
+// [Claim] on a key:
 //
 //	Mutex, Election   1 of 1
 //	RWMutex           a writer takes the whole limit, a reader 1

@@ -3,12 +3,12 @@ package driver
 import "time"
 
 // MaxDuration is the longest duration that a session accepts for anything, and passes to a [Store]: 50 years of 365
-// days. It leaves room for calculations: a time.Duration can hold the sum of five.
+// days. It leaves room for calculations: a time.Duration can hold the sum of five such durations.
 const MaxDuration = 50 * 365 * 24 * time.Hour
 
-// MaxObserved is the total size, in bytes, of the keys that a session passes to [Store.Observe]. They are part of
-// the session's record, which has to stay small: MongoDB refuses records of more than 16 MiB, and some stores log
-// the record with every heartbeat.
+// MaxObserved is the total size, in bytes, of the keys that a session passes to [Store.Observe]. These keys are part of
+// the session's record, which has to stay small: MongoDB refuses records of more than 16 MiB, and some stores log the
+// record with every heartbeat.
 const MaxObserved = 256 << 10
 
 // MaxQueue is the most claims that the queue of a key may have.
@@ -22,8 +22,8 @@ const MaxValue = 64 << 10
 // waits, so the record must have room for the values of a whole queue.
 const MaxClaimValue = 256
 
-// The least distance between the tokens of two grants of a key. The values in between are for hand-offs within one
-// process.
+// The least distance between the token of a grant and the next token of the same key. The values in between are for
+// hand-offs within one process.
 const (
 	// TokenStep is the distance after most claims. If a store makes each token at least as great as its clock in
 	// milliseconds times TokenStep, tokens grow even if the store has deleted the idle record of the key in

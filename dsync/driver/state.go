@@ -23,8 +23,8 @@ type State struct {
 	// among them until a command drops it.
 	Holders []Holder
 
-	// Final, in the reply to an Acquire, says that no copy of that request can make its claim join again. A store
-	// that cannot tell leaves it false.
+	// Final, in the reply to an Acquire, says that no copy of that request can make its claim join the queue again. A
+	// store that cannot tell leaves it false.
 	Final bool
 
 	// Waiting is the number of claims in the queue.

@@ -67,8 +67,8 @@ import (
 // claims are gone, and the store grants the key anew. The sessions that held it find out: see Keys, and
 // dsync.ErrRecordDeleted.
 //
-// A method makes one attempt, without a loop, a timer or a wait of its own, and returns soon
-// after ctx ends. Values of ctx are never used. All methods may be called concurrently.
+// A method makes one attempt, without a loop, a timer or a wait of its own, and returns soon after
+// ctx ends. It never uses the values of ctx. All methods may be called concurrently.
 type Store interface {
 	// Register makes the session m.ID alive and starts its TTL. It returns the time that it recorded as the first
 	// heartbeat. If the id is known already, for a session that is alive, lapsed or expired, the error is
@@ -166,7 +166,7 @@ type Store interface {
 	Sweep(ctx context.Context, session string, last SweepState, retention time.Duration) (SweepState, error)
 }
 
-// A SweepState is how far the sweeping of a store has progressed: see [Store.Sweep].
+// A SweepState says how far the sweeping of a store has progressed: see [Store.Sweep].
 type SweepState struct {
 	// Turn counts the slices that were swept. By is the session that swept the last slice, and At is when it did,
 	// by the store's clock.

@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// post posts the form that breaks key, with headers in pairs.
+// post posts the form that breaks key. headers are names, each followed by its value.
 func post(h http.Handler, key string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest("POST", "/break", strings.NewReader(url.Values{"key": {key}}.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")

@@ -6,7 +6,7 @@
 //	defer page.Close()
 //	http.Handle("/debug/leasehold/", http.StripPrefix("/debug/leasehold", page))
 //
-// The command leasehold serve serves the page without a program around it.
+// The command leasehold serve serves the page without any program of yours.
 //
 // # Access
 //
@@ -41,8 +41,8 @@
 // Characters in keys and names that can't be seen, or that set the direction of the text around
 // them, are shown as Go escapes, in quotes. JSON contains them unchanged.
 //
-// If the store does not answer a request within 5 s, the page leaves out what is missing and says so. The status is
-// 404 for a key without a record in the store, and 503 for a 17th stream.
+// If the store does not answer a request within 5 s, the page leaves out what is missing and says so. The HTTP status
+// is 404 for a key without a record in the store, and 503 for a 17th stream.
 //
 // # JSON
 //
@@ -76,9 +76,9 @@
 // [Options].Refresh for each stream of events. There may be 16 streams. After each reading the
 // stream pauses for at least nine times as long as the reading took.
 //
-// The holds of this process are recorded all the time, through the session's hooks, at the cost of a few
-// allocations per hold. The holds of other processes are recorded only while the page is open. The record keeps the
-// last 16 holds of each key, for up to 1,000 keys. So the timeline of another process is complete only for the time
-// during which the page was open. If a hold ended at another time, the timeline is drawn faint from when the hold
-// was last seen.
+// The holds of this process are recorded all the time, through the session's hooks, at the cost of a few allocations
+// per hold. The holds of other processes are recorded only while the page is open. The record keeps the last 16 holds
+// of each key, for up to 1,000 keys. So the timeline of another process is complete only for the time during which the
+// page was open. If a hold ended while the page was closed, the timeline is faint from the moment when the hold was
+// last seen.
 package dsynchttp

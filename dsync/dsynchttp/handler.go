@@ -53,9 +53,9 @@ func New(s *dsync.Session, opt *Options) *Handler {
 	return h
 }
 
-// Close ends the streams of events and the recording; requests are still served.
-// [http.Server.Shutdown] waits for streams, so register Close with the server's
-// RegisterOnShutdown. Close always returns nil.
+// Close ends the streams of events and the recording; the handler still serves other requests.
+// [http.Server.Shutdown] waits for streams, so register Close with the server's RegisterOnShutdown.
+// Close always returns nil.
 func (h *Handler) Close() error {
 	h.once.Do(func() {
 		h.stop()
@@ -91,9 +91,9 @@ type Options struct {
 	// ms counts as 100 ms.
 	Refresh time.Duration
 
-	// Store says what the page shows, such as "db1.example,db2.example/app.leasehold": it is at the
-	// top of the page and in its title, so that nobody breaks a lock of another database. Default
-	// "": nothing.
+	// Store names what the page shows, such as "db1.example,db2.example/app.leasehold". The name is
+	// at the top of the page and in its title, so that nobody breaks a lock in the wrong database.
+	// Default "": no name.
 	Store string
 
 	// Authorize is called before the page breaks a lock. If it returns an error, the lock is not

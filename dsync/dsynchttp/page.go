@@ -94,7 +94,7 @@ func render(name string, l view) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// The methods that the template uses.
+// The template uses the methods of view below.
 
 func (l view) Key() string { return l.q.key }
 

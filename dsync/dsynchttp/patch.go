@@ -40,8 +40,8 @@ func event(before, content []string, since, window time.Duration) []byte {
 	return b.Bytes()
 }
 
-// lines returns the lines of content, which is HTML, without carriage returns, which would end a
-// line of an event.
+// lines returns the lines of content, which is HTML. It escapes carriage returns, because they
+// would end a line of an event.
 func lines(content []byte) []string {
 	return strings.Split(strings.ReplaceAll(string(content), "\r", "&#13;"), "\n")
 }

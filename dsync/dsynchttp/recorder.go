@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// The bounds of the record.
+// The limits of what is recorded.
 const (
 	maxKeys  = 1000
 	maxSpans = 16 // the most spans that are kept for each key
@@ -84,8 +84,8 @@ func ownSpan(token int64, start time.Time) span {
 
 func ownName() string { return fmt.Sprintf("this process (%d)", os.Getpid()) }
 
-// trackLocked returns the track of key. If there is none, it creates one; if there are then too many, it removes the
-// least recently changed one.
+// trackLocked returns the track of key. If there is none, it creates one; if there are then too many tracks, it removes
+// the least recently changed one.
 func (r *recorder) trackLocked(key string) *track {
 	if place := r.tracks[key]; place != nil {
 		r.recent.MoveToFront(place)

@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// keysOf returns the keys that the page at url shows, with a "…" where there are more.
+// keysOf returns the keys that the page at url shows, and a "…" if there are more.
 func keysOf(t *testing.T, h *dsynchttp.Handler, url string) string {
 	t.Helper()
 	l := getJSON(t, h, url)
@@ -172,7 +172,8 @@ func TestPageSearchesInSteps(t *testing.T) {
 	})
 }
 
-// If reading takes long, it is repeated less often, so that it takes at most a tenth of the time.
+// If a reading takes long, the next one comes later, so that reading takes at most a tenth of the
+// time.
 func TestEventsOfASlowStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
