@@ -350,7 +350,8 @@ func (c *Core) revokeHolders(w *wait, st *driver.State) {
 	}
 }
 
-// revokeAnswered sends another Revoke if the answered one may not have reached the store.
+// revokeAnswered handles the answer to a Revoke. If the Revoke may not have reached the store, another is sent after a
+// pause.
 func (c *Core) revokeAnswered(s *sent, r *Reply) {
 	if r.Err == nil || errors.Is(r.Err, driver.ErrSessionExpired) {
 		return

@@ -54,14 +54,14 @@ func TestGrantWhileInLine(t *testing.T) {
 	r.says("granted", "Deliver 1: hold 1, token 7000")
 }
 
-// An Expire answered during a Load takes effect when the Load is answered. If the claim went on before that, nobody
-// would handle the Load's reply, and the claim would wait forever.
+// An Expire answered during a Load takes effect when the Load is answered. If the claim went on earlier, nobody would
+// handle the Load's reply, and the claim would wait forever.
 func TestExpiryDuringALoad(t *testing.T) {
 	r := newRig(t)
 	r.mismatched()
 	r.answer("Load", r.behind(0, "p"))
 	r.answer("Read", core.Reply{})
-	r.answer("Read", core.Reply{}) // nothing was known of them, and now they may have lapsed
+	r.answer("Read", core.Reply{}) // nothing was known of the sessions, and now they may have lapsed
 	r.says("both have lapsed", "Expire, Expire")
 	ofO := r.sent["Expire"].ID - 1
 	r.answer("Expire", core.Reply{})

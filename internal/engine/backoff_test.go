@@ -106,8 +106,8 @@ func TestWhatWaitersAskBacksOff(t *testing.T) {
 	}
 }
 
-// Even if Grace is so small that it means none, a process that holds a key and waits for Lost does not keep checking
-// the clock.
+// Even if Grace is so small that there is in effect no grace, a process that holds a key and waits for Lost does not
+// keep checking the clock.
 func TestSmallGraceDoesNotSpin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Grace: 2 * time.Microsecond, Retention: -1})

@@ -71,7 +71,7 @@ func TestBreakOfAGrantUnderWay(t *testing.T) {
 				}
 				time.Sleep(ttl)
 				if h, n := holders(t, store, "k"), revocations(t, store, a.ID()); len(h) != 0 || n != 0 || lost.Load() != 0 {
-					t.Errorf("left behind: holders %v, %d revocations; %d losses were reported", h, n, lost.Load())
+					t.Errorf("at the end there are the holders %v and %d revocations, and %d losses were reported; want none of these", h, n, lost.Load())
 				}
 			})
 		})

@@ -96,7 +96,7 @@ func TestSecondCloseReturnsTheSameError(t *testing.T) {
 		}
 		wantErr(t, "a late Close", s.Close(background), failed)
 		if n := store.closes.Load(); n != 1 {
-			t.Errorf("the store was closed %d times", n)
+			t.Errorf("the store was closed %d times, want once", n)
 		}
 		h.Release(background)
 	})

@@ -60,7 +60,7 @@ func holders(t testing.TB, store driver.Store, key string) []driver.Holder {
 func wantFree(t testing.TB, store driver.Store, key string) {
 	t.Helper()
 	if h, n := holders(t, store, key), queueLength(t, store, key); len(h)+n != 0 {
-		t.Errorf("left behind: holders %v and %d in the queue", h, n)
+		t.Errorf("the key is not free: holders %v and %d waiters", h, n)
 	}
 }
 
