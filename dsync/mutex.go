@@ -93,9 +93,9 @@ func (m *Mutex) tryLock(ctx context.Context) error {
 // of the TTL; after that the release goes on in the background. If the hold was lost, Unlock sends
 // nothing.
 //
-// If nobody waits for the key, Unlock returns when the primary has made the release, and does not wait
-// for a majority of the members, as [Hold.Release] does. If a fail-over undoes the release, nobody else
-// is let in: the key is held until this session's next heartbeat or Lock, or until the session expires.
+// If nobody waits for the key, Unlock returns when the primary has made the release, and does not wait for a majority
+// of the members, as [Hold.Release] does. If a fail-over undoes the release, nobody else is let in: the key stays
+// held until this session's next heartbeat or Lock, or until the session expires.
 func (m *Mutex) Unlock() { m.unlock(driver.Release{Early: true}).Finish() }
 
 // Lost is [Hold.Lost] of the hold that Lock, LockContext or TryLock took. If m is not locked, the

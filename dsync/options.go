@@ -29,8 +29,8 @@ type Options struct {
 	// must be time for another: 1.1·HeartbeatInterval + min(TTL/6, 5 s) ≤ TTL·0.999 − Margin − Grace.
 	HeartbeatInterval time.Duration
 
-	// PollInterval is how often a waiter asks the store although no notice came, jittered by ±20 %. Default:
-	// the TTL, but at least 5 s and at most 30 s; 250 ms if the store cannot notify. At least 10 ms.
+	// PollInterval is how often a waiter asks the store even without a notice, jittered by ±20 %. Default: the TTL,
+	// but at least 5 s and at most 30 s; 250 ms if the store cannot notify. At least 10 ms.
 	PollInterval time.Duration
 
 	// HandOffTime is how long this process's goroutines may, from the store's grant on, hand off an exclusive hold to
@@ -59,9 +59,9 @@ type Options struct {
 	App  string            // the application's name and version, shown like Name
 	Meta map[string]string // shown like Name; together with Name, Host and App at most 4 KiB
 
-	// HostDir is a folder on a local disk or in memory that the processes of this machine share, such as the
-	// emptyDir of a pod. If a process dies, waiters with the same HostDir expire its session a Margin after
-	// the kernel reports that; all others wait for the TTL.
+	// HostDir is a folder on a local disk or in memory that the processes of this machine share, such as the emptyDir
+	// of a pod. If a process dies, waiters with the same HostDir expire its session a Margin after the kernel reports
+	// its death; all others wait for the TTL.
 	//
 	// Each process keeps a locked file there, so its children must end with it, and it must not be
 	// checkpointed and restored (CRIU). The folder must exist. Linux only.

@@ -17,9 +17,9 @@ const rwLimit = engine.RWLimit
 // is held by any number of readers or by one writer, and has the methods of [sync.RWMutex]. Each hold
 // can be lost: see [Hold].
 //
-// Readers and writers are served in FIFO order, first within their process and then among processes, so
-// neither starve: a new reader waits for a writer that waits. So, as with sync.RWMutex, a goroutine
-// that holds a read lock must not read-lock again.
+// Readers and writers are served in FIFO order, first within their process and then among processes, so neither
+// starves: a new reader waits behind a waiting writer. So, as with sync.RWMutex, a goroutine that holds a read lock
+// must not read-lock again.
 //
 // Readers of one process share one hold in the store and its token, so most read locks take no command while the
 // process is reading. New readers may join for [Options].HandOffTime after the grant or, in a process that listens

@@ -134,8 +134,8 @@ func TestB07ClockCheckHourApart(t *testing.T) {
 	})
 }
 
-// Every member is measured separately. A member that is down or frozen is named, and one whose
-// clock is off is found.
+// Every member is measured separately. A member that is down or frozen is named, and a member whose clock is off is
+// found.
 func TestClockCheckMembers(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {

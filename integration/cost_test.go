@@ -15,8 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// idleOptions are options with which a session sends nothing by itself for ten seconds: no
-// heartbeats, no polls, and it does not sweep.
+// idleOptions returns options with which a session sends nothing by itself for ten seconds: no heartbeats, no polls
+// and no sweeps.
 func idleOptions() dsync.Options {
 	return dsync.Options{TTL: 36 * time.Second, PollInterval: 10 * time.Minute, Retention: -1}
 }
@@ -310,9 +310,9 @@ func TestCostOfWaiting(t *testing.T) {
 	})
 }
 
-// A release with 64 sessions in the queue is one command and one notice, and wakes one session. It
-// is two commands if nobody was in the queue when the releaser was granted the key: then it first
-// tries a cheaper command that is right only while the queue is empty.
+// A release with 64 sessions in the queue is one command and one notice, and wakes one session. If nobody was in the
+// queue when the releaser was granted the key, the release is two commands: the first is a cheaper command that works
+// only while the queue is empty.
 func TestCostOfReleaseWithAQueue(t *testing.T) {
 	const line = 64
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// On a standalone, every write waits for the journal, because w: "majority" does so only on a replica set. If the
-// server has no journal, the log says once what that means.
+// On a standalone, every write waits for the journal, because w: "majority" waits for the journal only on a replica
+// set. If the server has no journal, the log says once what that means.
 func TestStandaloneWritesWaitForTheJournal(t *testing.T) {
 	for name, tc := range map[string]struct {
 		hello     func(bson.D) bson.D

@@ -518,7 +518,7 @@ func TestListenMarksAgainAfterARace(t *testing.T) {
 	})
 }
 
-// A Listen without a session and keys sends no commands and receives nothing.
+// A Listen with neither a session nor keys sends no commands and receives nothing.
 func TestListenToNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)
@@ -598,8 +598,8 @@ func TestListenNoticesSilence(t *testing.T) {
 	})
 }
 
-// If listening is impossible, Listen says so at once, with one warning that says what to do,
-// and claims do not say that their session listens.
+// If listening is impossible, Listen returns an error at once, one warning says what to do, and claims do not say
+// that their session listens.
 func TestListenUnsupported(t *testing.T) {
 	refuse := func(command string, code int) func(*capped) {
 		return func(p *capped) { p.instead[command] = refusal(code, "X") }

@@ -21,8 +21,8 @@ const (
 type server struct {
 	topology string // one of those above
 
-	// portable means that the server is not known to be MongoDB: records are created before
-	// they are changed, not by the same command.
+	// portable means that the server is not known to be MongoDB. Changing a missing record then takes two commands:
+	// the first creates the record.
 	portable bool
 
 	// wireVersion is the newest version of the wire protocol that the server speaks. Each release of MongoDB raises

@@ -168,7 +168,7 @@ func (s *store) unregister(ctx context.Context, session string) error {
 }
 
 // Sessions implements [driver.Store]. Without IDs it scans the records of the sessions after q.After, including
-// those that expired in the last days, until it has as many as it may return. There is no index of the observed
+// sessions that expired in recent days, until it has as many as it may return. There is no index of the observed
 // keys, because every heartbeat would have to write it.
 func (s *store) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
 	find := []bson.D{named(q.IDs)}

@@ -4,9 +4,9 @@
 //
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/migrate
 //
-// A Once runs only once, permanently: the second time, the program only prints the result. If the migrating process
-// dies, a waiting one takes over after the TTL. So a migration must not repeat what is already done: this migration
-// inserts a row, with the run's token, only if the row does not exist.
+// A Once runs once and for all: the second time, the program only prints the result. If the migrating process dies, a
+// waiting one takes over after the TTL. So a migration must not repeat what is already done: this migration inserts a
+// row, with the run's token, only if the row does not exist.
 package main
 
 import (

@@ -36,7 +36,7 @@ type event struct {
 	token  int64  // the fencing token, if what is "has"
 }
 
-// A part is a part of the tour: what its workers do, and the texts for it.
+// A part describes one part of the tour: what its workers do, and the texts that it prints.
 type part struct {
 	name   string
 	work   func(ctx context.Context, s *dsync.Session, tell func(event))

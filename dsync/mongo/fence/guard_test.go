@@ -247,7 +247,7 @@ func TestGuardJoinsTheCallersTransaction(t *testing.T) {
 	})
 }
 
-// A server without transactions refuses the first command of a transaction, or only the last. Either way, Transact
+// Some servers without transactions refuse a transaction's first command, others only its last. Either way, Transact
 // returns ErrUnsupported and writes nothing.
 func TestGuardWithoutTransactions(t *testing.T) {
 	for _, tc := range []struct {
