@@ -174,7 +174,7 @@ func (h *Hold) release(ctx context.Context, l driver.Release) error {
 	return nil
 }
 
-// scope calls f with a context of h, and then unlocks h. Every Do method uses it.
+// scope calls f with a context of h, and then unlocks h. Every lock's Do uses it.
 func scope(ctx context.Context, s *engine.Session, h *engine.Hold, unlock func(driver.Release) engine.Releasing, f func(context.Context) error) (err error) {
 	c, cancel := h.Context(ctx, nil)
 	defer func() {

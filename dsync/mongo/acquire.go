@@ -10,16 +10,16 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// editAcquire makes an Acquire.
+// editAcquire executes an Acquire.
 func (s *store) editAcquire(ctx context.Context, j driver.Acquire) (driver.Edited, error) {
 	c := j.Claim
-	if j.Wait && plain(c) { // a try must take only one command, even if it fails
+	if j.Wait && plain(c) { // a try must send only one command, even if it fails
 		st, granted, err := s.acquireFree(ctx, j)
 		if err != nil {
 			return driver.Edited{}, failure("acquire", err)
 		}
 		if granted {
-			st.Final = true                      // the key now has this token, so a copy grants nothing
+			st.Final = true                      // the key's token has changed, so a late copy grants nothing
 			return driver.Edited{State: st}, nil // no notices: nobody waits, and nobody observes the key
 		}
 	}
@@ -51,8 +51,8 @@ func (s *store) editAcquire(ctx context.Context, j driver.Acquire) (driver.Edite
 	return driver.Edited{State: st, Notices: s.sendable(r.acquired(c))}, nil
 }
 
-// editReplace makes a Release and an Acquire: if possible with a short hand-over that also adds the claim of the
-// Acquire, and otherwise with the commands of both.
+// editReplace executes a Release with an Acquire. If possible, it sends a short hand-over that also adds the claim
+// of the Acquire; otherwise it sends the commands of both.
 func (s *store) editReplace(ctx context.Context, l driver.Release, j driver.Acquire) (driver.Edited, error) {
 	old, c := l.Claim, j.Claim
 	if j.Wait && plain(c) && simple(old) && old.Kind == c.Kind && old.Token > 0 && !c.First && len(j.Expired) == 0 {
@@ -68,7 +68,7 @@ func (s *store) editReplace(ctx context.Context, l driver.Release, j driver.Acqu
 				s.contended.add(c.Key, h.left)
 			}
 			st := h.state(c)
-			st.Final = true // a copy changes nothing: old is gone, so the condition is not met
+			st.Final = true // a late copy changes nothing, because its condition needs old, which is gone
 			return driver.Edited{State: st, Found: true, Notices: s.sendable(append(h.grant(c), h.Before.change(c.Key)...))}, nil
 		}
 	}
@@ -87,8 +87,9 @@ func (s *store) editReplace(ctx context.Context, l driver.Release, j driver.Acqu
 	return driver.Edited{State: joined.State, Found: left.Found, Notices: append(left.Notices, joined.Notices...)}, nil
 }
 
-// mismatch reports whether c, which neither holds the key nor waits for it, was refused because of its kind or limit.
-// If the key is free and not sealed, any kind and limit would do, so c was not refused but only came too late.
+// mismatch reports whether c, which neither holds the key nor waits for it, was refused because of its kind or
+// limit. If the key is free and not sealed, any kind and limit would do, so c was not refused: its request only
+// came too late.
 func mismatch(c driver.Claim, st driver.State, former []int64) bool {
 	known := st.Kind == c.Kind && (st.Limit == c.Limit || slices.Contains(former, c.Limit))
 	switch {
@@ -128,7 +129,7 @@ func (s *store) acquire(ctx context.Context, id string, j driver.Acquire) (r key
 		dead = bson.D{e("dead", j.Expired)}
 	}
 	var early []driver.Notice
-	// A claim that was requested before usually waits; but if it has a tick, that is usually over by then.
+	// A claim that was requested before usually waits, unless it has a tick, which is usually over by then.
 	if j.Wait && j.Repeated && c.Tick == 0 {
 		r, found, err := s.poll(ctx, id, c, dead)
 		if err != nil || found {
@@ -152,9 +153,9 @@ func (s *store) acquire(ctx context.Context, id string, j driver.Acquire) (r key
 	return r, err
 }
 
-// poll sends the pipeline for claims that are already waiting, which cannot let c join. It reports whether the claim
-// holds the key or waits for it. Its filter is the _id alone, even though the record may not have the claim, because
-// any other filter costs the server more than it saves.
+// poll sends the pipeline for claims that already wait, which never adds c to the queue. It reports whether the
+// claim holds the key or waits for it. Its filter is the _id alone, even though the record may not have the claim,
+// because any other filter costs the server more than it saves.
 func (s *store) poll(ctx context.Context, id string, c driver.Claim, dead bson.D) (r keyRecord, found bool, err error) {
 	shape := s.shapes.acquire[acquiring{expired: len(dead) > 0, poll: true}]
 	found, err = s.modify(ctx, modify{query: bson.D{e("_id", id)}, update: pipeline(shape, dead), fields: seenBy(c.ID)}, &r)
@@ -166,8 +167,8 @@ func (s *store) poll(ctx context.Context, id string, c driver.Claim, dead bson.D
 	return r, holds || r.Position > 0, nil
 }
 
-// update sends one update statement. matched says that the statement matched or created a record, changed that it
-// changed or created one.
+// update sends one update statement. matched reports whether the statement matched or created a record; changed
+// reports whether it changed or created one.
 func (s *store) update(ctx context.Context, statement bson.D) (matched, changed bool, err error) {
 	raw, err := s.write(ctx, updating(s.collection, statement))
 	if err != nil {
@@ -180,7 +181,7 @@ func updating(collection string, statement bson.D) bson.D {
 	return bson.D{e("update", collection), e("updates", bson.A{statement})}
 }
 
-// updated decodes the reply of an update.
+// updated decodes the reply to an update.
 func updated(raw bson.Raw) (matched, changed bool, err error) {
 	n, ok := raw.Lookup("n").AsInt64OK()
 	if !ok {

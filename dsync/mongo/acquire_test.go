@@ -154,8 +154,8 @@ func TestAcquireRefusesNonsense(t *testing.T) {
 	})
 }
 
-// A repeated Acquire first sends a poll, which cannot let the claim join. If the claim is no longer there, a command
-// follows that lets it join.
+// A repeated Acquire first sends a poll, which never adds the claim to the queue. If the claim is no longer there,
+// it then sends a command that does.
 func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
 	now := time.Now()
 	there := ok(e("value", bson.D{e("now", now), e("position", 1), e("waiting", 1)}))

@@ -14,10 +14,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The address of a session is the number of the capped collection in which it listens: an insert there wakes the
-// sessions that tail the collection, and no others. Address 0 is for observers of keys, the others are for
-// sessions. A session's record and its claims have its address, so processes may use different numbers of
-// collections.
+// A session's address is the number of the capped collection that it listens in. An insert wakes only the sessions
+// that tail that collection. Address 0 is for the observers of keys; the others are for sessions. The address is
+// stored in the session's record and its claims, so processes need not agree on the number of collections.
 const (
 	observersAddress = 0
 
@@ -31,10 +30,10 @@ const (
 	noticeSuffix = ".notices."
 )
 
-// longestSuffix is the length of the longest suffix that a collection of notices can have.
+// longestSuffix is the length of the longest suffix in the name of a notice collection.
 var longestSuffix = len(noticeCollection("", maxNoticeCollections))
 
-// noticeCollection returns the name of the collection of notices with that address.
+// noticeCollection returns the name of the notice collection with that address.
 func noticeCollection(collection string, address int) string {
 	return fmt.Sprint(collection, noticeSuffix, address)
 }
@@ -50,7 +49,7 @@ func (s *store) addressOf(session string) int64 {
 	return s.ownAddress(session)
 }
 
-// ownAddress returns the address that the session has if it listens.
+// ownAddress returns the address at which the session would listen.
 func (s *store) ownAddress(session string) int64 {
 	h := fnv.New32a()
 	h.Write([]byte(session))
@@ -65,8 +64,8 @@ func (s *store) withAddress(record bson.D, session string) bson.D {
 	return record
 }
 
-// createdCollections are the collections of notices that this process has created, found, or learned that it cannot
-// create. For the latter, made has the error.
+// createdCollections are the notice collections that this process has created or found, and those that it cannot
+// create. For those, made has the error.
 type createdCollections struct {
 	search sync.Once
 	mu     sync.Mutex
@@ -89,9 +88,9 @@ func (m *createdCollections) set(address int, err error) {
 	m.made[address] = err
 }
 
-// createNoticeCollection creates the collection, unless it exists. It is called once before the first insert,
-// because an insert would create a collection that is not capped, which cannot be tailed. It waits for a majority
-// for the same reason: a fail-over could otherwise undo the collection without anybody noticing.
+// createNoticeCollection creates the collection, unless it exists. It must run before the first insert, because an
+// insert would create a collection that is not capped, which cannot be tailed. It waits for a majority, because
+// otherwise a fail-over could undo the collection, and the next insert would create one that is not capped.
 func (s *store) createNoticeCollection(ctx context.Context, address int) error {
 	_, err := s.run(ctx, bson.D{
 		e("create", noticeCollection(s.collection, address)), e("capped", true), e("size", noticeCollectionSize),
@@ -106,11 +105,12 @@ func (s *store) createNoticeCollection(ctx context.Context, address int) error {
 	return s.noteRefusal(address, err)
 }
 
-// findNoticeCollections finds collections that other processes have created, so that the first notice to each needs
-// no create. own is this session's address. Creating a collection that exists also waits until a majority has what
-// the server knows, so no fail-over can undo what was found.
+// findNoticeCollections finds the collections that other processes have created, so that this process need not
+// create them before its first notice. own is this session's address. Creating own's collection, even if it
+// exists, waits until a majority has everything that the server has, so no fail-over can undo the collections that
+// were found.
 func (s *store) findNoticeCollections(ctx context.Context, own int) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second) // a short one, because the session is waiting to listen
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // a short time, because the session is waiting to listen
 	defer cancel()
 	prefix := s.collection + noticeSuffix
 	raw, err := s.run(ctx, bson.D{
@@ -131,7 +131,7 @@ func (s *store) findNoticeCollections(ctx context.Context, own int) {
 	}
 }
 
-// noteRefusal returns err. If trying again cannot fix it, noteRefusal first logs and records it.
+// noteRefusal returns err. If the server would always refuse the command, noteRefusal first logs and records err.
 func (s *store) noteRefusal(address int, err error) error {
 	if refused(err) {
 		s.warn(troubleOf(err), err)
@@ -156,7 +156,7 @@ func (s *store) insertNotices(ctx context.Context, address int, docs bson.A) err
 	return s.noteRefusal(address, err)
 }
 
-// A trouble is a reason why notices do not work, with advice, for the log.
+// A trouble is a log message: why notices do not work, and what to do about it.
 type trouble string
 
 const polling = ": waiters poll, and holders learn of Break and ForceHold with their next heartbeat; "
@@ -169,7 +169,7 @@ const (
 	dropped    trouble = "a collection of notices was dropped while sessions listened; it is created again"
 )
 
-// troubleOf returns what the server's error means.
+// troubleOf returns the trouble that the server's error means.
 func troubleOf(err error) trouble {
 	switch {
 	case errors.Is(err, errNotCapped):

@@ -32,7 +32,7 @@ type cappedCollection struct {
 type cappedCursor struct {
 	name   string
 	filter bson.Raw
-	next   int // index of the next notice, with lost ones counted
+	next   int // index of the next notice, counting lost notices
 	killed bson.D
 }
 
@@ -43,7 +43,7 @@ func newCapped(more func(call) bson.D) *capped {
 	}
 }
 
-// change calls do, which may change the collections, and makes all cursors check for news.
+// change calls do, which may change the collections, and makes all cursors check for new notices.
 func (s *capped) change(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +215,7 @@ func (s *capped) getMore(c call) bson.D {
 	}
 }
 
-// passes evaluates a filter. It knows only what this package uses: equality and $in.
+// passes evaluates a filter. It supports only what this package uses: equality and $in.
 func passes(doc, filter bson.Raw) bool {
 	for _, el := range must(filter.Elements()) {
 		got, _ := doc.Lookup(el.Key()).StringValueOK()

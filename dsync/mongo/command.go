@@ -15,7 +15,7 @@ import (
 const confirmLimit = 10 * time.Second
 
 // answerLimit is how long a command waits for its reply if ctx has no deadline. On a connection that died silently
-// the driver would wait forever. It is the driver's default for finding a server.
+// the driver would wait forever. The driver's default time-out for finding a server is the same.
 const answerLimit = 30 * time.Second
 
 // limited returns ctx with a deadline.
@@ -26,12 +26,13 @@ func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, answerLimit)
 }
 
-// run sends one command and returns its reply. It sends the plain command, because FindOneAndUpdate and the like
-// would add a transaction number for the driver's retries. That costs the server a second write, and a retry is
-// answered from a stored image that lacks what "fields" computes.
+// run sends one command and returns its reply. It does not use FindOneAndUpdate and the like, because they add a
+// transaction number for the driver's retries. The number costs the server a second write, and the server answers
+// a retry from a stored image, which lacks what "fields" computes.
 //
 // The command is encoded here, with the driver's defaults, because the caller's client may have its own registry
-// and options; one of them turns 64-bit integers into 32-bit ones. The driver sets maxTimeMS from ctx's deadline.
+// and options, such as one that turns 64-bit integers into 32-bit ones. The driver sets maxTimeMS from ctx's
+// deadline.
 func (s *store) run(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 	raw, err := marshal(cmd)
 	if err != nil {
@@ -46,11 +47,12 @@ func (s *store) send(ctx context.Context, cmd bson.Raw) (bson.Raw, error) {
 	return s.db.RunCommand(ctx, cmd).Raw()
 }
 
-// write is run with majority acknowledgement. The database's write concern does not apply to plain commands, and
+// write is like run, but waits for a majority. The database's write concern does not apply to plain commands, and
 // the server's default may be w:1.
 //
-// On a standalone, w: "majority" does not wait for the journal, but j: true does. Without it, killing the process
-// would undo the last tenth of a second, including grants. A replica set journals majority writes by default.
+// On a standalone, w: "majority" does not wait for the journal, but j: true does. Without j: true, a killed server
+// would lose the writes of its last tenth of a second, including grants. A replica set journals majority writes by
+// default.
 func (s *store) write(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 	concern := majority(confirmWithin(ctx))
 	if s.server.portable || s.server.topology != standalone || s.unjournaled.Load() {
@@ -66,7 +68,7 @@ func (s *store) write(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 	return raw, err
 }
 
-// writeWith is run with the given write concern.
+// writeWith is like run, but with the given write concern.
 func (s *store) writeWith(ctx context.Context, cmd, concern bson.D) (bson.Raw, error) {
 	if err := s.mayWrite(cmd[0].Key); err != nil {
 		return nil, err
@@ -90,11 +92,11 @@ func (s *store) mayWrite(command string) error {
 	return nil
 }
 
-// majority returns the write concern, with a limit in milliseconds.
+// majority returns the write concern "majority", with a limit in milliseconds.
 func majority(within any) bson.D { return bson.D{e("w", "majority"), e("wtimeout", within)} }
 
-// confirmWithin returns how many milliseconds a write may wait for its majority. It is somewhat less than ctx has
-// left, so that the server itself reports that no majority has confirmed the write. Otherwise the driver would
+// confirmWithin returns how many milliseconds a write may wait for its majority. The limit is somewhat less than
+// the time that ctx has left, so that the server itself reports a missing majority. Otherwise the driver would
 // close the connection, and report that the server is silent.
 func confirmWithin(ctx context.Context) int64 {
 	limit := confirmLimit
@@ -116,10 +118,11 @@ type modify struct {
 // modify sends m and decodes into v the record as it is after the command or, with m.before, as it was before it.
 // found is false if there is no record and m does not upsert.
 //
-// If many upserts of a new _id race, one or two may get "duplicate key" from a server that did not resolve the race
-// itself (seen on 4.4). They are repeated once, immediately. Servers other than MongoDB may answer such a race with
-// any error (FerretDB 2.7: FailedToParse). On them, a missing record is created first and the command repeated,
-// which makes three commands, once per record.
+// If many upserts of a new _id race, one or two may get "duplicate key" from a server that did not resolve the
+// race itself (seen on 4.4). Such an upsert is repeated once, immediately. Servers other than MongoDB may answer
+// such a race with any error (FerretDB 2.7: FailedToParse). On those servers, modify sends no upsert. If the
+// record is missing, it creates the record and repeats the command, so the first command for a record becomes
+// three.
 //
 // An upsert with further conditions is not repeated. Its "duplicate key", or errNoMatch on other servers, means
 // that a record exists that does not meet the conditions.
@@ -158,9 +161,8 @@ func (s *store) modify(ctx context.Context, m modify, v any) (found bool, err er
 // errNoMatch means that the record of an upsert exists but does not meet its conditions.
 var errNoMatch = errors.New("the record does not match")
 
-// create creates a record that is empty except for the time. It leaves an existing record alone, whatever further
-// conditions the query has. If the process dies before its next command, the time tells Sweep how old the record
-// is.
+// create creates a record that has only the time. It leaves an existing record alone, whatever further conditions
+// the query has. If the process dies before its next command, the time tells Sweep how old the record is.
 func (s *store) create(ctx context.Context, query bson.D) error {
 	record := bson.D{query[0], e("at", s.server.clock())}
 	_, err := s.write(ctx, bson.D{e("insert", s.collection), e("documents", bson.A{record})})
@@ -216,15 +218,15 @@ func batch(reply bson.Raw, v any) error {
 	return nil
 }
 
-// noValues is a context without the values of the context that it wraps; it keeps its deadline and cancellation.
-// With the values, a driver session in the caller's context would pull a lock's command into the caller's
-// transaction (mongo-driver v2.9.3, Database.RunCommand: sessionFromContext), and an abort would undo it.
+// noValues is the wrapped context without its values; it keeps the deadline and the cancellation. With the values,
+// a driver session in the caller's context would pull a lock's command into the caller's transaction (mongo-driver
+// v2.9.3, Database.RunCommand: sessionFromContext), and aborting the transaction would undo the command.
 type noValues struct{ context.Context }
 
 func (noValues) Value(any) any { return nil }
 
-// AfterFunc lets contexts that the driver derives from this one follow it without a goroutine
-// each, which package context would otherwise start for a type that it does not know.
+// AfterFunc lets package context end the contexts derived from this one without starting a goroutine for each, as
+// it does for a type that it does not know and that has no AfterFunc.
 func (c noValues) AfterFunc(f func()) (stop func() bool) {
 	return context.AfterFunc(c.Context, f)
 }

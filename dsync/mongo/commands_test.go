@@ -123,7 +123,7 @@ func TestCommandsOnFile(t *testing.T) {
 		{name: "Release that keeps", do: release(driver.Release{Keep: time.Minute})},
 		{name: "Release to a successor", do: func(ctx context.Context, s driver.Store) error {
 			c := held
-			c.ID, c.Kind = session+".2", driver.KindElection // wellAnswered has another claim hold the key
+			c.ID, c.Kind = session+".2", driver.KindElection // in wellAnswered's answers, another claim holds the key
 			_, _, err := storecmd.Release(ctx, s, c, driver.Release{Successor: other + ".4"})
 			return err
 		}},
@@ -197,7 +197,7 @@ func TestCommandsOnFile(t *testing.T) {
 		fmt.Fprintf(&got, "\n== Open, after a probe\n%s", asSent(t, opened[len(opened)-1].cmd))
 		for _, c := range calls {
 			f.script(nil)
-			s := f.storeOn(client, nil, wellAnswered) // a new store, which does not know the keys of the others
+			s := f.storeOn(client, nil, wellAnswered) // a new store, which remembers no keys from earlier calls
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			if err := c.do(ctx, s); err != nil {
 				t.Errorf("%s: %v", c.name, err)
@@ -223,7 +223,7 @@ func TestCommandsOnFile(t *testing.T) {
 	}
 }
 
-// A sending is a call of a store whose commands are in the file.
+// A sending is a call of a store. The file lists the commands that the call sends.
 type sending struct {
 	name string
 	do   func(context.Context, driver.Store) error
@@ -282,7 +282,7 @@ func asSent(t *testing.T, cmd bson.Raw) string {
 	return folded(text.String())
 }
 
-// folded puts on one line what is short enough for it.
+// folded puts values that are short enough on one line.
 func folded(text string) string {
 	const width = 140
 	var b bytes.Buffer

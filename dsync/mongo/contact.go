@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// contactLimit is how long contact keeps trying if ctx has no deadline, and how long one try may take. It is
-	// longer than a slow election.
+	// contactLimit bounds each try of contact, and all tries together if ctx has no deadline. It is longer than a
+	// slow election.
 	contactLimit = 30 * time.Second
 
 	// firstPause and maxPause are the pauses between tries, before jitter.
@@ -28,9 +28,9 @@ const (
 )
 
 // contact repeats the probe through temporary states, so that a program that starts while a primary steps down, or
-// while writes are blocked, waits instead of crashing again and again. It returns when the probe succeeds, when ctx
-// ends, or on an error that is not temporary. Each try uses new records, because an interrupted try may have
-// changed its own.
+// while writes are blocked, waits instead of crashing again and again. It returns when the probe succeeds, when
+// ctx ends, or on an error that is not temporary. Each try uses new records, because an interrupted try may have
+// changed its records.
 func (s *store) contact(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -64,8 +64,8 @@ func (s *store) contact(ctx context.Context) error {
 	}
 }
 
-// checkWatch returns an error if the watch cannot see the primary. When it is called, the driver has found the
-// server, and has called the client's monitor.
+// checkWatch returns an error if the client does not report to the store's PrimaryWatch. Call it when the driver
+// has found the server, because by then the driver has called the client's monitor.
 func (s *store) checkWatch() error {
 	if s.primary != nil && !s.primary.attached() {
 		return errors.New("mongo: PrimaryWatch is not the client's server monitor; make the client with SetServerMonitor(watch.ServerMonitor(nil))")
@@ -79,8 +79,8 @@ func (s *store) probeWithin(ctx context.Context, limit time.Duration) error {
 	return s.probe(ctx)
 }
 
-// passingCodes are the error codes of temporary states, which end by themselves or when an operator acts, without a
-// change to the program: the server steps down, shuts down or was just elected; it is overloaded or full; it
+// passingCodes are the error codes of temporary states, which end without a change to the program, by themselves
+// or when an operator acts: the server steps down, shuts down or was just elected; it is overloaded or full; it
 // interrupted the operation; or a router's shards are unreachable or moving data. The numbers and names are those
 // of the server's src/mongo/base/error_codes.yml.
 var passingCodes = []int{
@@ -149,8 +149,8 @@ var passingCodes = []int{
 // server became silent or unreachable, or the server sheds load or says that the command may be repeated.
 var passingLabels = []string{"TransientTransactionError", "SystemOverloadedError", "RetryableError", "RetryableWriteError"}
 
-// passing reports whether an error is temporary, so that the same command may succeed later: a network error, no
-// server found in time, or one of the states above.
+// passing reports whether an error is temporary, so that the same command may succeed later: a network error, a
+// time-out, or an error with one of the codes or labels above.
 func passing(err error) bool {
 	if errors.Is(err, driver.ErrRefused) || refused(err) {
 		return false

@@ -15,8 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// interruptions are temporary errors: from a server that is no longer the primary or not yet, from one that is
-// overloaded or full, and from a router that cannot reach its shards.
+// interruptions are temporary errors: of a server that is not the primary (no longer, or not yet), of an
+// overloaded or full server, and of a router that cannot reach its shards.
 var interruptions = map[string]func(call) bson.D{
 	"stepping down":  func(call) bson.D { return refusal(11602, "InterruptedDueToReplStateChange") },
 	"not a primary":  func(call) bson.D { return refusal(10107, "NotWritablePrimary") },
@@ -59,8 +59,8 @@ func overloaded(code int) bson.D {
 	return append(refusal(code, "Overloaded"), e("errorLabels", bson.A{"SystemOverloadedError", "RetryableError", "NoWritesPerformed"}))
 }
 
-// B41: a program that starts during a temporary state, such as a step-down, waits until that ends, whichever of
-// Open's commands fails.
+// B41: a program that starts during a temporary state, such as a step-down, waits for its end, whichever of Open's
+// commands fails.
 func TestOpenWaitsForWhatPasses(t *testing.T) {
 	const election = 12 * time.Second
 	for name, interrupted := range interruptions {

@@ -11,10 +11,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// Discard implements [driver.Store]. It sends one update, which changes nothing and counts the records that have one
-// of the claims. Usually none has. It is an update rather than a read because an update waits for a majority, so a
-// deposed primary cannot wrongly say that the claims are gone. If there are such records, a read finds their claims,
-// which are then released one by one.
+// Discard implements [driver.Store]. It sends one update, which changes nothing and counts the records that have
+// one of the claims. Usually none has. It is an update rather than a read because an update waits for a majority,
+// so a deposed primary cannot wrongly say that the claims are gone. If there are such records, Discard reads them,
+// and releases the claims that they have one by one.
 func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
 	byKey := make(map[string][]string)
 	for _, c := range claims {
@@ -61,20 +61,20 @@ func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.No
 	return notices, refused
 }
 
-// A discardRecord is what Discard reads of a key.
+// A discardRecord is the part of a key's record that Discard uses.
 type discardRecord struct {
 	ID      string         `bson:"_id"`
 	Holders []holderRecord `bson:"h"`
 	Queue   []waiterRecord `bson:"q"`
 }
 
-// has reports whether the claim holds without an end, or waits, as in among.
+// has reports whether the claim holds the key without an end, or waits for it, which is among's condition.
 func (r discardRecord) has(claim string) bool {
 	return slices.ContainsFunc(r.Holders, func(h holderRecord) bool { return h.Claim == claim && h.Until.IsZero() }) ||
 		slices.ContainsFunc(r.Queue, func(w waiterRecord) bool { return w.Claim == claim })
 }
 
-// among returns a filter for records in which one of the claims holds without an end, or waits.
+// among returns a filter for records in which one of the claims holds the key without an end, or waits.
 func among(ids []string) bson.D {
 	in := bson.D{e("$in", ids)}
 	held := bson.D{e("$elemMatch", bson.D{e("a", in), e("e", bson.D{e("$exists", false)})})}

@@ -13,8 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B40: whether the server refuses to look for a claim or to release it, Discard removes the other claims, and returns
-// the notices of the grants that this makes.
+// B40: if the server refuses to look for a claim or to release it, Discard still removes the other claims, and
+// returns the notices of the resulting grants.
 func TestDiscardGoesOnBehindARefusedClaim(t *testing.T) {
 	for _, refuses := range []string{"update", "findAndModify"} {
 		t.Run(refuses, func(t *testing.T) {
@@ -92,7 +92,8 @@ func TestDiscardOutOfTime(t *testing.T) {
 	})
 }
 
-// outOfTime is a context that has ended, but whose Done channel is not closed, as if it ended just after a reply.
+// outOfTime is a context that has ended, but whose Done channel is not closed, as if it had ended just after a
+// reply.
 type outOfTime struct {
 	context.Context
 	over atomic.Bool

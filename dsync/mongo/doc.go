@@ -5,17 +5,17 @@
 //	…
 //	mu := locks.Mutex("invoices")
 //
-// Import it as dsyncmongo, since it shares its name with the driver's package.
+// Import it as dsyncmongo, because the driver's package is also called mongo.
 //
 // # Servers
 //
-// The package works with MongoDB 4.4 and later, as a replica set, a sharded cluster or a
-// standalone, and with servers that speak its protocol and compute the same results: FerretDB
-// 2 on the open-source DocumentDB, but not Amazon DocumentDB. A new store asks the server what it is, tries its own
-// commands on temporary records, and compares the results. If the server computes anything else, the error says
-// what. If the server is MongoDB, the collection records that it has passed, and later stores only check that they
-// may write. A new version of the server is probed again, and so is any version by a release of this package with a
-// different probe. Other servers are probed each time.
+// The package works with MongoDB 4.4 and later, as a replica set, a sharded cluster or a standalone, and with
+// servers that speak its protocol and compute the same results: FerretDB 2 on the open-source DocumentDB, but not
+// Amazon DocumentDB. A new store asks the server what it is, tries its own commands on temporary records, and
+// compares the results. If a result is wrong, the error shows it. If the server is MongoDB and has passed this
+// probe, that is recorded in the collection, and later stores only check that they may write. A new version of the
+// server is probed again, as is every version when a release of this package changes the probe. Other servers are
+// probed each time.
 //
 // A waiter is notified by the process whose command granted its claim. That process inserts a
 // notice into a small capped collection, which the waiter tails, on replica sets,
@@ -48,13 +48,12 @@
 //	{_id: "s/<session>", at, ttl, name, host, pid, app, meta, opt, p, rev, obs, list, dead}
 //	{_id: "k/<key>", f, y, c, p, t, n, h: […], q: […], at, done, o}
 //
-// Besides these, {_id: "x/sweep"} says how far sweeping has come, and {_id: "x/probe/…", at,
-// passed} that a version of the server has passed the probe.
+// Besides these, {_id: "x/sweep"} records how far sweeping has come, and {_id: "x/probe/…", at, passed} records
+// that a version of the server has passed the probe.
 //
-// In a session's record, at is the time of the last heartbeat and ttl the TTL in milliseconds;
-// p is the number of the collection that the session listens in; rev are the revocations; obs
-// are the keys that it observes, and list is the number of that list; dead is true if the
-// session has expired.
+// In a session's record, at is the time of the last heartbeat and ttl the TTL in milliseconds; p is the number of
+// the collection that the session listens in; rev are the revocations; obs is the list of keys that it observes,
+// and list is the number of that list; dead is true if the session has expired.
 //
 // In a key's record, f is the format of the record; y is the kind, c the limit, and p the
 // former limits; t is the last token, or one reserved with it; n is the number of an election's

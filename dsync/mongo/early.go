@@ -8,9 +8,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A release with driver.Release.Early is sent with w: 1 to a replica set. Its reply has the release's position in the
-// log (opTime), and the reply to hello the position up to which a majority has the log (lastWrite.majorityOpTime). A
-// router passes on neither, and a standalone has no fail-over, so there a release is an ordinary write.
+// A release with driver.Release.Early is sent with w: 1 to a replica set. The reply has the release's position in
+// the log (opTime), and the reply to hello has the position up to which a majority has the log
+// (lastWrite.majorityOpTime). A router passes on neither, and a standalone has no fail-over, so on both a release
+// is an ordinary write.
 
 // unknownOpTime stands for the position of a release whose reply does not contain it. It never counts as committed.
 var unknownOpTime = driver.OpTime{Term: -1}
@@ -26,8 +27,8 @@ func opTime(reply bson.Raw, path ...string) (driver.OpTime, bool) {
 	return driver.OpTime{Term: term, Time: uint64(t)<<32 | uint64(i)}, true
 }
 
-// updateEarly does what update does but, with early and on a replica set, waits only for the primary. If the update
-// changed something, applied is its position in the log.
+// updateEarly is like update but, with early and on a replica set, waits only for the primary. If the update then
+// changes something, applied is its position in the log.
 func (s *store) updateEarly(ctx context.Context, early bool, statement bson.D) (matched, changed bool, applied driver.OpTime, err error) {
 	if !early || s.server.portable || s.server.topology != replicaSet {
 		matched, changed, err = s.update(ctx, statement)
@@ -50,7 +51,7 @@ func (s *store) updateEarly(ctx context.Context, early bool, statement bson.D) (
 }
 
 // committed returns a position up to which a majority has the log, or zero if none is known. It asks the server
-// only if there was an early release after the last time it asked.
+// only if the latest early release is not yet known to be committed.
 func (s *store) committed(ctx context.Context) driver.OpTime {
 	known, ok := s.early.committed()
 	if ok {
@@ -67,7 +68,7 @@ func (s *store) committed(ctx context.Context) driver.OpTime {
 type earlyReleases struct {
 	mu      sync.Mutex
 	applied driver.OpTime // the latest early release
-	known   driver.OpTime // a majority has the log up to this position
+	known   driver.OpTime // the last known position up to which a majority has the log
 }
 
 func (r *earlyReleases) note(at driver.OpTime) {

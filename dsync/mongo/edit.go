@@ -10,12 +10,12 @@ import (
 // Edit implements [driver.Store].
 //
 // One Acquire grants at most 1,000 claims; if more fit, the next command on the key grants the rest. On servers
-// other than MongoDB the first Acquire or Resize of a key takes three commands. If the key is probably free, the
+// other than MongoDB the first Acquire or Resize of a key sends three commands. If the key is probably free, the
 // Acquire of a claim that may wait begins with a short command. If that grants nothing, it writes nothing, and a
 // second command follows.
 //
-// A Release tries these commands in order, the next one only if the previous one was not applicable and so has
-// written nothing:
+// A Release tries these commands in order. It sends the next command only if the previous one did not apply, and
+// so wrote nothing:
 //
 //   - with Claim.NoneWaiting, an update that frees the key if nobody waits and nobody observes
 //     it;
@@ -23,17 +23,17 @@ import (
 //     waiter, if its claim is of the same sort as the released one, or frees the key;
 //   - the pipeline, which handles everything.
 //
-// So a Release takes one command if nobody waited and nobody does now, and two if somebody has begun to wait since.
-// It takes one more for a Mutex or an election if the next claim is of another sort, such as a fixed lease or one
-// with Yield.
+// So a Release sends one command if its session knows of no waiters and there are none, and two if somebody waits
+// without its knowledge. For a Mutex or an election, it sends one more if the next claim is of another sort, such
+// as a fixed lease or a claim with Yield.
 //
-// For Keep, Seal and a Successor there is a version of the pipeline each, and only that is sent. If a Release with
-// Seal cannot seal because the hold's end has come, the claims that it grants get no notice.
+// Keep, Seal and Successor each have a version of the pipeline, and only that is sent. If a Release with Seal
+// cannot seal because the hold's end has come, the claims that it grants get no notice.
 //
-// A Release with an Acquire is one short hand-over that also adds the claim, if that is possible. Otherwise the
-// commands of both are sent.
+// For a Release with an Acquire, one short hand-over that also adds the claim is sent if possible, and otherwise
+// the commands of both.
 //
-// A key's record has the last 16 limits that it had before Resizes.
+// A key's record keeps the last 16 former limits of the key.
 func (s *store) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
 	if err := e.Check(); err != nil {
 		return driver.Edited{}, fmt.Errorf("mongo: edit: %w", err)

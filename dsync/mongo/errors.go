@@ -48,8 +48,8 @@ var refusals = []int{
 	codeConversion,
 }
 
-// refused reports whether the server refused a command for good: it changed nothing, and repeating it cannot fix
-// that.
+// refused reports whether the server refused a command for good: the command changed nothing, and repeating it
+// cannot help.
 func refused(err error) bool { return hasCode(err, refusals...) || notAllowed(err) }
 
 // notAllowed reports whether the user lacks a privilege. Atlas's proxy uses one code, 8000, for everything that it
@@ -59,9 +59,9 @@ func notAllowed(err error) bool {
 	return hasCode(err, codeUnauthorized) || hasCode(err, codeAtlas) && !strings.Contains(err.Error(), "space quota")
 }
 
-// failure turns an error of the driver into one of the store. It matches ErrRefused if the server refused the
-// command for good. Otherwise it matches none of the errors that are answers, which means that the command may or
-// may not have been applied.
+// failure turns an error of the driver into an error of the store. It matches ErrRefused if the server refused the
+// command for good. Otherwise it matches no error of package driver, which means that the command may or may not
+// have been applied.
 func failure(op string, err error) error {
 	switch {
 	case hasCode(err, codeConversion):

@@ -64,7 +64,7 @@ func ExampleOptions() {
 	ctx := context.Background()
 	opt := dsyncmongo.Options{NoticeCollections: 256}
 	if os.Getenv("ROLE") == "nightly" {
-		opt.PollOnly = true // takes no connection to listen
+		opt.PollOnly = true // uses no connection for listening
 		opt.Session.PollInterval = 10 * time.Second
 	}
 	locks, err := dsyncmongo.Connect(ctx, options.Client().ApplyURI("mongodb://localhost:27017"), "app", &opt)

@@ -23,7 +23,7 @@ type fake struct {
 	t testing.TB
 
 	mu     sync.Mutex
-	answer func(call) bson.D // nil: passes; a test sets it once its store is made
+	answer func(call) bson.D // nil: the probe passes; a test sets answer once its store is open
 	calls  []call            // the calls since answer was set, without the driver's own
 	hello  bson.D
 	clock  func() time.Time // the time in hello, if set
@@ -39,7 +39,7 @@ type call struct {
 	since time.Time // time of the last short acquire, up to this call
 }
 
-// shortGrant returns the value at path of what a short acquire writes.
+// shortGrant returns the value at path in the fields that a short acquire writes.
 func (c call) shortGrant(path ...string) bson.RawValue {
 	for _, changes := range changesOfShort {
 		grant, err := c.cmd.LookupErr(slices.Concat([]string{"updates", "0", "u", "0"}, changes, []string{"$cond", "1", "$literal"}, path)...)
@@ -50,8 +50,8 @@ func (c call) shortGrant(path ...string) bson.RawValue {
 	return bson.RawValue{}
 }
 
-// changesOfShort are the paths, in the first stage of a short command, of the fields that it changes: on MongoDB for
-// an Acquire and for a hand-over, and on other servers for both.
+// changesOfShort are the paths of the changed fields in the first stage of a short command: of an Acquire and of a
+// hand-over on MongoDB, and of both on other servers.
 var changesOfShort = [][]string{{"$replaceWith"}, {"$replaceWith", "$mergeObjects", "1"}, {"$set", "_"}}
 
 // Replies that are not answers: they don't say whether the command was applied.
@@ -166,7 +166,7 @@ func (f *fake) handle(name string, cmd bson.Raw) bson.D {
 	return answer(c)
 }
 
-// honest answers a probe as a server does that computes everything correctly, and that has not been probed before.
+// honest answers a probe like a server that computes everything correctly and has not been probed before.
 func honest(c call) bson.D {
 	now := time.Now().Truncate(time.Millisecond)
 	token := now.UnixMilli() * 1024
@@ -298,7 +298,8 @@ func mineOf(c call) string {
 	return ""
 }
 
-// probeRecord returns the _id of the record of a passed probe that c is about, or "" if c is about something else.
+// probeRecord returns the _id of the record of a passed probe that c is about, or "" if c is not about such a
+// record.
 func probeRecord(c call) string {
 	id, isString := c.cmd.Lookup("query", "_id").StringValueOK()
 	if !isString {
@@ -310,7 +311,7 @@ func probeRecord(c call) string {
 	return id
 }
 
-// shortOf returns which of the short commands c is, or "" if it is none.
+// shortOf returns the name of the short command that c is, or "" if c is another command.
 func shortOf(c call) string {
 	path := []string{"update"}
 	if c.name == "update" {

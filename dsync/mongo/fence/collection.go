@@ -37,10 +37,10 @@ const defaultField = "fence"
 //
 // # What it does to documents and writes
 //
-// The token is kept in a field of the document, as an int64. A document without the field, or
-// with null in it, has seen no token. If the field has anything else but a number, even an
-// array of numbers, every write is refused with a [StaleError] whose Seen is 0. The field belongs to the
-// Collection: an update that names it is an error, and a replacement's value for it is overwritten.
+// The token is kept in a field of the document, as an int64. A document without the field, or with null in it, has
+// seen no token. If the field has anything but a number, even an array of numbers, every write is refused with a
+// [StaleError] whose Seen is 0. The field belongs to the Collection: an update that names it is an error, and a
+// replacement's value for it is overwritten.
 //
 // Writes are acknowledged by a majority, whatever the collection's own write concern, because a fail-over could undo
 // any other write together with its token. A standalone that is killed can still lose what it acknowledged in the
@@ -48,7 +48,7 @@ const defaultField = "fence"
 // it, and the transaction's write concern applies, which should be majority.
 //
 // If a write matches no document, a read follows, to find out why. A document that has seen a greater token is an
-// error. If there is no document at all, that is not an error, as with the driver's methods. If several documents
+// error. As with the driver's methods, it is not an error if no document matches the filter. If several documents
 // match a filter, any one of them that has seen no greater token is written.
 //
 // A Collection has no mutable state. Its methods may be called concurrently.
@@ -80,17 +80,16 @@ func New(documents *mongo.Collection, opt *Options) *Collection {
 	}
 	return &Collection{
 		documents: documents.Clone(options.Collection().SetWriteConcern(writeconcern.Majority()).
-			// The read must see at least what the refused write saw, on the node that refused it, whether or not it
-			// is committed.
+			// The read after a refused write goes to the node that refused it, and must see at least the data that
+			// the write saw, committed or not.
 			SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Local())),
 		field: field,
 	}
 }
 
-// UpdateOne applies an update, of operators or a pipeline, to one document that matches the
-// filter and has not seen a greater token. The update is a [bson.D], a [bson.Raw], a map, or a
-// slice of stages, such as mongo.Pipeline. A MatchedCount of 0 without an error means that no
-// document matches the filter.
+// UpdateOne applies an update, either operators or a pipeline, to one document that matches the filter and has not
+// seen a greater token. The update is a [bson.D], a [bson.Raw], a map, or a slice of stages, such as
+// mongo.Pipeline. A MatchedCount of 0 without an error means that no document matches the filter.
 func (c *Collection) UpdateOne(ctx context.Context, token int64, filter, update any) (*mongo.UpdateResult, error) {
 	stamped, err := c.stampUpdate(update, token)
 	if err != nil {
@@ -99,8 +98,8 @@ func (c *Collection) UpdateOne(ctx context.Context, token int64, filter, update 
 	return c.update(ctx, token, filter, stamped)
 }
 
-// ReplaceOne replaces one document that matches the filter and has not seen a greater token,
-// except for its _id and the token. A MatchedCount of 0 without an error means that no document
+// ReplaceOne replaces one document that matches the filter and has not seen a greater token. The document keeps
+// its _id, and its token becomes the given one. A MatchedCount of 0 without an error means that no document
 // matches the filter.
 func (c *Collection) ReplaceOne(ctx context.Context, token int64, filter, replacement any) (*mongo.UpdateResult, error) {
 	if err := checkReplacement(replacement); err != nil {
@@ -114,10 +113,9 @@ func (c *Collection) ReplaceOne(ctx context.Context, token int64, filter, replac
 	})
 }
 
-// RaiseToken stores the token in one document that matches the filter and has not seen a greater
-// token, and changes nothing else. From then on no older write is applied. It is for holders
-// that read a document and then write what depends on it. A MatchedCount of 0 without an error
-// means that no document matches the filter.
+// RaiseToken stores the token in one document that matches the filter and has not seen a greater token, and
+// changes nothing else. From then on no older write is applied. It is for holders whose writes depend on what they
+// read in the document. A MatchedCount of 0 without an error means that no document matches the filter.
 func (c *Collection) RaiseToken(ctx context.Context, token int64, filter any) (*mongo.UpdateResult, error) {
 	return c.update(ctx, token, filter, bson.D{e("$max", bson.D{e(c.field, token)})})
 }
@@ -138,9 +136,9 @@ func (c *Collection) DeleteOne(ctx context.Context, token int64, filter any) (*m
 	return res, c.stale(ctx, token, filter)
 }
 
-// InsertOne inserts a document with the token in it. An insert refuses no token but 0, because the token of a deleted
-// document is forgotten. If a document with the same _id exists, the error is the driver's, a duplicate key. The
-// document is a [bson.D], a [bson.Raw] or a map; for other types see [bson.Marshal].
+// InsertOne inserts a document with the token in it. InsertOne refuses only the token 0, because the token of a
+// deleted document is forgotten. If a document with the same _id exists, it returns the driver's error for a
+// duplicate key. The document is a [bson.D], a [bson.Raw] or a map; for other types see [bson.Marshal].
 func (c *Collection) InsertOne(ctx context.Context, token int64, document any) (*mongo.InsertOneResult, error) {
 	stamped, err := c.stampDocument(document, token)
 	if err != nil {
@@ -152,12 +150,11 @@ func (c *Collection) InsertOne(ctx context.Context, token int64, document any) (
 	return c.documents.InsertOne(ctx, stamped)
 }
 
-// upsertTries is how often Upsert tries when it finds no document and cannot insert one either.
+// upsertTries is how often Upsert tries if it neither finds the document nor can insert it.
 const upsertTries = 3
 
-// Upsert is [Collection.UpdateOne] for the document with the given _id, which is inserted if there
-// is none. A duplicate key in an index other than that of _id is returned as the driver's
-// error.
+// Upsert is like [Collection.UpdateOne] for the document with the given _id, but inserts the document if there is
+// none. For a duplicate key in another index, it returns the driver's error.
 func (c *Collection) Upsert(ctx context.Context, token int64, id, update any) (*mongo.UpdateResult, error) {
 	stamped, err := c.stampUpdate(update, token)
 	if err != nil {
@@ -167,9 +164,9 @@ func (c *Collection) Upsert(ctx context.Context, token int64, id, update any) (*
 	if err := c.check(token, filter); err != nil {
 		return nil, err
 	}
-	// A document that has seen a greater token does not match, so the server tries to insert another one, which fails
-	// with a duplicate key. The same happens if somebody else inserts the document at the same time, but then it
-	// matches the next time.
+	// A document that has seen a greater token does not match, so the server tries to insert another one, which
+	// fails with a duplicate key. The same happens if somebody else inserts the document at the same time, but
+	// then the next try matches.
 	for try := 1; ; try++ {
 		res, err := c.documents.UpdateOne(ctx, c.unseenBy(token, filter), stamped, options.UpdateOne().SetUpsert(true))
 		if err == nil || !mongo.IsDuplicateKeyError(err) {
@@ -195,7 +192,7 @@ func (c *Collection) update(ctx context.Context, token int64, filter, update any
 	return res, c.stale(ctx, token, filter)
 }
 
-// check returns the errors that need no server.
+// check returns the errors that can be found without the server.
 func (c *Collection) check(token int64, filter any) error {
 	switch {
 	case isNil(filter):
@@ -206,9 +203,9 @@ func (c *Collection) check(token int64, filter any) error {
 	return nil
 }
 
-// unseen returns conditions on a document. A document that meets one of them has not seen a greater token. Arrays are
-// excluded, because the server compares each of their elements, and one element that is null or small would satisfy
-// the condition.
+// unseen returns two conditions. A document that meets one of them has not seen a greater token. Arrays are
+// excluded, because the server compares each of their elements, and one element that is null or small would
+// satisfy the condition.
 func (c *Collection) unseen(token int64) bson.A {
 	noArray := e("$not", bson.D{e("$type", "array")})
 	return bson.A{
@@ -221,7 +218,8 @@ func (c *Collection) unseenBy(token int64, filter any) bson.D {
 	return bson.D{e("$and", bson.A{inside(filter), bson.D{e("$or", c.unseen(token))}})}
 }
 
-// stale returns an error if a document that matches filter has seen a greater token, and nil if there is none.
+// stale returns an error if a document that matches filter has seen a greater token, and nil if there is no such
+// document.
 func (c *Collection) stale(ctx context.Context, token int64, filter any) error {
 	raw, err := c.documents.FindOne(ctx,
 		bson.D{e("$and", bson.A{inside(filter), bson.D{e("$nor", c.unseen(token))}})},

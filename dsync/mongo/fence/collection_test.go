@@ -81,8 +81,8 @@ func found(n int, documents ...bson.D) func(call) bson.D {
 	}
 }
 
-// The write itself has the condition on the token and the new token, and waits for a majority, whatever the
-// collection's own write concern.
+// Each write carries the condition on the old token and the new token in one command, and waits for a majority,
+// whatever the collection's own write concern.
 func TestCollectionOneCommand(t *testing.T) {
 	guard := func(field string) string {
 		return fmt.Sprintf(`{"$or": [{"%[1]s": {"$eq": null,"$not": {"$type": "array"}}},{"%[1]s": {"$lte": {"$numberLong":"42"},"$not": {"$type": "array"}}}]}`, field)
@@ -291,7 +291,7 @@ func TestCollectionRefusesNonsense(t *testing.T) {
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("no panic without a collection")
+			t.Error("New did not panic without a collection")
 		}
 	}()
 	fence.New(nil, nil)

@@ -12,11 +12,11 @@ import (
 // Nothing was written. The error is a [*StaleError].
 var ErrStale = errors.New("fence: the token is stale")
 
-// A StaleError says why a write or a transaction was refused. It matches [ErrStale].
+// A StaleError tells why a write or a transaction was refused. It matches [ErrStale].
 type StaleError struct {
 	Collection string        // the name of the collection
 	Token      int64         // the token of the write
-	Seen       int64         // the token in the document; 0 if it has something else, or was not read
+	Seen       int64         // the token in the document; 0 if the document has no number there, or was not read
 	ID         bson.RawValue // the document's _id, or a Guard's key; of type 0 if it was not read
 }
 

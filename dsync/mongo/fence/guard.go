@@ -22,9 +22,9 @@ const (
 	codeNotImplemented   = 238
 )
 
-// A Guard runs transactions that commit only under a lock. Once a holder of the lock has committed one, no
-// transaction of an earlier holder commits: it returns [ErrStale] and changes nothing. This depends on no clock and
-// no lease, however long a process is paused, because the database decides.
+// A Guard runs transactions that commit only under a lock. Once a holder of the lock has committed a transaction,
+// every transaction of an earlier holder fails with [ErrStale] and changes nothing, however long the earlier
+// holder was paused. This depends on no clock and no lease, because the database decides.
 //
 //	guard := fence.NewGuard(db.Collection("guards"))
 //	…
@@ -39,20 +39,20 @@ const (
 //		})
 //	})
 //
-// A transaction may read and write any documents in all collections and databases of the cluster, and they need no
-// field for a token: a Guard keeps one document for each key, in a collection of its own. Everyone who writes the
-// data must use a Guard on the same collection, with the same key.
+// A transaction may read and write any documents in all collections and databases of the cluster. The documents
+// need no field for a token, because a Guard keeps one document for each key, in a collection of its own. Everyone
+// who writes the data must use a Guard on the same collection, with the same key.
 //
 // # How it works
 //
-// Each transaction first writes its token into the document of the key, {_id: key, token, n, at}, where n counts the
-// transactions and at is the time of the last one. If two transactions write it at the same time, the server refuses
-// one of them. The driver runs that one again, and then it sees the token of the other. So the transactions of a key
-// commit one after the other, in the order of their tokens. If a transaction is rolled back, its token is rolled back
-// with it.
+// Each transaction first writes its token into the document of the key, {_id: key, token, n, at}, where n counts
+// the transactions and at is the time of the last one. If two transactions write it at the same time, the server
+// refuses one of them. The driver runs the refused transaction again, and then it sees the other's token. So the
+// transactions of a key commit one after the other, in the order of their tokens. If a transaction is rolled back,
+// its token is rolled back with it.
 //
-// What a transaction reads is safe, too: nothing that it has read was changed by an older
-// holder before it commits. There is no need for [Collection.RaiseToken].
+// What a transaction reads is safe, too: no older holder can change it before the transaction commits. There is no
+// need for [Collection.RaiseToken].
 //
 // # What is not covered
 //
@@ -61,21 +61,21 @@ const (
 //
 // # What it costs
 //
-// Each transaction has one more command and writes one more document; in the log it is still one entry. It can't be
-// done without a further command, because before MongoDB 8.0 no command writes to two collections. The first
+// Each transaction sends one more command and writes one more document; it is still one entry in the server's log.
+// The extra command is needed because before MongoDB 8.0 no command writes to two collections. The first
 // transaction of a Guard is preceded by three more commands, which create the collection and try an empty
 // transaction.
 //
-// A process that is frozen inside a transaction blocks the documents that it has written, and so the
-// key, until the server ends the transaction. That takes up to the server's parameter
-// transactionLifetimeLimitSeconds, 60 by default. The driver tries for 120 seconds.
+// A process that is frozen inside a transaction blocks the documents that it has written, and so the key, until
+// the server ends the transaction. That takes up to the server's parameter transactionLifetimeLimitSeconds, 60 by
+// default. Meanwhile the driver repeats other transactions of the key, for 120 seconds each.
 //
 // # The collection
 //
-// It has one small document for each key that was ever used. Nothing here deletes them, because without its document
-// a key has seen no token. If keys come and go, delete the documents of keys that can have no older holder left, or
-// let a TTL index on "at" delete them. But if a holder is frozen for longer than that TTL, it can commit although a
-// later holder has. The right readWrite on the collection is enough.
+// The collection has one small document for each key that was ever used. A Guard never deletes a document, because
+// the key would forget its token. If keys come and go, delete the documents of keys that can have no older holder
+// left, or let a TTL index on "at" delete them. But a holder that is frozen for longer than that TTL can then
+// commit after a later holder. The rights of the role readWrite on the collection are enough.
 //
 // All methods may be called concurrently.
 type Guard struct {
@@ -97,19 +97,19 @@ func NewGuard(tokens *mongo.Collection) *Guard {
 // conflict or a fail-over, each time with a new check of the token. So f must have no other effects, and
 // must return the errors of its commands.
 //
-// The error is [ErrStale] if a later holder of the key has committed, or if the token is 0, which is what
-// Token returns if the lock is not held; then f was not called, or what it did is undone. It is
-// [errors.ErrUnsupported] if the server has no transactions. Other errors are f's and the driver's.
-// With the driver's label UnknownTransactionCommitResult, the transaction may have been committed.
+// The error is [ErrStale] if a later holder of the key has committed, or if the token is 0, which is what Token
+// returns if the lock is not held; then f was not called, or what it did is undone. It is [errors.ErrUnsupported]
+// if the server has no transactions. Other errors are f's and the driver's. If the error has the driver's label
+// UnknownTransactionCommitResult, the transaction may have been committed.
 //
 // If ctx ends before f returns, nothing is committed. A lost hold alone does not end the transaction: it
 // may commit as long as no later holder has. To stop f when the hold is lost, pass a context that ends
 // with it, such as that of Mutex.Do or a leader's. ctx does not bound the commit itself; the client's
 // Timeout does.
 //
-// If ctx carries a transaction, the guard and f become part of it, and its concerns apply, which
-// should be those of Transact: snapshot and majority. So a Transact within f guards the
-// same transaction by a second key.
+// If ctx carries a transaction, the guard's command and f's become part of it. The transaction's own concerns then
+// apply; they should be snapshot and majority, like those of Transact. So a Transact within f guards the same
+// transaction by a second key.
 func (g *Guard) Transact(ctx context.Context, key string, token int64, f func(ctx context.Context) error) error {
 	if token <= 0 {
 		return &StaleError{Collection: g.tokens.Name(), Token: token}
@@ -129,9 +129,9 @@ func (g *Guard) Transact(ctx context.Context, key string, token int64, f func(ct
 	return g.transact(ctx, guarded)
 }
 
-// transact calls f in a transaction. A majority acknowledges its commit: otherwise a fail-over could undo it together
-// with its token, after the caller was told that it succeeded. The transaction reads a snapshot of one moment, on all
-// shards.
+// transact calls f in a transaction. The commit waits for a majority, because otherwise a fail-over could undo the
+// transaction and its token after the caller was told of its success. The transaction reads a snapshot of one
+// moment, on all shards.
 func (g *Guard) transact(ctx context.Context, f func(context.Context) error) error {
 	session, err := g.tokens.Database().Client().StartSession()
 	if err != nil {
@@ -149,8 +149,8 @@ func (g *Guard) raise(ctx context.Context, key string, token int64) error {
 	raw, err := g.tokens.FindOneAndUpdate(ctx, bson.D{e("_id", key)},
 		bson.D{
 			e("$max", bson.D{e("token", token)}),
-			// The server does not write what would not change. Without n, a holder's second transaction within a
-			// millisecond would not conflict with one of the next holder.
+			// The server skips a write that changes nothing. Without n, a holder's second transaction within a
+			// millisecond would not conflict with a transaction of the next holder.
 			e("$inc", bson.D{e("n", int64(1))}),
 			e("$currentDate", bson.D{e("at", true)}),
 		},
@@ -165,10 +165,11 @@ func (g *Guard) raise(ctx context.Context, key string, token int64) error {
 	return nil
 }
 
-// prepare creates the collection. It does not do so within the transaction, because that would conflict with all
-// others, and a sharded cluster may refuse it. Then prepare tries a transaction that writes nothing. A server without
-// transactions, such as FerretDB 2.7, executes the commands of a transaction as ordinary ones, which can't be undone,
-// and fails only on the commit, which it does not know.
+// prepare creates the collection. It does so outside of the transaction, because creating the collection inside
+// would conflict with all other transactions, and a sharded cluster may refuse it. Then prepare tries a
+// transaction that writes nothing. A server without transactions, such as FerretDB 2.7, executes the commands of a
+// transaction as ordinary ones, which can't be undone, and fails only on the commit command, which it does not
+// know.
 func (g *Guard) prepare(ctx context.Context) error {
 	if g.ready.Load() {
 		return nil
