@@ -7,8 +7,8 @@ import (
 )
 
 // BenchmarkCrowd measures a release while 1,000 sessions use the key: the median time until the
-// next one holds it, and the commands that all sessions send meanwhile. Heartbeats and polls are
-// switched off.
+// next session holds it, and the commands that all sessions send meanwhile. Heartbeats and polls
+// are switched off.
 func BenchmarkCrowd(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		const sessions = 1000

@@ -9,11 +9,11 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// BenchmarkContended has 4 processes with 16 goroutines each acquire one key as often as they can:
-// with hand-offs inside the processes, and with every hold granted by the store. An op is one
-// acquisition. "share" is the smallest number of acquisitions of a process divided by the largest;
-// it needs seconds to mean anything: -benchtime 10s. A token that is not greater than the previous
-// one is an error.
+// BenchmarkContended lets 4 processes with 16 goroutines each acquire one key as often as they can:
+// once with hand-offs inside the processes, and once with every hold granted by the store. An op is
+// one acquisition. "share" is the fewest acquisitions by a process, divided by the most. It is
+// meaningful only if the benchmark runs for several seconds: use -benchtime 10s. A token that is
+// not greater than the previous one is an error.
 func BenchmarkContended(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		b.Run("handed off", func(b *testing.B) { contend(b, to, dsync.Options{Retention: -1}) })

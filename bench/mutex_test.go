@@ -9,7 +9,7 @@ import (
 )
 
 // BenchmarkLockUnlock measures an uncontended Lock and Unlock. On a server it also measures two raw
-// majority writes, and both in turn in one loop, for the ratio of their medians.
+// majority writes, and then both in turn in one loop, to compare their medians.
 func BenchmarkLockUnlock(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		b.Run("mutex", func(b *testing.B) {

@@ -7,8 +7,8 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// BenchmarkSweep measures the mean cost of deleting one of 20,000 keys with random names, of which
-// two of nine are idle. It includes the check of the keys that stay.
+// BenchmarkSweep measures the mean cost of deleting an idle key in a store of 20,000 keys with
+// random names, two in nine of them idle. The cost includes checking the keys that stay.
 func BenchmarkSweep(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		if to.DB == nil {

@@ -155,7 +155,7 @@ func TestBoundHoldsTheTruthThroughTheDriver(t *testing.T) {
 	}, "db:27017")
 }
 
-// A request takes half a millisecond, and so does its answer.
+// If a request and its answer take half a millisecond each, the error and the bound are small.
 func TestErrorIsSmall(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		client := connect(t, c.options("db:27017"))
@@ -187,8 +187,8 @@ func TestErrorIsSmall(t *testing.T) {
 	}, "db:27017")
 }
 
-// No matter how many samples are sent at the same fraction of a millisecond, they leave the offset uncertain by a
-// whole millisecond.
+// Samples must be sent at different fractions of a millisecond: otherwise, however many there are, the offset stays
+// uncertain by a whole millisecond.
 func TestSamplesResolveTruncation(t *testing.T) {
 	for _, delay := range []time.Duration{0, 250 * time.Microsecond, time.Millisecond, 1500 * time.Microsecond, 20 * time.Millisecond} {
 		t.Run(delay.String(), func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestCheckCosts(t *testing.T) {
 	}, "a:27017", "b:27017", "c:27017")
 }
 
-// fast is a clock that starts d ahead of the host's and gains that fraction.
+// fast returns a clock that starts d ahead of the host's and gains that fraction.
 func fast(d time.Duration, by float64) func() time.Time {
 	begin := time.Now()
 	return func() time.Time {
@@ -261,8 +261,8 @@ func fast(d time.Duration, by float64) func() time.Time {
 	}
 }
 
-// The bound of the spread holds at the moment when the last server has answered: the servers that answered earlier
-// may have drifted apart since.
+// The spread's bound is valid when the last server has answered, although the servers that answered earlier may have
+// drifted apart since.
 func TestSpreadHoldsWhileOthersAreSlow(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		c.set("rs", "a:27017", "b:27017", "slow:27017")

@@ -13,19 +13,18 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Check measures the difference between the host's clock and that of the server that
-// client talks to (the primary, a mongos, a standalone); with [Options].Servers, also
-// that of every other server whose clock can matter. A nil opt means all defaults.
+// Check measures the difference between the host's clock and the clock of the server that client
+// talks to (the primary, a mongos or a standalone). With [Options].Servers it also measures every
+// other server whose clock can matter. A nil opt means all defaults.
 //
-// The error is [ErrOffset] or [ErrUndecided] if the host's clock is not certainly
-// within [Options].Limit of every server that was measured; the result is complete
-// then. It is [ErrStepped] if a clock was stepped during the check. Any other error
-// means that nothing was measured: the server that client talks to did not answer, ctx
-// ended, or opt is invalid. It is not an error if one of the other servers did not answer;
-// its [Server].Err says why.
+// The error is [ErrOffset] or [ErrUndecided] if the host's clock is not certainly within
+// [Options].Limit of every measured server's clock; the result is complete then. It is [ErrStepped]
+// if a clock was stepped during the check. Any other error means that nothing was measured: the
+// server that client talks to did not answer, ctx ended, or opt is invalid. If one of the other
+// servers does not answer, Check still returns no error; that server's [Server].Err explains why.
 //
-// ctx bounds the whole check, [Options].Timeout each server's part of it. A
-// session that ctx carries is not used. Check may be called concurrently.
+// ctx bounds the whole check, and [Options].Timeout bounds each server's part of it. If ctx carries
+// a session, Check does not use it. Check may be called concurrently.
 func Check(ctx context.Context, client *mongo.Client, opt *Options) (Result, error) {
 	o, err := opt.withDefaults(client)
 	if err != nil {
@@ -60,9 +59,9 @@ func run(ctx context.Context, client *mongo.Client, opt Options) (Result, error)
 	return c.conclude(all, missing)
 }
 
-// A measured is one server's estimate, with the host's wall clock at the moment when
-// that server had been measured. Comparing with the wall clock only when all servers
-// are done would widen the bound by the drift until then.
+// A measured is one server's estimate, and the host's wall clock at the end of that server's
+// measurement. If the wall clock were read only after all servers were measured, the drift until
+// then would widen the bound.
 type measured struct {
 	addr string
 	hello
@@ -73,13 +72,13 @@ type measured struct {
 	now  time.Time
 }
 
-// rounds limits the requests to that many times [Options].Samples where the client
-// spreads them over several servers.
+// If the client spreads the requests over several servers, measure sends at most rounds times
+// [Options].Samples.
 const rounds = 4
 
-// measure samples the server that client talks to. After a fail-over, or with several
-// mongos, a request may reach another server; the samples are kept per server, and the
-// first server with enough of them is returned.
+// measure samples the server that client talks to. After a fail-over, or with several mongos, a
+// request may reach another server; measure keeps the samples per server, and returns the first
+// server that has enough of them, or else the one that has most.
 func (c *check) measure(ctx context.Context, client *mongo.Client) (*measured, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout)
 	defer cancel()
@@ -108,8 +107,8 @@ func (c *check) measure(ctx context.Context, client *mongo.Client) (*measured, e
 		}
 		m.addr, m.hello = h.Me, h
 		if stepped := m.add(s, c.opt.DriftRate); stepped != 0 {
-			// The samples also contradict each other if the host's monotonic clock stood
-			// still, as in a suspend. Then the wall clock has moved away from it, too.
+			// The samples also contradict each other if the host was suspended and its monotonic
+			// clock stood still. Then the wall clock has moved away from the monotonic clock, too.
 			in, at, _ := c.host.wall()
 			if own := c.host.stepped(in, at); own != 0 {
 				return nil, &Error{Kind: ErrStepped, Host: true, Step: own}
@@ -141,8 +140,8 @@ func (c *check) phase(first time.Duration, i int) time.Duration {
 	return wait
 }
 
-// A hello is what a server says about itself. The command needs no privilege and is
-// part of the Stable API.
+// A hello is a server's reply to the command hello, which needs no privilege and is part of the
+// Stable API.
 type hello struct {
 	SetName string   `bson:"setName"`
 	Me      string   `bson:"me"`
@@ -156,9 +155,9 @@ type hello struct {
 
 func (h *hello) router() bool { return h.Msg == "isdbgrid" }
 
-// process identifies the server process that answered. Samples of two servers behind
-// the same client must never be intersected. A server without a process id (it is not
-// MongoDB 4.4 or later) is identified by the connection, which leads to one server.
+// process identifies the server process that answered. Samples of two servers behind the same
+// client must never be combined. A server without a process id (it is not MongoDB 4.4 or later) is
+// identified by the connection, which leads to one server.
 func (h *hello) process() string {
 	if h.Version.Process.IsZero() {
 		return fmt.Sprint(h.Me, "#", h.Connection)
@@ -166,8 +165,8 @@ func (h *hello) process() string {
 	return h.Me + "/" + h.Version.Process.Hex()
 }
 
-// farthest is the greatest difference that is measured; it keeps the arithmetic within
-// a time.Duration. A clock that is farther off was never set.
+// farthest is the greatest difference that is measured, so that the results fit into a
+// time.Duration. A clock that is farther off was never set.
 const farthest = 100 * 365 * 24 * time.Hour
 
 // ask takes one sample of the server that the client talks to.
@@ -195,8 +194,8 @@ func (c *check) ask(ctx context.Context, client *mongo.Client) (sample, hello, e
 	return s, h, nil
 }
 
-// conclude computes the result. A server's offset holds at the moment when its measurement ended, the spread at the
-// moment when the last measurement ended.
+// conclude computes the result. Each server's offset is valid at the end of that server's measurement; the spread is
+// valid at the end of the last measurement.
 func (c *check) conclude(all []*measured, missing []Server) (Result, error) {
 	wall, at, _ := c.host.wall()
 	if by := c.host.stepped(wall, at); by != 0 {
@@ -233,9 +232,9 @@ func spread(clocks []interval) interval {
 	return s
 }
 
-// judge returns the gravest finding as an error: the largest offset that is certainly beyond the
-// limit, otherwise a server's clock that was stepped, otherwise the widest bound that leaves the
-// question open.
+// judge returns the most serious finding as an error: the largest offset that is certainly beyond
+// the limit, or else a step of a server's clock, or else the widest bound that leaves the question
+// open.
 func (c *check) judge(r Result) error {
 	var off, stepped, undecided error
 	var largest, widest time.Duration
@@ -297,8 +296,8 @@ const (
 // Options are the settings of [Check] and [Monitor]. The zero value of each field
 // is its default; a nil *Options means all defaults.
 type Options struct {
-	// Limit is the greatest acceptable difference between the host's clock and any
-	// server's. Default 500 ms; a negative one is rejected.
+	// Limit is the greatest acceptable difference between the host's clock and any server's.
+	// Default 500 ms; a negative Limit is rejected.
 	Limit time.Duration
 
 	// NoLimit measures without judging: neither ErrOffset nor ErrUndecided is
@@ -309,19 +308,18 @@ type Options struct {
 	// round-trip time plus 1 ms/Samples. Default 8, at most 1,000.
 	Samples int
 
-	// Servers makes the check measure every server whose clock can matter, each over a
-	// connection of its own: the members of the replica set that can become primary, as
-	// listed by the server that the client talks to; on a sharded cluster every mongos that
-	// Servers.Hosts lists. Pass the options that the client was made with. The check uses
-	// those that concern the connection (authentication, TLS, dialer, time-outs, API version)
-	// and the monitors of commands and pools. Default: only the server that the client talks
-	// to is measured.
+	// Servers makes the check measure every server whose clock can matter, each over its own
+	// connection. In a replica set, these are the members that can become primary, as listed by the
+	// server that the client talks to; in a sharded cluster, every mongos that Servers.Hosts lists.
+	// Pass the options that the client was made with. The check uses their connection settings
+	// (authentication, TLS, dialer, time-outs, API version) and their command and pool monitors.
+	// Default: only the server that the client talks to is measured.
 	Servers *options.ClientOptions
 
-	// DriftRate is how much faster or slower than the host's clock a server's clock may
-	// run, as a fraction less than 0.1. Default 0.001: both clocks are slewed by the
-	// kernel, each at its fastest (500 ppm), in opposite directions. While chrony
-	// corrects a large error the rate may reach 0.083 (its maxslewrate).
+	// DriftRate is how much faster or slower than the host's clock a server's clock may run, as a
+	// fraction less than 0.1. Default 0.001: enough for two clocks that their kernels slew in
+	// opposite directions, each at the maximum rate (500 ppm). While chrony corrects a large error,
+	// the rate may reach 0.083 (its maxslewrate).
 	DriftRate float64
 
 	// Timeout bounds the measurement of each server, connecting included. Default 10 s.

@@ -179,7 +179,8 @@ func TestServerDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// B33, here: hello within the caller's transaction would be refused and would abort it.
+// B33: Check does not send hello within the caller's transaction, where the server would refuse it
+// and abort the transaction.
 func TestCheckIgnoresTheCallersSession(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		c.set("rs", "db:27017")
@@ -260,8 +261,8 @@ func TestHostStepped(t *testing.T) {
 	}
 }
 
-// A wall clock that is slewed away from the monotonic one is not stepped: the check returns
-// its offset.
+// If the wall clock is slewed, not stepped, away from the monotonic clock, the check returns its
+// offset.
 func TestHostSlewed(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		c.servers["db:27017"].out = always(50 * time.Millisecond)
@@ -277,8 +278,8 @@ func TestHostSlewed(t *testing.T) {
 	}, "db:27017")
 }
 
-// The monotonic clock stands still while the machine is suspended; the wall clock
-// does not, and neither does the server's.
+// While the machine is suspended, its monotonic clock stands still, but its wall clock and the
+// server's clock continue.
 func TestHostSlept(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		const slept = time.Minute

@@ -7,34 +7,31 @@
 //	}
 //	log.Print(result)
 //
-// A program that timestamps its data with its host's clock calls [Check] when it
-// starts and refuses to run if the clock is off, or runs a [Monitor], which reports
-// when the clock leaves the limit. The locks and elections of this module don't
-// depend on hosts' clocks. What can shorten one of their leases is a fail-over to
-// a server whose clock is ahead: [Result].Spread, measured with [Options].Servers,
-// is the greatest difference between two servers' clocks.
+// A program that timestamps its data with its host's clock can call [Check] when it starts and
+// refuse to run if the clock is off, or run a [Monitor], which reports when the clock is off by
+// more than the limit. The locks and elections of this module don't depend on hosts' clocks. But a
+// fail-over to a server whose clock is ahead can shorten a lease. [Result].Spread, measured with
+// [Options].Servers, is the greatest difference between two servers' clocks.
 //
 // # The bound
 //
-// A server answers the command hello with its clock, truncated to milliseconds. It
-// reads its clock after the command was sent and before the answer arrives, so one
-// answer bounds the difference of the clocks from both sides, however the round trip
-// divides between the two directions. Several answers, at different fractions of a
-// millisecond, are intersected, each widened by how far the clocks may have drifted
-// apart since. The bound is therefore about half of the fastest round trip plus an
-// eighth of a millisecond; the error is usually much less.
+// A server answers the command hello with its clock, truncated to milliseconds. It reads its clock
+// after the command was sent and before the answer arrives, so one answer bounds the difference of
+// the clocks from both sides, however the round trip divides between the two directions. The check
+// intersects the intervals from several answers, at different fractions of a millisecond, after
+// widening each by how far the clocks may have drifted apart since. The bound is therefore about
+// half of the fastest round trip plus an eighth of a millisecond; the error is usually much less.
 //
-// The time in between is measured by the host's monotonic clock, and the host's wall clock is
-// compared with it at the start and at the end. If the wall clock was stepped in between, or the
-// machine was suspended, the check fails with [ErrStepped]. It fails with the same error if the
-// answers of a server contradict each other, which only a step of that server's clock explains.
+// The check measures time with the host's monotonic clock, and compares the host's wall clock with
+// it at the start and at the end. If the wall clock was stepped in between, or the machine was
+// suspended, the check fails with [ErrStepped]. It fails with the same error if a server's answers
+// contradict each other, which only a step of that server's clock can explain.
 //
-// The truth can lie outside of the bound only if a server's clock runs wrong by more
-// than [Options].DriftRate, or is stepped during the check by less than its answers
-// resolve (at most 2 ms and two round trips, usually far less). It is then
-// outside by at most that step. Steps of the host's clock are detected down to some
-// microseconds (on Windows, whose clocks tick every 15.6 ms, to some tens of
-// milliseconds).
+// The true difference can be outside the bound only if a server's clock drifts faster than
+// [Options].DriftRate, or if it is stepped during the check by too little for the answers to show
+// it (at most 2 ms and two round trips, usually far less). After such a step, the difference is
+// outside the bound by at most the size of the step. Steps of the host's clock are detected down to
+// some microseconds (on Windows, whose clocks tick every 15.6 ms, to some tens of milliseconds).
 //
 // # What it costs
 //

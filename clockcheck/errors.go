@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// The findings of a check, to be tested with errors.Is. The error is an [*Error] with this Kind.
+// The findings of a check. Test for them with errors.Is; the error itself is an [*Error] with one
+// of them as its Kind.
 var (
 	// ErrOffset: the host's clock is certainly farther off than the limit: |Offset| − Bound > Limit.
 	ErrOffset = errors.New("clockcheck: clock is off")
 
-	// ErrUndecided: the clock may or may not be within the limit; the bound is too wide to tell, as
-	// over a slow or busy network. More samples may help.
+	// ErrUndecided: the clock may or may not be within the limit; the bound is too wide to tell,
+	// for example because the network is slow or busy. More samples may help.
 	ErrUndecided = errors.New("clockcheck: clock may be off")
 
 	// ErrStepped: a clock was stepped during the check, or the host was suspended, so
@@ -25,12 +26,12 @@ type Error struct {
 	Kind   error  // ErrOffset, ErrUndecided or ErrStepped
 	Server string // the server whose clock was compared, or stepped: host:port, "" if not known
 
-	// Of ErrOffset and ErrUndecided: the server's clock less the host's is Offset ± Bound.
+	// For ErrOffset and ErrUndecided: the server's clock less the host's is Offset ± Bound.
 	Offset, Bound time.Duration
 	Limit         time.Duration
 
-	// Of ErrStepped: by how much at least the clock was stepped; positive: ahead. Host says that it was
-	// the host's own clock, or that the host was suspended.
+	// For ErrStepped: Step is the least amount by which the clock was stepped, positive if it was put ahead. Host is
+	// true if it was the host's own clock, or if the host was suspended.
 	Step time.Duration
 	Host bool
 }

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// A sample is one answer of a server. The host's times are counted from the start of
-// the check on the monotonic clock, which no step moves; the server's time is counted
-// from the host's wall clock at that start.
+// A sample is one answer of a server. sent and got are times since the start of the check on the
+// host's monotonic clock, which is never stepped. server is counted from the host's wall clock at
+// the start.
 type sample struct {
 	sent, got time.Duration // before the request was sent, after the answer arrived
 	server    time.Duration // what the server's clock showed between sent and got, truncated
 }
 
-// truncation is an upper limit of what a server cuts off localTime.
+// truncation is more than a server ever cuts off its localTime.
 const truncation = time.Millisecond
 
 // interval returns the server's clock less the host's monotonic clock at s.got.
@@ -30,8 +30,8 @@ func (s sample) interval(rate float64) interval {
 	}
 }
 
-// An estimate combines the samples of one server: it says where the difference between
-// that server's clock and the host's monotonic clock is at one moment.
+// An estimate combines the samples of one server into an interval for the difference between that
+// server's clock and the host's monotonic clock at one moment.
 type estimate struct {
 	in  interval
 	at  time.Duration // the moment, on the monotonic clock
@@ -39,9 +39,9 @@ type estimate struct {
 	n   int
 }
 
-// add takes a sample into account; samples are added in the order in which they were
-// taken. If the sample contradicts the earlier ones, add changes nothing and returns how
-// far, at least, one of the clocks has been stepped.
+// add takes a sample into account. Samples must be added in the order in which they were taken. If
+// the sample contradicts the earlier ones, add changes nothing and returns the least amount by
+// which one of the clocks must have been stepped.
 func (e *estimate) add(s sample, rate float64) (stepped time.Duration) {
 	next, rtt := s.interval(rate), s.got-s.sent
 	if e.n > 0 {
@@ -60,7 +60,7 @@ func (e *estimate) later(at time.Duration, rate float64) interval {
 	return e.in.widen(drift(rate, at-e.at))
 }
 
-// An interval is a range that certainly holds a quantity, both ends included.
+// An interval is a range that certainly contains a quantity, both ends included.
 type interval struct{ lo, hi time.Duration }
 
 // and returns the intersection; the intervals must meet.
@@ -72,8 +72,8 @@ func (i interval) widen(d time.Duration) interval { return interval{i.lo - d, i.
 // minus returns the interval of the difference of two quantities.
 func (i interval) minus(j interval) interval { return interval{i.lo - j.hi, i.hi - j.lo} }
 
-// gap returns how far, at least, a quantity has moved that was in i and is now in j:
-// zero if they meet, negative if it moved back.
+// gap returns the least distance that a quantity has moved if it was in i and is now in j: zero if
+// i and j meet, negative if it moved back.
 func (i interval) gap(j interval) time.Duration {
 	switch {
 	case j.lo > i.hi:
@@ -91,20 +91,19 @@ func (i interval) middle() (mid, bound time.Duration) {
 	return mid, i.hi - mid
 }
 
-// drift returns how far two clocks move apart in d, at most.
+// drift returns the most that two clocks can drift apart in the time d.
 func drift(rate float64, d time.Duration) time.Duration {
 	return time.Duration(math.Ceil(rate * float64(d)))
 }
 
-// A hostClock reads the host's two clocks: the wall clock, which is being checked and which
-// anybody may step, and the monotonic clock, which nobody can step and by which everything else
-// is measured.
+// A hostClock reads the host's two clocks: the wall clock, which is being checked and may be
+// stepped, and the monotonic clock, which is never stepped and measures everything else.
 type hostClock struct {
 	read func() (wall time.Time, mono time.Duration)
 	rate float64
 	base time.Time // the wall clock at the start; wall times are counted from it
 
-	// The wall clock less the monotonic one at the start, and when that was.
+	// The wall clock less the monotonic one at the start, and the monotonic time of that reading.
 	start   interval
 	started time.Duration
 }
@@ -123,9 +122,9 @@ func newHostClock(read func() (time.Time, time.Duration), rate float64) *hostClo
 	return c
 }
 
-// tick returns how late a reading of either of the host's clocks may be. Windows
-// advances both by its timer interrupt, every 15.6 ms by default; elsewhere they are
-// read to the nanosecond.
+// tick returns how late a reading of either of the host's clocks may be. Windows advances both
+// clocks in its timer interrupt, every 15.6 ms by default; elsewhere they are read to the
+// nanosecond.
 func tick() time.Duration {
 	if runtime.GOOS == "windows" {
 		return 16 * time.Millisecond
@@ -161,8 +160,8 @@ func (c *hostClock) wall() (in interval, at time.Duration, now time.Time) {
 	return in, at, now
 }
 
-// stepped returns by how much, at least, the wall clock was stepped since the start,
-// given what wall returned now.
+// stepped returns the least amount by which the wall clock was stepped since the start, given what
+// wall has just returned.
 func (c *hostClock) stepped(now interval, at time.Duration) time.Duration {
 	return c.start.widen(drift(c.rate, at-c.started)).gap(now)
 }

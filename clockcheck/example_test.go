@@ -10,9 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// A program that timestamps its data with its host's clock refuses to run if that clock
-// is off. The servers stand in for a replica set here, whose clocks are an hour
-// ahead; a program's options come from its connection string.
+// A program that timestamps its data with its host's clock refuses to run if that clock is off.
+// Here, fake servers with clocks an hour ahead stand in for a replica set; a real program makes its
+// options from its connection string.
 func Example() {
 	servers := newCluster("db1:27017", "db2:27017")
 	defer servers.close()

@@ -28,7 +28,7 @@ type cluster struct {
 
 // A fake is a server that has a clock and speaks enough of the wire protocol to report it.
 type fake struct {
-	// Set before the first connection, or under the cluster's lock.
+	// Set these fields before the first connection, or under the cluster's lock.
 	clock     func() time.Time
 	out, back func() time.Duration // how long a hello and its answer take; nil: no time
 	says      func() bson.D        // in its hello
@@ -41,8 +41,7 @@ type fake struct {
 
 func e(key string, value any) bson.E { return bson.E{Key: key, Value: value} }
 
-// newCluster returns a cluster of the servers that the addresses name, all with
-// the host's clock.
+// newCluster returns a cluster of servers at the addresses, all with the host's clock.
 func newCluster(addrs ...string) *cluster {
 	c := &cluster{servers: make(map[string]*fake), done: make(chan struct{})}
 	for _, addr := range addrs {
@@ -65,7 +64,7 @@ func router() func() bson.D {
 	}
 }
 
-// set makes the servers of c a replica set of those hosts, the first the primary.
+// set makes the servers at hosts a replica set whose primary is the first.
 func (c *cluster) set(name string, hosts ...string) {
 	for i, addr := range hosts {
 		process := bson.NewObjectID()
@@ -173,7 +172,7 @@ func (c *cluster) handle(f *fake, cmd bson.Raw) (bson.D, bool) {
 	if !own && out != nil {
 		time.Sleep(out())
 	}
-	answer := append(says(), // the fields that a test sets come first, and count
+	answer := append(says(), // the fields that a test sets come first and take precedence
 		e("localTime", clock().Truncate(time.Millisecond)),
 		e("maxBsonObjectSize", 16<<20), e("maxMessageSizeBytes", 48000000), e("maxWriteBatchSize", 100000),
 		e("minWireVersion", 0), e("maxWireVersion", 9), e("logicalSessionTimeoutMinutes", 30), e("ok", 1))
@@ -253,15 +252,15 @@ func connect(t testing.TB, opt *options.ClientOptions) *mongo.Client {
 	return client
 }
 
-// ahead is a clock that is d ahead of the host's.
+// ahead returns a clock that is d ahead of the host's.
 func ahead(d time.Duration) func() time.Time {
 	return func() time.Time { return time.Now().Add(d) }
 }
 
-// hesitation is how much later than usual a new client may be ready. The driver reads which servers
-// there are, and only then registers an operation that waits for a server (v2.9.3,
-// Topology.Subscribe). If a server is found between the two, the operation does not see it before
-// the next poll, half a second later. That happens once in a few thousand runs.
+// hesitation is how much later than usual a new client may be ready. When an operation waits for a
+// server, the driver first reads which servers are known, and only then registers the operation
+// (v2.9.3, Topology.Subscribe). If a server is found between these steps, the operation sees it
+// only at the next poll, half a second later. That happens once in a few thousand runs.
 const hesitation = 510 * time.Millisecond
 
 // always returns a function that always returns the delay d.

@@ -10,8 +10,8 @@ import (
 
 const minInterval = time.Second
 
-// Monitor runs a [Check] at once and then every interval, which is at least 1 s,
-// and reports each through the channel that it returns:
+// Monitor runs a [Check] at once and then every interval, which is at least 1 s. It sends a
+// [Report] of each check to the channel that it returns:
 //
 //	for r := range reports {
 //		if errors.Is(r.Err, clockcheck.ErrOffset) {
@@ -19,10 +19,10 @@ const minInterval = time.Second
 //		}
 //	}
 //
-// The channel holds the latest report only: a report that nobody has received is
-// replaced by the next. A check that fails is reported like any other and does not stop
-// the monitor. When ctx has ended the goroutine that runs the checks ends and closes the
-// channel; to stop the monitor, end ctx and receive until the channel is closed.
+// The channel holds the latest report only: a report that nobody has received is replaced by the
+// next. A check that fails is reported like any other and does not stop the monitor. When ctx ends,
+// the goroutine that runs the checks closes the channel and ends. To stop the monitor, end ctx and
+// receive until the channel is closed.
 //
 // Monitor returns an error if interval, client or opt is invalid.
 func Monitor(ctx context.Context, client *mongo.Client, interval time.Duration, opt *Options) (<-chan Report, error) {

@@ -15,8 +15,8 @@ type Result struct {
 	Servers []Server
 
 	// Spread is the greatest difference between the clocks of two of the measured Servers; the
-	// truth is within Spread ± SpreadBound. The host's clock plays no part in it. It is zero
-	// if only one server was measured.
+	// truth is within Spread ± SpreadBound. It does not depend on the host's clock. It is zero if
+	// only one server was measured.
 	Spread, SpreadBound time.Duration
 }
 
@@ -52,9 +52,9 @@ func (r Result) measured() (n int, others []Server) {
 	return len(r.Servers) - len(others), others
 }
 
-// LogValue returns the result as a group: server, offset, bound and rtt. If there is
-// more than one server it adds servers (the number measured), spread and spread_bound,
-// and unmeasured (the addresses of those that were not).
+// LogValue returns the result as a group: server, offset, bound and rtt. If there is more than one
+// server it adds servers (the number measured), spread and spread_bound, and unmeasured (the
+// addresses of the servers that were not measured).
 func (r Result) LogValue() slog.Value {
 	if len(r.Servers) == 0 {
 		return slog.GroupValue()
@@ -79,17 +79,17 @@ func (r Result) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// A Server is the measurement of one server, or says why there is none.
+// A Server is the measurement of one server, or the reason why it could not be measured.
 type Server struct {
-	// Addr is host:port, as the replica set or [Options].Servers has it. It is empty
-	// if neither says: a standalone or a mongos, measured without Servers.
+	// Addr is host:port, as the replica set or [Options].Servers has it. It is empty for a
+	// standalone or a mongos that was measured without Options.Servers.
 	Addr string
 
 	// At is the host's clock at the end of the measurement.
 	At time.Time
 
-	// Offset is the server's clock less the host's at that moment: positive if the
-	// host is behind. The truth is within Offset ± Bound.
+	// Offset is the server's clock less the host's at the time At: positive if the host is behind.
+	// The truth is within Offset ± Bound.
 	Offset, Bound time.Duration
 
 	// RTT is the round-trip time of the fastest sample.
@@ -98,8 +98,8 @@ type Server struct {
 	// Samples is the number of answers that were used.
 	Samples int
 
-	// Err says why the server could not be measured; all fields but Addr are zero then. It is
-	// [ErrStepped] if the server's clock was stepped. It is nil if the server was measured.
+	// Err is nil if the server was measured. Otherwise it is the reason why not, and all fields but
+	// Addr are zero. It is [ErrStepped] if the server's clock was stepped.
 	Err error
 }
 

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// maxConcurrent is the number of servers that are measured at the same time. More
-	// would compete for this host's CPU and widen each other's bounds.
+	// maxConcurrent is the most servers that are measured at the same time. More would compete for
+	// this host's CPU and widen each other's bounds.
 	maxConcurrent = 8
 
-	// disconnectTimeout bounds the wait for a server's answer to the end of a session.
+	// disconnectTimeout bounds how long disconnect waits for the server to end the session.
 	disconnectTimeout = time.Second
 )
 
@@ -97,9 +97,9 @@ func (c *check) direct(ctx context.Context, addr string, own *measured) (*measur
 	return m, nil
 }
 
-// disconnect closes client, and ends its session with the server if that answers. It
-// uses a timer instead of a context with a deadline: with a deadline the driver
-// busy-waits for a connection on which an answer is outstanding (v2.9.3, pool.close).
+// disconnect closes client. If the server answers, it also ends the client's session there. It uses
+// a timer instead of a context with a deadline: with a deadline the driver busy-waits for a
+// connection on which an answer is outstanding (v2.9.3, pool.close).
 func disconnect(client *mongo.Client, answers bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -110,9 +110,9 @@ func disconnect(client *mongo.Client, answers bool) {
 	_ = client.Disconnect(ctx) // the client has written nothing that could be lost
 }
 
-// directOptions returns the options of a client that talks to the one server at addr,
-// with the connection settings of o. It does not copy o, since the copy would keep o's
-// connection string, and with one of an SRV record the driver refuses SetDirect.
+// directOptions returns the options of a client that talks to the one server at addr, with the
+// connection settings of o. It does not copy o, because the copy would keep o's connection string,
+// and if that is a mongodb+srv:// string, the driver refuses SetDirect.
 func directOptions(o *options.ClientOptions, addr string) *options.ClientOptions {
 	a := options.Client().SetHosts([]string{addr}).SetDirect(true).
 		SetMaxPoolSize(1).SetServerMonitoringMode(options.ServerMonitoringModePoll)

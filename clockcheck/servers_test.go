@@ -198,12 +198,12 @@ func TestRoutersAreKeptApart(t *testing.T) {
 			offsets[addr] = time.Duration(i) * 400 * time.Microsecond
 			process := bson.NewObjectID()
 			c.servers[addr].clock = ahead(offsets[addr])
-			c.servers[addr].says = func() bson.D { // gives each server a name, so that the test can tell which one it was
+			c.servers[addr].says = func() bson.D { // gives each server a name, so that the test can tell which server answered
 				return bson.D{e("msg", "isdbgrid"), e("me", addr), e("topologyVersion", bson.D{e("processId", process), e("counter", int64(0))})}
 			}
 		}
 		client := connect(t, c.options(hosts...))
-		time.Sleep(time.Second) // until the client has found all of them
+		time.Sleep(time.Second) // until the client has found all routers
 		for range 20 {
 			r := check(t, client, nil)
 			asked := 0
@@ -242,7 +242,7 @@ func TestStandalone(t *testing.T) {
 	}
 }
 
-// After a fail-over during the check another server answers, whose samples are not combined with those of the first.
+// After a fail-over during the check, another server answers. Its samples are not combined with the first server's.
 func TestFailoverDuringCheck(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		first, second := standalone(), standalone()

@@ -154,10 +154,10 @@ func alone(ctx context.Context, r *run, l locker, c *counter, count int) error {
 	return nil
 }
 
-// handOffs keeps every session waiting for the key except the holder, and measures count hand-offs.
+// handOffs keeps all sessions but the holder waiting for the key, and measures count hand-offs.
 // With watches, it also records the stages.
 func handOffs(ctx context.Context, r *run, lockers []locker, count int, db *mongo.Database, watches []*watch) error {
-	// requeue is how long to wait until the former holder is in the queue again.
+	// requeue is long enough for the former holder to join the queue again.
 	const requeue = 25 * time.Millisecond
 	type grant struct {
 		by  int

@@ -8,9 +8,9 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// A contender is one column's part of a comparison. Its op is divided by its unit; unit is nil for
-// other systems, whose op is divided by the unit of column one. early, if not nil, measures the
-// commands of op without the library.
+// A contender is one column's part of a comparison. The figure is op's time divided by unit's time.
+// unit is nil for other systems; their figures are divided by column one's unit. early, if not nil,
+// measures the commands of op without the library.
 type contender struct {
 	column          column
 	op, unit, early measure.Op
@@ -19,7 +19,7 @@ type contender struct {
 // units holds the samples of the units, by column.
 type units map[column]measure.Sample
 
-// of returns the sample of c's unit, or that of column one if c has none.
+// of returns the sample of c's unit, or of column one's unit if c has none.
 func (u units) of(c column) measure.Sample {
 	if s, ok := u[c]; ok {
 		return s

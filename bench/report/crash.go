@@ -60,8 +60,8 @@ func (r *report) crash(ctx context.Context) ([]row, error) {
 	return []row{median, most}, nil
 }
 
-// killed kills a process that holds a lock, and returns the time by the server's clock from the end
-// of its lease until another process has the lock.
+// killed kills a process that holds a lock. It returns how long after the end of that process's
+// lease another process gets the lock, by the server's clock.
 func (r *report) killed(ctx context.Context, c column, round int) (late time.Duration, err error) {
 	t, err := r.lab.target(c)
 	if err != nil {
@@ -99,8 +99,8 @@ func (r *report) killed(ctx context.Context, c column, round int) (late time.Dur
 	return granted.Sub(members[0].LastHeartbeat.Add(members[0].TTL)), h.Release(ctx)
 }
 
-// killedEtcd does the same on etcd. It counts the lease from the moment when the client received
-// the last renewal, by the client's clock.
+// killedEtcd does the same on etcd. By the client's clock, it counts the lease from when the client
+// received the last renewal.
 func (r *report) killedEtcd(ctx context.Context, round int) (late time.Duration, err error) {
 	p, err := r.lab.etcd.Open(ctx)
 	if err != nil {

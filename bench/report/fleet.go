@@ -16,9 +16,9 @@ import (
 // fleetReleases is how many keys are released per second.
 const fleetReleases = 20
 
-// A fleetSize says how many sessions a fleet has, and how many of them wait for a key. Each has its
-// own client, as in a process of its own, unless shared is true: then all sessions of a child share
-// one client.
+// A fleetSize says how many sessions a fleet has, and how many of them wait for a key. Each session
+// has its own client, as if it were in its own process. But if shared is true, all sessions of a
+// child share one client.
 type fleetSize struct {
 	sessions, waiting int
 	shared            bool
@@ -32,9 +32,9 @@ func (s fleetSize) String() string {
 	return fmt.Sprintf("A fleet of %d processes", s.sessions)
 }
 
-// fleet measures what many sessions cost the server while they are idle, while ten wait for each
-// key, and while keys are released. In most fleets each session has its own client; the largest
-// fleet shares clients.
+// fleet measures what many sessions cost the server while they are idle, while ten sessions wait
+// for each key, and while keys are released. In most fleets each session has its own client; the
+// largest fleet shares clients.
 func (r *report) fleet(ctx context.Context) ([]row, error) {
 	if !r.lab.here[one] || r.lab.pid == 0 {
 		line := row{name: r.effort.fleets[0].String() + ": idle"}

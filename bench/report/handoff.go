@@ -12,7 +12,8 @@ import (
 const otherWrites = 300
 
 // handOff measures the time from a call of Unlock until the next of n processes has the key,
-// relative to a raw write and its notice; then the same while an application writes to the server.
+// relative to a raw write and its notice. Then it measures the same while an application writes to
+// the server.
 func (r *report) handOff(ctx context.Context) ([]row, error) {
 	var rows []row
 	for _, n := range r.effort.rings {
@@ -67,7 +68,8 @@ func (r *report) rings(ctx context.Context, line row, system func(*measure.Targe
 			if err != nil {
 				return line, fmt.Errorf("%v: %w", p.column, err)
 			}
-			// One column after the other: a small machine cannot carry an application for each.
+			// Measure one column after the other: a small machine cannot run an application for
+			// each.
 			line, err = r.compare(ctx, line, times, u, c)
 			if err = errors.Join(err, app.Close()); err != nil {
 				return line, fmt.Errorf("%v: %w", p.column, err)

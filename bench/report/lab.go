@@ -18,9 +18,9 @@ import (
 
 // A lab holds the servers that the report measures.
 type lab struct {
-	uris     [columns]string // connection strings of one and three
-	given    bool            // one is the server at MONGODB_URI
-	pid      int             // of one's mongod; 0 if the report did not start it
+	uris     [columns]string // connection strings of columns one and three
+	given    bool            // column one is the server at MONGODB_URI
+	pid      int             // of column one's mongod; 0 if the report did not start it
 	etcd     *peer.Etcd
 	postgres *peer.Postgres
 	redis    *peer.Redis
@@ -31,8 +31,8 @@ type lab struct {
 	targets atomic.Int64
 }
 
-// findLab takes the server at MONGODB_URI or starts mongods, and starts the other servers. Servers
-// that are not installed are recorded as not here.
+// findLab uses the server at MONGODB_URI or, if that is not set, starts mongods; then it starts the
+// other servers. Servers that are not installed are recorded as not here.
 func findLab(ctx context.Context) *lab {
 	l := &lab{}
 	if uri := os.Getenv("MONGODB_URI"); uri != "" {

@@ -7,9 +7,9 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/peer"
 )
 
-// leadership measures the time from a call of Resign until another process's Campaign returns: with
-// two processes relative to a raw write; with n processes, while an application writes, relative to
-// a raw write and its notice.
+// leadership measures the time from a call of Resign until another process's Campaign returns. With
+// two processes, the unit is a raw write. With more processes, an application writes meanwhile, and
+// the unit is a raw write and its notice.
 func (r *report) leadership(ctx context.Context) ([]row, error) {
 	line, err := r.resign(ctx)
 	rows := []row{line}

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// plotName is the file of the plot, in the directory of the README whose table it shows.
+// plotName is the name of the plot's file, which is in the same directory as the README whose table
+// it shows.
 const plotName = "lock-unlock.svg"
 
 // plotRow is the row of the table that the plot shows.

@@ -21,8 +21,9 @@ import (
 )
 
 // reconnect measures how long many processes take to recover when all of them lose all connections
-// at once, as after the crash of a primary, with TLS in front of the server. It reports when all
-// listen again and when all have had a heartbeat reply. Each process holds a key.
+// at once, as after the crash of a primary, with TLS in front of the server. It reports how long it
+// takes until all processes listen again, and until all have received a heartbeat reply. Each
+// process holds a key.
 func (r *report) reconnect(ctx context.Context) ([]row, error) {
 	const ttl = 30 * time.Second
 	n := r.effort.reconnect
@@ -61,7 +62,7 @@ func (r *report) reconnect(ctx context.Context) ([]row, error) {
 			return nil, err
 		}
 	}
-	time.Sleep(100 * time.Millisecond) // until they have read it
+	time.Sleep(100 * time.Millisecond) // until the children have read the order
 	handshakes := front.handshakes.Load()
 	began := time.Now()
 	front.cut()

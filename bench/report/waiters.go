@@ -17,18 +17,18 @@ import (
 
 // A sessionsJob describes the sessions of one child.
 type sessionsJob struct {
-	From, Count int  // the number of the first session, and how many there are
+	From, Count int  // the number of the first session, and how many sessions there are
 	Waiting     int  // sessions with lower numbers wait for a key
 	Keys        int  // session i waits for key i modulo Keys
 	Shared      bool // all sessions share one client
 	Collections int  // number of collections of notices
 
-	Front string // of "reconnect": the address of a tlsFront
+	Front string // for "reconnect": the address of a tlsFront
 }
 
-// wait opens the sessions, and prints "idle" and the bytes of memory that each takes. When its
-// parent tells it to proceed, the sessions wait for their keys. It prints "granted", the key and
-// the time whenever one gets its key.
+// wait opens the sessions, and prints "idle" and how many bytes of memory each takes. When the
+// parent tells it to proceed, the sessions wait for their keys. Whenever a session gets its key,
+// wait prints "granted", the key and the time.
 func wait(j job) error {
 	ctx, c := context.Background(), j.Sessions
 	t, err := measure.Server(j.Addr, j.Database)
@@ -94,8 +94,8 @@ func inUse() int64 {
 	return int64(m.HeapInuse + m.StackInuse)
 }
 
-// A runningFleet is the sessions of a fleet, in child processes, and the session in this process
-// that holds their keys.
+// A runningFleet consists of a fleet's sessions, in child processes, and the session in this
+// process that holds their keys.
 type runningFleet struct {
 	target   *measure.Target
 	holder   *dsync.Session
@@ -109,8 +109,8 @@ type runningFleet struct {
 // perChild is the maximum number of sessions of one child.
 const perChild = 250
 
-// startChildren starts one child after the other until they have n sessions together. It returns
-// the children, even if it fails, and what the last one printed after "idle".
+// startChildren starts children, one after the other, until they have n sessions in total. It
+// returns the children, even if it fails, and what the last child printed after "idle".
 func startChildren(ctx context.Context, n int, j job) (children []*child, idle string, err error) {
 	for from := 0; from < n; from += perChild {
 		j.Sessions.From, j.Sessions.Count = from, min(perChild, n-from)

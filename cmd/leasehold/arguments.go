@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagError returns an error that says what is wrong with a flag and what would be right. The
-// errors of package pflag say only the former, each in its own style.
+// flagError returns an error that says what is wrong with a flag and what would be right. Package
+// pflag's errors say only what is wrong, each in a different style.
 func flagError(cmd *cobra.Command, err error) error {
 	var (
 		unknown *pflag.NotExistError
@@ -58,9 +58,9 @@ const (
 	completionTime = 2 * time.Second // the user has pressed Tab and is waiting
 )
 
-// completeKeys completes the first argument with the keys for which wanted is true.
-// For later arguments it returns the directive later. It reads the store as the status
-// command does, and writes nothing.
+// completeKeys returns a function that completes the first argument with the keys for which wanted
+// is true. For further arguments that function returns the directive later. Like the status
+// command, it only reads the store.
 func (a *app) completeKeys(later cobra.ShellCompDirective, wanted func(admin.Status) bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) (keys []string, _ cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -88,7 +88,7 @@ func (a *app) completeKeys(later cobra.ShellCompDirective, wanted func(admin.Sta
 
 func anyKey(admin.Status) bool { return true }
 
-// isLock reports whether run can use the key.
+// isLock reports whether the run command can use the key.
 func isLock(st admin.Status) bool {
 	return st.Kind != driver.KindElection && st.Kind != driver.KindOnce
 }

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tests in this file are for B45: as with flock(1), a command, and any process that it leaves
-// behind, behaves under leasehold as it does without it.
+// The tests in this file are for B45: under leasehold, as under flock(1), a command and any process
+// that it leaves behind behave as if they were started directly.
 
 // onMemoryCommand returns a command that runs leasehold on a store in its own memory.
 func onMemoryCommand(t *testing.T, args ...string) *exec.Cmd {
@@ -245,8 +245,8 @@ func TestKeeperFrozenHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// If the keeper gets a signal before it has started the command, the command is not started, and
-// the exit status is that of the signal.
+// If the keeper gets a signal before it has started the command, it does not start the command, and
+// exits with that signal's status.
 func TestKeeperEndsOnASignalBeforeTheStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ran")
 	k, err := startKeeper(&app{stdin: strings.NewReader("")}, []string{"touch", file}, nil, false)
@@ -282,8 +282,8 @@ func TestRunExitStatuses(t *testing.T) {
 	}
 }
 
-// The second signal ends leasehold at once, with that signal's status, if the store does not answer
-// and no command is running that could handle it.
+// A second signal ends leasehold at once, with that signal's status, if the store does not answer
+// and no command is running to handle the signal.
 func TestRunEndsOnTheSecondSignal(t *testing.T) {
 	own := make(chan os.Signal, 1) // a signal that arrives too late must not end the test
 	signal.Notify(own, syscall.SIGINT, syscall.SIGTERM)

@@ -77,7 +77,7 @@ if --timeout ran out first; with 118 if there is no such key; otherwise see "lea
 	return c
 }
 
-// A breakJSON is break's answer in JSON: see its help.
+// A breakJSON is the output of break --json: see the command's help.
 type breakJSON struct {
 	Key    string                                    `json:"key"`
 	Took   statusjson.Milliseconds                   `json:"took_ms"`
@@ -169,7 +169,7 @@ var outcomes = map[outcome]string{
 	stillHolds: "still holds it",
 }
 
-// outcomeOf returns what became of h, according to the status of its key after the break.
+// outcomeOf returns what became of the holder h, given the status of its key after the break.
 func outcomeOf(ctx context.Context, inspector *admin.Inspector, h admin.Participant, after admin.Status) (outcome, error) {
 	for _, now := range after.Holders {
 		if now.Claim == h.Claim {

@@ -101,8 +101,8 @@ func TestBreak(t *testing.T) {
 }
 
 // A holder that does not stop keeps the key during its grace. If break's --timeout is shorter,
-// break says that the holder still has the key and exits with its own status; the holder releases
-// the key later.
+// break reports that the holder still has the key and exits with the status for a timeout; the
+// holder releases the key later.
 func TestBreakTimesOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -123,7 +123,7 @@ func TestBreakTimesOut(t *testing.T) {
 	})
 }
 
-// break waits until the session of a crashed holder expires, and does not say that the holder
+// break waits until the session of a crashed holder expires, and does not report that the holder
 // released the key.
 func TestBreakOfACrashedHolder(t *testing.T) {
 	bubble(t, func(t *testing.T) {

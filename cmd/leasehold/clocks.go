@@ -22,7 +22,7 @@ type clockJSON struct {
 	Error   string                   `json:"error,omitempty"`
 }
 
-// A spreadJSON is the last line of JSON: the difference between the servers' clocks.
+// A spreadJSON is the last line of the JSON output: the difference between the servers' clocks.
 type spreadJSON struct {
 	Spread  statusjson.Milliseconds `json:"spread_ms"`
 	Bound   statusjson.Milliseconds `json:"bound_ms"`

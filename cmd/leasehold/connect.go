@@ -24,8 +24,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 )
 
-// A target says where the locks are, and with which name and TTL this process uses them. These are
-// the flags that all commands have.
+// A target holds the flags that all commands have: where the locks are, and the name and the TTL of
+// this process.
 type target struct {
 	uri, db, collection, name string
 	ttl, timeout              time.Duration
@@ -58,12 +58,12 @@ func (a *app) resolve() (target, error) {
 	return t, nil
 }
 
-// connect returns a session on the store that the flags name. It registers nothing in the store
-// until it acquires a key. opt holds the command's options; TTL, Name and App come from the flags.
-// The caller closes the session.
+// connect returns a session on the store that the flags name. The session is registered in the
+// store only when it acquires a key. opt holds the command's options; TTL, Name and App come from
+// the flags. The caller closes the session.
 func (a *app) connect(ctx context.Context, opt dsync.Options) (*dsync.Session, error) {
 	opt.TTL, opt.Name, opt.App = a.target.ttl, a.target.name, "leasehold"
-	opt.Logger = slog.New(slog.DiscardHandler) // the commands report in their own words
+	opt.Logger = slog.New(slog.DiscardHandler) // the commands print messages of their own
 	if err := checkOptions(opt); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (a *app) session(ctx context.Context, opt dsync.Options) (*dsync.Session, e
 
 // checkOptions returns an error if the flags result in invalid options.
 func checkOptions(opt dsync.Options) error {
-	// This session only validates opt: its store can do nothing.
+	// New validates opt. The session is not used, so its store needs no methods.
 	if _, err := dsync.New(struct{ driver.Store }{}, &opt); err != nil {
 		return usage(err)
 	}
@@ -122,7 +122,7 @@ func (a *app) withDatabase(ctx context.Context, f func(target, *mongo.Database) 
 	if err != nil {
 		return usage(mongouri.Redact(err))
 	}
-	defer client.Disconnect(context.WithoutCancel(ctx)) // errors do not matter: f has already returned every error that does
+	defer client.Disconnect(context.WithoutCancel(ctx)) // an error does not matter: f has already returned those that do
 	return f(t, client.Database(t.db))
 }
 
@@ -190,7 +190,7 @@ func unresolved(err error) error {
 	return &failure{exitUnreachable, fmt.Errorf("the server's name can't be looked up: %w; is it right, and does DNS work here?", dns)}
 }
 
-// refused returns the failure for err, the error with which the server refused a command.
+// refused returns the failure for err, which the server returned when it refused a command.
 func refused(err error) error {
 	return &failure{exitRefused, fmt.Errorf("the server refuses: %w; leasehold needs find, insert, update and remove on the collection (readWrite on the database has them)", err)}
 }

@@ -49,8 +49,8 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// If a name can't be looked up, the exit status is that of an unreachable server, not of a wrong
-// command line: a script may retry it.
+// If a name can't be looked up, leasehold exits with the status for an unreachable server, not for
+// a wrong command line, because it may help to retry.
 func TestDNSFailureIsNoServer(t *testing.T) {
 	old := net.DefaultResolver
 	defer func() { net.DefaultResolver = old }()
@@ -124,8 +124,8 @@ func TestErrorsHaveNoPasswords(t *testing.T) {
 	}
 }
 
-// Without --db the database is that of the connection string, or else "leasehold", as in
-// dsyncmongo.Connect.
+// Without --db, the database is the one in the connection string or, if there is none, "leasehold",
+// as in dsyncmongo.Connect.
 func TestDatabaseOfTheConnectionString(t *testing.T) {
 	for _, c := range []struct{ uri, db, want string }{
 		{"mongodb://db1", "", "leasehold"},

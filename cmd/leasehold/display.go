@@ -14,8 +14,8 @@ type display struct {
 	cursor        bool // the cursor can be moved
 }
 
-// display describes standard output. A table is as wide as the terminal. In a pipe or a file it has
-// all columns in full, unless COLUMNS is set, as watch(1) does for the commands that it runs.
+// display describes standard output. Tables are as wide as the terminal. In a pipe or a file they
+// show all columns in full, unless COLUMNS is set; watch(1) sets it for the commands that it runs.
 func (a *app) display() display {
 	if a.frame != nil {
 		return *a.frame

@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// An Application makes majority writes to the target's server at a fixed rate, as an application
-// does that uses the server for more than locks.
+// An Application makes majority writes to the target's server at a fixed rate, like an application
+// that uses the server for more than locks.
 type Application struct {
 	raw    *Raw
 	writes []bson.Raw // one for each document

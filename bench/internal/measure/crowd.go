@@ -7,7 +7,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// together is how many sessions join a crowd at a time. All at once would overload the server.
+// together is how many sessions join a crowd at a time. If all joined at once, they would overload
+// the server.
 const together = 20
 
 // A Crowd is many sessions waiting in the queue of one key. All share one client, and each has its
@@ -65,8 +66,8 @@ func (c *Crowd) queued(ctx context.Context, n int) error {
 // Left returns how many sessions are waiting.
 func (c *Crowd) Left() int { return c.left }
 
-// Release is the [Op] from the call of Unlock until the next session has the key. The former holder
-// does not wait for it again.
+// Release is the [Op] that measures from the call of Unlock until the next session has the key. The
+// former holder does not wait for the key again.
 func (c *Crowd) Release(ctx context.Context) (time.Duration, error) {
 	c.left--
 	return c.ring.HandOff(ctx)

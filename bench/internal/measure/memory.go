@@ -37,13 +37,14 @@ func HeldMemory(n int) (float64, error) {
 	return bytes, nil
 }
 
-// OneKey and OwnKeys are keys for [WaiterMemory]: the same for all goroutines, and one for each.
+// OneKey and OwnKeys choose the keys for [WaiterMemory]: the same key for all goroutines, or a
+// different key for each.
 func OneKey(int) string    { return "key" }
 func OwnKeys(i int) string { return numbered(i) }
 
-// WaiterMemory returns how many bytes each of n goroutines takes that wait for keys held by another
-// session. They begin to wait one after the other: otherwise the figure would include the buffers
-// of many concurrent commands.
+// WaiterMemory returns how many bytes each of n goroutines takes while it waits for a key that
+// another session holds. The goroutines begin to wait one after the other; otherwise the figure
+// would include the buffers of many concurrent commands.
 func WaiterMemory(n int, key func(int) string) (float64, error) {
 	store := dsynctest.NewMemory()
 	s, err := sessionOn(store)

@@ -27,7 +27,8 @@ type Raw struct {
 // rawNotices is the capped collection of [Raw.WriteAndNotice].
 const rawNotices = "raw.notices"
 
-// NewRaw returns writes to the document with that id in the target's database, on a new client.
+// NewRaw returns a Raw that writes to the document with that id in the target's database, with a
+// new client.
 func NewRaw(t *Target, id string) (*Raw, error) {
 	client, err := mongo.Connect(t.client())
 	if err != nil {
@@ -144,8 +145,8 @@ func (r *Raw) Read(ctx context.Context, t *Target) (err error) {
 }
 
 // WriteAndNotice is the [Op] that writes, inserts a notice and waits until the reader has it. It
-// then waits as long as [Ring.HandOff] does, so that the next operation finds the machine in the
-// same state after both.
+// then waits as long as [Ring.HandOff] does, so that both leave the machine in the same state for
+// the next operation.
 func (r *Raw) WriteAndNotice(ctx context.Context) (time.Duration, error) {
 	written := make(chan error, 1)
 	begin := time.Now()

@@ -106,8 +106,8 @@ func (r *Ring) next(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// HandOff is the [Op] from the call of Unlock until the next process has the key. Unless Leave is
-// set, it returns when the former holder is likely to be in the queue again.
+// HandOff is the [Op] that measures from the call of Unlock until the next process has the key.
+// Unless Leave is set, it returns when the former holder is likely to be in the queue again.
 func (r *Ring) HandOff(ctx context.Context) (time.Duration, error) {
 	former, unlocked := r.holder, make(chan error, 1)
 	r.holder = -1

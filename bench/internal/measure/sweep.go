@@ -21,7 +21,7 @@ type Sweeping struct {
 	Commands      int
 }
 
-// Sweep makes n keys with random names, two of nine of them idle, and sweeps once. Two of nine is
+// Sweep makes n keys with random names, two in nine of them idle, and sweeps once. Two in nine is
 // the share of idle keys if a round of sweeping takes a quarter of the retention. The target must
 // be a server, Counted, and empty.
 func Sweep(ctx context.Context, t *Target, n int) (Sweeping, error) {
@@ -33,7 +33,7 @@ func Sweep(ctx context.Context, t *Target, n int) (Sweeping, error) {
 		return Sweeping{}, err
 	}
 	defer end()
-	var records [2]bson.D // of an idle key, and of an election, which is never idle as it counts terms
+	var records [2]bson.D // of an idle key, and of an election, which is never idle because it counts terms
 	for i, kind := range []driver.Kind{driver.KindMutex, driver.KindElection} {
 		c := driver.Claim{Key: string(kind), ID: "s.1", Session: "s", Kind: kind, Weight: 1, Limit: 1}
 		if _, _, err := storecmd.Acquire(ctx, store, c, false, nil, time.Now().Add(time.Hour)); err != nil {

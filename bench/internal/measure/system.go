@@ -6,8 +6,8 @@ import (
 
 // A System provides locks: this library on a store, or another system on its server.
 type System interface {
-	// Open returns a process with its own client. It is not a process of the operating system: all
-	// of them run in the caller's.
+	// Open returns a process with its own client. It is not an operating-system process: all of
+	// them run in the caller's process.
 	Open(ctx context.Context) (Process, error)
 }
 

@@ -51,9 +51,9 @@ func (t *Target) Counted() *Target {
 	return t
 }
 
-// Commands returns the number of commands sent, without the driver's own and those of listening,
-// which continue all the time. On the store in memory it does not count those of sweeping either,
-// which come at random times. A target on a server must be Counted.
+// Commands returns the number of commands sent, except the driver's own and those for listening,
+// which are sent all the time. On the store in memory it also leaves out sweeping, which happens at
+// random times. A target on a server must be Counted.
 func (t *Target) Commands() int {
 	if t.memory != nil {
 		counts := t.memory.Counts()
@@ -65,10 +65,10 @@ func (t *Target) Commands() int {
 // Notices returns how many notices a Counted server has pushed.
 func (t *Target) Notices() int { return int(t.notices.Load()) }
 
-// Bytes returns how many bytes went to and came from a Counted server.
+// Bytes returns how many bytes were sent to and received from a Counted server.
 func (t *Target) Bytes() int64 { return t.wire.bytes.Load() }
 
-// Drop deletes the database. Close does it, too, and disconnects the client.
+// Drop deletes the database. Close also does that, and disconnects the client.
 func (t *Target) Drop(ctx context.Context) error {
 	if t.DB == nil {
 		return nil
@@ -99,7 +99,7 @@ func (t *Target) started(_ context.Context, e *event.CommandStartedEvent) {
 	}
 }
 
-// listening reports whether the command belongs to listening for notices, or asks which member is
+// listening reports whether the command is part of listening for notices, or asks which member is
 // the primary.
 func listening(e *event.CommandStartedEvent) bool {
 	switch e.CommandName {
@@ -134,7 +134,8 @@ func (t *Target) Session(ctx context.Context, opt dsync.Options) (*dsync.Session
 }
 
 // Shared returns a store whose sessions share one client, and a function that disconnects it. The
-// client has at most that many connections, 0 for no limit. Each session that listens occupies one.
+// client has at most the given number of connections; 0 means no limit. Each session that listens
+// occupies one connection.
 func (t *Target) Shared(ctx context.Context, connections uint64) (driver.Store, func(), error) {
 	if t.memory != nil {
 		return t.memory, func() {}, nil
