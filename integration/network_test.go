@@ -14,8 +14,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// startBehind starts a set whose members and clients reach each member only through its proxy, and
-// whose members identify themselves to the proxies.
+// startBehind starts a set whose members and clients reach each member only through the member's
+// proxy. The members identify themselves to the proxies.
 func startBehind(t *testing.T, net *proxy.Network, spec mongod.Spec) *server.Server {
 	t.Helper()
 	spec.Announce = func(addr string) string { return net.Proxy(addr).Addr() }
@@ -23,7 +23,7 @@ func startBehind(t *testing.T, net *proxy.Network, spec mongod.Spec) *server.Ser
 	return lab.Start(t, spec)
 }
 
-// Faults on a client's link harm that client, and no other behind the same proxy.
+// Faults on a client's link harm that client, and no other client of the same proxy.
 func TestNetworkHarmsOneClient(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -32,7 +32,7 @@ func TestNetworkHarmsOneClient(t *testing.T) {
 		uri := net.Proxy(r.Primary(t)).URI()
 		type insert func(id string, d time.Duration) error
 		client := func(name string) insert {
-			// Switch off retries: with them the driver would hide a lost command.
+			// Switch off retries, because with them the driver would hide a lost command.
 			coll := server.Connect(t, uri+"&appName="+name, options.Client().SetRetryWrites(false)).Database(r.DB).Collection("c")
 			return func(id string, d time.Duration) error {
 				ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -49,7 +49,7 @@ func TestNetworkHarmsOneClient(t *testing.T) {
 		for _, c := range []struct {
 			name    string
 			harm    func()
-			applied bool // whether the insert took effect, although the client got an error
+			applied bool // whether the insert took effect although the client got an error
 		}{
 			{"cut", link.Cut, false},
 			{"hang", link.Hang, false},
@@ -77,7 +77,7 @@ func TestNetworkHarmsOneClient(t *testing.T) {
 }
 
 // A primary that is cut off from the other members, in one direction or in both, is replaced. If no
-// message reaches it, it does not learn of that until it rejoins the set.
+// message reaches it, it does not learn of its replacement until it rejoins the set.
 func TestNetworkPartsMembers(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
@@ -92,8 +92,8 @@ func TestNetworkPartsMembers(t *testing.T) {
 			}
 			return status.Lookup("term").AsInt64()
 		}
-		// A new member can't roll back a write until it knows of one that all members have: mongod
-		// would exit. The second write makes all of them know of the first.
+		// A new member can't roll back a write until it knows of a write that all members have; otherwise
+		// mongod would exit. The second write makes all members know that they have the first.
 		all := options.Collection().SetWriteConcern(&writeconcern.WriteConcern{W: 3})
 		for range 2 {
 			if _, err := r.Client(t).Database(r.DB).Collection("c", all).InsertOne(t.Context(), bson.D{}); err != nil {
@@ -107,7 +107,7 @@ func TestNetworkPartsMembers(t *testing.T) {
 		}{
 			{"cut off", func(in, out *proxy.Link) { in.Hang(); out.Hang() }, true},
 			{"deaf", func(in, out *proxy.Link) { in.HangRequests(); out.HangReplies() }, true},
-			// Messages may still reach it on existing connections.
+			// Messages may still reach the primary on existing connections.
 			{"mute", func(in, out *proxy.Link) { in.HangReplies(); out.HangRequests() }, false},
 		}
 		for _, c := range parts[:testkit.Rounds(1, len(parts))] {

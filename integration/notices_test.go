@@ -32,14 +32,14 @@ func (r *room) notices() []*mongo.Collection {
 	return colls
 }
 
-// A warned is a log of warnings.
+// A warned collects the logged warnings.
 type warned struct{ syncBuffer }
 
 func (w *warned) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// once fails the test unless there is exactly one warning and it contains the words.
+// once fails the test unless exactly one warning was logged and it contains the words.
 func (w *warned) once(t *testing.T, words ...string) {
 	t.Helper()
 	text := w.String()
@@ -49,18 +49,18 @@ func (w *warned) once(t *testing.T, words ...string) {
 	}
 }
 
-// listening locks m, which another session holds, and returns when m's session listens.
+// listening begins to lock m, which another session holds, and returns when m's session listens.
 func (r *room) listening(t *testing.T, m *dsync.Mutex, mon *monitor) <-chan grant {
 	t.Helper()
 	mon.reset()
 	ch := locking(t.Context(), m)
 	eventually(t, "the waiter listens", func() bool { return len(mon.commands(awaits)) > 0 })
-	time.Sleep(500 * time.Millisecond) // until it has requested the key again
+	time.Sleep(500 * time.Millisecond) // wait until it has requested the key again
 	return ch
 }
 
 // If a listener's collection is overrun while it is not reading, it opens another cursor, and the
-// waiter requests the key again: the notice of its grant may have been overwritten.
+// waiter requests the key again, because the notice of its grant may have been overwritten.
 func TestNoticesOverrun(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -75,7 +75,7 @@ func TestNoticesOverrun(t *testing.T) {
 		ch := r.listening(t, waiting.Mutex("key"), mon)
 
 		p.Hang()
-		time.Sleep(6 * time.Second) // until the server has answered all requests
+		time.Sleep(6 * time.Second) // wait until the server has answered all requests
 		release(t, held)
 		notice := bson.D{{Key: "to", Value: waiting.ID()}, {Key: "k", Value: "key"}}
 		var place *mongo.Collection
@@ -88,7 +88,7 @@ func TestNoticesOverrun(t *testing.T) {
 			return place != nil
 		})
 		junk := bson.D{{Key: "to", Value: "nobody"}, {Key: "junk", Value: make([]byte, 64<<10)}}
-		for range 32 { // twice the collection's size
+		for range 32 { // twice as much as the collection can keep
 			if _, err := place.InsertOne(t.Context(), junk); err != nil {
 				t.Fatal(err)
 			}
@@ -144,8 +144,8 @@ func TestNoticesDropped(t *testing.T) {
 	})
 }
 
-// polls checks that sessions on this client work without notices: a waiter gets its key with a
-// poll. The waiter's session logs to log.
+// polls checks that sessions on this client work without notices, so that a waiter gets its key by
+// a poll. The waiter's session logs to log.
 func (r *room) polls(t *testing.T, log *warned, o dsyncmongo.Options, client *mongo.Client) {
 	t.Helper()
 	o.Session.TTL, o.Session.Logger = 20*time.Second, log.logger()
@@ -167,12 +167,12 @@ func (r *room) polls(t *testing.T, log *warned, o dsyncmongo.Options, client *mo
 		eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
 		time.Sleep(600 * time.Millisecond)
 		release(t, h)
-		release(t, granted(t, ch).h) // by the default poll of a store that can't notify
+		release(t, granted(t, ch).h) // by a poll, at the default interval for a store that can't notify
 	}
 }
 
-// If somebody has created the collections of notices by hand, without making them capped, sessions
-// poll, and one warning says what to do.
+// If somebody has created the collections of notices by hand and not capped them, sessions poll,
+// and one warning says what to do.
 func TestNoticesNotCapped(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -208,7 +208,7 @@ func TestNoticesStrict(t *testing.T) {
 	})
 }
 
-// If notices are switched off, there is no warning.
+// If notices are switched off, no warning is logged.
 func TestNoNotices(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -224,9 +224,9 @@ func TestNoNotices(t *testing.T) {
 	})
 }
 
-// Promise 5: if the server notifies, even a standalone or a cluster, a waiter gets a notice. It
-// requests the key once, and once more if it has just begun to listen. With the short poll of other
-// tests it would send three more requests; here the poll interval is a minute.
+// Promise 5: on every server that notifies, even a standalone or a cluster, a waiter gets a notice.
+// It requests the key once, and once more if it has just begun to listen. With the short poll
+// interval of other tests it would send three more requests; here the interval is a minute.
 func TestWaiterIsNotified(t *testing.T) {
 	t.Parallel()
 	const rounds, hold = 6, 800 * time.Millisecond
@@ -253,8 +253,8 @@ func TestWaiterIsNotified(t *testing.T) {
 			held = g.h
 			took += g.at.Sub(begin)
 
-			// Don't count the short acquire, by which a session first tries to get a key that it
-			// was the last to hold.
+			// Don't count short acquires: a session first sends one to get a key that it was the last to
+			// hold.
 			requests := mon.commands(func(c command) bool { return c.name == "findAndModify" && c.id == "k/pushed" && acquire(c.body) })
 			most := 1
 			if round < len(mons) {

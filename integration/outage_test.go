@@ -10,13 +10,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// slow is the reason in errors if a server is too busy even to answer that there is no majority.
+// slow is the reason that errors contain if a server is too busy even to report that there is no
+// majority.
 const slow = "not answered in time: it is out of reach, overloaded, or locked for a backup (fsyncLock)"
 
-// outage harms a server on which one session holds a key and another waits for it, so that no write
-// is acknowledged for a while. Then it heals the server. The holder is notified in time; no hold is
-// granted that may be undone; the log and the error of Release contain why; and everything
-// continues afterwards.
+// outage uses a server on which one session holds a key and another session waits for it. It harms
+// the server so that no write is acknowledged for a while, and then heals it. It checks that the
+// holder is notified in time, that no grant is reported that may be undone, that the log and the
+// error of Release contain the reason, and that everything continues afterwards.
 func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	t.Helper()
 	r := newRoom(t, own)
@@ -49,7 +50,7 @@ func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	if g.token <= first {
 		t.Errorf("token %d came after %d, want a greater one", g.token, first)
 	}
-	g.h.Release(t.Context()) // it may be lost again while the secondary lags
+	g.h.Release(t.Context()) // the hold may be lost again while the secondary lags
 	eventually(t, "a hold is released", func() bool { return lock(t, m).Release(t.Context()) == nil })
 
 	said := make(map[string]int)
@@ -58,7 +59,7 @@ func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 		op, _, _ = strings.Cut(op, " ")
 		said[op]++
 	}
-	most := 3 + int(time.Since(stopped)/(10*time.Second)) // at the beginning, every ten seconds, and at the end
+	most := 3 + int(time.Since(stopped)/(10*time.Second)) // logged at the beginning, every ten seconds, and at the end
 	for op, n := range said {
 		if op != "" && n > most {
 			t.Errorf("the log has too many lines, %d, about %s:\n%s", n, op, log.String())
@@ -70,9 +71,9 @@ func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	t.Log(log.String())
 }
 
-// With an arbiter and a frozen secondary, the primary remains primary and accepts writes, but no
-// majority acknowledges them. When the secondary continues, it lags behind the writes that an
-// application made meanwhile.
+// With an arbiter and a frozen secondary, the primary stays primary and accepts writes, but no
+// majority acknowledges them. After the secondary is thawed, it lags behind because an application
+// has written in the meantime.
 func TestArbiter(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
@@ -94,7 +95,7 @@ func TestArbiter(t *testing.T) {
 	})
 }
 
-// A primary that is locked for a backup answers reads, and writes hang.
+// A primary that is locked for a backup answers reads, but writes hang.
 func TestWritesLocked(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {

@@ -24,8 +24,8 @@ type browser struct {
 	console func() (chromedp.ConsoleMessage, error, bool)
 }
 
-// newBrowser starts Debian's chromium without a window. If it is not installed the test is skipped;
-// in CI it fails.
+// newBrowser starts Debian's chromium without a window. If chromium is not installed, the test is
+// skipped; in CI it fails.
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -42,7 +42,7 @@ func newBrowser(t *testing.T) *browser {
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
 	b := &browser{ctx: ctx}
-	// The first call starts the browser, which ends with its context.
+	// The first call starts the browser, which ends with this call's context.
 	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func (b *browser) press(t *testing.T, keys string) {
 	b.do(t, chromedp.KeyEvent(keys))
 }
 
-// prefers sets the colour scheme, "light" or "dark".
+// prefers sets the preferred color scheme, "light" or "dark".
 func (b *browser) prefers(t *testing.T, scheme string) {
 	t.Helper()
 	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -103,8 +103,8 @@ func (b *browser) prefers(t *testing.T, scheme string) {
 	}
 }
 
-// noComplaints fails the test if the browser wrote anything to its console since
-// the last call.
+// noComplaints fails the test if the browser has written anything to its console since the last
+// call.
 func (b *browser) noComplaints(t *testing.T) {
 	t.Helper()
 	const end = "so far"
@@ -122,7 +122,7 @@ func (b *browser) noComplaints(t *testing.T) {
 	}
 }
 
-// servePage serves the page of s mounted as users do, and returns its address.
+// servePage serves the page of s, mounted as users mount it, and returns the page's address.
 func servePage(t *testing.T, s *dsync.Session, opt *dsynchttp.Options) string {
 	t.Helper()
 	page := dsynchttp.New(s, opt)

@@ -14,23 +14,23 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A scene is a small fleet on a store in memory, whose processes do typical work for the page to
-// show.
+// A scene is a small fleet that shares a store in memory. Its processes do typical work for the
+// page to show.
 type scene struct {
 	store *dsynctest.Memory
 	own   *dsync.Session // the process that serves the page
 	fleet map[string]*dsync.Session
-	cut   *dsynctest.Faulty // worker-2's connection to the store
+	cut   *dsynctest.Faulty // the connection of worker-2 to the store
 }
 
-// A process pretends to run on another host.
+// A process registers its sessions as if they belonged to another process.
 type process struct {
 	driver.Store
 	pid int
 }
 
 func (p process) Register(ctx context.Context, m driver.Member) (time.Time, error) {
-	m.PID, m.Settings.Version = p.pid, "v0.1.0" // a test binary has no version
+	m.PID, m.Settings.Version = p.pid, "v0.1.0" // needed because a test binary has no version
 	return p.Store.Register(ctx, m)
 }
 
@@ -60,7 +60,7 @@ func newScene(t *testing.T, ttl time.Duration) *scene {
 	return sc
 }
 
-// play plays the scene for d; short events take hundredths of d. At the end, locks are held and
+// play plays the scene for d; short events last for hundredths of d. At the end, locks are held and
 // have waiters.
 func (sc *scene) play(t *testing.T, d time.Duration) {
 	t.Helper()
@@ -70,7 +70,7 @@ func (sc *scene) play(t *testing.T, d time.Duration) {
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	name := func(n string) *dsync.Session { return sc.fleet[n] }
 
-	// turns alternately holds the key for some ticks and pauses for some.
+	// turns alternately holds the key for some ticks and pauses for some ticks.
 	turns := func(s *dsync.Session, key string, start, hold, pause time.Duration) {
 		wg.Go(func() {
 			mu := s.Mutex(key)
@@ -88,7 +88,7 @@ func (sc *scene) play(t *testing.T, d time.Duration) {
 	turns(name("worker-1"), "reports/daily", 30, 12, 30)
 	turns(sc.own, "cache/warm-up", 66, 5, 9)
 
-	// A semaphore for four.
+	// A semaphore of size four.
 	for i, s := range []*dsync.Session{name("worker-0"), name("worker-1"), sc.own, name("worker-0"), name("billing-7c9f-m8qpz")} {
 		wg.Go(func() {
 			sem := s.Semaphore("smtp/connections", 4)
@@ -99,7 +99,7 @@ func (sc *scene) play(t *testing.T, d time.Duration) {
 		})
 	}
 
-	// A leader dies, and another one follows.
+	// A leader dies, and another process leads.
 	elect := func(s *dsync.Session, start time.Duration) {
 		wg.Go(func() {
 			if !wait(ctx, start*tick) {
@@ -122,7 +122,7 @@ func (sc *scene) play(t *testing.T, d time.Duration) {
 	elect(name("worker-0"), 8)
 	elect(name("worker-1"), 10)
 
-	// A finished migration, and a key that is held for long.
+	// A finished migration, and a key that is held for a long time.
 	wg.Go(func() {
 		sc.own.Once("migrations/0042").Do(ctx, func(context.Context) error { return nil })
 	})
@@ -140,7 +140,7 @@ func (sc *scene) play(t *testing.T, d time.Duration) {
 			}
 		})
 	}
-	// A holder is cut off, so another one gets its key when its session has lapsed.
+	// A holder is cut off, so another process gets the key when the holder's session has lapsed.
 	turns(name("worker-2"), "thumbnails/rebuild", 10, 1000, 1)
 	turns(sc.own, "thumbnails/rebuild", 30, 30, 1000)
 	turns(name("worker-1"), "thumbnails/rebuild", 32, 1000, 1)
@@ -149,7 +149,7 @@ func (sc *scene) play(t *testing.T, d time.Duration) {
 	wait(ctx, 62*tick)
 }
 
-// wait reports whether d passed before ctx ended.
+// wait waits for d. It reports whether d passed before ctx ended.
 func wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):

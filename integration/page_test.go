@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
 )
 
-// The page shows a thousand keys. On an idle machine that takes less than a second; the test logs
-// the time, and asserts only that the keys are shown.
+// The page shows a thousand keys. On an idle machine it needs less than a second for that; the test
+// logs the time, but asserts only that the keys are shown.
 func TestPageOfAThousandKeys(t *testing.T) {
 	b := newBrowser(t)
 	sc := newScene(t, 30*time.Second)
@@ -32,7 +32,7 @@ func TestPageOfAThousandKeys(t *testing.T) {
 		}
 	}
 	url := servePage(t, sc.own, nil)
-	b.do(t, chromedp.Navigate(url)) // warm up: the browser is slow right after its start
+	b.do(t, chromedp.Navigate(url)) // warm up, because the browser is slow right after its start
 	began := time.Now()
 	b.do(t, chromedp.Navigate(url+"?n=1000"))
 	loaded := time.Since(began)
@@ -49,7 +49,7 @@ func TestPageOfAThousandKeys(t *testing.T) {
 	b.noComplaints(t)
 }
 
-// Changes appear without a reload, and keep the focus and the text that the user is typing.
+// Changes appear without a reload, and leave the focus and the text that the user is typing alone.
 func TestPageIsKeptUpToDate(t *testing.T) {
 	b := newBrowser(t)
 	sc := newScene(t, 30*time.Second)
@@ -75,7 +75,7 @@ func TestPageIsKeptUpToDate(t *testing.T) {
 	b.eventually(t, `document.querySelector('.keys .free') !== null`)
 	b.noComplaints(t)
 
-	// The form leads to the keys with the prefix.
+	// Submitting the form shows the keys with the prefix.
 	b.press(t, kb.Enter)
 	b.eventually(t, `location.search.includes('prefix=inv') && document.querySelectorAll('.keys tbody tr').length === 1`)
 	b.noComplaints(t)
@@ -84,7 +84,7 @@ func TestPageIsKeptUpToDate(t *testing.T) {
 // Ages and timelines advance in the browser between events, from the first event on.
 func TestPageGoesOnByItself(t *testing.T) {
 	b := newBrowser(t)
-	sc := newScene(t, time.Hour) // such rare heartbeats cause no events
+	sc := newScene(t, time.Hour) // heartbeats so rare that they cause no events
 	url := servePage(t, sc.own, &dsynchttp.Options{Refresh: 100 * time.Millisecond})
 	if err := sc.fleet["worker-0"].Mutex("k").LockContext(t.Context()); err != nil {
 		t.Fatal(err)
@@ -94,8 +94,8 @@ func TestPageGoesOnByItself(t *testing.T) {
 	const left = `document.querySelector('.keys svg.line rect').getBoundingClientRect().left`
 	const age = `parseFloat(document.querySelector('.keys time').textContent)`
 	b.do(t, chromedp.Evaluate[chromedp.Void](`window.before = {left: `+left+`, age: `+age+`}`))
-	// The timeline covers a minute. In 3 s the hold moves by a twentieth of its width; require a
-	// thirtieth.
+	// The timeline covers a minute. In 3 s the hold moves by a twentieth of the timeline's width;
+	// require a thirtieth.
 	b.eventually(t, age+` >= before.age + 3 && `+left+` <= before.left - document.querySelector('.keys svg.line').clientWidth / 30`)
 	if right := eval[bool](t, b, `document.querySelector('.keys svg.line rect').getBoundingClientRect().right >= document.querySelector('.keys svg.line').getBoundingClientRect().right`); !right {
 		t.Error("a current hold is not drawn up to the present")
@@ -179,7 +179,8 @@ func TestPageByKeyboard(t *testing.T) {
 	b.noComplaints(t)
 }
 
-// contrast returns the texts whose contrast is below 4.5 to 1, WCAG's minimum, each with its ratio.
+// contrast returns the texts whose contrast ratio is below 4.5 to 1, the minimum that WCAG demands,
+// each with its ratio.
 const contrast = `(() => {
 	const parse = c => { const v = c.match(/[\d.]+/g).map(Number); return v.length === 3 ? [...v, 1] : v; };
 	const light = c => { const [r, g, b] = c.map(v => (v /= 255) <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
@@ -197,7 +198,7 @@ const contrast = `(() => {
 	return [String(n), ...bad];
 })()`
 
-// The page is readable on a phone and on a wide screen, in light and dark colours, whatever it
+// The page is readable on a phone and on a wide screen, in light and dark colors, whatever it
 // shows.
 func TestPageIsReadable(t *testing.T) {
 	b := newBrowser(t)
@@ -207,7 +208,7 @@ func TestPageIsReadable(t *testing.T) {
 	url := servePage(t, sc.own, &dsynchttp.Options{Authorize: func(*http.Request) error { return nil }})
 	b.do(t, chromedp.Navigate(url))
 	sc.play(t, 8*time.Second)
-	// Make a loss that its holder ignores, so that the page shows the alert.
+	// Make a holder ignore the loss of its hold, so that the page shows the alert.
 	if err := admin.New(sc.fleet["worker-1"]).Break(t.Context(), long); err != nil {
 		t.Fatal(err)
 	}
@@ -238,11 +239,11 @@ func TestPageIsReadable(t *testing.T) {
 	h.Release(t.Context())
 }
 
-// TestPagePicture takes the picture in the README, which takes a minute:
+// TestPagePicture takes the README's screenshot, which needs a minute:
 //
 //	LEASEHOLD_PAGE_PNG=../docs/page.png go test -run TestPagePicture .
 //
-// Run it again in this directory when the page looks different.
+// Run it again in this directory when the page's looks have changed.
 func TestPagePicture(t *testing.T) {
 	file := os.Getenv("LEASEHOLD_PAGE_PNG")
 	if file == "" {

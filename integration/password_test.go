@@ -14,7 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// logins counts the authentication messages through the proxy from now on.
+// logins counts the authentication messages that pass through the proxy from now on.
 func logins(p *proxy.Proxy) *atomic.Int64 {
 	n := new(atomic.Int64)
 	p.Rule(func(c proxy.Command) proxy.Fate {
@@ -26,7 +26,7 @@ func logins(p *proxy.Proxy) *atomic.Int64 {
 	return n
 }
 
-// A wrong password results in an error at once, and is not retried.
+// A wrong password results in an error at once, and the login is not retried.
 func TestWrongPassword(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
@@ -53,9 +53,10 @@ func TestWrongPassword(t *testing.T) {
 	})
 }
 
-// The user's password is changed while a session holds a lock, and its connections are cut. The
-// holder is notified in time, and the log says why, once. Then a Lock returns an error at once, and
-// nothing keeps retrying. With the right password the same session works again.
+// While a session holds a lock, the user's password is changed and the session's connections are
+// cut. The holder is notified in time, and the log gives the reason once. After that a Lock returns
+// an error at once, and nothing keeps retrying. With the right password the same session works
+// again.
 func TestPasswordChanged(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {

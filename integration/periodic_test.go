@@ -24,10 +24,10 @@ import (
 
 var periodicFor = flag.Duration("periodic.duration", 0, "duration of TestPeriodicFleet; 0: 15s, 5m with LEASEHOLD_LONG set")
 
-// Ten hosts run a Periodic each second. Their processes are killed and restarted, primaries step
-// down and are killed, and runs fail. No tick succeeds twice, ticks succeed in order, and after
-// each Do that returns without an error its tick is over. This holds whether the hosts' clocks
-// agree or are up to an hour apart.
+// Ten hosts run a Periodic each second, while their processes are killed and restarted, primaries
+// step down and are killed, and runs fail. No tick succeeds twice, ticks succeed in order, and a
+// tick is over when its Do returns without an error. This holds whether the hosts' clocks agree or
+// are up to an hour apart.
 func TestPeriodicFleet(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
@@ -44,7 +44,7 @@ func TestPeriodicFleet(t *testing.T) {
 					off := apart / 9 * time.Duration(i)
 					wg.Go(func() { f.host(ctx, off, lab.Rand(t.Name(), "host", i)) })
 				}
-				if name == "together" { // both fleets share the set, so only one of them harms it
+				if name == "together" { // both fleets share the set, so let only one of them harm it
 					wg.Go(func() { f.harm(ctx, own.Set(), lab.Rand(t.Name(), "harm")) })
 				}
 				wg.Wait()
@@ -54,21 +54,21 @@ func TestPeriodicFleet(t *testing.T) {
 	})
 }
 
-// periodicHosts collects the reports of a fleet with one Periodic.
+// periodicHosts collects the reports from a fleet of hosts that share one Periodic.
 type periodicHosts struct {
 	room *room
 
 	mu         sync.Mutex
-	succeeded  map[int]int64 // tokens of the runs that certainly succeeded, by tick in seconds
+	succeeded  map[int]int64 // tokens of the runs that certainly succeeded, by tick (in seconds)
 	called     map[int]bool
-	overlooked map[int]bool // Do returned without an error, but the tick was not over
+	overlooked map[int]bool // ticks that were not over although Do returned without an error
 	twice      []int
 	kills      int
-	harms      *atomic.Int64 // faults of the set, which both fleets share
+	harms      *atomic.Int64 // number of faults of the set, which both fleets share
 	outcomes   map[string]int
 }
 
-// host runs processes, and kills them, on a host whose clock is ahead by off.
+// host starts and kills processes on a host whose clock is ahead by off.
 func (f *periodicHosts) host(ctx context.Context, off time.Duration, r *rand.Rand) {
 	for ctx.Err() == nil {
 		a := f.room.args(f.room.short(2 * time.Second))
@@ -89,7 +89,7 @@ func (f *periodicHosts) host(ctx context.Context, off time.Duration, r *rand.Ran
 		}
 		life.Stop()
 		syscall.Kill(p.PID(), syscall.SIGKILL)
-		for e := range p.Events() { // reports from before the kill
+		for e := range p.Events() { // collect the reports from before the kill
 			f.heard(e)
 		}
 		f.mu.Lock()
@@ -98,7 +98,7 @@ func (f *periodicHosts) host(ctx context.Context, off time.Duration, r *rand.Ran
 	}
 }
 
-// heard records a process's report of a call of Do.
+// heard records a process's report on a call of Do.
 func (f *periodicHosts) heard(e proc.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,7 +139,7 @@ func (f *periodicHosts) harm(ctx context.Context, set *mongod.Set, r *rand.Rand)
 	}
 }
 
-// rest waits for d, or until ctx ends.
+// rest waits until d has passed or ctx ends.
 func rest(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -147,7 +147,7 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// judge checks the reports.
+// judge checks the collected reports.
 func (f *periodicHosts) judge(t *testing.T, apart time.Duration) {
 	if len(f.twice) > 0 {
 		t.Errorf("these ticks have succeeded twice: %d", f.twice)
@@ -174,7 +174,7 @@ func (f *periodicHosts) judge(t *testing.T, apart time.Duration) {
 		apart, f.kills, f.harms.Load(), len(ticks), passed, f.outcomes)
 }
 
-// ticking calls Do for each second of its clock, and reports the results, until it is killed.
+// ticking calls Do for each second of its clock and reports the results, until it is killed.
 func ticking(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)

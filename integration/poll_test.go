@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// A request that is marked as repeated has the same effect as one that is not, although its first
+// A request that is marked as repeated has the same effect as any other request, although its first
 // command can't join the queue.
 func TestRepeatedRequestsDoTheSame(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -101,7 +101,7 @@ func TestRepeatedRequestsDoTheSame(t *testing.T) {
 	})
 }
 
-// told formats the claims in a state.
+// told formats the claims in a state for comparison.
 func told(st driver.State) (text string) {
 	if st.Sealed > 0 {
 		return "sealed"

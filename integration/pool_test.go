@@ -16,7 +16,8 @@ import (
 )
 
 // B34: a slow query occupies the application's only connection for two TTLs. A session with its own
-// client is not affected. A session on the application's client is lost, and the hooks say why.
+// client is not affected. A session on the application's client is lost, and the hooks get the
+// reason.
 func TestB34ExhaustedPool(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -53,7 +54,7 @@ func TestB34ExhaustedPool(t *testing.T) {
 				}
 				h := lock(t, session.Mutex("key"))
 
-				// The query gets its answer when the proxy heals.
+				// The query gets its answer when the proxy is healed.
 				hit := p.Once(proxy.LateReply, func(c proxy.Command) bool { return c.On(r.DB, "app") })
 				query := make(chan error, 1)
 				go func() {

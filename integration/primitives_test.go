@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// Readers of several processes hold an RWMutex together; a writer holds it alone.
+// Readers in several processes hold an RWMutex together, but a writer holds it alone.
 func TestRWMutex(t *testing.T) {
 	const processes, goroutines, rounds = 3, 4, 5
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -61,7 +61,7 @@ func TestRWMutex(t *testing.T) {
 		}
 		wg.Wait()
 		if together.Load() == 0 {
-			t.Error("readers never read together")
+			t.Error("the RWMutex never had several readers at the same time")
 		}
 		if st := load(t, r.store(), "rw"); len(st.Holders) != 0 || st.Waiting != 0 {
 			t.Errorf("at the end the key's state is %+v, want no holder and no waiter", st)
@@ -69,7 +69,7 @@ func TestRWMutex(t *testing.T) {
 	})
 }
 
-// B20: a reader or writer whose process is cut off blocks others until its lease ends, and not
+// B20: a reader or writer whose process is cut off blocks others until its lease ends, but no
 // longer.
 func TestB20ExpiredReadersAndWriters(t *testing.T) {
 	t.Parallel()
@@ -98,7 +98,7 @@ func TestB20ExpiredReadersAndWriters(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !closed(ended) {
-					t.Error("taken before Lost closed")
+					t.Error("another session acquired the lock before Lost closed")
 				}
 				release(t, taken)
 			})
@@ -106,8 +106,8 @@ func TestB20ExpiredReadersAndWriters(t *testing.T) {
 	})
 }
 
-// Holders of a semaphore together have at most its size. A process that names another size gets an
-// error with both sizes, unless it resizes the semaphore.
+// The holders of a semaphore never have more than its size together. A process that uses another
+// size gets an error with both sizes, unless it resizes the semaphore.
 func TestSemaphore(t *testing.T) {
 	const processes, goroutines, rounds = 3, 4, 5
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -156,11 +156,11 @@ func TestSemaphore(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !renewed.TryAcquire(1) || old.TryAcquire(1) {
-			t.Error("after the resize to 3, the new size is refused or the old one is not")
+			t.Error("after the resize to 3, the new size was refused or the old size was not")
 		}
 		old.Release(2)
 		if !old.TryAcquire(1) {
-			t.Error("a process that names the old size is refused after the resize")
+			t.Error("a process that uses the old size was refused after the resize")
 		}
 		old.Release(1)
 		renewed.Release(1)
@@ -204,7 +204,7 @@ func TestOnce(t *testing.T) {
 }
 
 // Promises 2 and 8: goroutines of a process hand off holds without commands, other processes get
-// their turns, and tokens grow over all holds.
+// their turns, and tokens grow from hold to hold.
 func TestHandOff(t *testing.T) {
 	const processes, goroutines, rounds = 3, 8, 200
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -257,7 +257,7 @@ func onKeyName(key string) func(command) bool {
 }
 
 // A lingering key is locked again without a command, and is released when another process requests
-// it. If the store notifies, that happens before any poll or heartbeat.
+// it. If the store notifies, it is released before any poll or heartbeat.
 func TestLinger(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -272,7 +272,7 @@ func TestLinger(t *testing.T) {
 		mu := warm(t, r.session(linger, mon.client()), "mine")
 		if pushes {
 			eventually(t, "the session listens", func() bool { return len(mon.commands(awaits)) > 0 })
-			release(t, lock(t, mu)) // a new hold, as the previous grant no longer lingers
+			release(t, lock(t, mu)) // a new grant, because the previous one no longer lingers
 		}
 		mon.reset()
 		for range 50 {

@@ -13,8 +13,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// The fuzzed programs, named and random ones, also run on a server instead of the store in memory:
-// in real time, without cut links, several at a time, each on its own keys.
+// The programs of the fuzz test, both named and random ones, also run on a server instead of the
+// store in memory. They run in real time and without cut links, several at a time, each on its own
+// keys.
 func TestPrograms(t *testing.T) {
 	const atOnce = 16
 	random := testkit.Rounds(4, 24)
@@ -35,8 +36,8 @@ func TestPrograms(t *testing.T) {
 				room <- struct{}{}
 				defer func() { <-room }()
 				defer func() {
-					// Print a panic at once. The test would first clean up the server, and the
-					// failures of the other programs would hide it.
+					// Print a panic at once. Otherwise the test would first clean up the server, and the failures
+					// of the other programs would hide the panic.
 					if e := recover(); e != nil {
 						t.Error(e)
 					}
@@ -48,7 +49,7 @@ func TestPrograms(t *testing.T) {
 						s, err := dsyncmongo.Open(t.Context(), client.Database(r.DB),
 							&dsyncmongo.Options{Session: opt, PollOnly: set.Polling})
 						if err != nil {
-							panic(err) // not t.Fatal: this can be any goroutine of the program
+							panic(err) // not t.Fatal, because this can be any goroutine of the program
 						}
 						return s
 					},

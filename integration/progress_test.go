@@ -11,19 +11,19 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// L16: a goroutine hangs while its process lives. Its hold or term ends when it has reported no
-// progress for the limit that it has set. After the grace, another process gets the key. The
-// session keeps its other holds.
+// L16: if a goroutine hangs while its process lives, its hold or term ends when the goroutine has
+// reported no progress for the limit that it set. After the grace, another process gets the key.
+// The session keeps its other holds.
 func TestHangingHolder(t *testing.T) {
 	t.Parallel()
-	const limit, grace, busy = 2 * time.Second, time.Second, 10 * time.Second // busy: possible delay of a busy machine
+	const limit, grace, busy = 2 * time.Second, time.Second, 10 * time.Second // busy is the delay allowed for a busy machine
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		hangs := make(chan struct{})
 		t.Cleanup(func() { close(hangs) })
 
-		// work reports progress three times, and hangs. When its context ends, it tells how long
-		// that was after the last report.
+		// work reports progress three times, and hangs. When its context ends, work sends the time that
+		// has passed since the last report.
 		type end struct {
 			at    time.Time
 			after time.Duration
@@ -48,7 +48,7 @@ func TestHangingHolder(t *testing.T) {
 				t.Errorf("ended %v after the last report (%v), want %v or a little more", e.after, e.cause, limit)
 			}
 			wait := next.Sub(e.at)
-			if wait < grace*9/10 || wait > grace+busy { // e.at can be a bit late
+			if wait < grace*9/10 || wait > grace+busy { // e.at can be slightly late
 				t.Errorf("granted to another %v later, want the grace of %v, and not much more", wait, grace)
 			}
 			t.Logf("ended %v after the last report, and granted to another %v later", e.after, wait)

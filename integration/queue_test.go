@@ -11,7 +11,8 @@ import (
 )
 
 // B36: one waiter gives up, one is killed, and one is frozen. Their claims are removed, and the
-// next waiter is granted the key. When the frozen one thaws, it queues again and gets its turn.
+// next waiter is granted the key. When the frozen waiter is thawed, it queues again and gets its
+// turn.
 func TestB36LeavingTheQueue(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -48,10 +49,10 @@ func TestB36LeavingTheQueue(t *testing.T) {
 		if g := <-quits; sentinel(g.err) != "canceled" {
 			t.Errorf("the waiter that gives up: %v, want context.Canceled", g.err)
 		}
-		queued(3) // at once, not when a session lapses
+		queued(3) // granted at once, not when a session lapses
 		killed.Kill()
 		frozen.Stop()
-		release(t, held) // grants the key to the killed one, whose session has not expired yet
+		release(t, held) // grants the key to the killed waiter, whose session has not expired yet
 		begin := time.Now()
 		g := granted(t, next)
 		took := time.Since(begin)

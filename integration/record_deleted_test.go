@@ -10,9 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B38: an operator deletes the record of a held key. The holder is notified with its next
-// heartbeat, with a cause that says so, and a process that has acquired the key by then keeps it. A
-// key whose record is untouched is not lost.
+// B38: an operator deletes the record of a held key. The holder is notified at its next heartbeat,
+// with this as the cause, and a process that has acquired the key by then keeps it. A hold of
+// another key is not lost.
 func TestRecordDeleted(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

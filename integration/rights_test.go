@@ -18,15 +18,16 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B17: find, insert, update and remove on the collection, and find, insert, createCollection and
-// convertToCapped on those of notices, are enough for everything, and no other command is even
-// sent. Without the rights on the collections of notices everything works by polling: a holder
-// learns of ForceHold with its next heartbeat, and each process logs once what to grant.
+// B17: everything works with the rights find, insert, update and remove on the collection, and
+// find, insert, createCollection and convertToCapped on the collections of notices. Sessions never
+// send a command that needs another right. Without the rights on the collections of notices
+// everything works by polling. A holder learns of ForceHold at its next heartbeat, and each process
+// logs once which rights to grant.
 func TestB17OrdinaryRights(t *testing.T) {
 	t.Parallel()
 	for name, rights := range map[string][]string{
 		"pushed":                {"find", "insert", "createCollection", "convertToCapped"},
-		"no right to make them": {"find", "insert"}, // readWrite, without the actions that make a collection capped
+		"no right to make them": {"find", "insert"}, // like the role readWrite, without the actions that make a collection capped
 		"no right at all":       nil,
 	} {
 		t.Run(name, func(t *testing.T) { testOrdinaryRights(t, rights) })
@@ -46,7 +47,7 @@ func withAuth(t *testing.T, s *server.Server) *server.Server {
 	return lab.Start(t, spec)
 }
 
-// on returns a privilege.
+// on returns the privilege to perform the actions on a collection.
 func on(db, coll string, actions ...string) bson.D {
 	return bson.D{
 		{Key: "resource", Value: bson.D{{Key: "db", Value: db}, {Key: "collection", Value: coll}}},
@@ -82,11 +83,11 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		client := server.Connect(t, uri, mon.client())
 		logs := make([]warned, 2)
 		open := func(log *warned) *dsync.Session {
-			// Leave the poll interval at its default: users without these rights must not have to
+			// Leave the poll interval at its default, because users without these rights must not have to
 			// set it.
 			o := dsync.Options{TTL: 20 * time.Second, Logger: log.logger()}
 			if notices {
-				o.TTL = 3 * time.Minute // heartbeats are too rare to notify of Break in time
+				o.TTL = 3 * time.Minute // so rare heartbeats can't notify a holder of Break in time
 			}
 			return r.open(client, o)
 		}
@@ -125,7 +126,7 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		}
 		go func() {
 			<-h.Lost()
-			h.Release(t.Context()) // Unlock would log that it was lost
+			h.Release(t.Context()) // Unlock would log that the hold was lost
 		}()
 		began := time.Now()
 		if err := admin.New(b).Break(t.Context(), "key"); err != nil {
@@ -145,7 +146,7 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 			}
 		}
 
-		// hello needs no right at all.
+		// hello needs no rights.
 		ordinary := []string{"hello", "create", "listCollections", "findAndModify", "update", "insert", "delete", "find", "aggregate", "getMore", "killCursors"}
 		for _, c := range mon.commands(nil) {
 			if !slices.Contains(ordinary, c.name) {
@@ -168,9 +169,9 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 	})
 }
 
-// A user's rights are revoked while it holds a lock. Its process is notified in time, as if it was
-// cut off, and the log says once which right is missing. Then a Lock returns an error at once.
-// After the rights are granted again, the same session works again.
+// A user's rights are revoked while the user's process holds a lock. The process is notified in
+// time, as if it had been cut off, and the log names the missing right once. After that a Lock
+// returns an error at once. When the rights have been granted again, the same session works again.
 func TestRightsTakenAway(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
@@ -211,7 +212,7 @@ func TestRightsTakenAway(t *testing.T) {
 	})
 }
 
-// A syncBuffer is a buffer that may be written to while it is read.
+// A syncBuffer is a buffer that may be written and read concurrently.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

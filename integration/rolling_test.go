@@ -14,8 +14,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// formerVersions maps each release to the feature compatibility version of the release before. A
-// release also supports that version.
+// formerVersions maps each release to the feature compatibility version of the previous release.
+// Each release also supports that version.
 var formerVersions = map[string]string{"4.4": "4.2", "5.0": "4.4", "6.0": "5.0", "7.0": "6.0", "8.0": "7.0"}
 
 // turnsOf checks that turns exclude each other and that their tokens grow.
@@ -53,11 +53,11 @@ func (o *turnsOf) count() int {
 	return o.n
 }
 
-// A rolling upgrade of MongoDB while sessions lock, wait and elect. The members are restarted in
-// turn with the next release, the primary last, after it has stepped down; then the feature
-// compatibility version is raised. Nobody loses anything. LEASEHOLD_NEXT_MONGOD is the next
-// release's mongod. Without it the set begins with the former version, and the members are
-// restarted with the same program.
+// MongoDB is upgraded one member at a time while sessions lock, wait and elect. The members are
+// restarted in turn with the next release. The primary steps down and is restarted last; then the
+// feature compatibility version is raised. Nobody loses anything. LEASEHOLD_NEXT_MONGOD names the
+// next release's mongod. If it is not set, the set begins with the former feature compatibility
+// version, and the members are restarted with the same program.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
@@ -191,7 +191,7 @@ func TestRollingUpgrade(t *testing.T) {
 		release(t, g.h)
 		cancel()
 		busy.Wait()
-		if n := lost.session.Load(); n != 0 { // as long as no session is lost, no hold is
+		if n := lost.session.Load(); n != 0 { // as long as no session is lost, no hold is lost
 			t.Errorf("lost %d sessions, want none", n)
 		}
 		lab.Note(t, "from %s to %s: %d turns and %d terms", from, to, locks.count(), terms.count())

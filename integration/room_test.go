@@ -25,19 +25,18 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// collection is the default of dsyncmongo.Options.Collection.
+// collection is the default value of dsyncmongo.Options.Collection.
 const collection = "leasehold"
 
-// wakeUp is how long a waiter may take to notice a grant: a round trip or two, on a machine ten
-// times slower than a busy one. A poll, or the server's own clean-up, would come much later.
+// wakeUp is the time within which a waiter must notice a grant: a round trip or two, on a machine
+// ten times slower than a busy one. A poll, or the expiry of a session, would come much later.
 const wakeUp = 15 * time.Second
 
-// patient is the TTL of sessions that only wait in a test. It is longer than any delay of
-// heartbeats by a server that is busy with other tests: FerretDB on two cores has let none through
-// for nine seconds.
+// patient is the TTL of sessions that only wait in a test. It is longer than a server that is busy
+// with other tests delays heartbeats: FerretDB on two cores has let none through for nine seconds.
 const patient = 15 * time.Second
 
-// A room is one test's database on a server.
+// A room is a database on a server, for one test.
 type room struct {
 	*server.Server
 	t  testing.TB
@@ -49,9 +48,8 @@ func newRoom(t testing.TB, s *server.Server) *room {
 	return &room{Server: s, t: t, DB: s.Database(t)}
 }
 
-// short returns the options of most tests. If the server can't push, waiters poll often, because
-// these tests care about results and not about the number of polls, and the default interval would
-// take too long.
+// short returns the options of most tests. If the server can't notify, waiters poll often: these
+// tests check results and not the number of polls, and the default interval would make them slow.
 func (r *room) short(ttl time.Duration) dsync.Options {
 	o := dsync.Options{TTL: ttl}
 	if !r.Has(server.Need{Notices: true}) {
@@ -72,22 +70,23 @@ func (r *room) via(p *proxy.Proxy, o dsync.Options, opts ...*options.ClientOptio
 	return r.open(server.Connect(r.t, p.URI(), opts...), o)
 }
 
-// lasting are options of sessions that must not be lost, whatever a busy machine does.
+// lasting returns options for sessions that must not be lost even on a busy machine.
 func (r *room) lasting() dsync.Options {
 	o := r.short(time.Minute)
 	o.HeartbeatInterval = 2 * time.Second
 	return o
 }
 
-// opening returns a context for Open. Without it the bound would be 30 s, which is short for a probe on
-// a busy machine.
+// opening returns a context for Open. Open's own limit, 30 s, is too short for a probe on a busy
+// machine.
 func (r *room) opening() context.Context {
 	ctx, cancel := context.WithTimeout(r.t.Context(), proc.Patience)
 	r.t.Cleanup(cancel)
 	return ctx
 }
 
-// open opens a session on the client. The end of the test closes it within a round trip.
+// open opens a session on the client. At the end of the test the session is closed within a round
+// trip.
 func (r *room) open(client *mongo.Client, o dsync.Options) *dsync.Session {
 	r.t.Helper()
 	if o.Logger == nil {
@@ -100,7 +99,7 @@ func (r *room) open(client *mongo.Client, o dsync.Options) *dsync.Session {
 	r.t.Cleanup(func() {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		s.Close(ended) // may fail: the test may have harmed the server
+		s.Close(ended) // may fail, because the test may have harmed the server
 	})
 	return s
 }
@@ -134,7 +133,7 @@ func (r *room) proxy() *proxy.Proxy {
 	return proxy.New(r.t, r.Primary(r.t))
 }
 
-// store opens a Store for looking into the server.
+// store opens a Store with which tests inspect the server's state.
 func (r *room) store() driver.Store {
 	r.t.Helper()
 	s, err := dsyncmongo.NewStore(r.opening(), r.Client(r.t).Database(r.DB), nil)
@@ -144,8 +143,8 @@ func (r *room) store() driver.Store {
 	return s
 }
 
-// exactStore is a Store with one clock, for tests that compare the times in its answers to the
-// millisecond. See [server.Server.Skew].
+// exactStore opens a Store whose answers have times from a single clock, for tests that compare
+// them to the millisecond. See [server.Server.Skew].
 func (r *room) exactStore() driver.Store {
 	r.t.Helper()
 	s, err := dsyncmongo.NewStore(r.opening(), server.Connect(r.t, r.OneClock()).Database(r.DB), nil)
@@ -155,7 +154,7 @@ func (r *room) exactStore() driver.Store {
 	return s
 }
 
-// raw returns the collection itself. Writes to it are visible to the store, too, which reads
+// raw returns the collection itself. Its writes wait for a majority, because the store sees only
 // majority-committed data.
 func (r *room) raw() *mongo.Collection {
 	r.t.Helper()
@@ -163,10 +162,10 @@ func (r *room) raw() *mongo.Collection {
 	return r.Client(r.t).Database(r.DB).Collection(collection, majority)
 }
 
-// isProbeRecord reports whether the record says that a server has passed the probe.
+// isProbeRecord reports whether the record notes that a server has passed the probe.
 func isProbeRecord(id string) bool { return strings.HasPrefix(id, "x/probe/") }
 
-// probeRecords matches those records.
+// probeRecords matches the records that note that a server has passed the probe.
 func probeRecords() bson.D {
 	return bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: "x/probe/"}, {Key: "$lt", Value: "x/probe0"}}}}
 }
@@ -209,8 +208,8 @@ func eventually(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// lostInTime waits until a holder is notified of its loss. That must be at most a TTL after since, stalls
-// of this process aside.
+// lostInTime waits until a holder is notified that its hold is lost. That must be at most a TTL
+// after since, not counting stalls of this process.
 func lostInTime(t testing.TB, lost <-chan struct{}, since time.Time, ttl time.Duration) {
 	t.Helper()
 	stalls := newStallMeter(t)
@@ -224,7 +223,7 @@ func lostInTime(t testing.TB, lost <-chan struct{}, since time.Time, ttl time.Du
 	}
 }
 
-// renewed waits until the server has acknowledged n more heartbeats of the session.
+// renewed waits until the server has acknowledged n more heartbeats from the session.
 func renewed(t testing.TB, s *dsync.Session, n int64) {
 	t.Helper()
 	var beats atomic.Int64
@@ -249,7 +248,8 @@ func lock(t testing.TB, m *dsync.Mutex) *dsync.Hold {
 	return h
 }
 
-// release releases a hold, which must not have ended, and waits until a majority has the release.
+// release releases a hold and waits until a majority has the release. The hold must not have ended
+// before.
 func release(t testing.TB, h *dsync.Hold) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), proc.Patience)
@@ -259,7 +259,7 @@ func release(t testing.TB, h *dsync.Hold) {
 	}
 }
 
-// A grant is the report of a locking goroutine.
+// A grant is what a locking goroutine reports.
 type grant struct {
 	m     *dsync.Mutex
 	h     *dsync.Hold
@@ -268,7 +268,7 @@ type grant struct {
 	err   error
 }
 
-// locking acquires the key in a goroutine.
+// locking acquires the key in a new goroutine.
 func locking(ctx context.Context, m *dsync.Mutex) <-chan grant {
 	ch := make(chan grant, 1)
 	go func() {
@@ -307,7 +307,7 @@ func closed(ch <-chan struct{}) bool {
 	}
 }
 
-// losses counts lost sessions and holds in a test that must lose none.
+// losses counts lost sessions and lost holds in a test in which none may be lost.
 type losses struct {
 	session, hold atomic.Int64
 }
@@ -326,7 +326,7 @@ func (l *losses) none(t testing.TB) {
 	}
 }
 
-// Functions that recognize commands by their content.
+// onKey matches commands on the key's record.
 func onKey(key string) func(proxy.Command) bool {
 	return func(c proxy.Command) bool { return c.ID() == "k/"+key }
 }
@@ -336,16 +336,16 @@ func acquires(key string) func(proxy.Command) bool {
 	return func(c proxy.Command) bool { return onKey(key)(c) && acquire(c.Body) }
 }
 
-// releases matches the other commands that change the key's record, for a key that is used as a
-// mutex.
+// releases matches releases of the key, which must be used as a mutex: all other commands that
+// change the key's record.
 func releases(key string) func(proxy.Command) bool {
 	return func(c proxy.Command) bool {
 		return onKey(key)(c) && (c.Name == "update" || c.Name == "findAndModify") && !acquire(c.Body)
 	}
 }
 
-// acquire reports whether c requests a key: with the pipeline, or with the short update that grants
-// the key to its sender.
+// acquire reports whether the command requests a key, with the pipeline or with the short update
+// that grants the key to its sender.
 func acquire(command bson.Raw) bool {
 	for _, path := range [][]string{
 		{"update", "0", "$set", "_", "$literal", "claim"},
@@ -367,7 +367,7 @@ func heartbeats(id string) func(proxy.Command) bool {
 // expires matches the commands that expire the session, whoever sends them.
 func expires(id string) func(proxy.Command) bool { return heartbeats(id) }
 
-// sentinel returns the name of the error's sentinel, for events.
+// sentinel returns a name, for use in events, of the sentinel that err wraps.
 func sentinel(err error) string {
 	for name, is := range map[string]error{
 		"held": dsync.ErrHeld, "lost": dsync.ErrLost, "closed": dsync.ErrClosed,
@@ -380,5 +380,5 @@ func sentinel(err error) string {
 	return ""
 }
 
-// remote reports whether the clocks of this run's servers may differ from this host's.
+// remote reports whether the clocks of the servers in this run may differ from this host's.
 func remote() bool { return os.Getenv("MONGODB_URI") != "" }

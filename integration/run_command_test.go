@@ -24,7 +24,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// beating writes a line with its token to a file, again and again, and ignores SIGTERM.
+// beating repeatedly writes a line with its token to a file. It ignores SIGTERM.
 func beating(env *proc.Env) {
 	var file string
 	env.Args(&file)
@@ -49,12 +49,12 @@ type beat struct {
 	at    time.Time
 }
 
-// An ordeal is a key whose holders suffer faults, one after the other.
+// An ordeal has one key, whose holders suffer one fault after the other.
 type ordeal struct {
 	*room
 	t     *testing.T
 	key   string
-	file  string // holders write beats to it
+	file  string // the file to which holders write beats
 	bin   string
 	store driver.Store
 }
@@ -64,12 +64,12 @@ const (
 	ordealGrace = 300 * time.Millisecond
 )
 
-// A runner is a leasehold run whose command is two beating processes.
+// A runner is a process of leasehold run whose command consists of two beating processes.
 type runner struct {
 	ordeal *ordeal
 	via    *proxy.Proxy
 	cmd    *exec.Cmd
-	stdin  io.Closer // beating ends when this is closed
+	stdin  io.Closer // beating ends when stdin is closed
 	stderr bytes.Buffer
 	done   chan struct{} // closed when leasehold has exited
 	err    error         // from Wait
@@ -92,7 +92,7 @@ func (o *ordeal) start() *runner {
 	if r.stdin, err = r.cmd.StdinPipe(); err != nil {
 		o.t.Fatal(err)
 	}
-	// A stopped keeper keeps stderr open.
+	// A frozen keeper keeps stderr open.
 	r.cmd.WaitDelay = 30 * time.Second
 	if err := r.cmd.Start(); err != nil {
 		o.t.Fatal(err)
@@ -110,8 +110,8 @@ func (o *ordeal) start() *runner {
 	return r
 }
 
-// orAnother returns r, or a new runner if r has ended and no command has had a token greater than
-// token.
+// orAnother returns r. If r has ended and no command has had a token greater than token, it returns
+// a new runner.
 func (r *runner) orAnother(token int64) *runner {
 	r.ordeal.t.Helper()
 	if closed(r.done) && r.ordeal.last() <= token {
@@ -133,7 +133,7 @@ func (r *runner) keeper(sig syscall.Signal) {
 	}
 }
 
-// beats returns all lines so far.
+// beats returns all beats written so far.
 func (o *ordeal) beats() (all []beat) {
 	o.t.Helper()
 	text, err := os.ReadFile(o.file)
@@ -152,7 +152,7 @@ func (o *ordeal) beats() (all []beat) {
 	return all
 }
 
-// last returns the greatest token of all beats.
+// last returns the greatest token in any beat.
 func (o *ordeal) last() (token int64) {
 	o.t.Helper()
 	for _, b := range o.beats() {
@@ -162,7 +162,7 @@ func (o *ordeal) last() (token int64) {
 }
 
 // faults are the faults of holders. By the time the next session holds the key, the former holder's
-// command must be dead. Then the test calls the function that hit returned, if any.
+// command must be dead. After that the test calls the function that hit has returned, if any.
 var faults = []struct {
 	name   string
 	hit    func(*runner) (after func())
@@ -199,8 +199,9 @@ var faults = []struct {
 	}, 114},
 }
 
-// Whatever happens to leasehold run, its command, a process group that ignores SIGTERM, is dead
-// before another session can acquire the key. There are 4 rounds, or 20 in a long run.
+// Whatever happens to leasehold run, its command is dead before another session can acquire the
+// key, even if the command is a process group that ignores SIGTERM. There are 4 rounds, or 20 in a
+// long run.
 func TestRunDeadBeforeTaken(t *testing.T) {
 	t.Parallel()
 	ordeals, rounds := testkit.Rounds(2, 4), testkit.Rounds(2, 5)
@@ -219,8 +220,8 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 				for round := range rounds {
 					fault := faults[(i*rounds+round)%len(faults)]
 					next := o.start()
-					// On a busy machine any session may lose a lease without a fault: the holder,
-					// or the next one before its command has begun.
+					// On a busy machine a session may lose its lease without a fault: the holder's session, or the
+					// next one before its command has begun.
 					eventually(t, "the next session waits", func() bool {
 						next = next.orAnother(token)
 						return load(t, o.store, o.key).Waiting == 1 || o.last() > token
@@ -233,7 +234,7 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 						return o.last() > token
 					})
 					if after != nil {
-						time.Sleep(ordealTTL / 2) // frozen for longer than the TTL altogether
+						time.Sleep(ordealTTL / 2) // so the holder was frozen for longer than the TTL altogether
 						after()
 					}
 					holder.ended(fault.name, fault.status)
@@ -250,8 +251,8 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 					return true
 				})
 				eventually(t, "the key is free", func() bool {
-					// Nobody waits for the key, so the claim of a killed holder stays until
-					// somebody tries to lock the key.
+					// No session waits for the key, so a killed holder's claim stays until a session tries to lock
+					// the key.
 					m := r.session(r.short(patient)).Mutex(o.key)
 					if !m.TryLock() {
 						return false
@@ -264,7 +265,7 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 	})
 }
 
-// ended waits until leasehold exits, and checks its status and output. Losing a lease is always
+// ended waits until leasehold exits, and checks its status and output. A lost lease is always
 // allowed.
 func (r *runner) ended(fault string, status int) {
 	t := r.ordeal.t
@@ -283,9 +284,9 @@ func (r *runner) ended(fault string, status int) {
 	}
 }
 
-// check counts how often a holder ran after a later one had begun, and fails the test if that
-// happened. The test also fails if the holder with the given token ran for more than a TTL after
-// its fault, or is still alive.
+// check counts how often a holder's command ran after a later holder's command had begun, and fails
+// the test if that happened. It also fails the test if the command with the given token ran for
+// more than a TTL after the fault, or is still alive.
 func (o *ordeal) check(fault string, token int64, hit time.Time) (overlaps int64) {
 	o.t.Helper()
 	var greatest int64
@@ -315,7 +316,7 @@ func (o *ordeal) check(fault string, token int64, hit time.Time) (overlaps int64
 	return overlaps
 }
 
-// gone reports whether the process is dead.
+// gone reports whether the process with this ID is dead.
 func gone(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || bytes.Contains(text, []byte(") Z "))

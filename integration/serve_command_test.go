@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// leasehold serve shows a key that another process holds, on its page and as JSON. It writes
-// nothing, and breaks nothing unless that is allowed.
+// leasehold serve shows a key that another process holds, on its page and as JSON. It never writes,
+// except that it breaks keys if that is allowed.
 func TestServeCommand(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -56,7 +56,7 @@ func TestServeCommand(t *testing.T) {
 	})
 }
 
-// checkPage reads the page at a URL, which must show the key that a process holds, and tries to
+// checkPage reads the page at a URL, which must show that a process holds the key, and tries to
 // break the key.
 func checkPage(t *testing.T, at string, pid int) {
 	t.Helper()

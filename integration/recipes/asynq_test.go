@@ -37,7 +37,7 @@ func schedule(ctx context.Context, election *leader.Election, redis asynq.RedisC
 	})
 }
 
-// enqueueEachMinute enqueues a task once for each minute in the whole fleet.
+// enqueueEachMinute enqueues one task per minute in the whole fleet.
 func enqueueEachMinute(c *cron.Cron, locker *robfigcron.Locker, client *asynq.Client) error {
 	_, err := locker.AddPeriodic(c, "* * * * *", "report", func(ctx context.Context, tick time.Time) error {
 		id := asynq.TaskID("report " + tick.UTC().Format(time.RFC3339))
@@ -50,7 +50,7 @@ func enqueueEachMinute(c *cron.Cron, locker *robfigcron.Locker, client *asynq.Cl
 	return err
 }
 
-// oneAtATime handles one task of a type at a time, in the whole fleet.
+// oneAtATime lets the whole fleet handle only one task of each type at a time.
 func oneAtATime(locks *dsync.Session) asynq.MiddlewareFunc {
 	return func(next asynq.Handler) asynq.Handler {
 		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
@@ -64,15 +64,15 @@ func oneAtATime(locks *dsync.Session) asynq.MiddlewareFunc {
 	}
 }
 
-// isFailure is an asynq.Config.IsFailure: a task that must wait uses up no retry.
+// isFailure is an asynq.Config.IsFailure. With it, a task that must wait uses up no retry.
 func isFailure(err error) bool { return !errors.Is(err, dsync.ErrHeld) }
 
-// inBubble makes connections to a Redis in memory.
+// inBubble makes clients of a Redis in memory.
 type inBubble struct{ m *miniredis.Miniredis }
 
 func (r inBubble) MakeRedisClient() any {
 	return redis.NewClient(&redis.Options{
-		Addr:   "127.0.0.1:6379", // never dialled; an IP address, because go-redis would look up a name, which hangs a bubble
+		Addr:   "127.0.0.1:6379", // never dialed; an IP address, because go-redis would look up a name, which would hang the bubble
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return r.m.Dial() },
 	})
 }
@@ -153,8 +153,8 @@ func TestAsynqSchedulerRunsOnce(t *testing.T) {
 	})
 }
 
-// Each process has the crontab. One task is enqueued each minute, even while one process is cut
-// off.
+// All processes have the same crontab. One task is enqueued each minute, even while one process is
+// cut off.
 func TestAsynqEnqueuesEachMinuteOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -188,8 +188,8 @@ func TestAsynqEnqueuesEachMinuteOnce(t *testing.T) {
 	})
 }
 
-// Of two tasks of one type only one is handled at a time; the other is retried later, which does
-// not count as a failure.
+// If there are two tasks of the same type, only one is handled at a time. The other is retried
+// later, which does not count as a failure.
 func TestAsynqHandlesOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

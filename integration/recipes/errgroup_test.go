@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// run runs the service until ctx ends; in main, ctx comes from signal.NotifyContext.
+// run runs the service until ctx ends. In main, get ctx from signal.NotifyContext.
 func run(ctx context.Context, locks *dsync.Session, serve, lead func(context.Context) error) (err error) {
 	defer func() { // last: what has ended holds nothing any more
 		err = errors.Join(err, locks.Close(context.WithoutCancel(ctx)))
@@ -33,7 +33,7 @@ func run(ctx context.Context, locks *dsync.Session, serve, lead func(context.Con
 	return nil
 }
 
-// until runs until its context ends, and takes a second to stop.
+// until runs until its context ends, and then needs a second to stop.
 func until(ctx context.Context) error {
 	<-ctx.Done()
 	time.Sleep(time.Second)

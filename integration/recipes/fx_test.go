@@ -19,13 +19,13 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// An Open opens the session of the process; dsyncmongo.Connect does so on MongoDB.
+// An Open opens the session of the process, on MongoDB with dsyncmongo.Connect.
 type Open func(context.Context) (*dsync.Session, error)
 
-// A Work is what the leader does until its context ends.
+// A Work is the leader's work. It runs until its context ends.
 type Work func(context.Context) error
 
-// lead has work run on one process of the fleet, from the start to the stop of the app.
+// lead runs work on one process of the fleet at a time, from the start of the app until its stop.
 func lead(lifecycle fx.Lifecycle, app fx.Shutdowner, open Open, work Work) {
 	var locks *dsync.Session
 	ctx, stop := context.WithCancel(context.Background()) // OnStart's ends when the app has started
@@ -59,7 +59,7 @@ func lead(lifecycle fx.Lifecycle, app fx.Shutdowner, open Open, work Work) {
 	})
 }
 
-// newApp returns an app as main would make it. It starts os/signal's goroutine outside of bubbles.
+// newApp returns an app as main would make it.
 func newApp(store driver.Store, name string, work Work) *fx.App {
 	open := func(context.Context) (*dsync.Session, error) {
 		return dsync.New(store, &dsync.Options{Name: name})
@@ -74,7 +74,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Stop ends the leader's work. Then another app leads, and nothing is left in the store.
+// Stop ends the leader's work. After that another app leads, and nothing is left in the store.
 func TestFxStopResignsAndCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -114,7 +114,7 @@ func TestFxStopResignsAndCloses(t *testing.T) {
 	})
 }
 
-// Work that does not stop keeps others from leading only during the grace.
+// If the work does not stop, other processes are kept from leading only during the grace.
 func TestFxWorkThatDoesNotStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -145,7 +145,7 @@ func TestFxWorkThatDoesNotStop(t *testing.T) {
 	})
 }
 
-// Work that fails shuts the app down, with an exit code.
+// If the work fails, the app shuts down with an exit code.
 func TestFxWorkThatFailsEndsTheApp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -42,8 +42,8 @@ func nightly(ctx context.Context, p *dsync.Periodic, zone *time.Location, job fu
 	}
 }
 
-// Each night one run succeeds, even if all hosts fail at first, and on nights on which clocks
-// change. A job that takes hours still begins at its time each night.
+// One run succeeds each night, even if all hosts fail at first, and even if the clocks change that
+// night. A job that takes hours still begins on time each night.
 func TestNightly(t *testing.T) {
 	newYork, err := time.LoadLocation("America/New_York")
 	if err != nil {
@@ -78,7 +78,7 @@ func TestNightly(t *testing.T) {
 						if late := time.Since(tick); !first && late > time.Minute {
 							t.Errorf("the run for %v began %v late", tick, late)
 						}
-						time.Sleep(3 * time.Hour) // without holding mu: a bubble's time stops while a goroutine waits for a mutex
+						time.Sleep(3 * time.Hour) // without holding mu, because a bubble's time stops while a goroutine waits for a mutex
 						mu.Lock()
 						defer mu.Unlock()
 						nights = append(nights, tick.In(newYork).Format(time.DateOnly))

@@ -23,7 +23,7 @@ type ReportArgs struct {
 
 func (ReportArgs) Kind() string { return "report" }
 
-// A ReportWorker makes one report of a region at a time, in the whole fleet.
+// A ReportWorker makes only one report of each region at a time in the whole fleet.
 type ReportWorker struct {
 	river.WorkerDefaults[ReportArgs]
 	Locks  *dsync.Session
@@ -51,7 +51,7 @@ func whileLeading(election *leader.Election, args river.JobArgs) river.PeriodicJ
 	}
 }
 
-// An HourlyWorker works for each hour once in the whole fleet.
+// An HourlyWorker makes one report per hour in the whole fleet.
 type HourlyWorker struct {
 	river.WorkerDefaults[ReportArgs]
 	Locks  *dsync.Session
@@ -68,8 +68,8 @@ func job(region string) *river.Job[ReportArgs] {
 	return &river.Job[ReportArgs]{Args: ReportArgs{Region: region}}
 }
 
-// Two jobs for one region never run at the same time: the second is snoozed. A job for another
-// region runs.
+// Two jobs for the same region never run at the same time, because the second one is snoozed. A job
+// for another region runs.
 func TestRiverWorkerRunsOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -108,8 +108,8 @@ func TestRiverWorkerRunsOneAtATime(t *testing.T) {
 	})
 }
 
-// When the process of a job is cut off, the job's context ends before another process gets the
-// lock, at most a TTL later.
+// When a process is cut off while it runs a job, the job's context ends before another process gets
+// the lock, which takes at most a TTL.
 func TestRiverWorkerThatIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -142,8 +142,8 @@ func TestRiverWorkerThatIsCutOff(t *testing.T) {
 	})
 }
 
-// Several processes, whose clocks are minutes apart, insert jobs for the same hour. One of the jobs
-// runs; if it fails, the next one does.
+// Several processes whose clocks are minutes apart insert jobs for the same hour. Only one job
+// runs; if it fails, another one runs.
 func TestRiverWorksForEachHourOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -206,7 +206,7 @@ func TestRiverConstructorOfTheLeader(t *testing.T) {
 	})
 }
 
-// The recipe as part of a program.
+// The recipe as part of a client's configuration.
 func Example_river() {
 	locks, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {
