@@ -75,7 +75,7 @@ func (h *hearing) addressOf(session string) int {
 
 func (h *hearing) collection(address int) string { return fmt.Sprint("leasehold.notices.", address) }
 
-// listen starts a Listen, and returns when that is ready or has ended.
+// listen starts a Listen, and returns when the Listen is ready or has ended.
 func (h *hearing) listen(session string, keys ...string) {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(h.t.Context())

@@ -26,7 +26,7 @@ func sentTo(calls []call) (sent []string) {
 }
 
 // Notify sends one insert to each collection. Before a process's first insert into a collection, Notify sends a
-// command that creates it, because the insert would create one that is not capped.
+// command that creates it, because the insert would create a collection that is not capped.
 func TestNotifyInserts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)

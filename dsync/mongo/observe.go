@@ -44,10 +44,10 @@ const (
 	maxMarks = 1_000
 )
 
-// mark marks the tail's keys as observed, unless it has done so recently. The mark, field "o", is a time until which
-// commands that change the record return a notice of the change. Short commands whose reply is not read do not apply
-// to a record with a mark. The first command that settles the key after that time removes the mark. If many sessions
-// observe a key, one mark serves all of them until half of its time has passed.
+// mark marks the tail's keys as observed, unless it has done so recently. The mark, field "o", is the time until
+// which commands that change the record return a notice of the change. Short commands whose reply is not read do not
+// apply to a record with a mark. The first command that settles the key after that time removes the mark. If many
+// sessions observe a key, one mark serves all of them until half of its time has passed.
 //
 // mark creates a missing record, with a time that decides when a sweep deletes it.
 func (t *tail) mark(ctx context.Context) error {

@@ -196,7 +196,7 @@ type ownedStore struct {
 
 var _ driver.Store = (*ownedStore)(nil)
 
-// Close disconnects the client. It takes at most a second, even if the server does not answer.
+// Close disconnects the client. It returns within a second, even if the server does not answer.
 func (s *ownedStore) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(noValues{ctx}, disconnectLimit)
 	defer cancel()

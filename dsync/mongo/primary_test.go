@@ -22,7 +22,7 @@ import (
 // checks is the interval at which the driver checks the server in these tests, the shortest that it accepts.
 const checks = 500 * time.Millisecond
 
-// newWatched returns a hearing as newHearing does, with a PrimaryWatch.
+// newWatched is like newHearing, but with a PrimaryWatch.
 func newWatched(t *testing.T, hello func(bson.D) bson.D) *hearing {
 	t.Helper()
 	watch := new(dsyncmongo.PrimaryWatch)

@@ -30,8 +30,8 @@ func cursor(docs ...bson.D) bson.D {
 	return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", batch)}))
 }
 
-// Reads of keys return only what a majority has, if the server supports such reads. Reads of sessions never need a
-// majority, because they only set timers.
+// Reads of keys return only what a majority has, if the server supports such reads. Reads of sessions never ask for
+// that, because they only set timers.
 func TestReadsOfKeysAreCommitted(t *testing.T) {
 	servers := map[string]struct {
 		hello func(bson.D) bson.D

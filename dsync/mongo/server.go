@@ -85,7 +85,7 @@ func (s *store) hello(ctx context.Context) (server, error) {
 	return v, nil
 }
 
-// report logs what was found.
+// report logs what kind of server was found.
 func (s *store) report() {
 	kind, waiting := "MongoDB", "polling"
 	if s.server.portable {

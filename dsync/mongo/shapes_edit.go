@@ -7,10 +7,10 @@ import (
 
 // An edit is what a command does to a key's record before it settles the key. Its first stage is clean.
 
-// If the claim may join, and neither holds nor waits, joining puts it at the end of the queue but ahead of claims
-// with later ticks, or at the head. It has no effect after "until", so that a request that arrives after its claim
-// was given up leaves nothing behind. While anybody holds the key or waits for it, or it is sealed, a claim must have
-// the record's kind and limit; a former limit counts as the present one.
+// joining puts the claim into the queue, if the claim may join and neither holds nor waits: at the head, or at the
+// end but ahead of claims with later ticks. It has no effect after "until", so that a request that arrives after its
+// claim was given up leaves nothing behind. While anybody holds the key or waits for it, or it is sealed, a claim
+// must have the record's kind and limit; a former limit counts as the present one.
 func joining(a acquiring) []bson.D {
 	h, q := list("$h"), list("$q")
 	if a.expired {

@@ -133,8 +133,8 @@ func TestLastUsedKeyTakesShortCommands(t *testing.T) {
 	})
 }
 
-// The same is true of a key without a record; the short acquire creates the record. If the short acquire comes too
-// late, or another process is faster, the long one follows.
+// On a key without a record, too, each acquire and each release is one short command; the acquire creates the record.
+// If the short acquire comes too late, or another process is faster, the long one follows.
 func TestNewKeyTakesShortCommands(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reply bson.D
@@ -513,8 +513,8 @@ func TestHandOverBeforeAFew(t *testing.T) {
 	})
 }
 
-// The token of a short grant is greater than the last by at least a step, and as great as the server's clock allows.
-// The time comes from the server's last reply, not from the host's clock.
+// The token of a short grant is greater than the last token by at least a step, and as great as the server's clock
+// allows. The time comes from the server's last reply, not from the host's clock.
 func TestShortGrantTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const last = 1024 // the token in the answers of a shortServer
@@ -582,7 +582,7 @@ func TestShortGrantTokens(t *testing.T) {
 	})
 }
 
-// If a command on a key gets no answer, the state of the key is unknown, so the next acquire of it is not short.
+// If a command on a key gets no answer, the state of the key is unknown, so its next acquire is not short.
 func TestLastUsedKeyIsForgottenWithoutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)

@@ -92,8 +92,8 @@ func granting(c call) bson.D {
 	return ok(e("value", fields), e("n", 1), e("nModified", 1))
 }
 
-// connected returns a session over a wire, after its client has opened as many connections as it may. The fake takes
-// a tenth of a second for each command.
+// connected returns a session over a wire, after its client has opened as many connections as it may. The fake
+// answers each command after a tenth of a second.
 func connected(t *testing.T, opt dsync.Options, more ...*options.ClientOptions) (*dsync.Session, *wire) {
 	t.Helper()
 	f := newFake(t)

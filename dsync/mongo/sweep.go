@@ -18,7 +18,7 @@ const (
 	sweepID  = sweepEnd + "sweep"
 
 	// making is the age at which a record may be swept if the command that it was created for never came: see create.
-	// No command takes that long.
+	// No command lasts that long.
 	making = time.Hour
 )
 

@@ -27,10 +27,10 @@ const (
 	tailAgeKeys    = time.Minute
 	tailAgeSharded = 20 * time.Second
 
-	// If the server ends a cursor, the next one is opened at once, but only if the server last did so at least
-	// tailPause ago. Otherwise the tail breaks, and its caller waits before it listens again. Nor does a new primary
-	// end a cursor that is younger than tailPause, because each new cursor on another primary makes every waiter
-	// request again.
+	// If the server ends a cursor, the next cursor is opened at once, unless the server ended an earlier one less
+	// than tailPause ago. In that case the tail breaks, and its caller waits before it listens again. Nor does a new
+	// primary end a cursor that is younger than tailPause, because each new cursor on another primary makes every
+	// waiter request again.
 	tailPause = time.Second
 
 	// wholeCollection is more notices than a collection can have.
@@ -337,7 +337,7 @@ func (t *tail) first(ctx context.Context, last bson.ObjectID) (found bool, err e
 	return found, nil
 }
 
-// close closes the cursor, and waits until former ones are closed.
+// close closes the cursor, and waits until former cursors are closed.
 func (t *tail) close(ctx context.Context) {
 	if t.cursor != nil {
 		closeCursor(ctx, t.cursor)
@@ -346,8 +346,8 @@ func (t *tail) close(ctx context.Context) {
 	t.closing.Wait()
 }
 
-// closeCursor closes a cursor. It takes at most a second. The server would close the idle cursor by
-// itself after ten minutes.
+// closeCursor closes a cursor. It returns within a second. The server would close the idle cursor by itself after ten
+// minutes.
 func closeCursor(ctx context.Context, cursor *mongo.Cursor) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
