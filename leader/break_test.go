@@ -66,7 +66,7 @@ func TestBreakDeposes(t *testing.T) {
 					}
 					wantErr(t, "cause", context.Cause(ctx), leader.ErrLost, dsync.ErrRevoked)
 					if errors.Is(context.Cause(ctx), leader.ErrResigned) || e.IsLeader() {
-						t.Errorf("e still leads, or its term ended by resigning: %v", context.Cause(ctx))
+						t.Errorf("the deposed leader still leads, or the cause of its context is wrong: %v", context.Cause(ctx))
 					}
 					free := notified.Add(grace)
 					if done {
@@ -174,12 +174,12 @@ func TestBreakOfRun(t *testing.T) {
 					}
 					if i > 0 {
 						if d := w.began.Sub(all[i-1].notified); d < min(wind, grace) {
-							t.Errorf("work %d began %v after work %d was notified", i, d, i-1)
+							t.Errorf("the work of leader %d began %v after that of leader %d was notified", i, d, i-1)
 						}
 					}
 				}
 				if want := []int{0, 1, 2, 0, 1, 2, 0}; !slices.Equal(order, want) || returned.Load() != breaks {
-					t.Errorf("led in the order %v, want %v; ReturnedLate was called %d times, want %d", order, want, returned.Load(), breaks)
+					t.Errorf("the processes led in the order %v, want %v; ReturnedLate was called %d times, want %d", order, want, returned.Load(), breaks)
 				}
 			})
 		})
@@ -242,10 +242,10 @@ func TestBreakOfAnUnreachableLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := time.Since(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 20*time.Millisecond {
-			t.Errorf("broken %v after its session lapsed", d)
+			t.Errorf("Break returned %v after the session had lapsed", d)
 		}
 		if d := time.Since(<-ended); d < grace {
-			t.Errorf("broken %v after its term ended, want at least the grace of %v", d, grace)
+			t.Errorf("Break returned %v after the term had ended, want at least the grace of %v", d, grace)
 		}
 		if _, err := electionOf(t, s, nil).TryCampaign(background); err != nil {
 			t.Errorf("TryCampaign after Break: %v", err)

@@ -133,7 +133,7 @@ func TestRolesInAnElection(t *testing.T) {
 
 		// A process whose hooks observe becomes an observer again when it leaves the queue.
 		if _, err := looks.TryCampaign(background); err == nil {
-			t.Fatal("two lead")
+			t.Fatal("two processes lead")
 		}
 		a.Observe(background)
 		time.Sleep(time.Second)
@@ -148,7 +148,7 @@ func TestRolesInAnElection(t *testing.T) {
 		campaign(t, b)
 		time.Sleep(time.Second)
 		if got := roles(t, a); len(got) != 3 || got[0] != "b leader" || !slices.Contains(got, "a observer") || !slices.Contains(got, "looks observer") {
-			t.Errorf("another leads: %q", got)
+			t.Errorf("another process leads: %q", got)
 		}
 	})
 }
@@ -212,7 +212,7 @@ func TestManyCandidates(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		if got := roles(t, e); len(got) != 0 {
-			t.Errorf("%d sessions are listed after all have lapsed, want none even before another process expires them", len(got))
+			t.Errorf("%d lapsed sessions are listed, want none, even before another process expires them", len(got))
 		}
 	})
 }
@@ -256,7 +256,7 @@ func TestObserversInBadNetworks(t *testing.T) {
 				cancel()
 				time.Sleep(2 * ttl)
 				if got, also := roles(t, first), roles(t, second); len(got) != 0 || !slices.Equal(also, []string{"o observer"}) {
-					t.Errorf("the first has %q, the second %q; want only the second observed", got, also)
+					t.Errorf("the first election's observers are %q, the second's %q; want only the second to be observed", got, also)
 				}
 			})
 		})
@@ -281,7 +281,7 @@ func TestObserversCostAWriteForAChange(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if n := lists(); n < 1 || n > 2 {
-			t.Errorf("50 elections that are observed from now on cost %d lists, want one", n)
+			t.Errorf("beginning to observe 50 elections cost %d lists, want one", n)
 		}
 		before := lists()
 		again, end := context.WithCancel(background)
@@ -290,12 +290,12 @@ func TestObserversCostAWriteForAChange(t *testing.T) {
 		end()
 		time.Sleep(time.Second)
 		if n := lists() - before; n != 0 {
-			t.Errorf("%d lists while nothing changed", n)
+			t.Errorf("%d lists were sent although nothing had changed", n)
 		}
 		cancel()
 		time.Sleep(time.Second)
 		if n := lists() - before; n < 1 || n > 2 {
-			t.Errorf("50 elections that are no longer observed cost %d lists, want one", n)
+			t.Errorf("ceasing to observe 50 elections cost %d lists, want one", n)
 		}
 	})
 }

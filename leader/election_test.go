@@ -35,7 +35,7 @@ func TestOneOfManyLeads(t *testing.T) {
 				for range terms {
 					ctx := campaign(t, e)
 					if leading++; leading != 1 {
-						t.Errorf("%d lead at once", leading)
+						t.Errorf("%d processes lead at once", leading)
 					}
 					now := term(t, ctx)
 					if now.Number != last.Number+1 || now.Token <= last.Token || !e.IsLeader() {
@@ -101,7 +101,7 @@ func TestCauseOfTheEnd(t *testing.T) {
 				wantErr(t, "cause", context.Cause(ctx), test.want...)
 				wantErr(t, "Err", ctx.Err(), context.Canceled)
 				if e.IsLeader() {
-					t.Error("IsLeader after the end")
+					t.Error("IsLeader returns true after the end of the term")
 				}
 				time.Sleep(3 * ttl)
 				f.Heal()
@@ -159,7 +159,7 @@ func TestCampaignChan(t *testing.T) {
 		began := time.Now()
 		campaign(t, second)
 		if d := time.Since(began); d > grace/2 {
-			t.Errorf("elected after %v, want it at once: the leadership was released", d)
+			t.Errorf("elected after %v, want at once, because the leadership was released", d)
 		}
 	})
 }
@@ -185,7 +185,7 @@ func TestCampaignErrors(t *testing.T) {
 		ctx, err = b.TryCampaign(background)
 		check("TryCampaign", ctx, err, dsync.ErrHeld)
 		if held := heldError(t, err); held.Here || held.Session != s.ID() {
-			t.Errorf("TryCampaign beside the leader: %+v: %v", held, err)
+			t.Errorf("TryCampaign while another process leads: %+v: %v", held, err)
 		}
 		wantErr(t, "cause of TryCampaign", context.Cause(ctx), dsync.ErrHeld)
 		ctx, err = a.TryCampaign(background)
@@ -282,7 +282,7 @@ func TestContextEndsBeforeTheNextLeads(t *testing.T) {
 			led := time.Now()
 			synctest.Wait()
 			if notified.IsZero() || led.Sub(notified) < grace {
-				t.Errorf("trial %d: another leads %v after the context ended, want at least %v", i, led.Sub(notified), grace)
+				t.Errorf("trial %d: another process leads %v after the context ended, want at least %v", i, led.Sub(notified), grace)
 			}
 			if term(t, next).Number != term(t, ctx).Number+1 {
 				t.Errorf("trial %d: term %d after %d", i, term(t, next).Number, term(t, ctx).Number)
@@ -314,7 +314,7 @@ func TestWorkNeverOverlaps(t *testing.T) {
 				<-ctx.Done()
 				time.AfterFunc(resigns, func() { a.Resign(background) })
 				if d, want := (<-elected).Sub(start), min(resigns, grace); d != want {
-					t.Errorf("the next leads %v after the end of ctx, want %v", d, want)
+					t.Errorf("the next process leads %v after the end of ctx, want %v", d, want)
 				}
 				time.Sleep(2 * time.Hour)
 			})
@@ -461,7 +461,7 @@ func TestHundredElections(t *testing.T) {
 		time.Sleep(30 * ttl / 3)
 		d := store.Counts().Since(before)
 		if n := d.Commands[dsynctest.MethodHeartbeat]; d.Commands[dsynctest.MethodOwn] != n || d.Total() != 2*n || d.Writes != n || n > 34 {
-			t.Errorf("in 30 periods: %v and %d writes, want a heartbeat and a reading each", d.Commands, d.Writes)
+			t.Errorf("in 30 periods: %v and %d writes, want one heartbeat and one read per period", d.Commands, d.Writes)
 		}
 	})
 }

@@ -140,7 +140,7 @@ func TestGroupSettles(t *testing.T) {
 		before := store.Counts().Commands[dsynctest.MethodRelease]
 		time.Sleep(20 * time.Minute)
 		if n := store.Counts().Commands[dsynctest.MethodRelease] - before; n != 0 || f.load("a") != 2 || f.load("b") != 2 {
-			t.Errorf("%d functions moved in 20 minutes in which nothing happened; a has %d, b %d of 4", n, f.load("a"), f.load("b"))
+			t.Errorf("%d functions moved in 20 minutes although nothing happened; a runs %d of 4, b runs %d", n, f.load("a"), f.load("b"))
 		}
 		stopA()
 		stopB()
@@ -167,7 +167,7 @@ func TestGroupListAndRemove(t *testing.T) {
 		g.Go("removes itself", func(ctx context.Context) error {
 			i := slices.IndexFunc(g.List(), func(s *leader.Singleton) bool { return s.Name == "removes itself" })
 			if !g.List()[i].Remove(ctx) {
-				t.Error("Remove inside: no such function")
+				t.Error("Remove inside the function: no such function")
 			}
 			<-ctx.Done()
 			return ctx.Err()
@@ -199,7 +199,7 @@ func TestGroupListAndRemove(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		if f.load("b") != 2 {
-			t.Errorf("the other process runs %d functions, want those that were removed here or left", f.load("b"))
+			t.Errorf("the other process runs %d functions, want those that were removed or have left the group here", f.load("b"))
 		}
 		cancel()
 		wantErr(t, "Wait", g.Wait(), context.Canceled)
@@ -230,7 +230,7 @@ func TestGroupWaitReturnsTheFirstError(t *testing.T) {
 		}
 		wantErr(t, "cause of the group's context", context.Cause(ctx), wrong)
 		if f.load("a") != 0 {
-			t.Error("a function runs after Wait")
+			t.Error("a function runs after Wait has returned")
 		}
 	})
 }
@@ -339,7 +339,7 @@ func TestGroupForgetsRemovedFunctions(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if after := runtime.NumGoroutine(); after > before+10 { // allows for the session's idle goroutines
-			t.Errorf("%d goroutines, and %d after 40 functions that came and went", before, after)
+			t.Errorf("%d goroutines before, and %d after adding and removing 40 functions", before, after)
 		}
 		cycles.Store(0)
 		time.Sleep(time.Minute)
@@ -432,7 +432,7 @@ func TestSingletonHandle(t *testing.T) {
 				note(name, "start", tm)
 				err := work(ctx)
 				if !errors.Is(err, context.Canceled) {
-					t.Errorf("stopped with %v", err)
+					t.Errorf("the function's work returned %v, want context.Canceled", err)
 				}
 				note(name, "stop", tm)
 				return err
@@ -459,11 +459,11 @@ func TestSingletonHandle(t *testing.T) {
 		want("again", "one stop 1", "one start 2")
 		select {
 		case <-one.Done():
-			t.Error("Done is closed between two terms")
+			t.Error("Done's channel is closed between two terms")
 		default:
 		}
 		if !one.Remove(background) || one.Running() || f.load("a") != 1 {
-			t.Errorf("after Remove it runs: %t; %d functions run, want only the other one", one.Running(), f.load("a"))
+			t.Errorf("after Remove the function runs: %t; %d functions run, want only the other one", one.Running(), f.load("a"))
 		}
 		<-one.Done()
 		want("removed", "one stop 2")
@@ -541,7 +541,7 @@ func TestFunctionsOfGroupsAreDistinct(t *testing.T) {
 				}
 				name, pair := strings.Split(r.Election.String(), `"`)[1], fmt.Sprintf("%q of %q", f, group)
 				if names[name] != "" || name != group+"/"+f {
-					t.Errorf("%s has election %q, and so has %s", pair, name, names[name])
+					t.Errorf("%s has the election %q, but so has %s", pair, name, names[name])
 				}
 				names[name] = pair
 			}

@@ -7,8 +7,8 @@ import (
 )
 
 // Hooks are functions that an [Election] calls when something happens, in the style of
-// net/http/httptrace.ClientTrace. Any of them may be nil. Failed commands are reported to
-// dsync.Hooks.StoreError of the session.
+// net/http/httptrace.ClientTrace. Any of them may be nil. Failed commands are reported to the
+// session's hook dsync.Hooks.StoreError.
 //
 // Hooks are called one at a time, in the order of the events, on a goroutine of their own. A hook that
 // blocks or panics delays later hooks, but it delays no heartbeat and does not end the leadership. A
@@ -34,11 +34,12 @@ type Hooks struct {
 	// is the zero Leader if nobody led, and now is the zero Leader if nobody leads.
 	NewLeader func(before, now Leader)
 
-	// Refreshed is called with each reading of the election: after changes, and every
+	// Refreshed is called with each reading of the election, after changes and otherwise every
 	// dsync.Options.PollInterval.
 	Refreshed func(Reading)
 
-	// ReturnedLate is called with what Run's function returned after the end of its term.
+	// ReturnedLate is called if Run's function returns after the end of its term. err is what it
+	// returned.
 	ReturnedLate func(t Term, err error)
 }
 
@@ -46,7 +47,7 @@ type Hooks struct {
 type Reading struct {
 	Leader   Leader
 	IsLeader bool  // this process leads
-	Err      error // the store's error, if reading failed; then Leader is the last known leader
+	Err      error // the store's error if reading failed; Leader is then the last known leader
 }
 
 // attachHooks makes the session observe the election, if hooks need that, from the first call of

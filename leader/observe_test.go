@@ -30,7 +30,7 @@ func TestObserve(t *testing.T) {
 				ctx, cancel := context.WithCancel(background)
 				seen := observer.Observe(ctx)
 				if l := <-seen; l.Session != "" {
-					t.Errorf("first observed %+v, want that nobody leads", l)
+					t.Errorf("the first value is %+v, want the zero Leader", l)
 				}
 				_, err := observer.Leader(background)
 				wantErr(t, "Leader", err, leader.ErrNoLeader)
@@ -41,7 +41,7 @@ func TestObserve(t *testing.T) {
 				tm := term(t, c)
 				if l.Session != s.ID() || l.Name != "a" || l.Host != "a.example" || l.PID != os.Getpid() ||
 					l.Term != 1 || l.Token != tm.Token || string(l.Value) != "hello" || l.Since.IsZero() {
-					t.Errorf("observed %+v of %+v", l, tm)
+					t.Errorf("observed %+v, want the leader of %+v", l, tm)
 				}
 				if now, err := observer.Leader(background); err != nil || now.Token != l.Token {
 					t.Errorf("Leader: %+v, %v", now, err)
@@ -54,7 +54,7 @@ func TestObserve(t *testing.T) {
 				}
 				a.Resign(background)
 				if l := <-seen; l.Session != "" {
-					t.Errorf("observed %+v after Resign, want that nobody leads", l)
+					t.Errorf("observed %+v after Resign, want the zero Leader", l)
 				}
 				wantErr(t, "Publish without leading", a.Publish(background, nil), leader.ErrLost)
 				// A published value disappears when its term ends.
@@ -118,7 +118,7 @@ func TestChangesAreNotified(t *testing.T) {
 			t.Errorf("observed %+v, want term 2", l)
 		}
 		if d := time.Since(start); d != 0 {
-			t.Errorf("seen %v after the event, want at once", d)
+			t.Errorf("observed %v after the event, want at once", d)
 		}
 	})
 }
@@ -167,7 +167,7 @@ func TestHooksOfTheFleet(t *testing.T) {
 				t.Errorf("%s was notified of the changes %q", name, changes[name])
 			}
 			if cycles[name] < 6 {
-				t.Errorf("%s had %d cycles in seven TTLs", name, cycles[name])
+				t.Errorf("%s had %d readings in seven TTLs", name, cycles[name])
 			}
 		}
 	})
@@ -203,7 +203,7 @@ func TestCycleReportsTheState(t *testing.T) {
 			for name, want := range want {
 				got := cycles[name]
 				if n := int(d / time.Second); len(got) < n*7/10 && want.Err == nil || len(got) == 0 {
-					t.Errorf("%s: %s had %d cycles in %v, want about %d", when, name, len(got), d, n)
+					t.Errorf("%s: %s had %d readings in %v, want about %d", when, name, len(got), d, n)
 					continue
 				}
 				last := got[len(got)-1]
@@ -316,7 +316,7 @@ func TestReelectedLeaderIsReportedAsNew(t *testing.T) {
 		}
 		synctest.Wait() // for the hook
 		if got := fmt.Sprint(changes); got != "[0>1 false 1>2 true]" {
-			t.Errorf("%s was reported", got)
+			t.Errorf("reported: %s", got)
 		}
 	})
 }

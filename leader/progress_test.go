@@ -74,12 +74,12 @@ func TestHangingLeaderIsDeposed(t *testing.T) {
 					t.Errorf("the term ended %v after the last report, want %v", d, limit)
 				}
 				if d := time.Since(ended); d != time.Second {
-					t.Errorf("the next led %v after the end of the term, want the grace of 1s", d)
+					t.Errorf("the next process led %v after the end of the term, want the grace of 1s", d)
 				}
 				t.Logf("the term ended %v after the last report, and the next led %v later", ended.Sub(last), time.Since(ended))
 				time.Sleep(time.Minute)
 				if !theirs.IsLeader() || !errors.Is(s.Healthy(), dsync.ErrStillInUse) {
-					t.Errorf("the next leads: %t, and the session is healthy: %v", theirs.IsLeader(), s.Healthy())
+					t.Errorf("the next process leads: %t; Healthy of the old leader's session: %v", theirs.IsLeader(), s.Healthy())
 				}
 				if m, err := theirs.Candidates(background); err != nil || len(m) != 1 {
 					t.Errorf("candidates are %v (%v), want the new leader only", m, err)

@@ -99,7 +99,7 @@ func TestResignAfterRefuses(t *testing.T) {
 			}
 		}
 		if !a.IsLeader() {
-			t.Error("a call that was refused has ended the term")
+			t.Error("a refused call has ended the term")
 		}
 		ctx, cancel := context.WithCancel(background)
 		cancel()

@@ -92,7 +92,7 @@ func TestResignWithinItsContext(t *testing.T) {
 					}
 					time.Sleep(2 * time.Second)
 					if st, err := store.Load(background, "e", 1000); err != nil || len(st.Holders) != 0 {
-						t.Errorf("later the leadership is held by %+v (%v)", st.Holders, err)
+						t.Errorf("after the release the leadership is held by %+v (%v)", st.Holders, err)
 					}
 				})
 			})

@@ -120,7 +120,7 @@ func TestRunContinuesAfterAnOutage(t *testing.T) {
 		wantErr(t, "Run", g.Wait(), context.Canceled)
 		synctest.Wait()
 		if terms != 4 || elected != 4 || lost != 4 || len(returned) != 3 || returned[0] != wrong {
-			t.Errorf("%d terms, %d elected, %d lost, returned %v; want 4, 4, 4 and 3 errors", terms, elected, lost, returned)
+			t.Errorf("%d terms, Elected was called %d times, Lost %d times, ReturnedLate with %v; want 4, 4, 4 and 3 errors", terms, elected, lost, returned)
 		}
 	})
 }
@@ -146,7 +146,7 @@ func TestResignFromRun(t *testing.T) {
 						if inside {
 							time.Sleep(time.Second)
 							if err := a.Resign(ctx); err != nil {
-								t.Errorf("Resign inside: %v", err)
+								t.Errorf("Resign inside f: %v", err)
 							}
 						}
 						<-ctx.Done()
@@ -170,13 +170,13 @@ func TestResignFromRun(t *testing.T) {
 						t.Errorf("Resign: %v", err)
 					}
 					if ended.IsZero() {
-						t.Error("Resign from outside did not wait for f")
+						t.Error("Resign outside of f did not wait for f")
 					}
 				}
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
 				if led.Before(ended) || led.Sub(ended) > 0 {
-					t.Errorf("another led %v after f returned, want at once", led.Sub(ended))
+					t.Errorf("another process led %v after f returned, want at once", led.Sub(ended))
 				}
 				if terms != 2 || !a.IsLeader() {
 					t.Errorf("the process had %d terms, want a second one after the other process's term", terms)
@@ -269,7 +269,7 @@ func TestContextEndsWithTheFunction(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(causes) != 1 || causes[0] != leader.ErrResigned {
-			t.Errorf("Lost was called with %v, want once %v", causes, leader.ErrResigned)
+			t.Errorf("Lost was called with %v, want one call with %v", causes, leader.ErrResigned)
 		}
 	})
 }

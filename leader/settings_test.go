@@ -37,7 +37,7 @@ func TestRunIsDoneAfterTheRelease(t *testing.T) {
 		<-done
 		st, err := store.Load(background, "e", 1000)
 		if err != nil || len(st.Holders) != 0 || e.IsLeader() {
-			t.Errorf("Run has returned, and the store has the holders %v (%v)", st.Holders, err)
+			t.Errorf("Run has returned, but the store has the holders %v (%v)", st.Holders, err)
 		}
 	})
 }
@@ -150,7 +150,7 @@ func TestCycleByHand(t *testing.T) {
 			}
 			l, err := es[0].Leader(background)
 			if led != 1 || err != nil || l.Term != int64(round+1) {
-				t.Errorf("round %d: %d lead, %+v (%v)", round, led, l, err)
+				t.Errorf("round %d: %d processes lead; the leader is %+v (%v)", round, led, l, err)
 			}
 			for _, e := range es {
 				if e.IsLeader() {

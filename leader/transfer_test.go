@@ -96,7 +96,7 @@ func TestTransfer(t *testing.T) {
 					}
 					d := store.Counts().Since(before)
 					if n := d.Commands[dsynctest.MethodRelease]; n != 1 {
-						t.Errorf("Transfer took %d releases, want one: %v", n, d.Commands)
+						t.Errorf("Transfer sent %d releases, want one: %v", n, d.Commands)
 					}
 					rest := slices.DeleteFunc([]string{"b candidate", "c candidate", "d candidate"}, func(s string) bool { return s == name+" candidate" })
 					wantRoles(t, a, append([]string{name + " leader"}, rest...)...)

@@ -62,7 +62,7 @@ func (g *goroutine) log(o Op) {
 	g.note(g.name, "%v", o)
 }
 
-// begin begins a call about a key, on the slot's current session.
+// begin begins a call for a key on the slot's current session.
 func (g *goroutine) begin(key string) *call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -163,7 +163,7 @@ func (g *goroutine) reopen() {
 	}
 }
 
-// took records a hold that a call was granted.
+// took records a hold that was granted to a call.
 func (g *goroutine) took(c *call, h *hold, verb Verb) {
 	h.Key, h.verb, h.who, h.life, h.Requested = c.key, verb, g.name, c.life, g.since(c.began)
 	if h.lost == nil && !h.pooled {

@@ -28,7 +28,7 @@ type life struct {
 	first   time.Time // when the session was first used
 	closing bool      // Close was called
 
-	trace     bytes.Buffer // the session's trace, until it was closed
+	trace     bytes.Buffer // the session's trace, which ends when the session is closed
 	stopTrace func()       // nil: the session is not traced
 	shaken    bool         // its link was cut before, or the server lost the session
 	closed    chan struct{}
@@ -97,8 +97,8 @@ func (r *runner) disturb(s *slot, v Verb) {
 	s.life.shaken = true
 }
 
-// replay delivers everything that a slot has sent once more. A copy of a request may join the queue again, and
-// the session must then release that claim without being asked.
+// replay delivers all requests that a slot has sent once more. A copy of a request may join the queue again,
+// and the session must then release that claim without being asked.
 func (r *runner) replay(s *slot) {
 	_ = r.w.Links[s.number].Replay(context.Background())
 	r.mu.Lock()

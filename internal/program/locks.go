@@ -42,7 +42,8 @@ func (g *goroutine) writeLock(o Op, key string) {
 	g.exclusive(c, o, c.life.RWMutex(key))
 }
 
-// requests calls wait if the op's verb waits, else try, and checks the result. It reports whether a hold was granted.
+// requests calls wait if the op's verb waits, otherwise try, and checks the result. It reports whether a hold was
+// granted.
 func (g *goroutine) requests(c *call, o Op, wait, try func(context.Context) error) bool {
 	if !o.Verb.waits() {
 		// A try does not wait for the key, only for the store's answers.
@@ -81,7 +82,7 @@ func (g *goroutine) request(c *call, o Op, wait, try granter) (h *dsync.Hold) {
 	return h
 }
 
-// errTry stands for a false returned by a try, which gives no reason.
+// errTry stands for the result false of a try that returns no error.
 var errTry = errors.New("program: a try failed")
 
 // tries adapts a try that takes no context, for use with requests.
@@ -94,7 +95,7 @@ func tries(try func() bool) func(context.Context) error {
 	}
 }
 
-// exclusive locks m, either with its own methods or with a Hold.
+// exclusive locks m, either through its own methods or as a Hold.
 func (g *goroutine) exclusive(c *call, o Op, m locker) {
 	var try granter // an RWMutex has no try that returns a Hold
 	if mu, ok := m.(*dsync.Mutex); ok {
@@ -130,7 +131,7 @@ func (g *goroutine) exclusive(c *call, o Op, m locker) {
 	}
 }
 
-// tookHold records a Hold that a call was granted.
+// tookHold records a Hold that was granted to a call.
 func (g *goroutine) tookHold(c *call, r rules.Hold, dh *dsync.Hold, o Op) *hold {
 	r.Token = dh.Token()
 	h := &hold{Hold: r, lost: dh.Lost(), open: func() bool { return isOpen(dh.Lost()) }, d: r.Lease}
@@ -142,7 +143,7 @@ func (g *goroutine) tookHold(c *call, r rules.Hold, dh *dsync.Hold, o Op) *hold 
 	return h
 }
 
-// plain locks m with its own methods. An RWMutex can't report whether it is lost.
+// plain locks m through its own methods. An RWMutex can't report whether it is lost.
 func (g *goroutine) plain(c *call, o Op, m locker) {
 	if !g.requests(c, o, m.LockContext, tries(m.TryLock)) {
 		return
@@ -183,7 +184,7 @@ func (g *goroutine) beginRelease(h *hold) *call {
 	return g.call(g.name, h.life, h.Key)
 }
 
-// checkRelease checks the error of a release: it must report every loss, and no loss without a reason.
+// checkRelease checks the error of a release. It must report every loss, but no loss that has no reason.
 func (g *goroutine) checkRelease(c *call, h *hold, err error, wasLost, excused bool) {
 	c.returned(err, lost)
 	g.mu.Lock()
@@ -252,7 +253,7 @@ func (g *goroutine) extend(key string) {
 			}
 			return
 		}
-		// In a bubble the store's clock is this clock, apart from its steps.
+		// In a bubble the store uses the bubble's clock, apart from its steps.
 		if least := c.began.Add(h.d - time.Millisecond - g.w.Skew); g.bubble && until.Before(least) {
 			g.fail("%s: Extend of %s by %v: until %v, want at least %v", g.name, key, h.d, g.at(until), g.at(least))
 		}

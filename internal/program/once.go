@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
-// errRun is the error, or the value of the panic, of a failed run of a Once.
+// errRun is the error, or the panic value, of a failed run of a Once.
 var errRun = errors.New("program: the run failed")
 
 // A run is one call of a Once's function.
@@ -38,7 +38,8 @@ func (g *goroutine) once(o Op, key string) {
 	d := g.wait(o, key) + g.sleepTime(o)
 	cancel := c.context(d, o.Arg&2 == 0)
 	defer cancel()
-	// Do may return later than its context ends: the run ignores the context, and the hold is released after it.
+	// Do may return after its context has ended, because the run ignores the context and the hold is released
+	// after the run.
 	c.ends = c.ends.Add(g.sleepTime(o) + g.ttl/3)
 	over := c.waits()
 	value, err, panicked := g.doOnce(c, v, o, r, over)

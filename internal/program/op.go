@@ -7,7 +7,7 @@ import (
 
 // An Op is one step of a goroutine.
 type Op struct {
-	Session, Goroutine int           // the goroutine of the session that does it
+	Session, Goroutine int           // which goroutine of which session does the Op
 	Delay              time.Duration // time to sleep before the Op
 	Verb               Verb
 	Key                int // 0 or 1; 2: the key that is used as every kind

@@ -34,7 +34,8 @@ func (f *fake) commands() int {
 	return f.sent
 }
 
-// clientOptions has a Stable API, because the driver then uses OP_MSG from the first message on.
+// clientOptions returns options that declare a Stable API, because the driver then uses OP_MSG
+// from the first message on.
 func (f *fake) clientOptions() *options.ClientOptions {
 	return options.Client().ApplyURI("mongodb://fake:27017/?directConnection=true").SetDialer(f).
 		SetServerMonitoringMode("poll").SetServerAPIOptions(options.ServerAPI(options.ServerAPIVersion1))

@@ -1,4 +1,4 @@
-// Package mongo elects leaders on MongoDB for programs that need nothing but leader election: it
+// Package mongo elects leaders on MongoDB, for programs that need nothing but leader election. It
 // makes an election straight from a *mongo.Database. Programs that also need locks or several
 // elections should open one session with package dsync/mongo, and make everything on it (elections
 // with leader.New).
@@ -25,8 +25,8 @@ type Options struct {
 	// Election has the election's settings: the published value and the hooks.
 	Election leader.Options
 
-	// Store has the settings of the store and, in its field Session, those of the session: collection,
-	// TTL, the identity that others see, logger and so on.
+	// Store has the settings of the store, such as the collection. Its field Session has those of the
+	// session, such as the TTL, the identity that others see and the logger.
 	Store dsyncmongo.Options
 }
 

@@ -98,7 +98,7 @@ func TestErrorsHaveNoPasswords(t *testing.T) {
 	for _, uri := range []string{"mongodb://me:se%zzcret@h/", "mongodb://me:s@ecret/x@h/", "mongodb://me:s@ecret:cret/x@h/", "mongodb://me:s@ecret:a:b/@h/"} {
 		_, err := leadermongo.Connect(t.Context(), options.Client().ApplyURI(uri), "app", "e", nil)
 		if err == nil || strings.Contains(err.Error(), "cret") || strings.Contains(err.Error(), "%zz") {
-			t.Errorf("%s: %v, want an error without a piece of the password", uri, err)
+			t.Errorf("%s: %v, want an error without any part of the password", uri, err)
 		}
 	}
 }
