@@ -18,7 +18,7 @@ func TestProxy(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		p := r.proxy()
-		// Switch off retries: with them the driver would hide a lost command.
+		// Switch off retries, because with them the driver would hide a lost command.
 		coll := server.Connect(t, p.URI(), options.Client().SetRetryWrites(false)).Database(r.DB).Collection("c")
 		insert := func(id string, d time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -39,7 +39,7 @@ func TestProxy(t *testing.T) {
 		for _, c := range []struct {
 			name    string
 			fate    proxy.Fate
-			applied bool // whether the insert took effect, although the client got an error
+			applied bool // whether the insert took effect although the client got an error
 		}{
 			{"lose reply", proxy.LoseReply, true},
 			{"cut reply", proxy.CutReply, true},
@@ -68,7 +68,7 @@ func TestProxy(t *testing.T) {
 			t.Error("late request: the insert succeeded")
 		}
 		if there("late") {
-			t.Error("late request: applied before Heal")
+			t.Error("late request: the insert was applied before Heal")
 		}
 		p.Heal()
 		eventually(t, "a late request arrives after Heal", func() bool { return there("late") })

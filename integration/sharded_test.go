@@ -10,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The conformance suite passes with the collection sharded by its hashed _id. Collections of
-// notices are not sharded: capped collections can't be.
+// The conformance suite passes with the collection sharded by its hashed _id. The collections of
+// notices are not sharded, because capped collections can't be.
 func TestStoreSharded(t *testing.T) {
 	lab.Each(t, server.Need{Sharded: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -20,7 +20,7 @@ func TestStoreSharded(t *testing.T) {
 		dsynctest.TestStore(t, func(*testing.T) driver.Store { return store })
 
 		if s.Cluster() == nil {
-			return // the addresses of its shards are unknown
+			return // the addresses of the cluster's shards are unknown
 		}
 		for _, uri := range s.Oplogs() {
 			coll := server.Connect(t, uri).Database(r.DB).Collection(collection)
@@ -31,8 +31,8 @@ func TestStoreSharded(t *testing.T) {
 	})
 }
 
-// With the collection sharded by its hashed _id, a mutex passes from session to session by notices,
-// whichever shard its record is on.
+// If the collection is sharded by its hashed _id, a mutex passes from session to session by
+// notices, whichever shard its record is on.
 func TestHandOffSharded(t *testing.T) {
 	t.Parallel()
 	const keys = 8

@@ -21,7 +21,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A tape records the commands that a client sent, to send them again.
+// A tape records the commands that a client sends, so that a test can repeat them.
 type tape struct {
 	mu   sync.Mutex
 	sent []bson.D
@@ -53,8 +53,8 @@ func (t *tape) last() bson.D {
 	return t.sent[len(t.sent)-1]
 }
 
-// If the short commands are sent again later, they do nothing that their conditions forbid,
-// whatever has happened to the key.
+// If short commands are repeated later, they do nothing that their conditions forbid, whatever has
+// happened to the key.
 func TestShortCommandsAreConditional(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -65,7 +65,8 @@ func TestShortCommandsAreConditional(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// As in the conformance suite, operations that are not about time get plenty of it.
+		// soon is the time limit of the acquire that is repeated. As in the conformance suite, other
+		// operations get much more time.
 		soon := 700 * time.Millisecond
 		claim := func(key string, n int) driver.Claim {
 			return driver.Claim{Key: key, ID: fmt.Sprint("s.", n), Session: "s", Kind: driver.KindMutex, Weight: 1, Limit: 1}
@@ -101,8 +102,9 @@ func TestShortCommandsAreConditional(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// The repeated command is the short acquire of s.2, its short release as the only claim, or
-		// its hand-over. In most cases the condition on the token would be enough to refuse it.
+		// The repeated command is the short acquire of the claim s.2, the short release of s.2 as the
+		// only claim, or the hand-over from s.2. In most cases the condition on the token would be enough
+		// to refuse that command.
 		const (
 			grant    = "acquire"
 			alone    = "release"
@@ -251,9 +253,9 @@ func TestShortCommandsAreConditional(t *testing.T) {
 	})
 }
 
-// The short acquire of a key without a record creates the record and grants the key if it is in
-// time, whatever the reason why there is no record. If it is late, it creates none. If there is a
-// record, it has its usual effect.
+// If a key has no record, for whatever reason, the short acquire creates the record and grants the
+// key if it is in time. If it is late, it creates no record. If the key has a record, the short
+// acquire has its usual effect.
 func TestShortAcquireMakesTheRecord(t *testing.T) {
 	lab.Each(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -296,8 +298,8 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 			}
 		}
 		field := func(name string, v any) bson.E { return bson.E{Key: name, Value: v} }
-		// freeSince returns a function that inserts a copy of the record: without a holder, and
-		// with a last token that is smaller by room.
+		// freeSince returns a function that inserts a copy of the record without holders, and with a last
+		// token that is smaller by room.
 		freeSince := func(room int64) func(string, bson.D) {
 			return func(key string, was bson.D) {
 				for i := range was {
@@ -313,10 +315,10 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 		}
 		for i, tc := range []struct {
 			name  string
-			meet  func(key string, was bson.D) // makes what the command finds instead of no record
+			meet  func(key string, was bson.D) // prepares the state that the command finds
 			want  string                       // the holder afterwards
-			fails bool                         // the command fails with code 241
-			made  bool                         // there is a record afterwards
+			fails bool                         // whether the command fails with code 241
+			made  bool                         // whether there is a record afterwards
 		}{
 			{"in time", func(string, bson.D) {}, "s.1", false, true},
 			{"late", func(string, bson.D) { time.Sleep(2 * soon) }, "", true, false},
@@ -331,7 +333,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 				time.Sleep(50*time.Millisecond + s.Skew)
 				hold(other, claim(key, 2))
 				free(other, claim(key, 2))
-			}, "", false, true}, // the other's token is the later one
+			}, "", false, true}, // the other claim's token is the later one
 			{"free after another, of an earlier token", freeSince(1024), "s.1", false, true},
 			{"free after another, without room for the token", freeSince(1023), "", false, true},
 			{"of a later format", func(key string, was bson.D) {
@@ -367,7 +369,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 				if tc.want != "s.1" && !bytes.Equal(before, after) {
 					t.Errorf("the record was %v and is now %v", before, after)
 				}
-				if tc.name == "in time" { // repeat it while the claim holds the key, and after its release
+				if tc.name == "in time" { // repeat the command while the claim holds the key, and after its release
 					for range 2 {
 						if err := client.Database(r.DB).RunCommand(ctx, again).Err(); err != nil {
 							t.Fatal(err)
@@ -386,8 +388,8 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 	})
 }
 
-// Apart from times and tokens, the short commands leave the same records as the pipelines. To make
-// the store use the pipelines, the test gives claims a lease, whose fields it does not compare.
+// The short commands leave the same records as the pipelines, apart from times and tokens. The test
+// makes the store use the pipelines by giving claims a lease, whose fields it does not compare.
 func TestShortCommandsLeaveTheSame(t *testing.T) {
 	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindElection} {
 		t.Run(string(kind), func(t *testing.T) { leaveTheSame(t, kind) })
@@ -425,7 +427,7 @@ func leaveTheSame(t *testing.T, kind driver.Kind) {
 							switch f.Key {
 							case "a", "s", "w", "n", "b":
 								text += fmt.Sprintf(" %s:%v %[2]T", f.Key, f.Value)
-							case "e", "d": // fields of the lease
+							case "e", "d": // the lease's fields
 							default:
 								text += fmt.Sprintf(" %s %T", f.Key, f.Value)
 							}

@@ -17,17 +17,17 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// leasehold is the command, built by the first test that needs it.
+// leasehold is the command leasehold, which the first test that needs it builds.
 var leasehold binary
 
-// A binary is a program of this repository.
+// A binary is a program in this repository.
 type binary struct {
 	once sync.Once
 	dir  string
 	err  error
 }
 
-// path builds the program once and returns its path.
+// path returns the path of the program, and builds it at the first call.
 func (b *binary) path(t testing.TB) string {
 	t.Helper()
 	lab.Servers(t) // skips the test if there is no server
@@ -48,7 +48,8 @@ func (b *binary) path(t testing.TB) string {
 
 func (b *binary) remove() { os.RemoveAll(b.dir) }
 
-// A spy runs the command through a proxy, and records the commands that it sends.
+// A spy runs leasehold through a proxy, and records the commands that leasehold sends to the
+// server.
 type spy struct {
 	*room
 	bin string
@@ -70,7 +71,7 @@ func newSpy(r *room) *spy {
 	return s
 }
 
-// took returns the commands sent since the last forget.
+// took returns the commands that were sent since the last forget.
 func (s *spy) took(name string) []proxy.Command {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +90,7 @@ func (s *spy) forget() {
 	s.sent = nil
 }
 
-// command returns the command line, ready to start. It is killed after two minutes.
+// command returns leasehold with these arguments, ready to start. It is killed after two minutes.
 func (s *spy) command(args ...string) *exec.Cmd {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -99,18 +100,18 @@ func (s *spy) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run runs the command line to its end.
+// run runs leasehold with these arguments to its end.
 func (s *spy) run(args ...string) (status int, stdout, stderr string) {
 	s.t.Helper()
 	var out, bad bytes.Buffer
 	cmd := s.command(args...)
 	cmd.Stdout, cmd.Stderr = &out, &bad
-	cmd.Run() // the status contains the result
+	cmd.Run() // ignore the error: the exit status is the result
 	return cmd.ProcessState.ExitCode(), out.String(), bad.String()
 }
 
-// interrupted starts the command line, waits until its output makes until return true, and
-// interrupts it.
+// interrupted starts leasehold with these arguments, waits until the output makes until return
+// true, and interrupts it.
 func (s *spy) interrupted(until func(out string) bool, args ...string) (state *os.ProcessState, stdout, stderr string) {
 	s.t.Helper()
 	var mu sync.Mutex
@@ -134,14 +135,14 @@ func (s *spy) interrupted(until func(out string) bool, args ...string) (state *o
 		time.Sleep(20 * time.Millisecond)
 	}
 	cmd.Process.Signal(syscall.SIGINT)
-	cmd.Wait() // the status contains the result
+	cmd.Wait() // ignore the error: the exit status is the result
 	if !until(printed()) {
 		s.t.Errorf("%v did not print the expected output within a minute; it printed\n%s%s", args, printed(), bad.String())
 	}
 	return cmd.ProcessState, printed(), bad.String()
 }
 
-// wroteNothing fails the test if a command was sent that can write.
+// wroteNothing fails the test if leasehold has sent a command that can write.
 func (s *spy) wroteNothing(what string) {
 	s.t.Helper()
 	for _, c := range s.took("") {
@@ -154,7 +155,7 @@ func (s *spy) wroteNothing(what string) {
 	s.forget()
 }
 
-// documents returns the collection's documents.
+// documents returns all documents in the collection.
 func (s *spy) documents() map[string]string {
 	s.t.Helper()
 	cur, err := s.raw().Find(s.t.Context(), bson.D{})

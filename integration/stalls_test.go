@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A stallMeter measures how long the machine keeps this process from running. During a stall no
-// holder can be notified: no promise covers a frozen process.
+// A stallMeter measures for how long the machine keeps this process from running. No promise covers
+// a frozen process, because no holder can be notified during a stall.
 type stallMeter struct {
 	late atomic.Int64 // the longest stall, in ns
 	end  chan struct{}
@@ -39,9 +39,9 @@ func newStallMeter(t testing.TB) *stallMeter {
 // worst returns the longest stall since the last call.
 func (m *stallMeter) worst() time.Duration { return time.Duration(m.late.Swap(0)) }
 
-// atLeast fails the test if the event came before the grace after a holder's notification was over,
-// not counting stalls since the last call of worst. It returns the gap, or the grace if only stalls
-// made the gap too short.
+// atLeast fails the test if gap, the time between a holder's notification and the event, is shorter
+// than the grace. It allows for stalls since the last call of worst: if only they made gap too
+// short, it returns the grace, and otherwise gap.
 func (m *stallMeter) atLeast(t testing.TB, what string, gap, grace time.Duration) time.Duration {
 	t.Helper()
 	stalled := m.worst()

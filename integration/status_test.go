@@ -16,11 +16,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// leasehold status of 10,000 keys prints its first lines before it has read most of the keys. It
-// reads each key once, by the index, and nothing else, and writes nothing.
+// If there are 10,000 keys, leasehold status prints its first lines before it has read most of
+// them. It reads each key once, by the index, reads nothing else, and writes nothing.
 func TestStatusOfManyKeys(t *testing.T) {
 	const keys = 10_000
-	const pagesOfAll = 13 // pages of 100, 200, 400, 800 and then of 1,000 keys; the last is not full
+	const pagesOfAll = 13 // pages of 100, 200, 400, 800 and then 1,000 keys; the last page is not full
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		r.manyKeys(map[string]int{"before/": 1_000, "many/": keys, "n/": 1_000})
@@ -34,8 +34,7 @@ func TestStatusOfManyKeys(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// The pipe has room for some hundred lines; a process that prints more waits for the
-		// reader.
+		// The pipe has room for a few hundred lines. A process that prints more waits for the reader.
 		lines := bufio.NewReader(pipe)
 		header, _ := lines.ReadString('\n')
 		first, err := lines.ReadString('\n')
@@ -79,8 +78,8 @@ func TestStatusOfManyKeys(t *testing.T) {
 	})
 }
 
-// manyKeys creates that many keys with each prefix, as copies of one locked key, all held by one
-// session.
+// manyKeys creates n[prefix] keys with each prefix. They are copies of one locked key, so one
+// session holds all of them.
 func (r *room) manyKeys(n map[string]int) {
 	r.t.Helper()
 	lock(r.t, r.session(dsync.Options{}).Mutex("model"))
@@ -100,7 +99,7 @@ func (r *room) manyKeys(n map[string]int) {
 			docs = append(docs, doc)
 		}
 	}
-	all := r.raw().Clone(options.Collection().SetWriteConcern(writeconcern.Majority())) // the store reads majority-committed data
+	all := r.raw().Clone(options.Collection().SetWriteConcern(writeconcern.Majority())) // the store reads only majority-committed data
 	for some := range slices.Chunk(docs, 2_000) {
 		if _, err := all.InsertMany(r.t.Context(), some); err != nil {
 			r.t.Fatal(err)
@@ -108,7 +107,7 @@ func (r *room) manyKeys(n map[string]int) {
 	}
 }
 
-// pages returns the commands that read keys.
+// pages returns the recorded commands that read keys.
 func pages(sent []proxy.Command) []bson.Raw {
 	var all []bson.Raw
 	for _, c := range sent {

@@ -29,7 +29,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// Operations without an effect are not written, so the oplog has no entry of them.
+// Operations without an effect are not written, so they leave no entry in the oplog.
 func TestStoreNoOpsWriteNothing(t *testing.T) {
 	lab.Each(t, server.Need{Oplog: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -117,14 +117,14 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 			}
 			log.reset(t)
 		}
-		must(release(claim(1, 3, 3), driver.Release{})) // checks that the oplog shows a write
+		must(release(claim(1, 3, 3), driver.Release{})) // make sure that the oplog shows a write
 		if n := log.writes(t, "k/k"); n != 1 {
 			t.Errorf("%d entries of a release, want 1", n)
 		}
 	})
 }
 
-// Keys returns lists that are larger than one reply, and reads only its range of the index.
+// Keys returns lists that are larger than one reply, and reads only the index entries of its range.
 func TestStoreKeysOfMany(t *testing.T) {
 	const keys, shown = 1500, 400
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -140,7 +140,7 @@ func TestStoreKeysOfMany(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		value := make([]byte, 64<<10) // 400 of them are more than the 16 MiB of one reply
+		value := make([]byte, 64<<10) // 400 such records exceed the 16 MiB of one reply
 		for from := 0; from < keys; from += 100 {
 			var docs []any
 			for n := from; n < from+100; n++ {
@@ -175,13 +175,13 @@ func TestStoreKeysOfMany(t *testing.T) {
 			t.Errorf("got %d keys, %v, want the last 9", len(list), err)
 		}
 		if s.FerretDB() {
-			return // its explain has another format
+			return // FerretDB's explain has another format
 		}
 		var cmd bson.D
 		if err := bson.Unmarshal(sent, &cmd); err != nil {
 			t.Fatal(err)
 		}
-		cmd = cmd[:3] // aggregate, pipeline, cursor; what follows is the session's
+		cmd = cmd[:3] // aggregate, pipeline, cursor; the fields after them belong to the driver's session
 		plan, err := db.RunCommand(t.Context(), bson.D{{Key: "explain", Value: cmd}, {Key: "verbosity", Value: "executionStats"}}).Raw()
 		if err != nil {
 			t.Fatal(err)
@@ -193,7 +193,7 @@ func TestStoreKeysOfMany(t *testing.T) {
 	})
 }
 
-// A limit that was set before the key's first use is kept as long as any other record.
+// A limit that was set before the key's first use is kept for as long as any other idle record.
 func TestStoreResizedIsKept(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -214,7 +214,7 @@ func TestStoreResizedIsKept(t *testing.T) {
 	})
 }
 
-// A semaphore's former limits do not apply to a lock of another kind that takes over its key.
+// A semaphore's former limits do not apply to a lock of another kind that later uses the same key.
 func TestStoreResizeByAnotherKind(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -239,7 +239,7 @@ func TestStoreResizeByAnotherKind(t *testing.T) {
 	})
 }
 
-// B22: a process that dies during Open leaves nothing that is not swept.
+// B22: everything that a process leaves when it dies during Open is swept.
 func TestB22DiedWhileOpening(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -254,7 +254,7 @@ func TestB22DiedWhileOpening(t *testing.T) {
 		}
 		r.forgetProbe() // otherwise Open creates no records
 		p := r.proxy()
-		dead := false // the process sends nothing after it has created its records
+		dead := false // whether the process is dead; after it has created its records it sends nothing more
 		p.Rule(func(c proxy.Command) proxy.Fate {
 			switch {
 			case !c.On(r.DB, collection):
@@ -277,9 +277,9 @@ func TestB22DiedWhileOpening(t *testing.T) {
 		if err := <-opened; err == nil {
 			t.Fatal("Open succeeded though the server went silent")
 		}
-		time.Sleep(50*time.Millisecond + s.Skew) // until the records have an age of milliseconds
+		time.Sleep(50*time.Millisecond + s.Skew) // wait until the records are some milliseconds old
 		if sweep(t, store, time.Hour); count() == 0 {
-			t.Error("no records are left after a Sweep, want those of the last hour")
+			t.Error("a Sweep with a retention of an hour has deleted the new records")
 		}
 		sweep(t, store, time.Millisecond)
 		if n := count(); n != 0 {
@@ -288,16 +288,16 @@ func TestB22DiedWhileOpening(t *testing.T) {
 	})
 }
 
-// B22: while Open probes the server, the records that it makes for that are not swept, whenever
-// somebody sweeps.
+// B22: the records that Open creates to probe the server are not swept during the probe, whenever
+// another process sweeps.
 func TestB22SweptWhileOpening(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		store := r.store()
 		p := r.proxy()
-		// Sweep before only a quarter of the commands of each Open: on a slow machine, sweeping
-		// before all of them would take longer than a probe may.
+		// In each Open, sweep before only a quarter of the commands. On a slow machine, sweeping before
+		// all commands would take longer than a probe may take.
 		const parts = 4
 		sweeps := 0
 		for part := range parts {
@@ -324,7 +324,7 @@ func TestB22SweptWhileOpening(t *testing.T) {
 		if sweeps < 20 {
 			t.Errorf("swept %d times, want a sweep before each of Open's commands", sweeps)
 		}
-		// The record of a passed probe is not swept either, however old it is.
+		// The record that a server has passed the probe is not swept either, however old it is.
 		time.Sleep(20*time.Millisecond + s.Skew)
 		sweep(t, store, time.Millisecond)
 		n, err := r.raw().CountDocuments(t.Context(), append(probeRecords(), bson.E{Key: "passed", Value: true}))
@@ -334,8 +334,8 @@ func TestB22SweptWhileOpening(t *testing.T) {
 	})
 }
 
-// A record that was created for a command under way is kept, however short the retention. If the
-// process died before that command, the record is deleted later.
+// A record that was created for a command that is still to come is kept, however short the
+// retention. If the process died before that command, the record is deleted later.
 func TestStoreSweepsNothingThatIsMade(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -357,12 +357,12 @@ func TestStoreSweepsNothingThatIsMade(t *testing.T) {
 		if want := []string{"k/new", "s/new", sweepRecord}; !slices.Equal(left, want) {
 			t.Errorf("%q are left, want %q", left, want)
 		}
-		// The commands for which they were created.
+		// Send the commands for which the records were created.
 		if _, err := store.Register(t.Context(), driver.Member{ID: "new", TTL: time.Minute}); err != nil {
 			t.Error(err)
 		}
 		c := driver.Claim{Key: "new", ID: "new.1", Session: "new", Kind: driver.KindMutex, Weight: 1, Limit: 1}
-		// The claim does not hold the key, so these change nothing.
+		// The claim does not hold the key, so these commands change nothing.
 		held := c
 		held.Token, held.Lease = 1024, time.Minute
 		elected := held

@@ -16,7 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// openings are the two ways to open a session. ctx bounds the first contact.
+// openings are the two ways to open a session. ctx bounds the first contact with the server.
 var openings = map[string]func(ctx context.Context, r *room, o *options.ClientOptions, so dsync.Options) (*dsync.Session, error){
 	"Open": func(ctx context.Context, r *room, o *options.ClientOptions, so dsync.Options) (*dsync.Session, error) {
 		client := server.Connect(r.t, o.GetURI(), o)
@@ -27,15 +27,15 @@ var openings = map[string]func(ctx context.Context, r *room, o *options.ClientOp
 	},
 }
 
-// as returns client options for the user, "user:password@" or "", through the proxy.
+// as returns options for a client that connects through the proxy. user is "user:password@" or "".
 func as(user string, p *proxy.Proxy) *options.ClientOptions {
 	return options.Client().ApplyURI(strings.Replace(p.URI(), "//", "//"+user, 1))
 }
 
-// With TLS and SCRAM, a handshake takes longer than a command may with a TTL of four seconds. Open and
-// Connect work, a holder keeps its hold, and a waiter gets the key next. A session whose TTL allows
-// for two handshakes, the monitor's and then a command's, survives reconnects. With a shorter TTL
-// the session loses its holds in time, and continues.
+// With TLS and SCRAM, a handshake takes longer than a command may take with a TTL of four seconds.
+// Nevertheless Open and Connect work, a holder keeps its hold, and a waiter gets the key next. A
+// session survives reconnects if its TTL allows for two handshakes, the monitor's and then a
+// command's. With a shorter TTL the session loses its holds in time, and continues.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
@@ -74,7 +74,7 @@ func TestTLS(t *testing.T) {
 						}
 						beat := p.Once(proxy.LoseRequest, heartbeats(holder.ID()))
 						select {
-						case <-beat: // the worst moment: the most time has passed since an acknowledged heartbeat
+						case <-beat: // the worst moment, when the time since the last acknowledged heartbeat is longest
 						case <-time.After(20 * time.Second):
 							t.Fatal("no heartbeat was sent within 20 s")
 						}
@@ -96,12 +96,13 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// A handshake that takes longer than a client allows results in one error. With more time it works.
+// If a handshake takes longer than the client allows, opening a session fails with one error. With
+// more time it works.
 func TestHandshakeTooSlow(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		p, trust := proxy.NewTLS(t, s.Primary(t), 1500*time.Millisecond) // Connect allows only a second for it
+		p, trust := proxy.NewTLS(t, s.Primary(t), 1500*time.Millisecond) // Connect allows only a second for the handshake
 		connect := func(o *options.ClientOptions, within time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), within)
 			defer cancel()

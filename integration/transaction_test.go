@@ -22,7 +22,7 @@ func TestB33LockInsideTransaction(t *testing.T) {
 		if _, err := app.InsertOne(t.Context(), bson.D{{Key: "_id", Value: "before"}}); err != nil {
 			t.Fatal(err)
 		}
-		session := r.open(client, r.short(10*time.Second)) // it registers with its first claim, inside the transaction
+		session := r.open(client, r.short(10*time.Second)) // the session registers with its first claim, inside the transaction
 		m := session.Mutex("inside")
 		tx, err := client.StartSession()
 		if err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // The leader transfers the leadership to the last of three candidates, which leads the next term as
-// soon as it is notified. The others keep their order. A Transfer to a session that does not
-// campaign is refused.
+// soon as it is notified. The other candidates keep their order. A Transfer to a session that does
+// not campaign is refused.
 func TestTransfer(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -19,8 +19,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// next builds the command as its next version could be: the version numbers of the records' format
-// and of the probe are one higher.
+// next builds a possible next version of the command, in which the version numbers of the records'
+// format and of the probe are higher by one.
 func next(t *testing.T) string {
 	t.Helper()
 	lab.Servers(t) // skips the test if there is no server
@@ -59,9 +59,9 @@ func next(t *testing.T) string {
 	return filepath.Join(dir, "leasehold")
 }
 
-// A rolling deployment of a version with another format. The next version continues with the
-// records of this one. This version refuses records of the next one and does not change them. If
-// this version still holds a key whose record is of the next one, the key becomes free when the
+// A version with another format of records is deployed gradually. The next version continues to use
+// this version's records. This version refuses the next version's records and does not change them.
+// If this version still holds a key whose record has the next format, the key becomes free when the
 // session is closed.
 func TestNextVersion(t *testing.T) {
 	t.Parallel()
@@ -121,7 +121,7 @@ func TestNextVersion(t *testing.T) {
 		defer cmd.Process.Kill()
 		eventually(t, "the next version waits", func() bool {
 			queue, ok := record("held").Lookup("q").ArrayOK()
-			return ok && len(queue) > 5 // longer than an empty array
+			return ok && len(queue) > 5 // longer than the output for an empty array
 		})
 		refused(held.Release(t.Context()))
 		select {
