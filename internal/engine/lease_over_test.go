@@ -31,7 +31,7 @@ func TestExtendOfADroppedLeaseIsALoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		lost := l.Lost()
-		memory.Skew(ttl) // the lease has ended by the store's clock
+		memory.Skew(ttl) // by the store's clock the lease has ended
 		_, err = l.Extend(background)
 		wantErr(t, "Extend", err, dsync.ErrLost, driver.ErrNotHeld)
 		if !isClosed(lost) || l.Token() != 0 {
@@ -42,7 +42,7 @@ func TestExtendOfADroppedLeaseIsALoss(t *testing.T) {
 	})
 }
 
-// If Extend finds that the key's record was deleted, its error and the log say so.
+// If Extend finds that the key's record was deleted, both its error and the log report the deletion.
 func TestExtendOfADeletedLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -62,8 +62,8 @@ func TestExtendOfADeletedLease(t *testing.T) {
 	})
 }
 
-// When a lease is broken, the next waiter in its process gets the key without a Release. A lease's holder need not
-// call Release, so local waiters would otherwise wait forever.
+// When a lease is broken, the next waiter in the holder's process gets the key without a Release. A lease's holder need
+// not call Release, so waiters in its process would otherwise wait forever.
 func TestBrokenLeaseFreesItsTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -142,8 +142,8 @@ func (s *deafStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, err
 }
 
 // If the session is lost before the end of a newly granted lease is known, the grant does not count. Lease then
-// requests the key again, and returns only a lease that the store has. It does so even if another process has taken the
-// key meanwhile.
+// requests the key again, and returns only a lease that the store has. It requests the key even if another process has
+// taken it meanwhile.
 func TestLeaseOfALostSessionIsRequestedAgain(t *testing.T) {
 	t.Run("nobody else wants it", func(t *testing.T) { testLeaseOfALostSession(t, false) })
 	t.Run("another takes it", func(t *testing.T) { testLeaseOfALostSession(t, true) })
@@ -165,7 +165,7 @@ func testLeaseOfALostSession(t *testing.T, taken bool) {
 			}
 			leased <- l
 		}()
-		synctest.Wait() // the lease was granted, but its Extend is lost
+		synctest.Wait() // now the lease is granted, but its Extend is lost
 		if err := storecmd.Unregister(background, memory, s.ID()); err != nil {
 			t.Fatal(err)
 		}

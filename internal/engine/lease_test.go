@@ -58,7 +58,7 @@ func TestLeaseExtendAndLapse(t *testing.T) {
 		wantErr(t, "Release after the end", l.Release(background), dsync.ErrLost)
 		time.Sleep(time.Second)
 		if isClosed(mu.Lost()) || len(holders(t, store, "k")) != 1 {
-			t.Error("the late Release freed somebody's lock")
+			t.Error("the late Release freed another holder's lock")
 		}
 		mu.Unlock()
 	})
@@ -96,7 +96,7 @@ func TestLeaseExcludes(t *testing.T) {
 	})
 }
 
-// A lease does not end with its session. It lasts until its own end.
+// A lease does not end with its session, but lasts until its own end.
 func TestLeaseOutlivesItsSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 5 * ttl

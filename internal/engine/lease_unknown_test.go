@@ -116,7 +116,7 @@ func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 						wantErr(t, "Release", l.Release(background), dsync.ErrLost)
 						latest = over
 					}
-					if fault.LoseRequest { // then the key may stay held until the end of the lease
+					if fault.LoseRequest { // in this case the key may stay held until the end of the lease
 						latest = d
 					}
 					mu := other.Mutex("k")

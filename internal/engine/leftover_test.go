@@ -85,8 +85,8 @@ func TestRefusedWaiterLeavesTheQueue(t *testing.T) {
 	}
 }
 
-// If the store refuses a release, Unlock, the hook and Healthy report it. The release is retried until the store
-// accepts it.
+// If the store refuses a release, Unlock, the StoreError hook and Healthy report the refusal. The release is retried
+// until the store accepts it.
 func TestRefusedReleaseIsRetried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -138,7 +138,7 @@ func TestLostReplyOfARelease(t *testing.T) {
 		lock(t, mu)
 		got := make(chan time.Time, 1)
 		go func() {
-			if _, err := s.Mutex("k").Lease(background, ttl); err != nil { // not Lock, because its Acquire would also contain the release
+			if _, err := s.Mutex("k").Lease(background, ttl); err != nil { // not Lock, because Lock's Acquire would also contain the release
 				t.Error(err)
 			}
 			got <- time.Now()

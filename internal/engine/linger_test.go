@@ -214,7 +214,7 @@ func TestLingeringKeyIsLost(t *testing.T) {
 		first, id := mu.Token(), a.ID()
 		mu.Unlock()
 		f.Cut()
-		time.Sleep(lease) // the deadline's timer ends the claim
+		time.Sleep(lease) // at the deadline a timer ends the claim
 		if mu.TryLock() {
 			t.Error("locked a key that lingered beyond the deadline")
 			mu.Unlock()

@@ -108,7 +108,7 @@ func TestListenerIsKeptBetweenWaits(t *testing.T) {
 				held, s := newSession(t, store.Memory, nil).Mutex("k"), newSession(t, store, &dsync.Options{AlwaysListen: always})
 				lock(t, held)
 				time.Sleep(5 * ttl)
-				before := store.Counts().Commands[dsynctest.MethodListen] // listeners of the holder
+				before := store.Counts().Commands[dsynctest.MethodListen] // number of listeners that the holder has open
 				for range 10 {
 					ctx, cancel := context.WithTimeout(background, time.Second)
 					wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
@@ -128,7 +128,7 @@ func TestListenerIsKeptBetweenWaits(t *testing.T) {
 	}
 }
 
-// If a session is lost, its listener is closed. The next session opens its own.
+// If a session is lost, its listener is closed. After the next registration, the session opens a new listener.
 func TestListenerEndsWithItsSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newListenerCount()
@@ -163,7 +163,7 @@ func TestWaitersPollWhileTheListenerIsBroken(t *testing.T) {
 		waited := make(chan error, 1)
 		go func() { waited <- s.Mutex("k").LockContext(ctx) }()
 		polls := func() int {
-			time.Sleep(ttl) // until polls that were scheduled earlier are over
+			time.Sleep(ttl) // until the polls that were scheduled earlier have been sent
 			before := store.Counts()
 			time.Sleep(ttl)
 			return store.Counts().Since(before).Commands[dsynctest.MethodAcquire]
@@ -209,7 +209,7 @@ func (s *breakableStore) Listen(ctx context.Context, session string, keys []stri
 	return errDown
 }
 
-// breakFor breaks the listener, and lets it be reopened after d.
+// breakFor breaks the listener. After d it can be reopened.
 func (s *breakableStore) breakFor(d time.Duration) {
 	s.broken.Store(true)
 	(*s.stop.Load())()

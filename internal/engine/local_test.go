@@ -65,7 +65,7 @@ func TestLocalSaysWhetherTheStoreNotifies(t *testing.T) {
 	}
 }
 
-// summary returns the parts of a Local that tests compare, one line each, ordered by key.
+// summary returns a string for each hold and each wait of a Local, ordered by key, with what these tests compare.
 func summary(l engine.Local) (all []string) {
 	slices.SortFunc(l.Holds, func(a, b engine.LocalHold) int { return strings.Compare(a.Key, b.Key) })
 	slices.SortStableFunc(l.Waits, func(a, b engine.LocalWait) int { return strings.Compare(a.Key, b.Key) })

@@ -39,7 +39,7 @@ func wantHeld(t *testing.T, when string, store *dsynctest.Memory, want ...string
 	}
 }
 
-// mutexes returns the Mutexes of keys.
+// mutexes returns a Mutex for each key.
 func mutexes(s *dsync.Session, keys ...string) (all []dsync.Locker) {
 	for _, key := range keys {
 		all = append(all, s.Mutex(key))
@@ -66,7 +66,7 @@ type lockedAll struct {
 	err    error
 }
 
-// lockingAll calls LockAll in the background.
+// lockingAll calls LockAll in the background, and sends its results on the channel.
 func lockingAll(ctx context.Context, all ...dsync.Locker) <-chan lockedAll {
 	done := make(chan lockedAll, 1)
 	go func() {
@@ -108,7 +108,7 @@ func TestLockAllLocksInOneOrder(t *testing.T) {
 	}
 }
 
-// TryLockAll locks all or none. Its error names the key that somebody else holds.
+// TryLockAll locks all or none. Its error names a key that somebody else holds.
 func TestTryLockAllLocksAllOrNone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -123,7 +123,7 @@ func TestTryLockAllLocksAllOrNone(t *testing.T) {
 			if !errors.As(err, &blocker) || blocker.Key != key || blocker.Host != "elsewhere" || held.Err() == nil {
 				t.Errorf("with %q held: %v, and the context's error %v", key, err, held.Err())
 			}
-			time.Sleep(time.Second) // the releases go on in the background
+			time.Sleep(time.Second) // the failed call's releases continue in the background
 			if got := heldKeys(t, store, "a", "b", "c"); !slices.Equal(got, []string{key}) {
 				t.Errorf("with %q held, a failed TryLockAll leaves %v held", key, got)
 			}
@@ -177,8 +177,8 @@ func TestLockAllLocksAllOrNone(t *testing.T) {
 	})
 }
 
-// When one hold is lost, the context that LockAll returned ends. The other keys stay held until unlock is called,
-// which reports the loss.
+// When one hold is lost, the context that LockAll returned ends. The other keys stay held until unlock is called.
+// unlock reports the loss.
 func TestLockAllIsLostWhenOneIs(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
 		bubble(t, func(t *testing.T) {

@@ -212,7 +212,7 @@ func TestHeldErrorSaysUntilAsTheStatusDoes(t *testing.T) {
 	})
 }
 
-// L1, L2, B25: the key's record and the error of a try name the holder, and say since when it has held the key.
+// L1, L2, B25: the key's record and the error of a try name the holder, and tell since when it has held the key.
 func TestHeldErrorNamesHolder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -249,7 +249,7 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 			t.Errorf("held until %v; the last heartbeat was at %v", held.Until, m[0].LastHeartbeat)
 		}
 
-		// A live session holds these keys for a fixed time.
+		// The session a, which is alive, holds these keys for a fixed time.
 		if _, err := a.Mutex("leased").Lease(background, time.Minute); err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +269,7 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 			t.Errorf("kept by this very process: error is %+v", err)
 		}
 
-		// This key is held in the trying process itself.
+		// The trying process itself holds this key.
 		err = errOf(a.Mutex("k").TryHold(background))
 		if !errors.As(err, &held) || held.Host != "a.example" || held.Session != a.ID() {
 			t.Errorf("held in this process: error is %+v", err)
@@ -299,7 +299,7 @@ func TestLockContextBoundsTheWaitOnly(t *testing.T) {
 		}
 		time.Sleep(5 * ttl)
 		if isClosed(a.Lost()) || a.Token() == 0 {
-			t.Error("the end of LockContext's ctx ended the hold")
+			t.Error("the hold ended with LockContext's ctx")
 		}
 		cause := errors.New("never mind")
 		cctx, ccancel := context.WithCancelCause(background)
@@ -395,7 +395,7 @@ func TestLostClosesBeforeRelease(t *testing.T) {
 	})
 }
 
-// L10: Do releases on return, panic and Goexit.
+// L10: Do releases the key when its function returns, panics or calls Goexit.
 func TestDoReleases(t *testing.T) {
 	for name, f := range map[string]func(context.Context) error{
 		"return": func(context.Context) error { return nil },
@@ -476,7 +476,7 @@ func TestReleaseAfterKeepsTheKey(t *testing.T) {
 		h := take(t, a.Mutex("k").Hold)
 		lost := h.Lost()
 		if err := h.ReleaseAfter(background, 0); err == nil {
-			t.Error("ReleaseAfter took 0")
+			t.Error("ReleaseAfter accepted 0")
 		}
 		if err := h.ReleaseAfter(background, time.Minute); err != nil {
 			t.Fatal(err)

@@ -126,7 +126,7 @@ func TestWaitForOneself(t *testing.T) {
 	}
 }
 
-// under calls f with the context of a hold that acquire returns.
+// under calls f with the context of the hold that acquire returns, and then releases the hold.
 func under(ctx context.Context, acquire func(context.Context) (*dsync.Hold, error), f func(context.Context) error) error {
 	h, err := acquire(ctx)
 	if err != nil {
@@ -176,7 +176,7 @@ func TestProgressOfWhatHasNoLimit(t *testing.T) {
 	})
 }
 
-// AddHooks accepts nil, as Options does, and registers nothing.
+// AddHooks accepts nil, as Options.Hooks does, and then registers nothing.
 func TestAddHooksNil(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)

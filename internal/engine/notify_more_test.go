@@ -80,7 +80,7 @@ func TestGrantNoticeAfterTheEndCostsNothing(t *testing.T) {
 
 // Notify is retried for at most 15 s if the store is unreachable, and not at all if the store refuses it.
 func TestNotifyRetriesAreBounded(t *testing.T) {
-	const most = int64(15 * time.Second / (ttl / 24)) // half the longest pause between two attempts
+	const most = int64(15 * time.Second / (ttl / 24)) // the shortest pause between two attempts is TTL/24
 	for err, most := range map[error]int64{errDown: most, dsync.ErrRefused: 1} {
 		t.Run(err.Error(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -108,7 +108,7 @@ type mute struct {
 	err   error
 	began time.Time
 	asked atomic.Int64
-	last  atomic.Int64 // since began, a time.Duration
+	last  atomic.Int64 // time.Duration from began to the last call
 }
 
 func (s *mute) Notify(context.Context, []driver.Notice) error {
@@ -133,8 +133,8 @@ func TestGrantNoticeAfterTheEndOfALongHoldCostsNothing(t *testing.T) {
 			time.AfterFunc(time.Second, held.Unlock)
 			h := take(t, s.Mutex("k").Hold)
 			time.Sleep(late - 2*time.Second)
-			// Release is confirmed by a majority of the store's servers. (A release that a fail-over could undo
-			// would be remembered anyway.)
+			// This Release is confirmed by a majority of the store's servers. If a fail-over could undo it, the session
+			// would remember the claim anyway.
 			if err := h.Release(background); err != nil {
 				t.Fatal(err)
 			}
@@ -183,7 +183,7 @@ func TestObserveSeesTheQueue(t *testing.T) {
 	})
 }
 
-// An observer of a key sees at once what its holder publishes.
+// An observer of a key sees at once what the key's holder publishes.
 func TestObserveSeesPublishedValues(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -248,7 +248,7 @@ func (s *restless) Edit(ctx context.Context, e driver.Edit) (driver.Edited, erro
 	return done, err
 }
 
-// If Break removes the claims of expired sessions, it notifies the waiters that become holders.
+// If Break removes the claims of expired sessions, it notifies the waiters that thereby become holders.
 func TestBreakNotifiesNewHolders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -401,7 +401,7 @@ func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 	}
 }
 
-// An aloneStore records whether the last Release had Alone set.
+// An aloneStore records whether Alone was set in the last Release.
 type aloneStore struct {
 	*dsynctest.Memory
 	alone atomic.Bool
@@ -439,7 +439,7 @@ func TestObserveSeesAChangeBeforeTheListenerIsReady(t *testing.T) {
 	})
 }
 
-// Keys that are observed in quick succession share one listener.
+// If a session begins to observe several keys in quick succession, it opens one listener for all of them.
 func TestObservedKeysShareOneListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -545,7 +545,7 @@ func TestReleaseAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 		held, mu := newSession(t, memory, nil).Mutex("k"), newSession(t, f, nil).Mutex("k")
 		lock(t, held)
 		time.AfterFunc(time.Second/2, held.Unlock)
-		h := take(t, mu.Hold) // granted by a notice
+		h := take(t, mu.Hold) // this hold is granted by a notice
 		called := time.Now()
 		if err := h.ReleaseAfter(background, d); err != nil {
 			t.Fatal(err)

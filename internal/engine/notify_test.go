@@ -85,7 +85,7 @@ func TestNoticesLostLateDoubledAndReordered(t *testing.T) {
 	}
 }
 
-// If the notice of a grant is lost, the waiter learns of the grant by its next poll, and no later.
+// If the notice of a grant is lost, the waiter learns of the grant by its next poll.
 func TestLostNoticeCostsAPoll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -167,8 +167,8 @@ func TestNotifyIsRetried(t *testing.T) {
 }
 
 // A notice is retried for as long as the election of a new primary can take. So even if the key is granted just before
-// an election, the waiter learns of it without waiting for its next poll. Meanwhile, neither other releases nor Close
-// wait for the notice.
+// an election, the waiter learns of it without waiting for its next poll. Meanwhile, other releases do not wait for the
+// notice.
 func TestNotifyOutlastsAnElection(t *testing.T) {
 	cases := map[time.Duration]int{ // number of notices for each TTL
 		time.Second: 40,
@@ -202,7 +202,7 @@ func TestNotifyOutlastsAnElection(t *testing.T) {
 				for i := range held {
 					held[i].Unlock()
 				}
-				time.Sleep(4 * time.Second) // while all those notices are being retried
+				time.Sleep(4 * time.Second) // by then all those notices are being retried
 				for range 10 {
 					asked := time.Now()
 					mu := s.Mutex("another")
@@ -400,7 +400,7 @@ func TestPollsAreNotChanges(t *testing.T) {
 // under way.
 func TestGrantedWaiterDoesNotWaitForOtherRequests(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const polls = 100 // many more than may be under way at once
+		const polls = 100 // many more requests than may be under way at once
 		memory := dsynctest.NewMemory()
 		var hang atomic.Bool
 		slow := newFaulty(t, memory, func(r dsynctest.Request) (f dsynctest.Fault) {

@@ -304,7 +304,7 @@ func (o *observed) list() (keys []string, newlyUnlisted int) {
 	return keys[:n], newlyUnlisted
 }
 
-// note counts a call of Observe that begins (d is 1) or ends (d is -1).
+// note counts the running calls of Observe for key: d is 1 when a call begins, and -1 when it ends.
 func (s *Session) note(key string, d int) {
 	s.mu.Lock()
 	o := &s.observed
@@ -325,9 +325,8 @@ func (s *Session) note(key string, d int) {
 	}
 }
 
-// announce starts a goroutine that tells the store what the session observes, unless the store already knows or
-// such a goroutine is running. The goroutine waits briefly, so that keys that are observed one after another share
-// a command.
+// announce starts a goroutine that tells the store which keys the session observes, unless the store already knows or
+// such a goroutine is running. The goroutine first waits briefly, so that several changes share one command.
 func (reg *registration) announce() {
 	const gather = 5 * time.Millisecond
 	s := reg.s
@@ -348,7 +347,7 @@ func (reg *registration) announce() {
 				retry.reset()
 				wait = gather // then check whether the set of keys has changed in the meantime
 			case isAnswer(err):
-				return // the answer would not change while the session is registered under this id
+				return // the store would give the same answer as long as the session has this id
 			default:
 				wait = retry.next()
 			}
@@ -356,7 +355,7 @@ func (reg *registration) announce() {
 	})
 }
 
-// recordObserved tells the store what the session observes. If the store already knows, it returns true, and the
+// recordObserved tells the store which keys the session observes. If the store already knows, it returns true, and the
 // next change makes announce start a new goroutine.
 func (reg *registration) recordObserved() (known bool, err error) {
 	s := reg.s

@@ -132,7 +132,7 @@ func TestObserveReportsErrors(t *testing.T) {
 	})
 }
 
-// A loadStore can make each Load fail at once.
+// A loadStore can make every Load fail at once.
 type loadStore struct {
 	*dsynctest.Memory
 	down atomic.Bool

@@ -20,7 +20,7 @@ import (
 func TestLostRunIsFollowed(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		same bool // the next run is in the process whose run was lost
+		same bool // the next run is in the same process as the lost run
 	}{{"by another process", false}, {"by the same process", true}} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -118,12 +118,12 @@ func (o *Options) withDefaults() (Options, error) {
 	case r.Anonymous && (r.Name != "" || r.Host != "" || r.App != "" || len(r.Meta) > 0):
 		return r, errors.New("dsync: Anonymous is set together with Name, Host, App or Meta; set one or the other")
 	case !r.Anonymous && r.Host == "":
-		r.Host, _ = os.Hostname() // only for display, so New need not fail without it
+		r.Host, _ = os.Hostname() // Host is only for display, so New need not fail without it
 	}
 	if r.Name == "" {
 		r.Name = r.Host
 	}
-	r.Meta = maps.Clone(r.Meta) // the caller may change its map, and each registration sends Meta
+	r.Meta = maps.Clone(r.Meta) // each registration sends Meta, but the caller may change its map
 	size := len(r.Name) + len(r.Host) + len(r.App)
 	for k, v := range r.Meta {
 		size += len(k) + len(v)
@@ -168,8 +168,8 @@ type Hooks struct {
 	Deadlock       func(DeadlockInfo)
 }
 
-// AddHooks registers further hooks, which are called until stop is called or the session ends. It is for packages
-// that build on this one.
+// AddHooks registers further hooks, which are called until stop is called or the session ends. It is for packages that
+// are built on this package.
 func (s *Session) AddHooks(h *Hooks) (stop func()) {
 	if h == nil {
 		return func() {}
@@ -206,7 +206,7 @@ type HoldInfo struct {
 	// For Granted:
 	Context context.Context // context of the call that acquired the hold
 	Wait    time.Duration   // from the call to the grant, including time in the local queue
-	Local   bool            // it was handed off within this process, without a command to the store
+	Local   bool            // the key was handed off within this process, without a command to the store
 
 	// For Released and Lost:
 	Held time.Duration // since the grant
@@ -216,13 +216,14 @@ type HoldInfo struct {
 	ByHolder bool  // the holder called [Hold.WindDown], as a leader does to resign, or its lease ran out
 }
 
-// A DeadlockInfo describes a deadlock: Members[i] holds Keys[i] and waits for Keys[i+1], the last one for Keys[0].
+// A DeadlockInfo describes a deadlock: Members[i] holds Keys[i] and waits for Keys[i+1]. The last member waits for
+// Keys[0].
 type DeadlockInfo struct {
 	Members []string
 	Keys    []string
 }
 
-// String returns what each member holds and waits for.
+// String describes what each member holds and waits for.
 func (d DeadlockInfo) String() string { return deadlock.Describe(d.Members, d.Keys) }
 
 // Package dsync exports these errors and documents them.

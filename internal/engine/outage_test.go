@@ -82,7 +82,7 @@ func TestTTLTooShortForTheLink(t *testing.T) {
 // During an outage of a minute, for each kind of command, the log has a warning when commands begin to fail, one every
 // ten seconds with the number of failures, and one when they succeed again. Failed attempts are not logged one by one,
 // but the hook is called for each. The next outage is logged again, and a single failure takes one line. The cause of a
-// loss says why the last heartbeat failed.
+// loss tells why the last heartbeat failed.
 func TestLogOfAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -39,7 +39,7 @@ func wantJittered(t *testing.T, what string, all []time.Duration, low, high time
 	}
 }
 
-// timesOf returns a Faulty that records when the method is called.
+// timesOf returns a Faulty that records when method is called. times returns these times.
 func timesOf(t *testing.T, store driver.Store, method dsynctest.Method) (f *dsynctest.Faulty, times func() []time.Time) {
 	var mu sync.Mutex
 	var all []time.Time
@@ -90,7 +90,7 @@ func TestRetriesAreSpacedAndJittered(t *testing.T) {
 	})
 }
 
-// The waiter at position n polls every n steps, up to four, with ±20 % of jitter.
+// The waiter at position n polls every n steps, but at least every four, with ±20 % of jitter.
 func TestPollsAreJittered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const step = 250 * time.Millisecond
@@ -143,7 +143,7 @@ func TestChecksAfterACrashAreJittered(t *testing.T) {
 				if _, ok := first[i]; !ok {
 					first[i] = time.Since(expiry)
 				}
-				return dsynctest.Fault{LoseRequest: true} // so that every waiter must try
+				return dsynctest.Fault{LoseRequest: true} // so that every waiter must try to expire the holder's session
 			})
 			s := newSession(t, f, &dsync.Options{PollInterval: time.Hour})
 			wg.Go(func() { s.Mutex("k").LockContext(ctx) })

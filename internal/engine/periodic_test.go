@@ -29,7 +29,7 @@ func at(n int) time.Time {
 
 func nothing(context.Context) error { return nil }
 
-// wantRan calls Do for a tick and checks whether f runs.
+// wantRan calls Do for tick n and checks whether the function runs.
 func wantRan(t testing.TB, p *dsync.Periodic, n int, want bool) {
 	t.Helper()
 	called := false
@@ -52,7 +52,7 @@ func wantLast(t testing.TB, p *dsync.Periodic, n int, value string) {
 	}
 }
 
-// When a run has succeeded, its tick and all earlier ones are over for all processes. Later ticks are not over.
+// When a run has succeeded, its tick and all earlier ticks are over for all processes. Later ticks are not over.
 func TestPeriodicTicksAreOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -78,7 +78,7 @@ func TestPeriodicTicksAreOver(t *testing.T) {
 	})
 }
 
-// Last returns the result of the last run that succeeded, even if a later one is in progress or has failed.
+// Last returns the result of the last run that succeeded, even if a later run is in progress or has failed.
 func TestPeriodicLast(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -451,7 +451,7 @@ type periodicFleet struct {
 	ends  time.Time
 
 	mu     sync.Mutex
-	runs   []*fleetRun // in the order of their ends
+	runs   []*fleetRun // in the order in which their functions returned
 	called map[int64]bool
 	calls  int
 }
@@ -485,7 +485,7 @@ func (f *periodicFleet) live(t *testing.T, r *rand.Rand) {
 	}
 	over, cancel := context.WithCancel(background)
 	cancel()
-	defer s.Close(over) // without waiting for the store
+	defer s.Close(over) // over has ended, so Close does not wait for holders
 	p := s.Periodic("k")
 	ctx, die := context.WithTimeout(background, time.Duration(r.Int64N(int64(40*time.Minute))))
 	defer die()
@@ -543,7 +543,7 @@ func (f *periodicFleet) call(t *testing.T, ctx context.Context, p *dsync.Periodi
 	}
 }
 
-// check checks that the runs that count have increasing ticks.
+// check checks that the runs that count have increasing ticks and, if the clocks agree, that no tick was missed.
 func (f *periodicFleet) check(t *testing.T) {
 	last, count := int64(0), 0
 	ran := make(map[int64]bool)

@@ -98,7 +98,7 @@ var excluding = []struct {
 func TestPrimitivesLostBeforeTaken(t *testing.T) {
 	type network func(r *rand.Rand, begun bool, q dsynctest.Request) dsynctest.Fault
 	networks := map[string]network{
-		"partition": nil, // the trial calls Cut instead
+		"partition": nil, // the trial calls Cut later
 		"hung heartbeat": func(_ *rand.Rand, begun bool, q dsynctest.Request) (f dsynctest.Fault) {
 			if begun && q.Method == dsynctest.MethodHeartbeat {
 				f.Hang = 3 * ttl

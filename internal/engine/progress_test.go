@@ -58,7 +58,7 @@ func TestStalledHoldEnds(t *testing.T) {
 						last = time.Now()
 						time.Sleep(limit - time.Millisecond)
 					}
-					// From here on the holder hangs.
+					// From now on the holder hangs.
 					e, at := <-got, <-lost
 					if d := at.Sub(last); d != limit {
 						t.Errorf("Lost closed %v after the last report, want %v", d, limit)

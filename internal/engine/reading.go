@@ -100,7 +100,7 @@ func (s *Session) readings(ctx context.Context, states []driver.State) ([]Readin
 		}
 		all = append(all, Reading{st, members})
 	}
-	if len(ids) > 0 { // without ids Members returns all sessions
+	if len(ids) > 0 { // without ids Members would return all sessions
 		found, _, err := s.Members(ctx, ids...)
 		if err != nil {
 			return nil, err

@@ -127,7 +127,7 @@ func TestRecordOfAHeldKeyDeleted(t *testing.T) {
 				if err := a.Healthy(); err != nil {
 					t.Error("Healthy:", err)
 				}
-				if strings.HasPrefix(u.name, "Once") { // b's run did not succeed, so a could run it again
+				if strings.HasPrefix(u.name, "Once") {
 					return
 				}
 				again, releaseAgain := u.hold(t, a)

@@ -160,8 +160,8 @@ func TestRegisterBeforeFirstUse(t *testing.T) {
 	})
 }
 
-// Register after a loss returns a new id. While the store does not answer, it returns an error
-// within a sixth of a TTL, or when ctx ends.
+// After a loss, Register returns a new id. While the store does not answer, Register returns an error within a sixth of
+// the TTL, or when ctx ends.
 func TestRegisterAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)

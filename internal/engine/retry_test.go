@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// A downStore fails heartbeats at once while it is down.
+// A downStore fails heartbeats at once while down is set.
 type downStore struct {
 	*dsynctest.Memory
 	down  atomic.Bool

@@ -138,8 +138,8 @@ func TestRevocationBeforeTheListenerIsReady(t *testing.T) {
 	}
 }
 
-// A session with AlwaysListen has a listener from the start and keeps it while idle. It opens a new one for each new
-// session id.
+// A session with AlwaysListen has a listener from the start and keeps it while idle. It opens a new listener for each
+// new session id.
 func TestListenerIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

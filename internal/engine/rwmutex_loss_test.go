@@ -94,7 +94,7 @@ func TestCrashedReaderAmongLivingOnes(t *testing.T) {
 	})
 }
 
-// B20 for tries: a try gets the key of a crashed reader as soon as its session has lapsed.
+// B20 for tries: a try gets the key of a crashed reader as soon as the reader's session has lapsed.
 func TestTryTakesALapsedReadersHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -295,7 +295,7 @@ func TestReadersAreNotifiedOfLossesOnly(t *testing.T) {
 				}
 				synctest.Wait()
 				if isClosed(lost) || first.Lost() != lost || first.Token() == 0 {
-					t.Error("a reader was notified of another's release")
+					t.Error("a reader's hold ended with another reader's release")
 				}
 				first.Release(background)
 				if !isClosed(lost) {

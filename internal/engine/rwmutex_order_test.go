@@ -129,7 +129,7 @@ func TestWriterIsNotStarved(t *testing.T) {
 	}
 }
 
-// Writers that lock continuously don't starve a reader, whether they are in its process or in others.
+// Writers that lock continuously don't starve a reader, whether they are in the reader's process or in others.
 func TestReaderIsNotStarved(t *testing.T) {
 	for name, polling := range deliveries {
 		for _, same := range []bool{false, true} {

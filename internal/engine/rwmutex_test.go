@@ -53,7 +53,7 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-// wantPanic calls f, which must panic with a message that contains each of want.
+// wantPanic checks that f panics with a message that contains each string in want.
 func wantPanic(t testing.TB, what string, f func(), want ...string) {
 	t.Helper()
 	defer func() {
@@ -191,7 +191,7 @@ func TestRWMutexExcludes(t *testing.T) {
 	}
 }
 
-// The error of a try tells whether the key is held or the store did not answer.
+// The error of a try shows whether the key is held or the store did not answer.
 func TestRWMutexTry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -222,7 +222,7 @@ func TestRWMutexTry(t *testing.T) {
 				t.Error("TryRLock failed although only readers held the key")
 			}
 		}
-		wantHeld("a try beside readers", try(background, a), "a") // a local holder is named first
+		wantHeld("a try beside readers", try(background, a), "a") // the error names a local holder first
 		a.RUnlock()
 		a.RUnlock()
 		wantHeld("a try beside a reader", try(background, a), "b")

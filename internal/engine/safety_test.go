@@ -31,7 +31,7 @@ func TestMutexLostBeforeTaken(t *testing.T) {
 	type fault func(r *rand.Rand, f *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault
 	faults := map[string]fault{
 		"partition": func(r *rand.Rand, f *dsynctest.Faulty, _ func() bool) func(dsynctest.Request) dsynctest.Fault {
-			return nil // the trial calls Cut instead
+			return nil // the trial calls Cut later
 		},
 		"hung heartbeat": func(r *rand.Rand, _ *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault {
 			return func(q dsynctest.Request) dsynctest.Fault {
@@ -298,7 +298,7 @@ func TestLostReplyHarmsNothing(t *testing.T) {
 					lock(t, mu)
 					time.Sleep(3 * ttl)
 					if isClosed(mu.Lost()) {
-						t.Error("the loss of one message cost the hold")
+						t.Error("the hold was lost, although only one message was")
 					}
 					mu.Unlock()
 					time.Sleep(ttl)
@@ -396,7 +396,7 @@ func (s *resetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, er
 	late := make(chan struct{})
 	s.late = late
 	time.AfterFunc(ttl/10, func() {
-		// With Wait set, even a try's request leaves something behind.
+		// Wait is set so that even a try's request leaves a claim behind.
 		join := *e.Acquire
 		join.Wait = true
 		s.Memory.Edit(background, driver.Edit{Release: e.Release, Acquire: &join})
@@ -466,7 +466,7 @@ func TestReplayedRequestsChangeNothing(t *testing.T) {
 	})
 }
 
-// B28: an Unlock that is repeated because its reply was lost does not free a newer lock.
+// B28: an Unlock whose Release is repeated because the reply was lost does not free a newer lock.
 func TestRepeatedUnlockFreesNoNewerLock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -600,7 +600,7 @@ func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
 				lock(t, other.Mutex("taken"))
 				ctx, cancel := context.WithCancel(background)
 				waited := make(chan struct{})
-				go func() { // to make the session listen
+				go func() { // makes the session listen
 					defer close(waited)
 					s.Mutex("taken").LockContext(ctx)
 				}()
@@ -648,7 +648,7 @@ func TestLateNoticesCostNothing(t *testing.T) {
 		lock(t, newSession(t, memory, unswept()).Mutex("taken"))
 		ctx, cancel := context.WithCancel(background)
 		waited := make(chan struct{})
-		go func() { // to make the session listen
+		go func() { // makes the session listen
 			defer close(waited)
 			s.Mutex("taken").LockContext(ctx)
 		}()

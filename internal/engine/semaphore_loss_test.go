@@ -52,7 +52,7 @@ func TestCrashedHoldersPartIsFreeAtExpiry(t *testing.T) {
 	}
 }
 
-// A try gets the units of a crashed process as soon as its session has lapsed.
+// A try gets the units of a crashed process as soon as the process's session has lapsed.
 func TestTryAcquireTakesALapsedPart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -61,7 +61,7 @@ func TestTryAcquireTakesALapsedPart(t *testing.T) {
 		acquire(t, a, 3)
 		faulty.Cut()
 		if !b.TryAcquire(2) || b.TryAcquire(1) {
-			t.Error("before expiry, the free units are not exactly those that nobody held")
+			t.Error("before the session has lapsed, the free units are not exactly those that nobody held")
 		}
 		time.Sleep(ttl)
 		if err := errOf(b.TryHold(background, 3)); err != nil {
@@ -88,7 +88,7 @@ func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 			t.Errorf("the key is held by %v: a hold that was not lost was released in place of a lost one", h)
 		}
 		time.Sleep(2 * ttl)
-		m.Release(2) // the rest of the lost units, and the new hold of 1
+		m.Release(2) // releases the last lost unit, and then the new hold of 1
 		if h := holders(t, memory, "k"); len(h) != 1 && len(h) != 2 || h[len(h)-1].Weight != 2 {
 			t.Errorf("the key is held by %v, want by the new hold of 2", h) // the lost hold may remain until somebody requests its units
 		}

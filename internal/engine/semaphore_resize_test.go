@@ -60,7 +60,7 @@ func TestResizeUpLetsWaitersIn(t *testing.T) {
 	}
 }
 
-// If Resize makes a semaphore smaller, nobody loses units. The new size takes effect as holders release.
+// If Resize makes a semaphore smaller, nobody loses units. The new size takes effect as holders release their units.
 func TestResizeDownTakesEffectAsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -191,8 +191,8 @@ func TestResizeFailsALocalWaiter(t *testing.T) {
 	})
 }
 
-// Within a process, too, Acquires of the full size are served in FIFO order. Even if the size changes meanwhile,
-// later grants have greater tokens.
+// Within a process, too, Acquires of the full size are served in FIFO order. Later grants have greater tokens, even if
+// the size changes meanwhile.
 func TestFullAcquiresKeepTheirOrder(t *testing.T) {
 	for _, size := range []int64{1, 3} {
 		for _, resized := range []bool{false, true} {

@@ -104,7 +104,7 @@ func TestSemaphoreHoldsAtMostItsSize(t *testing.T) {
 }
 
 // Promise 6: a waiter for few units does not overtake a waiter for many, neither in the same process nor in another.
-// The waiter for many gets its units as soon as they are free.
+// The waiter for many gets its units as soon as enough are free.
 func TestSemaphoreServesInOrder(t *testing.T) {
 	for _, sessions := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(sessions, " sessions"), func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestReleaseOfSeveralWaitsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
 		const n, hung = 20, 3
-		var claims []string // in the order of their releases
+		var claims []string // the claims in the order of their releases
 		store := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) (f dsynctest.Fault) {
 			if r.Method == dsynctest.MethodRelease {
 				if !slices.Contains(claims, r.Claim) {
@@ -328,8 +328,8 @@ func TestReleaseOfSeveralWaitsOnce(t *testing.T) {
 	})
 }
 
-// Goroutines of one process can hold units at the same time, each with a claim and a token of its own. At most one
-// of them at a time is in the store's queue.
+// Goroutines of one process can hold units at the same time, each with a claim and a token of its own. At most one of
+// those that wait is in the store's queue.
 func TestSemaphoreWithinAProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

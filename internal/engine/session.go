@@ -55,10 +55,10 @@ type Session struct {
 	timer       *time.Timer     // calls tick; nil: not made yet
 	armed       core.Instant    // when timer fires
 	next        **core.Send     // gets the first Send of a Step made by a worker; nil: another goroutine makes the Step
-	finished    bool            // no goroutine may start any more
+	finished    bool            // Close waits for all goroutines; no other may start
 	closeErr    error
 	hurried     time.Time // when the ctx of a waiting Close ended; zero: it has not
-	calls       uint64    // number of calls of Acquire and the like
+	calls       uint64    // number of calls that have requested a hold
 	spare       *Hold     // for the next call to reuse; nil: the call makes a new one
 	drops       uint64    // see drop
 	reg         *registration
@@ -72,7 +72,7 @@ type Session struct {
 
 	looking   bool                    // a search for deadlocks is under way
 	looked    core.Instant            // when the last search ended
-	deadlocks map[string]DeadlockInfo // deadlocks that the session is in, by unique names
+	deadlocks map[string]DeadlockInfo // deadlocks that the session is in; each key identifies a deadlock
 }
 
 // New returns a session that uses store. It does not contact the store; an error means that store is nil or that opt is

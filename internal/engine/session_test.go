@@ -64,7 +64,7 @@ func TestLostSessionContinuesUnderANewID(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		var mu sync.Mutex
-		sent := map[string][]string{} // by session, after the loss
+		sent := map[string][]string{} // commands sent after the loss, by session
 		lostID := ""
 		faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
 			mu.Lock()
@@ -244,7 +244,7 @@ func TestCloseWithoutStore(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		cancel()
 		if err := s.Close(ctx); err == nil {
-			t.Error("Close without a store returned nil")
+			t.Error("Close returned nil, although the store was unreachable")
 		}
 		if d := time.Since(start); d > ttl/3 {
 			t.Errorf("Close took %v", d)
@@ -390,7 +390,7 @@ func TestHooksDisturbNothing(t *testing.T) {
 				}
 				time.Sleep(20 * ttl)
 				if isClosed(mu.Lost()) {
-					t.Error("a hook caused the loss of the lock")
+					t.Error("the hold was lost because of a hook")
 				}
 				mu.Unlock()
 				if count.Load() == 0 && name != "none" {

@@ -52,16 +52,16 @@ type LocalHold struct {
 	Term          int64     // of an election; 0 for other kinds
 	Since         time.Time // when this process learned of the grant; hand-offs do not change it
 	HandOffs      int       // number of hand-offs in this process since then
-	Holders       int       // 1, or the number of readers that share the hold; 0: the key lingers
+	Holders       int       // number of readers that share the hold, or 1; 0: the key lingers
 
 	// For a fixed lease: when it ends by the store's clock, and how long it still lasts for the holder by the local
 	// clock.
 	Until time.Time
 	Left  time.Duration
 
-	// Lost is why the hold ended before its holder released it, or nil if it did not. LostSince is when the holder was
-	// notified. A lost hold is listed until its holder calls Unlock, Release or Resign, or the function passed to Do or
-	// leader.Election.Run returns.
+	// Lost is the reason if the hold ended before its holder released it, and nil otherwise. LostSince is when the
+	// holder was notified. A lost hold is listed until its holder calls Unlock, Release or Resign, or the function
+	// passed to Do or leader.Election.Run returns.
 	Lost      error
 	LostSince time.Time
 }

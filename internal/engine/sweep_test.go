@@ -31,7 +31,7 @@ func use(t testing.TB, store driver.Store, key string, kind driver.Kind) {
 // records returns the number of records in the store.
 func records(store *dsynctest.Memory) int { return len(store.Records()) + len(store.SessionRecords()) }
 
-// swept reads the progress of sweeping.
+// swept returns the state of sweeping, without sweeping anything.
 func swept(t testing.TB, store driver.Store) driver.SweepState {
 	t.Helper()
 	st, err := store.Sweep(background, "", driver.SweepState{Turn: -1}, 0)
@@ -107,7 +107,7 @@ func TestStoreStaysBounded(t *testing.T) {
 					most = max(most, records(store))
 				}
 				end()
-				t.Logf("at most %d records of %d that were made; the retention requires %d", most, seconds*perSecond, kept)
+				t.Logf("at most %d of %d records existed at the same time; the retention requires %d", most, seconds*perSecond, kept)
 				if most > kept*2 {
 					t.Errorf("there were %d records, want at most twice the %d that the retention requires", most, kept)
 				}

@@ -8,7 +8,7 @@
 //   - A listener becomes ready at once or late, or breaks.
 //   - The clock moves to the next due time, or the store's clock steps within the margin.
 //   - A process freezes, is cut off, crashes, or learns that another process has crashed.
-//   - A Sweep removes expired sessions.
+//   - A Sweep removes expired and lapsed sessions.
 //   - A caller locks, gives up, resigns, reports progress, hangs, extends a lease, unlocks, or unlocks once more.
 //   - A session closes, or the context of its Close ends.
 //   - Somebody revokes the key.

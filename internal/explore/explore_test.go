@@ -182,7 +182,7 @@ type visited struct {
 	what string
 }
 
-// An explorer visits all states of a world, in the order of their distance from the beginning.
+// An explorer visits all states of a world, in the order of their distance from the initial state.
 type explorer struct {
 	seen        map[fingerprint]int32
 	path        []visited
@@ -339,7 +339,7 @@ func (w *world) most() time.Duration {
 // An abandoned lease, which the store has but no process knows of, must not block its key for more than two TTLs.
 func (w *world) ends() error {
 	began, most := w.now, w.most()
-	open := began // when an abandoned lease last blocked no key
+	open := began // the last time at which no abandoned lease blocked a key
 	var last []string
 	for w := w.clone(); ; {
 		if w.done() && len(w.mail) == 0 {
@@ -347,16 +347,16 @@ func (w *world) ends() error {
 		}
 		next := w.actions(true)
 		if len(next) == 0 {
-			return fmt.Errorf("nothing can happen any more, after %q; %s", tail(last), w)
+			return fmt.Errorf("nothing more can happen, after %q; %s", tail(last), w)
 		}
 		if w.now.Sub(began) > most || len(last) > 10_000 {
-			return fmt.Errorf("somebody is not served, or something is left over, after %v without faults, at last %q; %s", w.now.Sub(began), tail(last), w)
+			return fmt.Errorf("a caller is not served, or something is left behind, after %v without faults; the last steps were %q; %s", w.now.Sub(began), tail(last), w)
 		}
 		if !w.closedByNobody() {
 			open = w.now
 		}
 		if d := w.now.Sub(open); d > 2*w.cfg.TTL {
-			return fmt.Errorf("an abandoned lease has blocked its key for %v without faults, at last %q; %s", d, tail(last), w)
+			return fmt.Errorf("an abandoned lease has blocked its key for %v without faults; the last steps were %q; %s", d, tail(last), w)
 		}
 		last = append(last, next[0].what)
 		if err := next[0].on(w); err != nil {
@@ -563,7 +563,7 @@ func TestSmallWorlds(t *testing.T) {
 				t.Skip("many states; it is explored with LEASEHOLD_LONG=1")
 			}
 			t.Parallel()
-			const most = 1_500_000 // more than any of these worlds has
+			const most = 1_500_000 // more states than any of these worlds has
 			began := time.Now()
 			e, wrong := explore(newWorld(s), most, s.without)
 			if wrong != nil {

@@ -453,7 +453,7 @@ func (s *store) state(b []byte, at core.Instant, name *namer) []byte {
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.keys)) {
 		k := s.keys[key]
-		put(max(0, k.token/driver.TokenStep-now.UnixMilli())) // how far tokens are ahead of the clock
+		put(max(0, k.token/driver.TokenStep-now.UnixMilli())) // by how much tokens are ahead of the clock
 		if k.sealed > 0 {
 			put(-3 - k.sealed)
 			put(int64(name.claim(string(k.result))))

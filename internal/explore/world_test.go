@@ -108,7 +108,7 @@ type hold struct {
 	kept  core.Instant // after it is done: the time until which the store keeps its claim
 	seals int64        // the tick that it seals; 0: none
 	freed bool
-	asked bool // its process knows that the key was revoked
+	asked bool // its process has learned that the hold was revoked
 
 	stalls core.Instant // when Lost closes unless the holder reports progress earlier; 0: it has no limit
 
@@ -127,7 +127,7 @@ type letter struct {
 
 	command  *core.Send // nil: a notice
 	notice   driver.Notice
-	listener uint64 // the listener that the notice is for
+	listener uint64 // number of the listener that the notice is for
 
 	sent     core.Instant
 	answered bool        // its sender has got a reply, or no longer waits for one
@@ -281,10 +281,10 @@ func (w *world) step(i int, e core.Event) error {
 	}
 	for _, h := range n.holds {
 		if h.stalls != 0 && h.stalls <= w.now && h.ended == 0 && h.users > 0 {
-			return fmt.Errorf("%s goes on with the hold of call %d after its limit for progress is over: %+v", name(i), h.call.Call, h)
+			return fmt.Errorf("%s has not ended the hold of call %d, whose limit for progress is over: %+v", name(i), h.call.Call, h)
 		}
 		if h.deleted != 0 && h.ended == 0 && h.users > 0 && w.now.Sub(h.deleted) > w.cfg.Heartbeat {
-			return fmt.Errorf("%s goes on with the hold of call %d, whose record somebody deleted at %v: %+v", name(i), h.call.Call, h.deleted, h)
+			return fmt.Errorf("%s has not ended the hold of call %d, although somebody deleted the key's record at %v: %+v", name(i), h.call.Call, h.deleted, h)
 		}
 	}
 	for _, r := range looks {
@@ -302,7 +302,7 @@ func (w *world) closeSays(i int, session string, err error) error {
 		return nil
 	}
 	if !errors.Is(err, core.ErrNotUnregistered) {
-		return fmt.Errorf("%s has closed and says %v, but its session is still registered", name(i), err)
+		return fmt.Errorf("the Close of %s returned %v, but its session is still registered", name(i), err)
 	}
 	var e *core.NotReleasedError
 	errors.As(err, &e)
@@ -311,7 +311,7 @@ func (w *world) closeSays(i int, session string, err error) error {
 		there, holds := key.holder(h.id)
 		again := there.Token > h.token // since its release, a copy of its request has joined, which the process does not know of
 		if holds && !again && there.Until.IsZero() && there.Session == session && (e == nil || !slices.Contains(e.Keys, h.call.Key)) {
-			return fmt.Errorf("%s has closed and says %v, but it still holds %s with claim %s", name(i), err, h.call.Key, h.id)
+			return fmt.Errorf("the Close of %s returned %v, but it still holds %s with claim %s", name(i), err, h.call.Key, h.id)
 		}
 	}
 	return nil
@@ -341,13 +341,13 @@ func (w *world) mayStillSend(i int, s *core.Send, session string) error {
 	switch s.Op {
 	case core.Acquire, core.Release, core.Extend, core.Heartbeat, core.Unregister:
 		if s.Session != session && s.Session != w.nodes[i].core.Session() && claimOf(s.Command).Lease == 0 {
-			return fmt.Errorf("%s sends %v in the name of session %s, which was lost", name(i), s.Op, s.Session)
+			return fmt.Errorf("%s sends %v for session %s, which was lost", name(i), s.Op, s.Session)
 		}
 	}
 	if s.Op == core.Expire && s.Died && !slices.ContainsFunc(w.nodes, func(n node) bool {
 		return n.dead && n.core.Session() == s.Session && w.now.Sub(n.died) >= w.cfg.Margin
 	}) {
-		return fmt.Errorf("%s expires session %s as one whose process has died, but it lives or has died just now", name(i), s.Session)
+		return fmt.Errorf("%s expires session %s with Died set, but its process is alive or has only just died", name(i), s.Session)
 	}
 	if v := s.Edit.Release; v != nil && v.Seal > 0 && slices.ContainsFunc(w.nodes[i].holds, func(h hold) bool { return h.id == v.Claim.ID && h.ended != 0 }) {
 		return fmt.Errorf("%s seals with claim %s, whose hold was lost", name(i), v.Claim.ID)
@@ -385,7 +385,7 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 		switch {
 		case errors.As(d.Err, new(*core.SealedError)):
 			if k := w.store.keys[a.Key]; !k.over(a.Tick) {
-				return fmt.Errorf("%s tells call %d that its tick is over, but the last one that succeeded is %d", name(i), a.Call, k.sealed)
+				return fmt.Errorf("%s tells call %d that its tick is over, but the last tick that succeeded is %d", name(i), a.Call, k.sealed)
 			}
 		case errors.Is(d.Err, core.ErrGivenUp), a.Try, errors.Is(d.Err, driver.ErrMismatch):
 		case errors.Is(d.Err, driver.ErrRefused):
@@ -400,7 +400,7 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 	if d.Hold != a { // the caller shares a hold
 		h := n.hold(d.Hold)
 		if h == nil || h.users == 0 || h.ended != 0 || h.token != d.Token || !a.Shares || !h.call.Shares {
-			return fmt.Errorf("%s has call %d share a hold that can't be shared: %+v", name(i), a.Call, h)
+			return fmt.Errorf("%s makes call %d share a hold that can't be shared: %+v", name(i), a.Call, h)
 		}
 		h.users++
 		return nil
@@ -421,7 +421,7 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 				here += h.call.Weight
 			}
 			if !a.Shares && h.token == d.Token {
-				return fmt.Errorf("%s delivers the token %d to call %d, but a hold of %s has that token", name(i), d.Token, a.Call, name(j))
+				return fmt.Errorf("%s delivers token %d to call %d, but a hold of %s already has that token", name(i), d.Token, a.Call, name(j))
 			}
 		}
 	}
@@ -487,7 +487,7 @@ func (w *world) mayChange(c *core.Command, before record) error {
 	if c.Edit.Release != nil && c.Edit.Acquire == nil {
 		for _, q := range before.queue {
 			if _, holds := after.holder(q.Claim); !holds && after.position(q.Claim) < 0 && q.Claim != c.Edit.Release.Claim.ID && !after.over(q.tick) {
-				return fmt.Errorf("claim %s is no longer in the queue for tick %d, but the last one sealed is %d", q.Claim, q.tick, after.sealed)
+				return fmt.Errorf("claim %s is no longer in the queue for tick %d, but the last sealed tick is %d", q.Claim, q.tick, after.sealed)
 			}
 		}
 	}
@@ -495,7 +495,7 @@ func (w *world) mayChange(c *core.Command, before record) error {
 		passed := func(o waiting) bool { return o.tick < q.tick }
 		named := c.Edit.Release != nil && c.Edit.Release.Successor == q.Claim
 		if _, holds := after.holder(q.Claim); holds && !named && slices.ContainsFunc(after.queue, passed) {
-			return fmt.Errorf("claim %s was granted for tick %d while one for an earlier tick waits", q.Claim, q.tick)
+			return fmt.Errorf("claim %s was granted for tick %d while a claim for an earlier tick waits", q.Claim, q.tick)
 		}
 	}
 	for _, h := range before.holders {
@@ -1084,7 +1084,7 @@ func (w *world) callerActions(i int, fair bool, add add) {
 					w.giveUps--
 					err := w.step(i, core.GiveUp{Call: o.call})
 					if err == nil && w.nodes[i].callers[c].call != nil {
-						err = fmt.Errorf("call %d has given up and gets no answer", o.call.Call)
+						err = fmt.Errorf("call %d has given up, but got no answer", o.call.Call)
 					}
 					return err
 				})

@@ -263,7 +263,7 @@ func TestBindMount(t *testing.T) {
 	wantDead(t, "after its death, mounted", mounted, o.mark, true)
 	wantHeard(t, heard)
 	if _, _, err := d.Lock("a"); err == nil {
-		t.Error("a second Lock of the same session: no error")
+		t.Error("a second Lock of the same session returned no error")
 	}
 }
 
@@ -373,7 +373,7 @@ func TestRemovedFolder(t *testing.T) {
 	heard := listen(t, d, "")
 	os.RemoveAll(path)
 	if _, _, err := d.Lock("a"); err == nil {
-		t.Error("Lock in a folder that was removed: no error")
+		t.Error("Lock in a removed folder returned no error")
 	}
 	select {
 	case <-heard:

@@ -118,7 +118,7 @@ func (c *Cluster) startRouters(mongos string) error {
 	return nil
 }
 
-// URI returns a connection string for all routers.
+// URI returns the connection string for all routers.
 func (c *Cluster) URI() string { return c.URIAs(c.user()) }
 
 // URIAs returns the connection string for the given user, such as "user:password@".

@@ -107,7 +107,7 @@ func Start(ctx context.Context, path string, spec Spec) (_ *Set, err error) {
 	return set, nil
 }
 
-// URI returns a connection string for the whole set.
+// URI returns the connection string for the whole set.
 func (s *Set) URI() string { return s.URIAs(s.user()) }
 
 // URIAs returns the connection string for the given user, such as "user:password@".
