@@ -32,8 +32,8 @@ func oddRegistry() *bson.Registry {
 	return r
 }
 
-// usersOptions are options that users may give their clients. With each of them Open and Connect
-// work, and notices arrive.
+// usersOptions are options that users may give their clients. With any of them, Open and Connect work, and notices
+// arrive.
 var usersOptions = map[string]func() *options.ClientOptions{
 	"a time-out for every operation": func() *options.ClientOptions { return options.Client().SetTimeout(2 * time.Second) },
 	"reads from secondaries":         func() *options.ClientOptions { return options.Client().SetReadPreference(readpref.Secondary()) },

@@ -74,8 +74,8 @@ func TestCostUncontended(t *testing.T) {
 	})
 }
 
-// Lock and Unlock of keys without a record are two short commands and two writes each. The same is
-// true of keys that another process used last.
+// On a key without a record, Lock and Unlock together are two short commands and two writes. The same is true of a
+// key that another process used last.
 func TestCostOfUnknownKeys(t *testing.T) {
 	const n = 20
 	lab.Each(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {

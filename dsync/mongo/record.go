@@ -47,7 +47,7 @@ type holderRecord struct {
 	Yield   bool      `bson:"l"`
 	Term    int64     `bson:"n"`
 	Address int       `bson:"p"` // its session's address, 0 if the session does not listen
-	Value   *[]byte   `bson:"b"` // what it has published
+	Value   *[]byte   `bson:"b"` // the value that it has published
 }
 
 func (h *holderRecord) holder() driver.Holder {
