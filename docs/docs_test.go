@@ -37,7 +37,7 @@ func pages(t *testing.T) map[string]string {
 		}
 	}
 	if len(texts) < 5 {
-		t.Fatalf("%d pages, want more", len(texts))
+		t.Fatalf("found %d pages, want more", len(texts))
 	}
 	return texts
 }

@@ -96,7 +96,7 @@ func TestShedLockTaskFails(t *testing.T) {
 		broken := errors.New("broken")
 		fails := func(context.Context) error { return broken }
 		if err := scheduled(ctx, locks, fails); !errors.Is(err, broken) {
-			t.Errorf("got %v, want the task's error", err)
+			t.Errorf("the error is %v, want the task's error", err)
 		}
 		if err := scheduled(ctx, locks, fails); err != nil {
 			t.Errorf("the task ran again at once: %v", err)
@@ -149,7 +149,7 @@ func TestShedLockAtMostFor(t *testing.T) {
 					link.Heal()
 				}
 				if err := <-done; !errors.Is(err, dsync.ErrLost) {
-					t.Errorf("got %v, want ErrLost", err)
+					t.Errorf("the error is %v, want ErrLost", err)
 				}
 				if !ended.Before(again) {
 					t.Errorf("the task ended at %v, and began again at %v", ended, again)

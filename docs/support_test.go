@@ -35,7 +35,7 @@ func TestRunLiveIsLogged(t *testing.T) {
 		}
 	}
 	if n < 4 {
-		t.Errorf("%d logs, want more", n)
+		t.Errorf("found %d logs, want more", n)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestModulesAreListed(t *testing.T) {
 	for _, m := range published[1:] {
 		text := pages(t)["../"+m+"/README.md"]
 		if !strings.Contains(text, "github.com/leasehold-go/leasehold/"+m) {
-			t.Errorf("%s has no README.md that says how to get it", m)
+			t.Errorf("%s has no README.md that says how to get the module", m)
 		}
 		if !strings.HasPrefix(m, "cmd/") && !strings.Contains(text, "\n```go\n") {
 			t.Errorf("%s has no README.md with an example", m)
@@ -110,7 +110,7 @@ func TestModulesAreListed(t *testing.T) {
 // The README stays short.
 func TestLengthOfTheReadme(t *testing.T) {
 	if n := strings.Count(pages(t)["../README.md"], "\n"); n > 150 {
-		t.Errorf("%d lines, want at most 150", n)
+		t.Errorf("README.md has %d lines, want at most 150", n)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestLockAllOtherLocksFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(order) != 2 || order[0] != "x" || order[1] != "old" {
-			t.Errorf("locked in the order %v, want x and old", order)
+			t.Errorf("the locks were locked in the order %v, want x and old", order)
 		}
 		if err := unlock(); err != nil || o.locked || !a.Mutex("x").TryLock() {
 			t.Errorf("unlock: %v, old is locked: %t", err, o.locked)
@@ -153,7 +153,7 @@ func TestLockAllGivesUp(t *testing.T) {
 		defer cancel()
 		held, unlock, err := dsync.LockAll(ctx, a.Mutex("b"), a.Mutex("a"))
 		if !errors.Is(err, context.DeadlineExceeded) || held.Err() == nil || unlock() != nil {
-			t.Errorf("got %v, and a context with the error %v", err, held.Err())
+			t.Errorf("LockAll returned %v, and a context with the error %v", err, held.Err())
 		}
 		time.Sleep(time.Second)
 		if !b.Mutex("a").TryLock() {
@@ -176,7 +176,7 @@ func TestLockAllBeginsAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if first.Token() == 0 || second.Token() == 0 {
-			t.Errorf("tokens %d and %d: one key is not held", first.Token(), second.Token())
+			t.Errorf("the tokens are %d and %d: a key is not held", first.Token(), second.Token())
 		}
 		unlock()
 	})
@@ -191,7 +191,7 @@ func TestTryLockAll(t *testing.T) {
 		_, _, err := dsync.TryLockAll(t.Context(), a.Mutex("b"), o, a.Mutex("a"))
 		var held *dsync.HeldError
 		if !errors.As(err, &held) || held.Key != "b" {
-			t.Errorf("got %v, want an error that says that b is held", err)
+			t.Errorf("TryLockAll returned %v, want an error that says that b is held", err)
 		}
 		if o.locked || !b.Mutex("a").TryLock() {
 			t.Error("some of the keys stay locked")
@@ -199,10 +199,10 @@ func TestTryLockAll(t *testing.T) {
 		theirs.Unlock()
 		o.locked = true
 		if _, _, err := dsync.TryLockAll(t.Context(), a.Mutex("b"), o); !errors.Is(err, dsync.ErrHeld) {
-			t.Errorf("got %v for another lock that is held, want ErrHeld", err)
+			t.Errorf("TryLockAll with a held lock of another package: %v, want ErrHeld", err)
 		}
 		if _, _, err := dsync.TryLockAll(t.Context(), struct{ dsync.Locker }{o}); err == nil || errors.Is(err, dsync.ErrHeld) {
-			t.Errorf("got %v for a lock without TryLock", err)
+			t.Errorf("TryLockAll with a lock without TryLock: %v", err)
 		}
 	})
 }

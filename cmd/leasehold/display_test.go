@@ -129,12 +129,12 @@ func TestWatch(t *testing.T) {
 		}
 		for line := range strings.Lines(got) {
 			if n := textWidth(strings.NewReplacer("\x1b[H", "", "\x1b[K", "", "\x1b[J", "").Replace(strings.TrimSuffix(line, "\n"))); n > 60 {
-				t.Errorf("a line of %d columns: %q", n, line)
+				t.Errorf("the watch printed a line of %d columns: %q", n, line)
 			}
 		}
 		cancel()
 		if status := <-end; status != 0 {
-			t.Errorf("exit status %d, want 0", status)
+			t.Errorf("the interrupted watch ended with exit status %d, want 0", status)
 		}
 	})
 }
@@ -152,11 +152,11 @@ func TestWatchInAPipe(t *testing.T) {
 			time.Sleep(5 * time.Second) // readings after 0, 2 and 4 s
 			got := out.take()
 			if strings.Count(got, c.want) != 3 || strings.Contains(got, "\x1b") || c.flag == "--json" && strings.Contains(got, "\n\n") {
-				t.Errorf("%s: %q, want three frames", c.flag, got)
+				t.Errorf("%s: the watch printed %q, want three frames", c.flag, got)
 			}
 			cancel()
 			if got := <-end; got.status != 0 || got.err != "" {
-				t.Errorf("%+v, want status 0", got)
+				t.Errorf("the watch in a pipe: %+v, want status 0", got)
 			}
 		})
 	}
@@ -166,7 +166,7 @@ func TestWatchInAPipe(t *testing.T) {
 func TestWatchWithoutServer(t *testing.T) {
 	got := command(t, nil, "status", "--watch", "--uri", "mongodb://127.0.0.1:9/", "--connect-timeout", "100ms")
 	if got.status != exitUnreachable || strings.Count(got.err, "\n") != 1 {
-		t.Errorf("%+v, want status %d", got, exitUnreachable)
+		t.Errorf("the watch without a server: %+v, want status %d", got, exitUnreachable)
 	}
 	for _, args := range [][]string{{"--interval", "1s"}, {"--watch", "--interval", "1ms"}} {
 		if got := command(t, nil, append([]string{"status"}, args...)...); got.status != exitUsage {

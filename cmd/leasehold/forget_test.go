@@ -27,12 +27,12 @@ func TestForget(t *testing.T) {
 			{"other", "other: no such key\n"},
 		} {
 			if got := command(t, s.Memory, "forget", c.key); got.status != 0 || got.out != c.out || got.err != "" {
-				t.Errorf("%s: %+v, want %q", c.key, got, c.out)
+				t.Errorf("forget of %s: %+v, want %q", c.key, got, c.out)
 			}
 		}
 		got := command(t, s.Memory, "forget", "held")
 		if got.status != exitHeld || got.out != "" || !strings.HasPrefix(got.err, `leasehold: dsync: "held" is held by another`) {
-			t.Errorf("%+v, want status %d and the holder", got, exitHeld)
+			t.Errorf("forget of a held key: %+v, want status %d and the holder", got, exitHeld)
 		}
 	})
 }

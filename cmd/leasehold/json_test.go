@@ -71,7 +71,7 @@ func TestJSONOfBreakAndForget(t *testing.T) {
 				got := command(t, s.Memory, slices.Concat(c.args, []string{"--json"})...)
 				var a answer
 				if err := json.Unmarshal([]byte(got.out), &a); err != nil || got.status != c.status || !c.check(a) {
-					t.Errorf("%+v, %v, want status %d", got, err, c.status)
+					t.Errorf("got %+v, %v, want status %d", got, err, c.status)
 				}
 			})
 		})

@@ -56,7 +56,7 @@ func TestKeeperStopsAtTheDeadline(t *testing.T) {
 	k.tell(order{Signal: int(syscall.SIGUSR2)}) // SIGUSR2 ends sh, but not its child
 	r := <-k.reports
 	if end := clock(); !r.Stopped && r.Status != 128+12 || end < now {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v", r)
 	}
 	if left := k.alive(); len(left) > 0 {
 		t.Errorf("%v are alive after the report of the command's end", left)
@@ -67,7 +67,7 @@ func TestKeeperStopsAtTheDeadline(t *testing.T) {
 	k.tell(order{Stop: now + 50*time.Millisecond, Kill: now + 300*time.Millisecond})
 	r = <-k.reports
 	if took := clock() - now; !r.Stopped || r.Status != 128+9 || took < 300*time.Millisecond {
-		t.Errorf("%+v after %v, want an end by SIGKILL, at least 300ms after the order", r, took)
+		t.Errorf("got report %+v after %v, want an end by SIGKILL at least 300ms after the order", r, took)
 	}
 	if got := read(t, k.file+".term"); got != "term\n" {
 		t.Errorf("on SIGTERM the command wrote %q, want one line", got)
@@ -84,7 +84,7 @@ func TestKeeperStopsForGood(t *testing.T) {
 	eventually(t, "SIGTERM came", func() bool { return read(t, k.file+".term") != "" })
 	k.tell(hour())
 	if r := <-k.reports; !r.Stopped || r.Status != 128+9 {
-		t.Errorf("%+v, want an end by SIGKILL", r)
+		t.Errorf("got report %+v, want an end by SIGKILL", r)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestKeeperStartsNothingTooLate(t *testing.T) {
 	}
 	k.tell(order{Stop: clock(), Kill: clock() + time.Hour})
 	if r := <-k.reports; r.Started != 0 || !r.Stopped {
-		t.Errorf("%+v, want a report that the command was not started", r)
+		t.Errorf("got report %+v, want one that the command was not started", r)
 	}
 	k.wait()
 	if _, err := os.Stat(file); err == nil {
@@ -111,7 +111,7 @@ func TestKeeperKillsWhenLeaseholdDies(t *testing.T) {
 	k := newKept(t, hour())
 	k.orders.Close()
 	if r := <-k.reports; r.Status != 128+9 {
-		t.Errorf("%+v, want SIGKILL", r)
+		t.Errorf("got report %+v, want an end by SIGKILL", r)
 	}
 	if left := k.alive(); len(left) > 0 {
 		t.Errorf("%v are alive after the report of the command's end", left)
@@ -134,7 +134,7 @@ func TestKeeperKilledOrFrozen(t *testing.T) {
 		k.kill()
 		k.wait()
 		if left := k.alive(); len(left) > 0 {
-			t.Errorf("%v: %v are alive", s, left)
+			t.Errorf("%v: processes %v are still alive", s, left)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func TestKeeperOutlivesSIGTERM(t *testing.T) {
 	k.tell(order{Signal: int(syscall.SIGTERM)})
 	eventually(t, "the keeper forwards signals after SIGTERM", func() bool { return read(t, k.file+".term") != "" })
 	if len(k.alive()) != 2 {
-		t.Errorf("%v are alive, want both processes", k.alive())
+		t.Errorf("the processes %v are alive, want both", k.alive())
 	}
 }
 
@@ -158,7 +158,7 @@ func TestKeeperReportsJobControl(t *testing.T) {
 	shell := strings.Fields(read(t, k.file))[0]
 	k.tell(order{Signal: int(syscall.SIGTSTP)})
 	if r := <-k.reports; r != (report{Job: int(syscall.SIGTSTP)}) {
-		t.Errorf("%+v, want the report that SIGTSTP stopped the command", r)
+		t.Errorf("got report %+v, want one that SIGTSTP stopped the command", r)
 	}
 	syscall.Kill(-k.pgid, syscall.SIGCONT)
 	eventually(t, "it goes on", func() bool { return state(t, shell) != "T" })
@@ -166,13 +166,13 @@ func TestKeeperReportsJobControl(t *testing.T) {
 	eventually(t, "it is stopped", func() bool { return state(t, shell) == "T" })
 	select {
 	case r := <-k.reports:
-		t.Errorf("%+v, want no report until leasehold continues the command", r)
+		t.Errorf("got report %+v, want none until leasehold continues the command", r)
 	case <-time.After(100 * time.Millisecond):
 	}
 	k.tell(order{Signal: int(syscall.SIGCONT)})
 	eventually(t, "it goes on", func() bool { return state(t, shell) != "T" })
 	k.tell(order{Signal: int(syscall.SIGTSTP)})
 	if r := <-k.reports; r != (report{Job: int(syscall.SIGTSTP)}) {
-		t.Errorf("%+v, want another report that SIGTSTP stopped the command", r)
+		t.Errorf("got report %+v, want another one that SIGTSTP stopped the command", r)
 	}
 }

@@ -11,7 +11,7 @@ import (
 func TestMan(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	if got := command(t, nil, "man", dir); got != (result{}) {
-		t.Fatalf("%+v", got)
+		t.Fatalf("leasehold man: %+v", got)
 	}
 	for _, c := range newRoot(&app{}).Commands() {
 		if !c.IsAvailableCommand() {
@@ -31,7 +31,7 @@ func TestMan(t *testing.T) {
 			}
 		}
 		if c.Short == "" || !strings.Contains(string(page), ".SH SYNOPSIS") {
-			t.Errorf("%s: %q has %d bytes", c.Name(), c.Short, len(page))
+			t.Errorf("%s: the page with the summary %q has %d bytes", c.Name(), c.Short, len(page))
 		}
 	}
 	if strings.Contains(exitHelp+environmentHelp, `\`) || strings.Contains(exitHelp+environmentHelp, "\n.") {

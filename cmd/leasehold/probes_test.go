@@ -41,7 +41,7 @@ func TestMetrics(t *testing.T) {
 		w := get(t, s.Memory, "/metrics")
 		s.wrote(before)
 		if got := w.Header().Get("Content-Type"); w.Code != 200 || got != "text/plain; version=0.0.4; charset=utf-8" {
-			t.Errorf("status %d, %q", w.Code, got)
+			t.Errorf("/metrics: status %d, %q", w.Code, got)
 		}
 		golden(t, "metrics.txt", w.Body.String())
 	})
@@ -72,7 +72,7 @@ func TestProbesWithoutStore(t *testing.T) {
 				want = "# HELP leasehold_fleet_up Whether the store could be read.\n# TYPE leasehold_fleet_up gauge\nleasehold_fleet_up 0\n"
 			}
 			if got := w.Body.String(); !strings.HasPrefix(got, want) || path == "/metrics" && got != want || path == "/healthz" && strings.Count(got, "\n") != 1 {
-				t.Errorf("%s: %q, want %q", path, got, want)
+				t.Errorf("%s: got %q, want %q", path, got, want)
 			}
 		}
 	})
@@ -88,7 +88,7 @@ func TestMetricsOfManyKeys(t *testing.T) {
 				fmt.Sprintf("leasehold_fleet_truncated %d\n", n-maxMetricsKeys),
 			} {
 				if !strings.Contains(got, want) {
-					t.Errorf("%d keys: %s\ndoes not contain %q", n, got, want)
+					t.Errorf("with %d keys the metrics\n%s\ndo not contain %q", n, got, want)
 				}
 			}
 		})

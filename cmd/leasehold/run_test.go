@@ -27,7 +27,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !cond(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("this did not happen: %s", what)
+			t.Fatalf("waited in vain for this: %s", what)
 		}
 	}
 }
@@ -51,7 +51,7 @@ func free(t *testing.T, store driver.Store, key string) {
 		t.Fatal(err)
 	}
 	if len(st.Holders) != 0 || st.Waiting != 0 {
-		t.Errorf("held by %v, %d waiting, want no holder and no waiters", st.Holders, st.Waiting)
+		t.Errorf("the key is held by %v, %d waiting; want no holder and no waiters", st.Holders, st.Waiting)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestRunForwardsOutputAndStatus(t *testing.T) {
 func TestRunWritesATrace(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace")
 	if got := command(t, dsynctest.NewMemory(), "run", "--trace", name, "k", "--", "true"); got.status != 0 {
-		t.Fatalf("%+v", got)
+		t.Fatalf("run with --trace: %+v", got)
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -107,7 +107,7 @@ func TestRunWritesATrace(t *testing.T) {
 	}
 	defer f.Close()
 	if n, err := trace.Replay(f); n < 5 || err != nil {
-		t.Errorf("%d events, %v", n, err)
+		t.Errorf("the trace has %d events, %v", n, err)
 	}
 }
 
@@ -232,11 +232,11 @@ func TestRunForwardsSignals(t *testing.T) {
 	}
 	syscall.Kill(os.Getpid(), syscall.SIGTERM)
 	if got := <-end; got.status != 5 || strings.Contains(got.err, "leasehold") {
-		t.Errorf("%+v, want status 5 and no error", got)
+		t.Errorf("run: %+v, want status 5 and no error", got)
 	}
 	for _, want := range []string{"\nTERM\n", "TERM of the child\n"} {
 		if got := read(t, file); !strings.Contains(got, want) {
-			t.Errorf("no %q in %q", want, got)
+			t.Errorf("the command did not write %q: %q", want, got)
 		}
 	}
 	free(t, store, "k")
@@ -252,7 +252,7 @@ func TestRunInterruptedInTheWait(t *testing.T) {
 	eventually(t, "it waits", func() bool { return waiting(t, store, "k") == 1 })
 	syscall.Kill(os.Getpid(), syscall.SIGTERM)
 	if got := <-end; got.status != 128+15 || got.err != "" {
-		t.Errorf("%+v, want status %d and no error", got, 128+15)
+		t.Errorf("the interrupted run: %+v, want status %d and no error", got, 128+15)
 	}
 	if n := waiting(t, store, "k"); n != 0 {
 		t.Errorf("%d waiters are left in the queue", n)
@@ -302,7 +302,7 @@ func TestRunBroken(t *testing.T) {
 	go admin.New(session(t, store)).Break(context.Background(), "k")
 	got := <-end
 	if got.status != exitLost || !strings.Contains(got.err, dsync.ErrRevoked.Error()) {
-		t.Errorf("%+v, want status %d and that the holder was asked to release the key", got, exitLost)
+		t.Errorf("run: %+v, want status %d and a message that the holder was asked to release the key", got, exitLost)
 	}
 	if !strings.Contains(got.out, "stopping") {
 		t.Error("the command got no SIGTERM")
@@ -315,7 +315,7 @@ func TestRunLeavesNoChildren(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	store := dsynctest.NewMemory()
 	if got := command(t, store, "run", "k", "--", "sh", "-c", `sleep 1000 >/dev/null 2>&1 & echo $! >`+file); got.status != 0 {
-		t.Errorf("%+v", got)
+		t.Errorf("run: %+v", got)
 	}
 	if pid := read(t, file); !dead(pid) {
 		t.Errorf("process %s is still alive", pid)
@@ -344,7 +344,7 @@ func TestElectCampaignsAgain(t *testing.T) {
 	go admin.New(s).Break(context.Background(), "e")
 	got := <-end
 	if got.status != 5 || !strings.HasPrefix(got.err, `leasehold: "e" was lost, and the command was stopped: `) || strings.Count(got.err, "\n") != 1 {
-		t.Errorf("%+v, want status 5 and one line about the loss", got)
+		t.Errorf("elect: %+v, want status 5 and one line about the loss", got)
 	}
 	free(t, store, "e")
 }
@@ -360,7 +360,7 @@ func TestElectEndsOnSignal(t *testing.T) {
 	eventually(t, "the command is being stopped", func() bool { return strings.Contains(out.take(), "stopping") })
 	syscall.Kill(os.Getpid(), syscall.SIGTERM)
 	if got := <-end; got.status != exitLost {
-		t.Errorf("%+v, want status %d", got, exitLost)
+		t.Errorf("elect: %+v, want status %d", got, exitLost)
 	}
 	free(t, store, "e")
 }
@@ -575,7 +575,7 @@ func TestRunSaysTheTick(t *testing.T) {
 		got := run("run", "--tick", "1h", "k2", "--", "sh", "-c", "echo $LEASEHOLD_TICK")
 		at, err := time.Parse(time.RFC3339, strings.TrimSpace(got.out))
 		if late := time.Since(at); err != nil || late < -30*time.Second || late > 2*time.Hour || quiet != (got.err == "") {
-			t.Errorf("%+v, %v, want the last full hour", got, err)
+			t.Errorf("the command printed %+v, %v, want the last full hour", got, err)
 		}
 	}
 }
@@ -588,7 +588,7 @@ func TestOnceBroken(t *testing.T) {
 	eventually(t, "the command runs", func() bool { return strings.Contains(out.take(), "ready") })
 	go admin.New(session(t, store)).Break(context.Background(), "k")
 	if got := <-end; got.status != exitLost {
-		t.Errorf("%+v, want status %d", got, exitLost)
+		t.Errorf("the once whose key was broken: %+v, want status %d", got, exitLost)
 	}
 	if got := command(t, store, "once", "k", "--", "echo", "ran"); got.status != 0 || got.out != "ran\n" {
 		t.Errorf("the next once: %+v", got)

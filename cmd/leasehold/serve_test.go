@@ -76,7 +76,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(seen.Keys) != 1 || seen.Keys[0].Key != "k" || seen.Keys[0].Holders[0].Host != "host-a" || len(seen.Members) != 3 {
-		t.Errorf("%+v, want key k of host-a, and 3 members", seen)
+		t.Errorf("the page shows %+v, want key k of host-a, and 3 members", seen)
 	}
 
 	refused, err := http.PostForm(at+"break", url.Values{"key": {"k"}})
@@ -85,7 +85,7 @@ func TestServe(t *testing.T) {
 	}
 	refused.Body.Close()
 	if refused.StatusCode != http.StatusForbidden {
-		t.Errorf("break: %s, want it forbidden", refused.Status)
+		t.Errorf("the response to break is %s, want it to be forbidden", refused.Status)
 	}
 
 	stream, err := http.Get(at + "events")
@@ -102,7 +102,7 @@ func TestServe(t *testing.T) {
 	terminate(t)
 	begin := time.Now()
 	if got := <-end; got != (result{}) {
-		t.Errorf("%+v, want a clean end", got)
+		t.Errorf("serve: %+v, want a clean end", got)
 	}
 	if took := time.Since(begin); took >= shutdownTime {
 		t.Errorf("serve took %v to end, want it not to wait for streams", took)
@@ -127,11 +127,11 @@ func TestServeAllowBreak(t *testing.T) {
 	}
 	answer.Body.Close()
 	if st, err := admin.New(s).Status(t.Context(), "k"); err != nil || st.Held() {
-		t.Errorf("break: %s, but the key is held by %v, %v", answer.Status, st.Holders, err)
+		t.Errorf("the response to break is %s, but the key is held by %v, %v", answer.Status, st.Holders, err)
 	}
 	terminate(t)
 	if got := <-end; got != (result{}) {
-		t.Errorf("%+v, want a clean end", got)
+		t.Errorf("serve: %+v, want a clean end", got)
 	}
 	alone(t, store, s.ID())
 }

@@ -71,11 +71,11 @@ func TestWaitSaysThatTheServerIsSilent(t *testing.T) {
 				time.Sleep(time.Minute)
 				lines := strings.Split(said.take(), "\n") // another failure may have been reported just before
 				if n := len(lines); n > 3 || n < 2 || !strings.HasPrefix(lines[n-2], "leasehold: the server answers again after 10m") {
-					t.Errorf("%q: printed %q, want that the server answers again", args, lines)
+					t.Errorf("%q: printed %q, want a line that the server answers again", args, lines)
 				}
 				cancel()
 				if got := <-end; got != exitInterrupted {
-					t.Errorf("%q: status %d, want that of an interrupt", args, got)
+					t.Errorf("%q: status %d, want the status of an interrupt", args, got)
 				}
 				if got := said.take(); got != "" {
 					t.Errorf("%q: printed %q at the end", args, got)
@@ -100,7 +100,7 @@ func TestWaitSaysWhyInShort(t *testing.T) {
 		time.Sleep(firstSaid)
 		s.failed("Register", err)
 		if want := `the server has not answered for 3s; still waiting for "k": connection refused`; said != want {
-			t.Errorf("%q, want %q", said, want)
+			t.Errorf("printed %q, want %q", said, want)
 		}
 	})
 }
@@ -118,7 +118,7 @@ func TestWaitSaysThatTheTTLIsTooShort(t *testing.T) {
 		a := &app{stdin: strings.NewReader(""), stdout: new(screen), stderr: said, getenv: func(string) string { return "" }, store: faulty}
 		a.main(ctx, []string{"run", "--ttl", "1s", "k", "--", "true"})
 		if got := said.take(); !strings.Contains(got, "a command times out after 166.7ms, a sixth of --ttl: raise --ttl") {
-			t.Errorf("%q, want the advice to raise --ttl", got)
+			t.Errorf("printed %q, want the advice to raise --ttl", got)
 		}
 	})
 }

@@ -39,7 +39,7 @@ func TestStatusGolden(t *testing.T) {
 				before := s.Counts()
 				got := command(t, s.Memory, c.args...)
 				if got.status != 0 || got.err != "" {
-					t.Errorf("exit status %d, %q on standard error", got.status, got.err)
+					t.Errorf("status: exit status %d, %q on standard error", got.status, got.err)
 				}
 				s.wrote(before)
 				golden(t, c.file, got.out)
@@ -71,7 +71,7 @@ func TestStatusOfDeadlocks(t *testing.T) {
 				before := s.Counts()
 				got := command(t, s.Memory, c.args...)
 				if got.status != 0 || got.err != "" {
-					t.Errorf("exit status %d, %q on standard error", got.status, got.err)
+					t.Errorf("status: exit status %d, %q on standard error", got.status, got.err)
 				}
 				s.wrote(before)
 				golden(t, c.file, got.out)
@@ -106,7 +106,7 @@ func TestStatusOfNothing(t *testing.T) {
 	}
 	for _, args := range [][]string{{"status"}, {"status", "fr"}, {"status", "--exact", "free"}, {"members"}, {"break", "free"}} {
 		if got := command(t, s.Memory, args...); got.status != 0 || got.err != "" {
-			t.Errorf("%q: %+v, want status 0, since it exists", args, got)
+			t.Errorf("%q: %+v, want status 0, because the key exists", args, got)
 		}
 	}
 }

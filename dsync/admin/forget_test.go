@@ -37,11 +37,11 @@ func TestForgetOnce(t *testing.T) {
 		}
 		run(once)
 		if len(tokens) != 1 {
-			t.Errorf("%d runs, want no second run by the Once that knows the result", len(tokens))
+			t.Errorf("the Once ran %d times, want no second run by the Once that knows the result", len(tokens))
 		}
 		run(other.Once("k"))
 		if len(tokens) != 2 || tokens[1] <= tokens[0] {
-			t.Errorf("tokens %v, want a second run with a greater one", tokens)
+			t.Errorf("the tokens of the runs are %v, want a second run with a greater token", tokens)
 		}
 		for range 2 { // the second Forget finds keys that are already forgotten or were never used
 			for _, key := range []string{"k", "never"} {
@@ -82,7 +82,7 @@ func TestForgetElection(t *testing.T) {
 			}
 			term, _ := leader.TermFrom(ctx)
 			if term.Number != want || term.Token <= last.Token {
-				t.Errorf("term %+v after %+v, want number %d and a greater token", term, last, want)
+				t.Errorf("the term is %+v after %+v, want number %d and a greater token", term, last, want)
 			}
 			last = term
 			if err := e.Resign(background); err != nil {
@@ -110,7 +110,7 @@ func TestForgetKeyInUse(t *testing.T) {
 			t.Errorf("Forget says that the key is held until %v, want the same time as in the status: %v, %v", held.Until, st, err)
 		}
 		if n := store.Counts().Writes - before; n != 0 {
-			t.Errorf("%d writes, want none", n)
+			t.Errorf("Forget of a held key wrote %d times, want 0", n)
 		}
 		wantErr(t, "Forget of a bad key", admin.New(other).Forget(background, ""), dsync.ErrInvalidKey)
 		ctx, cancel := context.WithCancel(background)
@@ -158,7 +158,7 @@ func TestForgetReadsAgain(t *testing.T) {
 				t.Errorf("the key is still held: %t; Forget returned %v", stays, err)
 			}
 			if n := store.Counts().Since(before).Commands[dsynctest.MethodLoad]; n < 2 {
-				t.Errorf("%d readings, want 2", n)
+				t.Errorf("Forget read the key %d times, want 2", n)
 			}
 		})
 	}

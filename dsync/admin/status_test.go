@@ -205,7 +205,7 @@ func TestStatusShowsTheQueue(t *testing.T) {
 		for i, o := range st.Queue {
 			got = append(got, o.Host)
 			if w := []int64{1 << 30, 1}[i%2]; o.Weight != w || o.PID != os.Getpid() || o.TTL != ttl || !strings.HasPrefix(o.Claim, o.Session+".") {
-				t.Errorf("position %d is %+v", i+1, o)
+				t.Errorf("the waiter at position %d is %+v", i+1, o)
 			}
 			if o.Token != 0 || !o.Since.IsZero() || !o.Until.IsZero() || o.Lapsed {
 				t.Errorf("the waiter at position %d is shown as a holder: %+v", i+1, o)
@@ -226,7 +226,7 @@ func TestStatusShowsTheQueue(t *testing.T) {
 			fmt.Sprintf("waiting, position 20: process %d on waiter-1, reads\n", os.Getpid()),
 		} {
 			if !strings.Contains(text, part) {
-				t.Errorf("%q is not in\n%s", part, text)
+				t.Errorf("the status lacks %q:\n%s", part, text)
 			}
 		}
 		cancel()
@@ -322,11 +322,11 @@ func TestLockedOwnedAndHolder(t *testing.T) {
 					holder, lapsed = o.Host, o.Lapsed
 				}
 				if st.Held() != test.want.locked || holder != test.want.holder || lapsed != test.want.lapsed {
-					t.Errorf("held %t by %q, lapsed %t; want %t by %q, lapsed %t",
+					t.Errorf("the key is held: %t, by %q, lapsed: %t; want %t, by %q, lapsed: %t",
 						st.Held(), holder, lapsed, test.want.locked, test.want.holder, test.want.lapsed)
 				}
 				if lapsed && !strings.Contains(st.String(), "(lapsed)") || !st.Held() && !strings.Contains(st.String(), ", free") {
-					t.Errorf("as text:\n%s", st)
+					t.Errorf("the status as text is\n%s", st)
 				}
 			})
 		})
@@ -346,7 +346,7 @@ func TestStatusWithoutTheSessionsRecord(t *testing.T) {
 			t.Fatalf("holders are %+v", st.Holders)
 		}
 		if text := st.String(); !strings.Contains(text, "held by gone, ") || !strings.Contains(text, "until unknown (lapsed)") {
-			t.Errorf("as text:\n%s", text)
+			t.Errorf("the status as text is\n%s", text)
 		}
 	})
 }
@@ -395,7 +395,7 @@ func TestStatusInWords(t *testing.T) {
 			"nothing":   "nothing: never used, free, 0 waiting; as of 2000-01-01T00:00:02.005Z by the store's clock\n",
 		} {
 			if got := status(t, s, key).String(); got != want {
-				t.Errorf("as text:\n%swant\n%s", got, want)
+				t.Errorf("the status as text is\n%swant\n%s", got, want)
 			}
 		}
 		cancel()
@@ -412,7 +412,7 @@ func TestStatusErrors(t *testing.T) {
 		ask := func(ctx context.Context, key string) error {
 			_, err := admin.New(s).Status(ctx, key)
 			if err != nil && !strings.HasPrefix(err.Error(), fmt.Sprintf("dsync: status of %q: ", key)) {
-				t.Errorf("error is %q", err)
+				t.Errorf("the error is %q", err)
 			}
 			return err
 		}
@@ -521,7 +521,7 @@ func TestListCost(t *testing.T) {
 					}
 				}
 				if want := min(test.keys, test.take); n != want {
-					t.Errorf("%d keys, want %d", n, want)
+					t.Errorf("the list has %d keys, want %d", n, want)
 				}
 				members := 0 // one reading of sessions for each page that is not empty
 				for got, page := 0, 100; got < min(test.keys, test.take); members++ {
@@ -529,7 +529,7 @@ func TestListCost(t *testing.T) {
 				}
 				d := store.Counts().Since(before)
 				if d.Commands[dsynctest.MethodKeys] != test.pages || d.Commands[dsynctest.MethodMembers] != members || d.Total() != test.pages+members {
-					t.Errorf("commands %v, want %d Keys and %d Members", d.Commands, test.pages, members)
+					t.Errorf("the commands are %v, want %d Keys and %d Members", d.Commands, test.pages, members)
 				}
 			})
 		})
@@ -553,7 +553,7 @@ func TestListErrorComesLast(t *testing.T) {
 					errs++
 					wantErr(t, "List of a store that broke", err, broken)
 					if !strings.HasPrefix(err.Error(), `dsync: list "": `) {
-						t.Errorf("error is %q", err)
+						t.Errorf("the error is %q", err)
 					}
 					continue
 				}
@@ -561,11 +561,11 @@ func TestListErrorComesLast(t *testing.T) {
 					store.fail(method, broken)
 				}
 				if errs > 0 {
-					t.Error("a status after the error")
+					t.Error("List continued after the error")
 				}
 			}
 			if n != 300 || errs != 1 {
-				t.Errorf("%d statuses and %d errors, want 300 and 1", n, errs)
+				t.Errorf("the list has %d statuses and %d errors, want 300 and 1", n, errs)
 			}
 			store.fail(method, nil)
 		}
@@ -582,7 +582,7 @@ func TestListErrorComesLast(t *testing.T) {
 		}
 		wantErr(t, "List when ctx ends", last, context.Canceled)
 		if n != 101 {
-			t.Errorf("%d steps, want 100 statuses and the error", n)
+			t.Errorf("the list has %d elements, want 100 statuses and the error", n)
 		}
 
 		// Each page is from one moment: a key that is added after the end of the page is listed, a
@@ -623,10 +623,10 @@ func TestStatusOfManySessions(t *testing.T) {
 		before := store.Counts()
 		st := status(t, newSession(t, store, nil), "k")
 		if n := store.Counts().Since(before).Commands[dsynctest.MethodMembers]; n != 2 {
-			t.Errorf("%d readings of %d sessions, want 2", n, readers)
+			t.Errorf("Status made %d readings of %d sessions, want 2", n, readers)
 		}
 		if len(st.Holders) != readers {
-			t.Fatalf("%d holders, want %d", len(st.Holders), readers)
+			t.Fatalf("the status has %d holders, want %d", len(st.Holders), readers)
 		}
 		for i, o := range st.Holders {
 			if o.PID != i+1 || o.Lapsed {

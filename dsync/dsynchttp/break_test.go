@@ -55,7 +55,7 @@ func TestBreakIsRefused(t *testing.T) {
 				asked = 0
 				w := post(newPage(t, s, test.opt), test.key, test.headers...)
 				if w.Code != test.code || !strings.Contains(w.Body.String(), test.body) {
-					t.Errorf("the answer is %d: %s; want %d and %q", w.Code, w.Body, test.code, test.body)
+					t.Errorf("the response is %d: %s; want %d and %q", w.Code, w.Body, test.code, test.body)
 				}
 				if strings.HasPrefix(name, "from") && asked != 0 {
 					t.Error("Authorize was called for a request that another site's page sent")
@@ -85,7 +85,7 @@ func TestAuthorizeReadsALimitedBody(t *testing.T) {
 					return err
 				}}), key)
 				if want := map[bool]int{false: 303, true: 403}[tooLarge]; w.Code != want {
-					t.Errorf("the answer is %d: %s; want %d", w.Code, w.Body, want)
+					t.Errorf("the response is %d: %s; want %d", w.Code, w.Body, want)
 				}
 			})
 		})
@@ -115,7 +115,7 @@ func TestBreakTellsTheHolder(t *testing.T) {
 		synctest.Wait()
 		w := post(h, key, "Sec-Fetch-Site", "same-origin", "Authorization", "me")
 		if got, want := w.Header().Get("Location"), "key?key="+url.QueryEscape(key); w.Code != http.StatusSeeOther || got != want {
-			t.Errorf("the answer is %d to %q, want 303 to %q", w.Code, got, want)
+			t.Errorf("the response is %d to %q, want 303 to %q", w.Code, got, want)
 		}
 		if l := getJSON(t, h, "/"); l.Keys[0].Held {
 			t.Error("the key is still held")
@@ -150,7 +150,7 @@ func TestBreakDoesNotWaitForLong(t *testing.T) {
 		began := time.Now()
 		w := post(h, "k")
 		if took := time.Since(began); took != 3*time.Second {
-			t.Errorf("the answer took %v, want 3s", took)
+			t.Errorf("the response took %v, want 3s", took)
 		}
 		to := strings.TrimPrefix(w.Header().Get("Location"), "key")
 		if page := get(h, "/key"+to); !strings.Contains(page.Body.String(), "not given up within 3 seconds") {

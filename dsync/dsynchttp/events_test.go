@@ -100,7 +100,7 @@ func TestEventsAreForAFew(t *testing.T) {
 		}
 		synctest.Wait()
 		if w := get(h, "/events"); w.Code != http.StatusServiceUnavailable {
-			t.Errorf("the answer to the 17th stream is %d, want 503", w.Code)
+			t.Errorf("the response to the 17th stream is %d, want 503", w.Code)
 		}
 		cancel()
 		for _, done := range streams {
@@ -188,14 +188,14 @@ func TestEventsGoOnForLong(t *testing.T) {
 			}
 		}
 		if n != 1 {
-			t.Errorf("%d events in the 10 minutes for which one rendering holds, want 1", n)
+			t.Errorf("%d events in the 10 minutes that one rendering covers, want 1", n)
 		}
 		if !strings.Contains(content(t, all), `width="1100.00%"`) && !strings.Contains(content(t, all), `x="100.00%" width="1000.00%"`) {
 			t.Errorf("the hold is not drawn for the next 10 minutes:\n%s", content(t, all))
 		}
 		time.Sleep(10 * time.Minute)
 		if all = append(all, st.events()...); !strings.Contains(content(t, all), `x="0.00%" width="1100.00%"`) {
-			t.Error("after these 10 minutes the hold is not drawn again")
+			t.Error("the hold is not drawn again after these 10 minutes")
 		}
 		cancel()
 		<-done

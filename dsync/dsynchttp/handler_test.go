@@ -38,21 +38,21 @@ func TestPageShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 
 		l := getJSON(t, h, "/")
 		if l.Session.ID != s.ID() || l.Session.Lease == 0 || l.Session.Left <= 0 || l.Session.Left > l.Session.Lease {
-			t.Errorf("session %+v", l.Session)
+			t.Errorf("the session is %+v", l.Session)
 		}
 		if len(l.Mine) != 2 || l.Mine[0].Key != "mine" || l.Mine[0].State != "holds" || l.Mine[0].For != 3000 || l.Mine[0].Token != mine.Token() ||
 			l.Mine[1].Key != "theirs" || l.Mine[1].State != "waits" || l.Mine[1].Position != 2 {
-			t.Errorf("this process: %+v", l.Mine)
+			t.Errorf("this process uses %+v", l.Mine)
 		}
 		if len(l.Keys) != 2 || !l.Keys[0].Holders[0].Mine || l.Keys[1].Holders[0].Name != "other" || l.Keys[1].Holders[0].Mine || l.Keys[1].Waiting != 2 {
-			t.Errorf("keys: %+v", l.Keys)
+			t.Errorf("the keys are %+v", l.Keys)
 		}
 		if len(l.Members) != 3 {
-			t.Errorf("members: %+v", l.Members)
+			t.Errorf("the members are %+v", l.Members)
 		}
 		k := getJSON(t, h, "/key?key=theirs").Keys[0]
 		if k.Key != "theirs" || !k.Held || len(k.Queue) != 2 || k.Queue[0].Name != "third" || k.Queue[1].Name != "me" {
-			t.Errorf("key: %+v", k)
+			t.Errorf("the page of the key has %+v", k)
 		}
 		for _, url := range []string{"/", "/key?key=theirs"} {
 			w := get(h, url)
@@ -98,7 +98,7 @@ func TestPageNamesTheStore(t *testing.T) {
 			}
 		}
 		if l := getJSON(t, h, "/"); l.Store != "db1.example/app.<leasehold>" {
-			t.Errorf("store %q in JSON", l.Store)
+			t.Errorf("the JSON names the store %q", l.Store)
 		}
 		lock(t, viewer.Mutex("mine"))
 		for _, part := range own {
@@ -175,7 +175,7 @@ func TestPageEscapes(t *testing.T) {
 		synctest.Wait()
 		all := events.events()
 		if len(all) != 1 || strings.Contains(all[0], "<script>") || strings.Contains(all[0], "<img") || !strings.Contains(all[0], "&lt;script&gt;") {
-			t.Errorf("events: %s", all)
+			t.Errorf("want one event, with escaped text; got %s", all)
 		}
 		cancel()
 		<-done
@@ -282,11 +282,11 @@ func TestPageWithoutTheStore(t *testing.T) {
 		time.Sleep(2 * ttl)
 		l := getJSON(t, h, "/")
 		if l.Error == "" || len(l.Mine) != 1 || l.Mine[0].State != "lost" || l.Mine[0].Lost == "" || len(l.Unhealthy) != 1 {
-			t.Errorf("the page has %+v", l)
+			t.Errorf("without the store the page has %+v", l)
 		}
 		w := get(h, "/key?key=mine")
 		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "can’t be read") || !strings.Contains(w.Body.String(), "Not healthy") {
-			t.Errorf("GET is %d: %s", w.Code, w.Body)
+			t.Errorf("GET without the store is %d: %s", w.Code, w.Body)
 		}
 		mu.Unlock()
 	})
@@ -314,7 +314,7 @@ func TestPagesOfKeys(t *testing.T) {
 				url = strings.TrimPrefix(l.Next, ".")
 			}
 			if got != 250 || pages != 250/n+1 {
-				t.Errorf("%d at a time there are %d keys on %d pages, want 250 on %d", n, got, pages, 250/n+1)
+				t.Errorf("with n=%d there are %d keys on %d pages, want 250 on %d", n, got, pages, 250/n+1)
 			}
 		}
 	})
@@ -329,25 +329,25 @@ func TestPageReadsOnlyWhileOpen(t *testing.T) {
 		before := store.Counts()
 		time.Sleep(time.Hour)
 		if n := store.Counts().Since(before).Total(); n != 0 {
-			t.Errorf("%d commands in an hour, want none", n)
+			t.Errorf("the closed page sent %d commands in an hour, want 0", n)
 		}
 		get(h, "/")
 		if d := store.Counts().Since(before); d.Commands[dsynctest.MethodKeys] != 1 || d.Total() > 2 {
-			t.Errorf("commands of one reading: %v", d.Commands)
+			t.Errorf("one reading sent the commands %v", d.Commands)
 		}
 		before = store.Counts()
 		ctx, cancel := context.WithCancel(background)
 		_, done := follow(h, ctx, "/events")
 		time.Sleep(time.Minute + time.Millisecond)
 		if n := store.Counts().Since(before).Commands[dsynctest.MethodKeys]; n != 31 {
-			t.Errorf("%d reads of keys in a minute, want 31", n)
+			t.Errorf("the stream read keys %d times in a minute, want 31", n)
 		}
 		cancel()
 		<-done
 		before = store.Counts()
 		time.Sleep(time.Hour)
 		if n := store.Counts().Since(before).Total(); n != 0 {
-			t.Errorf("%d commands in an hour after that, want none", n)
+			t.Errorf("the page sent %d commands in the hour after the stream, want 0", n)
 		}
 	})
 }

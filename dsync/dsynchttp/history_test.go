@@ -39,7 +39,7 @@ func history(t *testing.T, h *dsynchttp.Handler, key string, began time.Time) (a
 func wantHistory(t *testing.T, h *dsynchttp.Handler, key string, began time.Time, want ...string) {
 	t.Helper()
 	if got := history(t, h, key, began); fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("\n got %q\nwant %q", got, want)
+		t.Errorf("the history is\n     %q\nwant %q", got, want)
 	}
 }
 

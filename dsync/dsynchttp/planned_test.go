@@ -59,7 +59,7 @@ func TestPlannedEndIsNoCrash(t *testing.T) {
 				began := time.Now()
 				for time.Since(began) < d { // read the page, as if it were open
 					if st, err := admin.New(observer).Status(background, "k"); err != nil || !st.Held() || len(st.Holders) != 1 {
-						t.Fatalf("after %v: %v, %v", time.Since(began), st, err)
+						t.Fatalf("after %v the status is %v, %v", time.Since(began), st, err)
 					}
 					get(page, "/key?key=k")
 					time.Sleep(d / 8)

@@ -123,7 +123,7 @@ func TestPageShowsKeysInUseFirst(t *testing.T) {
 			}
 		}
 		if l := getJSON(t, h, "/"); l.Read != 1000 {
-			t.Errorf("%d keys were read, want 1000", l.Read)
+			t.Errorf("the page read %d keys, want 1000", l.Read)
 		}
 		const link = `<a href="./?prefix=idle%2F14&amp;sort=key">All keys in their order</a>`
 		if body := get(h, "/?prefix=idle/14").Body.String(); !strings.Contains(body, link) {
@@ -166,7 +166,7 @@ func TestPageSearchesInSteps(t *testing.T) {
 				t.Errorf("?%s has %d pages, want %d", query, found, len(want))
 			}
 			if n := store.Counts().Since(before).Commands[dsynctest.MethodKeys]; n > 3*14 {
-				t.Errorf("?%s takes %d reads of 25,000 keys, want at most %d", query, n, 3*14)
+				t.Errorf("?%s made %d reads of 25,000 keys, want at most %d", query, n, 3*14)
 			}
 		}
 	})
@@ -190,7 +190,7 @@ func TestEventsOfASlowStore(t *testing.T) {
 		_, done := follow(h, ctx, "/events")
 		time.Sleep(100*time.Second - time.Millisecond)
 		if n := reads.Load(); n != 10 {
-			t.Errorf("%d readings of 1 s in 100 s, want 10", n)
+			t.Errorf("the stream made %d readings of 1 s each in 100 s, want 10", n)
 		}
 		cancel()
 		<-done

@@ -58,7 +58,7 @@ func TestPageIsBounded(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		if n := st.take() / 20; n > 300 {
-			t.Errorf("%d bytes of events a second while nothing changes, want at most 300", n)
+			t.Errorf("the stream sent %d bytes a second while nothing changed, want at most 300", n)
 		} else {
 			t.Logf("%d bytes of events a second while nothing changes", n)
 		}
@@ -70,7 +70,7 @@ func TestPageIsBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := st.take() / 10; n < 500 || n > 10<<10 {
-			t.Errorf("%d bytes of events a second with 10 locks a second, want at most 10 KiB", n)
+			t.Errorf("the stream sent %d bytes a second at 10 locks a second, want at most 10 KiB", n)
 		} else {
 			t.Logf("%d bytes of events a second with 10 locks a second", n)
 		}
@@ -101,7 +101,7 @@ func TestManyHolders(t *testing.T) {
 		}
 		k := getJSON(t, h, "/key?key=k").Keys[0]
 		if len(k.Holders) != 100 || k.HolderCount != 300 {
-			t.Errorf("%d holders of %d, want 100 of 300", len(k.Holders), k.HolderCount)
+			t.Errorf("the page shows %d holders of %d, want 100 of 300", len(k.Holders), k.HolderCount)
 		}
 		if body := get(h, "/key?key=k").Body.String(); !strings.Contains(body, "100 of 300") || strings.Count(body, "<tr data-id") > 130 {
 			t.Errorf("the page shows %d rows, and does not say that they are 100 of 300", strings.Count(body, "<tr data-id"))
@@ -124,7 +124,7 @@ func content(t *testing.T, events []string) string {
 			line, ok := strings.CutPrefix(line, "data: ")
 			switch {
 			case !ok:
-				t.Fatalf("line %q of an event", line)
+				t.Fatalf("an event has the bad line %q", line)
 			case i == 0: // times
 			case line[0] == '+':
 				next = append(next, line[1:])
