@@ -17,7 +17,7 @@ import (
 //	resign   resigns, and stays a candidate
 //	close    closes the session
 //
-// Its events: elected, lost, and leader for each leader it observes.
+// It reports the events elected, lost, and, for each leader that it observes, leader.
 func candidate(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)

@@ -96,7 +96,7 @@ type leaderSeen struct {
 	term    int64
 }
 
-// follower waits up to d until a session other than the holder of token leads.
+// follower waits at most d until a session other than the holder of token leads.
 func follower(t testing.TB, store driver.Store, key string, token int64, d time.Duration) (st driver.State) {
 	t.Helper()
 	eventually(t, "there is another leader", func() bool {

@@ -121,7 +121,8 @@ func TestExampleManifest(t *testing.T) {
 			t.Errorf("%s probe: GET %q on port %q, the arguments are %q", name, probe.HTTPGet.Path, probe.HTTPGet.Port, c.Args)
 		}
 	}
-	// One slow answer, for example from a process that gets no CPU time, must not end a container.
+	// A single slow answer, for example because the process gets no CPU time, must not end a
+	// container.
 	for name, probe := range map[string]probe{"readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
 		if probe.TimeoutSeconds < 5 || probe.FailureThreshold < 2 {
 			t.Errorf("%s probe: time-out %d s, failure threshold %d; want at least 5 s, and 2", name, probe.TimeoutSeconds, probe.FailureThreshold)

@@ -38,7 +38,7 @@ func (r *room) pods(path string, d deployment) (pods []*pod) {
 			}
 			cmd.Args = append(cmd.Args, arg)
 		}
-		cmd.Env = []string{} // nil would mean this process's environment
+		cmd.Env = []string{} // not nil, which would mean this process's environment
 		for _, e := range c.Env {
 			cmd.Env = append(cmd.Env, e.Name+"="+map[string]string{"MONGODB_URI": r.URI, "POD_NAME": name}[e.Name])
 		}

@@ -141,7 +141,7 @@ func TestSweepReadsItsSlice(t *testing.T) {
 	})
 }
 
-// walk calls f for every field of doc, at any depth.
+// walk calls f for every field in doc, at any depth.
 func walk(doc bson.Raw, f func(name string, v bson.RawValue)) {
 	elements, _ := doc.Elements()
 	for _, e := range elements {

@@ -108,7 +108,7 @@ func TestNemesis(t *testing.T) {
 	})
 }
 
-// source returns a source of random numbers that depends on the seed and the name.
+// source returns a source of random numbers that depends on the seed and on name.
 func (n *nemesis) source(name string) *rand.Rand {
 	var sum uint64
 	for _, c := range name {

@@ -184,7 +184,7 @@ func (w *nemesisWorker) campaign(try bool) *nemesisHold {
 	}
 	h.handOff = func(ctx context.Context, a *history.Attempt) error {
 		switch err := w.transfer(ctx, a); {
-		case err == nil, errors.Is(err, leader.ErrResigned): // ErrResigned: the first candidate in the queue leads
+		case err == nil, errors.Is(err, leader.ErrResigned): // with ErrResigned the first candidate in the queue leads
 			end()
 			return nil
 		case errors.Is(err, leader.ErrLost):

@@ -189,8 +189,8 @@ func TestNoticesNotCapped(t *testing.T) {
 	})
 }
 
-// addresses is the default number of collections of notices: one for observers, and
-// Options.NoticeCollections.
+// addresses is the default number of collections of notices: Options.NoticeCollections, and one for
+// observers.
 const addresses = 65
 
 // The strict Stable API has no tailable cursors, so sessions poll, and one warning says what to do.

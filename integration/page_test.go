@@ -81,7 +81,7 @@ func TestPageIsKeptUpToDate(t *testing.T) {
 	b.noComplaints(t)
 }
 
-// Ages and timelines advance in the browser between events, from the first event on.
+// From the first event on, the browser advances ages and timelines between events, too.
 func TestPageGoesOnByItself(t *testing.T) {
 	b := newBrowser(t)
 	sc := newScene(t, time.Hour) // heartbeats so rare that they cause no events
@@ -125,8 +125,7 @@ func TestPageWithoutScript(t *testing.T) {
 	mu.Unlock()
 }
 
-// Every action can be reached with the keyboard, in the order of the page, and the focus is
-// visible.
+// Every action can be reached with the keyboard, in the page's order, and the focus is visible.
 func TestPageByKeyboard(t *testing.T) {
 	b := newBrowser(t)
 	sc := newScene(t, 30*time.Second)

@@ -54,7 +54,7 @@ func TestHangingHolder(t *testing.T) {
 			t.Logf("ended %v after the last report, and granted to another %v later", e.after, wait)
 		}
 
-		opt := r.short(2 * time.Minute) // if the session were lost, others would get the key much later
+		opt := r.short(2 * time.Minute) // if the session had been lost, others would get the key much later
 		opt.Grace = grace
 		session, other := r.session(opt), r.session(r.short(time.Minute))
 		kept := lock(t, session.Mutex("kept"))

@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B36: one waiter gives up, one is killed, and one is frozen. Their claims are removed, and the
+// B36: if one waiter gives up, one is killed, and one is frozen, their claims are removed, and the
 // next waiter is granted the key. When the frozen waiter is thawed, it queues again and gets its
 // turn.
 func TestB36LeavingTheQueue(t *testing.T) {

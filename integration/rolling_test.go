@@ -137,7 +137,7 @@ func TestRollingUpgrade(t *testing.T) {
 		kept := lock(t, r.session(opt).Mutex("kept"))
 		token, ch := kept.Token(), locking(t.Context(), r.session(opt).Mutex("kept"))
 
-		// goOn checks that all sessions make progress after a step.
+		// goOn checks that all sessions make progress after a step of the upgrade.
 		goOn := func(after string) {
 			t.Helper()
 			l, e := locks.count(), terms.count()

@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// The proxy works. If it did not, other tests could pass without testing anything.
+// The proxy works. Otherwise other tests could pass without testing anything.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -80,7 +80,7 @@ func TestTransfer(t *testing.T) {
 	})
 }
 
-// awaitWaiting waits until n claims are in the election's queue.
+// awaitWaiting waits until the election's queue contains n claims.
 func awaitWaiting(t *testing.T, r *room, n int) {
 	t.Helper()
 	store := r.store()

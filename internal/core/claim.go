@@ -34,7 +34,7 @@ type claim struct {
 	token      int64     // fencing token of the current hold
 	granted    Instant   // when this process learned of the grant
 	since      time.Time // when it was granted, by the store's clock; zero if unknown
-	until      time.Time // the end of a lease, by the store's clock
+	until      time.Time // when the lease ends, by the store's clock
 	extends    int       // number of unanswered Extends of a lease; each may have moved its end past until
 	listener   uint64    // listener.times when the last request was sent; 0 if no listener was ready then
 	othersWait bool      // other sessions wait for the key, or may do so
@@ -66,7 +66,7 @@ type wait struct {
 	again    bool                // a wake came while a request was under way, so request again when that is answered
 	refusal  error               // the error for the caller unless a session ahead has expired
 	asked    map[string]revoking // with First: the Revokes sent, by the ID of the revoked claim
-	until    []time.Time         // when the leases that block the claim end
+	until    []time.Time         // ends of the leases that block the claim
 }
 
 // A revoking tracks the Revokes that a waiter sends for one claim.
@@ -80,7 +80,7 @@ type revoking struct {
 type leave struct {
 	driver.Release         // without Claim
 	keep           Instant // end of the Keep
-	grace          bool    // the Keep covers the holder's grace, so it can't be revoked
+	grace          bool    // the Keep covers the holder's grace, so a Revoke doesn't end it
 	passed         error   // with ReleaseBy: why the claim has not been released that way; nil if it has
 }
 
@@ -92,7 +92,7 @@ var early = &leave{Release: driver.Release{Early: true}}
 type grant struct {
 	token, term int64
 	crowded     bool
-	alone       bool // the reply to the first request granted it, and nobody waited
+	alone       bool // the reply to the first request granted the claim, and no other claim waited
 	since       time.Time
 }
 
@@ -153,8 +153,8 @@ func (c *Core) move(cl *claim, t trigger) {
 	case from <= dating && t == givenUp:
 		c.leaveQueue(cl)
 	case from <= dating && t == revoke && cl.request.First:
-		// The claim keeps its position ahead of all waiters. If its caller requested another claim instead, two such
-		// callers could take the key from each other forever.
+		// The claim keeps its position ahead of all waiters. If the caller requested another claim instead, two callers
+		// with First could take the key from each other without end.
 		if cl.asked != byOthers {
 			cl.asked = byOthers
 			c.move(cl, wake) // only granted claims are revoked, so request again to learn of the grant
@@ -265,8 +265,8 @@ func (cl *claim) shares() bool {
 	return cl.request.Kind == driver.KindRWMutex && cl.request.Weight < cl.request.Limit
 }
 
-// outlives reports whether the claim survives the loss of its session, as a granted lease does once its end is set.
-// In the state dating, the end is set only if an Extend has reached the store; readmit handles that case.
+// outlives reports whether the claim survives the loss of its session. A granted lease does so once its end is set.
+// In the state dating, an unanswered Extend may have set the end; readmit handles that case.
 func (cl *claim) outlives() bool { return cl.fixed() && cl.token != 0 && cl.state != dating }
 
 // newClaim makes a claim for an admitted caller. q.used already counts the caller's slots, and if the caller needs
@@ -610,7 +610,7 @@ func (c *Core) loseHold(cl *claim, cause error) {
 	}
 }
 
-// byID returns the claim with that id, or nil.
+// byID returns the claim with this ID, or nil.
 func (c *Core) byID(id string) *claim {
 	n, _ := numberOf(id)
 	if cl := c.claims[n]; cl != nil && cl.request.ID == id {
@@ -619,17 +619,17 @@ func (c *Core) byID(id string) *claim {
 	return nil
 }
 
-// claimID returns the id of the session's claim with that number.
+// claimID returns the ID of the session's claim with this number.
 func (c *Core) claimID(n uint64) string { return c.session.id + "." + strconv.FormatUint(n, 10) }
 
-// numberOf returns the number in a claim's id.
+// numberOf returns the number and the session in a claim's ID.
 func numberOf(id string) (n uint64, session string) {
 	session, number, _ := strings.Cut(id, ".")
 	n, _ = strconv.ParseUint(number, 10, 63)
 	return n, session
 }
 
-// Knows reports whether the claim is one of this Core's.
+// Knows reports whether this Core has a claim with this ID.
 func (c *Core) Knows(claim string) bool { return c.byID(claim) != nil }
 
 // unknown releases claims of this session that are in st but not known to this process. A duplicate request can leave

@@ -13,10 +13,10 @@ import (
 
 // closing is the state of a call of Close.
 //
-// Close ends within a bounded time even if the store doesn't answer. It waits for holders no longer than their grace.
-// It repeats unanswered commands as long as the store answers at least one command within each attempt's time. After
-// a [Hurry] it sends all remaining commands once and at the same time, and waits for one attempt's time. Then it
-// gives up and reports which keys the store may still hold.
+// Close returns within a bounded time even if the store doesn't answer. It waits for holders no longer than their
+// grace. It repeats unanswered commands as long as the store answers at least one command within each attempt's time.
+// After a [Hurry] it sends all remaining commands once and at the same time, and waits for one attempt's time. Then
+// it gives up and reports which keys the store may still hold.
 type closing struct {
 	phase       closePhase
 	due         Instant      // when Close gives up on the store; never once Close is done
@@ -189,7 +189,7 @@ func (c *Core) abandon(cl *claim, why error) {
 	c.leftStore(cl)
 }
 
-// noteUnreleased records, for Close's error, that the store may go on holding the claim.
+// noteUnreleased records, for Close's error, that the store may still hold the claim.
 func (c *Core) noteUnreleased(cl *claim, why error) {
 	if c.closing == nil {
 		return
@@ -257,7 +257,7 @@ func (c *Core) unregistered(s *sent, r *Reply) {
 	}
 }
 
-// sessionEnded records that the session has ended in the store, too.
+// sessionEnded records that the store no longer has the session.
 func (c *Core) sessionEnded() {
 	if cg := c.closing; cg != nil {
 		cg.listed = nil

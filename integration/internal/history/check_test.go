@@ -83,8 +83,8 @@ func TestGoodHistory(t *testing.T) {
 	}
 }
 
-// For each rule there is a history with a single violation. A violation that concerns several rules
-// breaks all of them.
+// For each rule there is a history with a single violation. If a violation concerns several rules,
+// the history breaks all of them.
 func TestPlantedViolations(t *testing.T) {
 	const at = 100 * slot // after the end of the good history
 	for _, c := range []struct {
@@ -268,8 +268,8 @@ func TestOrderIsFound(t *testing.T) {
 			each(p)
 		}
 	}
-	// A writer waits for a reader, and readers wait for the writer. Those readers could also
-	// overlap with the first one, if the later events did not exclude that.
+	// A writer waits for a reader, and readers wait for the writer. Without the later events, those
+	// readers could also overlap with the first reader.
 	wait := func(s *story) {
 		s.hold(at-slot, "r", "rw", 9000, 1, 100, true)
 		s.hold(at, "w", "rw", 10_000, 100, 100, false).Request().At = at - 900*ms

@@ -15,7 +15,7 @@ const (
 	Done     Type = "done"     // the releasing call begins: Live, and Keep if it keeps the key
 	Released Type = "released" // … has returned: Err, "lost" if the hold had ended before
 
-	Transfer    Type = "transfer"    // a call begins that transfers the term to Session, a session of the process Target
+	Transfer    Type = "transfer"    // a call begins that transfers the term to Session, which belongs to the process Target
 	Transferred Type = "transferred" // … has returned: Err
 
 	Write Type = "write" // a write with a fencing token begins

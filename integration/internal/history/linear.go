@@ -23,7 +23,7 @@ type input struct {
 	kind   int
 	hold   *rules.Hold
 	token  int64
-	after  int64  // for a grant: the greatest token that it must follow
+	after  int64  // for a grant: the greatest token that must be granted before it
 	answer string // for a write: "", Fenced, or "?"
 }
 
@@ -35,7 +35,7 @@ type lock struct {
 }
 
 // lockModel is the model of a lock. A grant must fit, and must have the next token, so that the
-// search abandons wrong orders at once. Only a holder can release or be dropped.
+// search abandons wrong orders at once. Only a hold that was granted can be released or dropped.
 var lockModel = porcupine.Model{
 	Init: func() any { return lock{} },
 	Step: func(state, in, _ any) (bool, any) {

@@ -77,7 +77,7 @@ func client(process string) string {
 	return name
 }
 
-// place puts o into the first row in which it overlaps nothing.
+// place puts o into the first row in which it overlaps no other hold.
 func place(rows [][]*rules.Hold, o *rules.Hold) [][]*rules.Hold {
 	for i, row := range rows {
 		if over(row[len(row)-1]) <= o.Granted {
@@ -213,7 +213,8 @@ func (p *picture) clock(t time.Duration) string {
 	return fmt.Sprintf("%02d:%06.3f", int(t.Minutes()), (t % time.Minute).Seconds())
 }
 
-// span returns where a strip shows the time from begin to end; ok is false if it does not show it.
+// span returns where a strip shows the time from begin to end. ok is false if the strip does not
+// show that time.
 func (p *picture) span(from, begin, end time.Duration) (x, w float64, ok bool) {
 	to := from + p.stretch
 	if begin >= to || end <= from && end > begin || begin < from && end == begin {

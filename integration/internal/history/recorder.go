@@ -52,7 +52,7 @@ func (r *Recorder) Put(e Event) {
 	}
 }
 
-// begin writes the first of several events with a new ID.
+// begin gives e a new ID, which later events share, and writes it.
 func (r *Recorder) begin(e Event) int {
 	r.mu.Lock()
 	r.ids++

@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A direction is the direction of messages.
+// A direction is the direction in which a message goes.
 type direction int
 
 const (

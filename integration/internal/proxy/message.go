@@ -149,7 +149,7 @@ func (c Command) On(db, coll string) bool {
 	return ok && name == coll
 }
 
-// ID returns the _id that the command is about, from its query or from its first update.
+// ID returns the _id in the command's query or in its first update.
 func (c Command) ID() string {
 	if id, ok := c.Body.Lookup("query", "_id").StringValueOK(); ok {
 		return id
