@@ -103,8 +103,8 @@ func TestReleaseOfALeaseAfterALossBacksOff(t *testing.T) {
 		ctx, cancel := context.WithTimeout(background, ttl)
 		defer cancel()
 		wantErr(t, "Release", l.Release(ctx), context.DeadlineExceeded)
-		// After a few quick retries, the delay between two retries is 1/24 to 1/12 of the TTL, so a TTL has 12 to 24 of
-		// them.
+		// After a few quick retries, the delay between two retries is 1/24 to 1/12 of the TTL, so there are 12 to 24 of
+		// them in a TTL.
 		if n := store.releases.Load(); n < 10 || n > 40 {
 			t.Errorf("%d releases within a TTL, want at most a few dozen", n)
 		}
@@ -143,7 +143,7 @@ func (s *deafStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, err
 
 // If the session is lost before the end of a newly granted lease is known, the grant does not count. Lease then
 // requests the key again, and returns only a lease that the store has. It requests the key even if another process has
-// taken it meanwhile.
+// taken the key in the meantime.
 func TestLeaseOfALostSessionIsRequestedAgain(t *testing.T) {
 	t.Run("nobody else wants it", func(t *testing.T) { testLeaseOfALostSession(t, false) })
 	t.Run("another takes it", func(t *testing.T) { testLeaseOfALostSession(t, true) })

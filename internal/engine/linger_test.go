@@ -61,7 +61,7 @@ func TestLingerTakesNoCommand(t *testing.T) {
 }
 
 // A key does not linger if another process may have requested it before the listener was ready, even if only between
-// the grant and the reply to it.
+// the grant and its reply.
 func TestLingerYieldsToWaitersBeforeTheReply(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -367,8 +367,7 @@ func TestLingerTokensHaveRoom(t *testing.T) {
 	})
 }
 
-// If the listener is reopened, the key stops lingering, because the notice of a waiter may have been missed
-// meanwhile.
+// If the listener is reopened, the key stops lingering, because a notice that others wait may have been missed.
 func TestLingerEndsWithItsListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

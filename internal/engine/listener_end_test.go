@@ -108,7 +108,7 @@ func TestListenerIsKeptBetweenWaits(t *testing.T) {
 				held, s := newSession(t, store.Memory, nil).Mutex("k"), newSession(t, store, &dsync.Options{AlwaysListen: always})
 				lock(t, held)
 				time.Sleep(5 * ttl)
-				before := store.Counts().Commands[dsynctest.MethodListen] // number of listeners that the holder has open
+				before := store.Counts().Commands[dsynctest.MethodListen] // Listen calls of the holder
 				for range 10 {
 					ctx, cancel := context.WithTimeout(background, time.Second)
 					wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)

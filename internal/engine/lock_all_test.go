@@ -108,7 +108,7 @@ func TestLockAllLocksInOneOrder(t *testing.T) {
 	}
 }
 
-// TryLockAll locks all or none. Its error names a key that somebody else holds.
+// TryLockAll locks all of its arguments or none. Its error names a key that somebody else holds.
 func TestTryLockAllLocksAllOrNone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -23,7 +23,7 @@ var _ interface {
 	TryLock() bool
 } = (*dsync.Mutex)(nil)
 
-// B01: when many processes start at once, there are never two holders.
+// B01: when many processes start at the same time, the key never has two holders.
 func TestMutexExcludesProcesses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -248,7 +248,7 @@ func (s *restless) Edit(ctx context.Context, e driver.Edit) (driver.Edited, erro
 	return done, err
 }
 
-// If Break removes the claims of expired sessions, it notifies the waiters that thereby become holders.
+// If Break removes the claims of expired sessions, it notifies the waiters that become holders as a result.
 func TestBreakNotifiesNewHolders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -471,7 +471,7 @@ func TestListenerLastsAsLongAsTheWait(t *testing.T) {
 	})
 }
 
-// A session listens as long as it holds something.
+// A session keeps listening as long as it holds something.
 func TestListensAsLongAsASessionHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newListenerCount()

@@ -302,7 +302,7 @@ func (s *electing) Notify(ctx context.Context, notices []driver.Notice) error {
 	}
 }
 
-// If a session releases a claim and thereby grants another of its own claims, no notice is sent.
+// If a session's release grants another of the session's own claims, no notice is sent.
 func TestOwnNoticesAreNotSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -49,7 +49,7 @@ func (s *Session) instant() core.Instant {
 	return s.clock.at(time.Now())
 }
 
-// maxShown is the number of waiters that Load reads at most.
+// maxShown is the greatest number of waiters that Load reads.
 const maxShown = 1000
 
 // Members returns the sessions with the given ids, and now, the store's time at the reading. It omits unknown ids.
@@ -102,7 +102,7 @@ func (s *Session) readSessions(ctx context.Context, op string, q driver.SessionQ
 //
 // A background command tells the store which keys the session observes. Keys that are added or removed at about the
 // same time share one command. The list of keys is part of the session's record. MongoDB 4.4 writes the whole record to
-// its log with each heartbeat, so on that version long lists make heartbeats more expensive. The list has at most
+// its oplog with each heartbeat, so on that version long lists make heartbeats more expensive. The list has at most
 // [driver.MaxObserved] bytes. Keys that do not fit, which are the last in byte order, are still observed, but Observers
 // does not list the session for them, and a warning is logged.
 func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, error), end func()) {
@@ -257,7 +257,7 @@ func newPace(poll time.Duration) pace {
 	return pace{gap: gap}
 }
 
-// next returns how long after now the next reading must wait.
+// next returns how long the next reading must wait, counted from now.
 func (p *pace) next(now time.Time) time.Duration {
 	const atOnce = 8
 	if p.due.Before(now) {
@@ -283,7 +283,7 @@ func (s *Session) Keys(ctx context.Context, prefix, after string, n int) ([]driv
 // observed tracks the keys that a session observes, for [driver.Store.Observe]. It is guarded by the session's mu.
 type observed struct {
 	calls    map[string]int // number of running calls of Observe, by key
-	change   int64          // counts changes of the set of keys
+	change   int64          // number of changes of the set of keys
 	unlisted int            // number of keys that did not fit into the last list
 }
 

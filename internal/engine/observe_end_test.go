@@ -112,8 +112,8 @@ func TestObserveReportsErrors(t *testing.T) {
 		}
 		store.down.Store(true)
 		time.Sleep(2 * ttl)
-		// After a few quick retries, the delay between two retries is 1/24 to 1/12 of the TTL, so two TTLs have 24 to
-		// 48 of them.
+		// After a few quick retries, the delay between two retries is 1/24 to 1/12 of the TTL, so there are 24 to 48 of
+		// them in two TTLs.
 		if n := o.errs.Load(); n < 10 || n > 80 {
 			t.Errorf("%d errors were reported in 2 TTLs, want a few dozen", n)
 		}

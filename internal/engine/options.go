@@ -51,8 +51,8 @@ type Options struct {
 	leastMargin, leastGrace time.Duration // Margin and Grace as the caller set them
 }
 
-// withDefaults returns o with every zero field replaced by its default. The error says what is wrong and what would
-// be right.
+// withDefaults returns a copy of o in which every zero field has its default. The error says what is wrong and what
+// would be right.
 func (o *Options) withDefaults() (Options, error) {
 	var r Options
 	if o != nil {

@@ -16,7 +16,7 @@ type outages struct {
 	kinds map[string]*outage
 }
 
-// An outage counts the failures of one kind of command since the first one.
+// An outage counts the failures of one kind of command since the kind began to fail.
 type outage struct {
 	began, said time.Time
 	failed      int

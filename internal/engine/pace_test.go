@@ -199,7 +199,7 @@ func TestLiveSessionsAheadAreReadTogether(t *testing.T) {
 	})
 }
 
-// The time for which a key lingers counts from its last Unlock, not from an earlier one.
+// The time for which a key lingers counts from its last Unlock, not from an earlier Unlock.
 func TestLingerCountsFromTheLastUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -219,8 +219,8 @@ func TestLingerCountsFromTheLastUnlock(t *testing.T) {
 	})
 }
 
-// Readers still share their hold when the listener has just opened. A writer of another process that joined the queue
-// earlier waits for them only until HandOffTime is over.
+// Readers still share their hold when the listener has just been opened. A writer of another process that joined the
+// queue earlier waits for them only until HandOffTime is over.
 func TestReadersShareThroughTheOpeningOfAListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

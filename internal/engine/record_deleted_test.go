@@ -267,7 +267,7 @@ func TestObserverSeesTheNextHolder(t *testing.T) {
 	})
 }
 
-// Stale readings, such as those from a deposed primary, end no hold.
+// Stale readings, such as readings from a deposed primary, do not end a hold.
 func TestStaleReadingEndsNoHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &forgetfulStore{Memory: dsynctest.NewMemory()}

@@ -258,8 +258,8 @@ func (s twoStep) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 	return driver.Edited{Notices: done.Notices}, errors.Join(err, errors.New("the connection broke"))
 }
 
-// If a command that replaces a claim fails after its Release, the process that was thereby granted the key is still
-// notified.
+// If a command that replaces a claim fails after its Release, the process to which that Release granted the key is
+// still notified.
 func TestFailedReplacementNotifies(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

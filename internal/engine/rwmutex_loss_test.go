@@ -140,7 +140,7 @@ func TestLostReadLockIsUndoneFirst(t *testing.T) {
 }
 
 // B32, promise 8: within a process, a writer waits until every reader has called RUnlock, even readers whose holds are
-// lost. New readers do not wait for those.
+// lost. New readers do not wait for readers whose holds are lost.
 func TestLocalWriterWaitsForLostReaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

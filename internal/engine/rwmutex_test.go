@@ -68,7 +68,7 @@ func wantPanic(t testing.TB, what string, f func(), want ...string) {
 	f()
 }
 
-// deliveries names the ways in which waiters can learn of grants, each with the value of Memory.Polling for it.
+// deliveries names the ways in which waiters can learn of grants. The values are for Memory.Polling.
 var deliveries = map[string]bool{"notices": false, "polling": true}
 
 // Readers in many processes can hold the key at the same time, but never together with a writer.

@@ -208,7 +208,7 @@ func TestTimerReportsLossDuringAHungHeartbeat(t *testing.T) {
 	})
 }
 
-// B21: a heartbeat that hangs does not delay the next one past the deadline.
+// B21: a heartbeat that hangs does not delay the next heartbeat past the deadline.
 func TestOneHungHeartbeatCostsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := 0
@@ -270,8 +270,7 @@ func TestDeadlineCountsFromTheSend(t *testing.T) {
 	}
 }
 
-// B09: if a command's request or reply is lost once, no lock is lost, nothing is left behind, and everything
-// continues.
+// B09: if one request or reply is lost, no lock is lost, nothing is left behind, and all callers continue.
 func TestLostReplyHarmsNothing(t *testing.T) {
 	for _, method := range []dsynctest.Method{
 		dsynctest.MethodRegister, dsynctest.MethodAcquire, dsynctest.MethodHeartbeat,
@@ -493,7 +492,7 @@ func TestRepeatedUnlockFreesNoNewerLock(t *testing.T) {
 	})
 }
 
-// B05, B32, L6: after a loss, the lock stays locked in its process until the holder unlocks it. That late Unlock does
+// B05, B32, L6: after a loss, the lock stays locked in its process until the holder unlocks it. This late Unlock does
 // not free anybody's newer hold, not even a hold of the same process.
 func TestLostMutexStaysLockedHere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -527,8 +526,8 @@ func TestLostMutexStaysLockedHere(t *testing.T) {
 	})
 }
 
-// B26: until a lost hold is unlocked, a try in its process fails as well, although nobody waits and the store would
-// grant it.
+// B26: until a lost hold is unlocked, tries in its process fail too, although nobody waits and the store would grant
+// the key.
 func TestTryFailsUntilALostHoldIsUnlocked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		faulty := newFaulty(t, dsynctest.NewMemory(), nil)

@@ -21,7 +21,7 @@ func resize(t testing.TB, m *dsync.Semaphore, size int64) {
 	}
 }
 
-// If Resize makes a semaphore larger, the waiters that now fit get their units, in this process and in others.
+// If Resize makes a semaphore larger, waiters that now fit get their units, both in this process and in others.
 func TestResizeUpLetsWaitersIn(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestResizeDownTakesEffectAsReleased(t *testing.T) {
 		if n := sum(t, store, "k"); n != 2 {
 			t.Errorf("%d are held, want 2", n)
 		}
-		// This Acquire fits the old size, but not the new one.
+		// This try fits the old size, but not the new size.
 		wantErr(t, "Acquire", errOf(other.TryHold(background, 5)), dsync.ErrMismatch)
 		m.Release(1)
 		other.Release(1)

@@ -143,7 +143,7 @@ func TestSemaphoreServesInOrder(t *testing.T) {
 	}
 }
 
-// Invalid arguments are refused with an error that says which are valid.
+// Invalid arguments are refused with an error that names the valid values.
 func TestSemaphoreMisuse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

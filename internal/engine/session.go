@@ -452,8 +452,8 @@ func (s *Session) storeError(op string, err error) {
 	})
 }
 
-// report queues f for the goroutine that calls the hooks one after another. Log records go through the same queue,
-// because a logger that blocks must not delay a heartbeat.
+// report queues f for the goroutine that calls the hooks one after another. Log records go through the same queue, so
+// that a logger that blocks does not delay heartbeats.
 func (s *Session) report(f func()) { s.hooks.Add(f) }
 
 func (s *Session) info(msg string, args ...any) { s.record(slog.LevelInfo, msg, args) }

@@ -20,7 +20,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// L11: New refuses invalid options with an error that says which values are valid.
+// L11: New refuses invalid options with an error that names the valid values.
 func TestOptionsThatCannotWork(t *testing.T) {
 	for _, test := range []struct {
 		name, want string

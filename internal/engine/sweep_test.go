@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// use acquires and releases a key once, in the name of a session that was never registered.
+// use acquires and releases a key once, for a session that was never registered.
 func use(t testing.TB, store driver.Store, key string, kind driver.Kind) {
 	t.Helper()
 	c := driver.Claim{Key: key, ID: "user.1", Session: "user", Kind: kind, Weight: 1, Limit: 1}

@@ -12,7 +12,7 @@ import (
 )
 
 // A world has some sessions, a store, the messages between them, and a budget of faults that may still happen. It is a
-// value: a step makes a new one.
+// value: a step makes a new world.
 type world struct {
 	cfg     *core.Config
 	deaf    bool // the store can't notify
@@ -903,8 +903,8 @@ func (w *world) notify(notices []driver.Notice) {
 	}
 }
 
-// atOnce reports whether the command is answered as soon as it is executed, unless a fault delays the answer. No
-// behaviour is missed thereby, because nothing that could happen in between would make a difference.
+// atOnce reports whether the command is answered as soon as it is executed, unless a fault delays the answer. The
+// exploration misses nothing by this, because nothing that could happen in between would make a difference.
 func (w *world) atOnce(l *letter) bool {
 	switch l.command.Op {
 	case core.Register, core.Heartbeat, core.Read, core.Notify:

@@ -69,7 +69,7 @@ func (d *Dir) Lock(session string) (mark string, unlock func(), err error) {
 		err = errors.New("this file system does not keep a lock while the file is mapped; use another, such as tmpfs")
 	}
 	unlock = func() {
-		// Remove the name before the lock ends: see Dead. If that fails, the lock stays until the process ends.
+		// Remove the name before the lock ends: see Dead. If the removal fails, the lock stays until the process ends.
 		if err := os.Remove(path); err == nil || errors.Is(err, os.ErrNotExist) {
 			syscall.Munmap(mapping)
 		}
