@@ -168,7 +168,7 @@ func ExampleOnce_Do() {
 	// Output: migrating, token: true
 }
 
-// The secret that the first process makes up is the secret of all processes from then on.
+// The secret that the first process makes up is used by all processes from then on.
 func ExampleOnce_DoValue() {
 	ctx := context.Background()
 	store := dsynctest.NewMemory()
@@ -202,7 +202,7 @@ func ExampleOnce_Value() {
 	// true <nil>
 }
 
-// Three hosts have the same crontab. Each calls Do for the time of the schedule; the job runs on one of them.
+// Three hosts have the same crontab. Each calls Do with the scheduled time; the job runs on one of the hosts.
 func ExamplePeriodic_Do() {
 	ctx := context.Background()
 	store := dsynctest.NewMemory()

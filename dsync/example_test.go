@@ -400,7 +400,7 @@ func ExampleMutex_ForceHold() {
 	// mine: true
 }
 
-// At the end of a process, end the contexts of the work, wait for the work, and then close the session. The error
+// Before a process ends, end the contexts of its work, wait for the work, and then close the session. The error
 // tells which keys the store may still hold.
 func ExampleSession_Close() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)

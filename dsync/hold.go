@@ -22,11 +22,11 @@ import (
 //	defer h.Release(context.WithoutCancel(ctx))
 //	return work(h.Context(ctx)) // ends if the hold is lost
 //
-// A hold is lost when its process cannot reach the store for most of the session's TTL or is frozen for
-// that long, when somebody takes the key by force, or when its limit ([Hold.Progress]) or its lease
-// ([Mutex.Lease]) is over. Lost closes at least the session's grace before anyone else can hold the
-// key. A hold that was lost must be released, too: until then the key stays locked in this process. A
-// lease and units of a [Semaphore] need no release after a loss.
+// A hold is lost when its process cannot reach the store for most of the session's TTL or is frozen for that long,
+// when somebody takes the key by force, or when its limit ([Hold.Progress]) or its lease ([Mutex.Lease]) is over.
+// Lost closes at least the session's grace before anyone else can hold the key. A lost hold must be released, too:
+// until then the key stays locked in this process. A lease and units of a [Semaphore] need no release after a
+// loss.
 type Hold struct {
 	h     *engine.Hold
 	over  context.Context         // for a reader, ends when h ends or this reader releases it, although others may share h; otherwise nil

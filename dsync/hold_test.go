@@ -191,11 +191,11 @@ func TestReleaseAfterKeeps(t *testing.T) {
 				a.Close(t.Context())
 				time.Sleep(59 * time.Second)
 				if test.free(b) {
-					t.Error("the key was not kept held")
+					t.Error("ReleaseAfter did not keep the key held")
 				}
 				time.Sleep(2 * time.Second)
 				if !test.free(b) {
-					t.Error("the key was kept held for too long")
+					t.Error("ReleaseAfter kept the key held for too long")
 				}
 			})
 		})

@@ -12,14 +12,14 @@ import (
 //
 // Hooks are called one at a time, in the order of the events, on a goroutine of their own. A hook that blocks
 // delays later hooks, but no heartbeat, lock or loss signal. Panics are logged. A hook may call anything, even
-// [Session.Close]. Granted, Released and Lost are never dropped. Behind a slow hook only the latest Heartbeat is
-// kept.
+// [Session.Close]. Granted, Released and Lost are never dropped. While a hook is slow, only the latest Heartbeat
+// is kept.
 type Hooks struct {
 	// Granted is called when a hold begins. Readers of one process that share a hold count as one. When the hold
 	// ends, either Released or Lost is called.
 	Granted func(HoldInfo)
 
-	// Released is called when the holder ends its hold. The key need not be free yet.
+	// Released is called when the holder ends its hold. The key may not be free yet.
 	Released func(HoldInfo)
 
 	// Lost is called when a hold ends before its holder releases it, even by [Session.Close], or because a leader
@@ -71,7 +71,7 @@ type HoldInfo struct {
 
 	// Of Lost.
 	Cause    error // matches ErrLost and the reason
-	ByHolder bool  // it ended as its holder wanted: a leader resigned, or a lease is over
+	ByHolder bool  // the holder wanted the end: a leader resigned, or a lease is over
 }
 
 // engine returns h as the engine's hooks.

@@ -170,7 +170,7 @@ func (h *Handler) read(ctx context.Context, q query, since anchor) view {
 	return l
 }
 
-// part returns up to n elements of list, from a position on.
+// part returns up to n elements of list, starting at index from.
 func part[T any](list []T, from, n int) []T {
 	list = list[min(from, len(list)):]
 	return list[:min(n, len(list))]

@@ -18,7 +18,7 @@ func visible(s string) string {
 	return s
 }
 
-// escaped returns s with escapes for characters that can't be seen, except those in except.
+// escaped returns s with escapes for characters that can't be seen and are not in except.
 func escaped(s, except string) string {
 	seen := func(r rune) bool { return unicode.IsPrint(r) || strings.ContainsRune(except, r) }
 	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !seen(r) }) < 0 {

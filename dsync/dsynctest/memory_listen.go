@@ -123,9 +123,8 @@ const (
 	sessionsAddress  = 1
 )
 
-// notices returns the notices about the effect of a command on a key; own is the claim
-// that the command was for, if any. In a Memory every session counts as listening, unless
-// it is Polling.
+// notices returns the notices about the effect of a command on a key; own is the claim that the command was for,
+// if any. Every session counts as listening, unless the Memory is Polling.
 func (m *Memory) notices(key, own string, fx effect) []driver.Notice {
 	if m.Polling {
 		return nil

@@ -43,10 +43,10 @@ type env struct {
 	published map[string]int64 // number of values published, by claim
 
 	notices  []driver.Notice // returned by the last command
-	left     bool            // Found of the last edit with Release and Acquire
+	left     bool            // Edited.Found of the last edit with Release and Acquire
 	seen     time.Time       // the store's clock in the last state
 	before   time.Time       // the store's clock in the last state before the last command
-	alone    map[string]bool // by claim: granted at once, with nobody waiting
+	alone    map[string]bool // by claim: whether it was granted at once, with nobody waiting
 	observed map[string]bool // keys that a listener of the case observes
 }
 
@@ -117,7 +117,7 @@ func (e *env) claim(key, session string) driver.Claim {
 	return e.weighted(key, session, 1, 1)
 }
 
-// weighted returns a new claim with a weight out of limit.
+// weighted returns a new claim with the given weight and limit.
 func (e *env) weighted(key, session string, weight, limit int64) driver.Claim {
 	e.claims[session]++
 	return driver.Claim{
@@ -217,7 +217,7 @@ func (e *env) queue(c driver.Claim) {
 	}
 }
 
-// release releases a claim that must be there.
+// release releases a claim that must hold its key or wait for it.
 func (e *env) release(c driver.Claim) {
 	e.Helper()
 	e.releaseKeep(c, 0, true)

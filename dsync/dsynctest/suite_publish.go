@@ -296,7 +296,7 @@ func testPublishByGrant(e *env) {
 	}
 }
 
-// testPublishByGrantSorts grants claims of all kinds by other commands.
+// testPublishByGrantSorts grants claims of all sorts, each with a value, by commands other than a plain Release.
 func testPublishByGrantSorts(e *env) {
 	for _, sort := range []func(key, session string) driver.Claim{
 		e.candidate, e.claim, func(key, session string) driver.Claim { return e.leased(key, session, long) },
@@ -536,7 +536,7 @@ func testSealAfterEnd(e *env) {
 	e.wantNotSealed(key)
 	e.wantFree(key)
 	e.wantValue(e.load(key), nil)
-	kept, next := e.claim(key, session), e.claim(key, session) // its end will be set by Keep
+	kept, next := e.claim(key, session), e.claim(key, session) // Keep will set its end
 	e.hold(kept)
 	e.until(e.keep(kept, time.Millisecond).Until)
 	storecmd.Release(e.ctx, e.store, kept, driver.Release{Seal: 1, Result: []byte("late")})

@@ -421,7 +421,7 @@ func testSweepRoom(e *env) {
 		}
 		last = h.Token
 		e.release(c)
-		e.until(e.now().Add(time.Duration(i) * 10 * time.Millisecond)) // TokenRoom is 64 ms of the clock
+		e.until(e.now().Add(time.Duration(i) * 10 * time.Millisecond)) // TokenRoom corresponds to 64 ms of the clock
 		e.sweep(0)
 	}
 }

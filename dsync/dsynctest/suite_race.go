@@ -82,7 +82,7 @@ func testRaceFreshKey(e *env) {
 		if round > 0 {
 			continue
 		}
-		for i, c := range inOrder { // each must hold alone, in the order of the queue
+		for i, c := range inOrder { // each claim must hold alone, in the order of the queue
 			s := e.load(key)
 			e.wantHolders(s, c)
 			if s.Waiting != n-1-i {
@@ -395,7 +395,7 @@ func testRaceExpire(e *env) {
 		if expired.Load() {
 			e.wantExpired(id)
 		} else if !beat.Load() {
-			e.Error("neither expired nor alive")
+			e.Error("the session is neither expired nor alive")
 		}
 	}
 }

@@ -263,7 +263,8 @@ func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 	return joined, nil
 }
 
-// want checks the key's state after an edit, and st, the state in the reply to the Acquire of joined.
+// want checks the key's state after an edit. If the edit was an Acquire of joined, it also checks st, the state in
+// the reply.
 func (s *stage) want(edit, text string, joined driver.Claim, st *driver.State, notified bool) {
 	s.Helper()
 	notices := s.notices

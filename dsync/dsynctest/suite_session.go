@@ -380,7 +380,8 @@ func testMembersMost(e *env) {
 	e.all("fewer again", func(m map[string]driver.Member) bool { return len(m) < 1000 })
 }
 
-// pages reads all sessions, page by page, until all of the sorted ids are among them, because a reading may be stale.
+// pages reads all sessions, page by page, and starts again until all of the sorted ids are among them, because a
+// reading may be stale.
 func (e *env) pages(ids []string) {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {

@@ -194,7 +194,7 @@ func testSweepSessions(e *env) {
 		e.Errorf("Heartbeat of a living session after Sweep: %v", err)
 	}
 	if _, err := e.store.Heartbeat(e.ctx, lapsed, nil); err == nil {
-		e.Error("Heartbeat of a lapsed session that Sweep deleted: no error")
+		e.Error("Heartbeat of a lapsed session that Sweep deleted returned no error")
 	}
 }
 

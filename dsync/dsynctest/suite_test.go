@@ -41,7 +41,7 @@ func TestSlowStoreConforms(t *testing.T) {
 	})
 }
 
-// All cases share one Memory, in parallel and on the host's clock, as they share a database.
+// All cases share one Memory, as they would share a database, in parallel and on the host's clock.
 func TestSharedMemoryConforms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

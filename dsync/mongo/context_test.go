@@ -46,7 +46,7 @@ func TestStoreIgnoresContextValues(t *testing.T) {
 	}
 }
 
-// When ctx's deadline passes, the call ends and its connection is kept. When ctx is cancelled, both end.
+// A call ends when ctx's deadline passes, or when ctx is cancelled.
 func TestStoreContextEnds(t *testing.T) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {

@@ -11,11 +11,11 @@
 //
 // The package works with MongoDB 4.4 and later, as a replica set, a sharded cluster or a standalone, and with
 // servers that speak its protocol and compute the same results: FerretDB 2 on the open-source DocumentDB, but not
-// Amazon DocumentDB. A new store asks the server what it is, tries its own commands on temporary records, and
-// compares the results. If a result is wrong, the error shows it. If the server is MongoDB and has passed this
-// probe, that is recorded in the collection, and later stores only check that they may write. A new version of the
-// server is probed again, as is every version when a release of this package changes the probe. Other servers are
-// probed each time.
+// Amazon DocumentDB. A new store asks the server for its kind and version, tries its own commands on temporary
+// records, and compares the results. If a result is wrong, the error shows it. If the server is MongoDB and has
+// passed this probe, that is recorded in the collection, and later stores only check that they may write. A new
+// version of the server is probed again, as is every version when a release of this package changes the probe.
+// Other servers are probed each time.
 //
 // A waiter is notified by the process whose command granted its claim. That process inserts a
 // notice into a small capped collection, which the waiter tails, on replica sets,
@@ -55,13 +55,12 @@
 // the collection that the session listens in; rev are the revocations; obs is the list of keys that it observes,
 // and list is the number of that list; dead is true if the session has expired.
 //
-// In a key's record, f is the format of the record; y is the kind, c the limit, and p the
-// former limits; t is the last token, or one reserved with it; n is the number of an election's
-// terms; h are the claims that hold the key, and q is the queue of claims that wait, each with
-// the p of its session, the value b that it publishes, and the tick k that it is for; at is the
-// time of the last change, except for changes of one hold alone (a release while nobody waits, an
-// extension, a published value); done is the last tick that has succeeded, with its result; o is
-// the time until which somebody observes the key.
+// In a key's record, f is the format of the record; y is the kind, c the limit, and p the former limits; t is the
+// last token, or a greater one reserved for its holder; n is the number of an election's terms; h are the claims
+// that hold the key, and q is the queue of claims that wait, each with the p of its session, the value b that it
+// publishes, and the tick k that it is for; at is the time of the last change, except for changes of one hold
+// alone (a release while nobody waits, an extension, a published value); done is the last tick that has succeeded,
+// with its result; o is the time until which somebody observes the key.
 //
 // Do not edit, drop or restore the collection while processes use it: that breaks every promise
 // of package dsync.

@@ -58,8 +58,8 @@ func ExamplePrimaryWatch() {
 	defer func() { _ = locks.Close(ctx) }()
 }
 
-// These are options for thousands of processes: most of them lock once a day and can wait, and some hand a lock to
-// each other all the time.
+// These options suit thousands of processes. Most of them lock once a day and can wait; some hand a lock to each
+// other all the time.
 func ExampleOptions() {
 	ctx := context.Background()
 	opt := dsyncmongo.Options{NoticeCollections: 256}

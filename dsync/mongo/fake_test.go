@@ -194,7 +194,7 @@ func honest(c call) bson.D {
 		}
 		return ok(e("n", 1), e("nModified", 0))
 	}
-	// What the probe's records "short" and "new" go through: see prober.short.
+	// Answers about the probe's records "short" and "new": see prober.short.
 	const last = `{"$numberLong":"1031"}`
 	switch shortOf(c) {
 	case "short acquire":

@@ -8,8 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// ErrStale means that a greater token was seen before, or that the token is 0, as Token returns once a hold is lost.
-// Nothing was written. The error is a [*StaleError].
+// ErrStale means that a greater token was seen before, or that the token is 0, which Token returns once a hold is
+// lost. Nothing was written. The error is a [*StaleError].
 var ErrStale = errors.New("fence: the token is stale")
 
 // A StaleError tells why a write or a transaction was refused. It matches [ErrStale].
@@ -17,7 +17,7 @@ type StaleError struct {
 	Collection string        // the name of the collection
 	Token      int64         // the token of the write
 	Seen       int64         // the token in the document; 0 if the document has no number there, or was not read
-	ID         bson.RawValue // the document's _id, or a Guard's key; of type 0 if it was not read
+	ID         bson.RawValue // the document's _id, or a Guard's key; its Type is 0 if it was not read
 }
 
 func (e *StaleError) Error() string {

@@ -56,8 +56,8 @@ const (
 //
 // # What is not covered
 //
-// A Guard does not cover reads and writes outside of the transaction, such as those with another ctx than f's, nor
-// other clusters. Until the first commit of a new holder, an older one can still commit.
+// A Guard covers neither other clusters nor reads and writes outside of the transaction, such as those with
+// another ctx than f's. Until the first commit of a new holder, an older one can still commit.
 //
 // # What it costs
 //
@@ -98,9 +98,9 @@ func NewGuard(tokens *mongo.Collection) *Guard {
 // must return the errors of its commands.
 //
 // The error is [ErrStale] if a later holder of the key has committed, or if the token is 0, which is what Token
-// returns if the lock is not held; then f was not called, or what it did is undone. It is [errors.ErrUnsupported]
-// if the server has no transactions. Other errors are f's and the driver's. If the error has the driver's label
-// UnknownTransactionCommitResult, the transaction may have been committed.
+// returns if the lock is not held; in both cases f was not called, or its changes are undone. It is
+// [errors.ErrUnsupported] if the server has no transactions. Other errors are f's and the driver's. If the error
+// has the driver's label UnknownTransactionCommitResult, the transaction may have been committed.
 //
 // If ctx ends before f returns, nothing is committed. A lost hold alone does not end the transaction: it
 // may commit as long as no later holder has. To stop f when the hold is lost, pass a context that ends
