@@ -126,7 +126,7 @@ func TestServerStepIsSeenOrSmall(t *testing.T) {
 		}
 	}
 	if seen == 0 || unseen == 0 {
-		t.Errorf("%d steps were seen and %d were not: one of the two was not tested", seen, unseen)
+		t.Errorf("%d steps were seen and %d were not, want some of each", seen, unseen)
 	}
 }
 
@@ -238,11 +238,11 @@ func TestCheckCosts(t *testing.T) {
 						n++
 					case "endSessions": // the driver sends this when it disconnects
 					default:
-						t.Errorf("%s was sent %v, want hello only", addr, cmd)
+						t.Errorf("%s got the commands %v, want hello only", addr, cmd)
 					}
 				}
 				if n != want {
-					t.Errorf("%s was sent %d hello, want %d", addr, n, want)
+					t.Errorf("%s got %d hello commands, want %d", addr, n, want)
 				}
 			}
 			if n := c.dials("b:27017") - dials; tc.servers != nil && n != 2 {

@@ -52,7 +52,7 @@ func TestLimit(t *testing.T) {
 					t.Error(err)
 				}
 				if !holds(tc.offset, r.Servers[0].Offset, r.Servers[0].Bound) {
-					t.Errorf("%v, want %v", r, tc.offset)
+					t.Errorf("Check measured %v, want an offset of %v", r, tc.offset)
 				}
 				if tc.want == nil {
 					return
@@ -97,10 +97,10 @@ func TestOptionsRejected(t *testing.T) {
 				client := connect(t, c.options("db:27017"))
 				_, err := clockcheck.Check(t.Context(), client, &tc.opt)
 				if err == nil || !strings.Contains(err.Error(), tc.want) {
-					t.Errorf("Check: got %v, want an error that says %q", err, tc.want)
+					t.Errorf("Check returned %v, want an error that contains %q", err, tc.want)
 				}
 				if _, err := clockcheck.Monitor(t.Context(), client, time.Minute, &tc.opt); err == nil || !strings.Contains(err.Error(), tc.want) {
-					t.Errorf("Monitor: got %v, want an error that says %q", err, tc.want)
+					t.Errorf("Monitor returned %v, want an error that contains %q", err, tc.want)
 				}
 				if n := len(c.received("db:27017")); n > 0 {
 					t.Errorf("%d commands were sent", n)
@@ -109,7 +109,7 @@ func TestOptionsRejected(t *testing.T) {
 		})
 	}
 	if _, err := clockcheck.Check(t.Context(), nil, nil); err == nil || !strings.Contains(err.Error(), "client is nil") {
-		t.Errorf("nil client: got %v", err)
+		t.Errorf("Check of a nil client returned %v, want an error that names the client", err)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestClockNeverSet(t *testing.T) {
 			c.servers["db:27017"].clock = func() time.Time { return time.Now().Add(56 * years) }
 		})
 		if r, err := clockcheck.Check(t.Context(), client, nil); !errors.Is(err, clockcheck.ErrOffset) || !holds(56*years, r.Servers[0].Offset, r.Servers[0].Bound) {
-			t.Errorf("a clock off by decades: got %v, %v", r, err)
+			t.Errorf("a clock off by decades: got %v, %v, want ErrOffset", r, err)
 		}
 		c.change(func() { c.servers["db:27017"].clock = func() time.Time { return time.UnixMilli(1 << 60) } })
 		if _, err := clockcheck.Check(t.Context(), client, nil); err == nil || !strings.Contains(err.Error(), "never set") {
@@ -208,7 +208,7 @@ func TestCheckIgnoresTheCallersSession(t *testing.T) {
 			}
 		}
 		if len(received) == 0 {
-			t.Error("no command was sent")
+			t.Error("Check sent no command")
 		}
 	}, "db:27017")
 }

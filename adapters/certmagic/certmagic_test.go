@@ -39,7 +39,7 @@ func TestOneCertificateForAllProcesses(t *testing.T) {
 		wg.Wait()
 		want := map[string]int{"a.example.com": 1, "b.example.com": 1, "c.example.com": 1}
 		if !maps.Equal(ca.issued, want) {
-			t.Errorf("certificates were issued: %v, want one of each", ca.issued)
+			t.Errorf("the authority issued %v, want one certificate for each name", ca.issued)
 		}
 		for i, config := range configs {
 			for _, name := range names {
@@ -68,14 +68,14 @@ func TestRetryAfterALossFindsTheCertificate(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if err := a.ObtainCertAsync(background, name); err != nil {
-				t.Errorf("error of the process that lost its lock: %v", err)
+				t.Errorf("the process that lost its lock failed: %v", err)
 			}
 		})
 		time.Sleep(time.Second)
 		faulty.Cut()
 		wg.Go(func() {
 			if err := b.ObtainCertAsync(background, name); err != nil {
-				t.Errorf("error of the other process: %v", err)
+				t.Errorf("the other process failed: %v", err)
 			}
 		})
 		time.Sleep(2 * ttl)

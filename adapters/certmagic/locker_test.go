@@ -26,13 +26,13 @@ func TestLockerWaitsAndTries(t *testing.T) {
 		}
 		for _, l := range []*dsynccertmagic.Locker{a, b} {
 			if ok, err := l.TryLock(background, "n"); ok || err != nil {
-				t.Errorf("TryLock of a locked name: %t, %v", ok, err)
+				t.Errorf("TryLock of a locked name returned %t, %v, want false, nil", ok, err)
 			}
 		}
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
 		if err := b.Lock(ctx, "n"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Lock until ctx ends: %v", err)
+			t.Errorf("Lock returned %v, want DeadlineExceeded when ctx ends", err)
 		}
 		if err := b.Unlock(background, "n"); err == nil {
 			t.Error("Unlock of a name that another process has locked returned no error")
@@ -52,16 +52,16 @@ func TestLockerWaitsAndTries(t *testing.T) {
 			t.Error(err)
 		}
 		if ok, err := a.TryLock(background, "n"); !ok || err != nil {
-			t.Errorf("TryLock of a free name: %t, %v", ok, err)
+			t.Errorf("TryLock of a free name returned %t, %v, want true, nil", ok, err)
 		}
 		if err := a.Unlock(background, "n"); err != nil {
 			t.Error(err)
 		}
 		if err := a.Lock(background, "\x00"); !errors.Is(err, dsync.ErrInvalidKey) {
-			t.Errorf("Lock of a name that is not a valid key: %v", err)
+			t.Errorf("Lock of a name that is not a valid key returned %v, want ErrInvalidKey", err)
 		}
 		if _, err := dsynccertmagic.NewLocker(nil, nil); err == nil {
-			t.Error("a nil session is accepted")
+			t.Error("NewLocker accepted a nil session")
 		}
 	})
 }
@@ -82,7 +82,7 @@ func TestRenewalOfALostLock(t *testing.T) {
 			t.Error(err)
 		}
 		if n := store.Counts().Since(before).Total(); n != 0 {
-			t.Errorf("the renewal of a lock that is held took %d commands", n)
+			t.Errorf("renewing a lock that is held took %d commands, want none", n)
 		}
 		faulty.Cut()
 		time.Sleep(2 * ttl)
@@ -94,7 +94,7 @@ func TestRenewalOfALostLock(t *testing.T) {
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
 		if err := a.RenewLockLease(ctx, "n", time.Hour); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("renewal of a lost lock while another process has it: %v", err)
+			t.Errorf("renewing a lost lock while another process has it returned %v, want DeadlineExceeded", err)
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -104,14 +104,14 @@ func TestRenewalOfALostLock(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		if ok, err := newLocker(t, store).TryLock(background, "n"); ok || err != nil {
-			t.Errorf("the lock of another process was taken: %t, %v", ok, err)
+			t.Errorf("TryLock of another process's lock returned %t, %v, want false, nil", ok, err)
 		}
 		if err := b.Unlock(background, "n"); err != nil {
 			t.Error(err)
 		}
 		wg.Wait()
 		if ok, _ := b.TryLock(background, "n"); ok {
-			t.Error("the lock is free after its renewal")
+			t.Error("another process acquired a lock that was renewed")
 		}
 
 		faulty.Cut()
@@ -121,7 +121,7 @@ func TestRenewalOfALostLock(t *testing.T) {
 		}
 		faulty.Heal()
 		if err := a.Unlock(background, "n"); err != nil {
-			t.Errorf("Unlock of a lost lock: %v", err)
+			t.Errorf("Unlock of a lost lock returned %v, want nil", err)
 		}
 		if ok, _ := a.TryLock(background, "n"); ok {
 			t.Error("Unlock of a lost lock released another process's lock")
@@ -140,7 +140,7 @@ func TestStorageHasTheLocks(t *testing.T) {
 		if try, ok := storage.(certmagic.TryLocker); !ok {
 			t.Error("the storage is not a TryLocker")
 		} else if got, err := try.TryLock(background, "n"); got || err != nil {
-			t.Errorf("TryLock of a locked name: %t, %v", got, err)
+			t.Errorf("TryLock of a locked name returned %t, %v, want false, nil", got, err)
 		}
 		if renew, ok := storage.(certmagic.LockLeaseRenewer); !ok {
 			t.Error("the storage is not a LockLeaseRenewer")
@@ -184,7 +184,7 @@ func TestRenewalThatFailsKeepsTheName(t *testing.T) {
 				ctx, cancel := context.WithTimeout(background, time.Second)
 				defer cancel()
 				if err := a.RenewLockLease(ctx, "n", time.Minute); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("renewal while another process has the lock: %v", err)
+					t.Errorf("renewing while another process has the lock returned %v, want DeadlineExceeded", err)
 				}
 				if err := other.Unlock(background, "n"); err != nil {
 					t.Error(err)
@@ -194,28 +194,28 @@ func TestRenewalThatFailsKeepsTheName(t *testing.T) {
 					t.Error("a second goroutine has locked the name although the first has not unlocked it")
 				}
 				if ok, err := a.TryLock(background, "n"); ok || err != nil {
-					t.Errorf("TryLock of the name that another goroutine has: %t, %v", ok, err)
+					t.Errorf("TryLock of a name that another goroutine has locked returned %t, %v, want false, nil", ok, err)
 				}
 				if renewed {
 					if err := a.RenewLockLease(background, "n", time.Minute); err != nil {
-						t.Errorf("second renewal: %v", err)
+						t.Errorf("the second renewal returned %v, want nil", err)
 					}
 					if ok, err := other.TryLock(background, "n"); ok || err != nil {
-						t.Errorf("TryLock of a renewed lock in another process: %t, %v", ok, err)
+						t.Errorf("TryLock of a renewed lock in another process returned %t, %v, want false, nil", ok, err)
 					}
 				}
 				if err := a.Unlock(background, "n"); err != nil {
-					t.Errorf("the first goroutine's Unlock: %v", err)
+					t.Errorf("the first goroutine's Unlock returned %v, want nil", err)
 				}
 				wg.Wait()
 				if ok, err := other.TryLock(background, "n"); ok || err != nil {
-					t.Errorf("TryLock in another process, while the second goroutine has the lock: %t, %v", ok, err)
+					t.Errorf("TryLock in another process, while the second goroutine has the lock, returned %t, %v, want false, nil", ok, err)
 				}
 				if err := a.Unlock(background, "n"); err != nil {
-					t.Errorf("the second goroutine's Unlock: %v", err)
+					t.Errorf("the second goroutine's Unlock returned %v, want nil", err)
 				}
 				if ok, err := other.TryLock(background, "n"); !ok || err != nil {
-					t.Errorf("TryLock of a free lock: %t, %v", ok, err)
+					t.Errorf("TryLock of a free lock returned %t, %v, want true, nil", ok, err)
 				}
 				if err := a.RenewLockLease(background, "n", time.Minute); err == nil {
 					t.Error("the renewal of a name that this process has not locked returned no error")
@@ -255,7 +255,7 @@ func TestUnlockDuringARenewal(t *testing.T) {
 		}
 		wg.Wait()
 		if ok, err := other.TryLock(background, "n"); !ok || err != nil {
-			t.Errorf("TryLock after the renewal: %t, %v", ok, err)
+			t.Errorf("TryLock after the renewal returned %t, %v, want true, nil", ok, err)
 		}
 	})
 }

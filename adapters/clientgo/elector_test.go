@@ -150,7 +150,7 @@ func TestElectors(t *testing.T) {
 	begin := time.Now()
 	second := c.next(t, lease+slack)
 	if took := time.Since(begin); took > lease/2 {
-		t.Errorf("the next process led %v after the release", took)
+		t.Errorf("the next process led %v after the release, want less than half of LeaseDuration", took)
 	}
 
 	second.net.cut()
@@ -163,11 +163,11 @@ func TestElectors(t *testing.T) {
 
 	third.stop(t)
 	if r, _ := get(t, c.place.lock(t, nil)); r.HolderIdentity != "" || r.LeaderTransitions != 2 {
-		t.Errorf("in the end the record is %+v, want it released after 2 transitions", r)
+		t.Errorf("at the end the record is %+v, want a released one with 2 transitions", r)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.overlaps != 0 {
-		t.Errorf("%d times two processes led at the same time", c.overlaps)
+		t.Errorf("two processes led at the same time, %d times", c.overlaps)
 	}
 }

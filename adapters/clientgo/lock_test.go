@@ -42,7 +42,7 @@ func TestNewRefusesNonsense(t *testing.T) {
 		"EventObject": func() (*clientgo.Lock, error) { return clientgo.New(db, "e", &clientgo.Options{EventObject: pod}) },
 	} {
 		if l, err := f(); l != nil || err == nil || !strings.Contains(err.Error(), what) {
-			t.Errorf("New: %v, %v; want an error about %q", l, err, what)
+			t.Errorf("New returned %v, %v, want an error about %q", l, err, what)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func TestIdentity(t *testing.T) {
 	}
 	l, err := clientgo.New(db, "e", &clientgo.Options{Identity: "pod-1"})
 	if err != nil || l.Identity() != "pod-1" {
-		t.Errorf("identity %q, %v; want pod-1", l.Identity(), err)
+		t.Errorf("Identity is %q (error %v), want pod-1", l.Identity(), err)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestDescribe(t *testing.T) {
 	} {
 		l, err := clientgo.New(db, "e", opt)
 		if err != nil || l.Describe() != want {
-			t.Errorf("%q, %v; want %q", l.Describe(), err, want)
+			t.Errorf("Describe returned %q (error %v), want %q", l.Describe(), err, want)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestRecordEvent(t *testing.T) {
 		l.RecordEvent("became leader")
 	}
 	if want := "pod-1 Normal LeaderElection: me became leader"; len(got) != 1 || got[0] != want {
-		t.Errorf("events %q, want %q", got, want)
+		t.Errorf("recorded the events %q, want %q", got, want)
 	}
 }
 
@@ -113,14 +113,14 @@ func TestUnreachable(t *testing.T) {
 	begin := time.Now()
 	_, _, err = lock.Get(t.Context())
 	if !errors.Is(err, context.DeadlineExceeded) || apierrors.IsNotFound(err) {
-		t.Errorf("Get: %v, want a time-out", err)
+		t.Errorf("Get returned %v, want a time-out", err)
 	}
 	err = lock.Create(t.Context(), resourcelock.LeaderElectionRecord{})
 	if !errors.Is(err, context.DeadlineExceeded) || apierrors.IsAlreadyExists(err) {
-		t.Errorf("Create: %v, want a time-out", err)
+		t.Errorf("Create returned %v, want a time-out", err)
 	}
 	if err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{}); err == nil || !strings.Contains(err.Error(), "unknown") {
-		t.Errorf("Update without a Get: %v, want an error that says that the version is unknown", err)
+		t.Errorf("Update without a Get returned %v, want an error that says that the version is unknown", err)
 	}
 	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("the three calls took %v", took)

@@ -110,7 +110,7 @@ func TestRecord(t *testing.T) {
 	a, b := p.lock(t, nil), p.lock(t, nil)
 	for range 2 {
 		if _, _, err := a.Get(t.Context()); !apierrors.IsNotFound(err) {
-			t.Fatalf("Get of a missing document: %v, want NotFound", err)
+			t.Fatalf("Get of a missing document returned %v, want NotFound", err)
 		}
 	}
 	want := record("a")
@@ -118,7 +118,7 @@ func TestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := b.Create(t.Context(), record("b")); !apierrors.IsAlreadyExists(err) {
-		t.Errorf("Create of an existing document: %v, want AlreadyExists", err)
+		t.Errorf("Create of an existing document returned %v, want AlreadyExists", err)
 	}
 	got, raw := get(t, b)
 	if !same(got, want) {
@@ -126,14 +126,14 @@ func TestRecord(t *testing.T) {
 	}
 	// If the same record is written again, candidates must see that as a change.
 	if err := a.Update(t.Context(), want); err != nil {
-		t.Errorf("Update after Create: %v", err)
+		t.Errorf("Update after Create returned %v, want nil", err)
 	}
 	if _, again := get(t, b); bytes.Equal(raw, again) {
 		t.Error("the document is the same after an update")
 	}
 	released := resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1}
 	if err := a.Update(t.Context(), released); err != nil {
-		t.Errorf("Update after Update: %v", err)
+		t.Errorf("Update after Update returned %v, want nil", err)
 	}
 	if got, _ := get(t, b); !same(got, released) {
 		t.Errorf("read %+v, want %+v", got, released)
@@ -163,7 +163,7 @@ func TestUpdateIsCompareAndSet(t *testing.T) {
 			case err == nil:
 				winners = append(winners, l.Identity())
 			case !apierrors.IsConflict(err):
-				t.Errorf("Update of a record that another lock has changed: %v, want Conflict", err)
+				t.Errorf("Update of a record that another lock has changed returned %v, want Conflict", err)
 			default:
 				if err := l.Update(t.Context(), record(l.Identity())); err == nil {
 					t.Error("Update after a conflict, without a Get, succeeded")
@@ -199,7 +199,7 @@ func TestLostReply(t *testing.T) {
 			want := record("a, again")
 			n.loseReply(command)
 			if err := write(a, t.Context(), want); err == nil {
-				t.Error("no error, although the reply was lost")
+				t.Error("a write whose reply was lost returned no error")
 			}
 			if got, _ := get(t, b); !same(got, want) {
 				t.Fatalf("the record is %+v, want the one whose reply was lost", got)
@@ -209,10 +209,10 @@ func TestLostReply(t *testing.T) {
 			}
 			get(t, a)
 			if err := a.Update(t.Context(), record("a, at last")); err != nil {
-				t.Errorf("Update after a Get: %v", err)
+				t.Errorf("Update after a Get returned %v, want nil", err)
 			}
 			if err := b.Update(t.Context(), record("b")); !apierrors.IsConflict(err) {
-				t.Errorf("Update of an outdated record: %v, want Conflict", err)
+				t.Errorf("Update of an outdated record returned %v, want Conflict", err)
 			}
 		})
 	}
@@ -227,14 +227,14 @@ func TestFailedUpdateNeedsGet(t *testing.T) {
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := l.Update(done, record("a")); !errors.Is(err, context.Canceled) {
-		t.Errorf("Update with a context that is done: %v, want Canceled", err)
+		t.Errorf("Update with a context that is done returned %v, want Canceled", err)
 	}
 	if err := l.Update(t.Context(), record("a")); err == nil {
 		t.Error("Update succeeded without a Get")
 	}
 	get(t, l)
 	if err := l.Update(t.Context(), record("a")); err != nil {
-		t.Errorf("Update after a Get: %v", err)
+		t.Errorf("Update after a Get returned %v, want nil", err)
 	}
 }
 

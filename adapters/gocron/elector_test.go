@@ -45,7 +45,7 @@ func elect(t *testing.T, store driver.Store, r *runs, i int) *process {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := p.elector.Run(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("Run returned %v", err)
+			t.Errorf("Run returned %v, want Canceled", err)
 		}
 	})
 	p.stop = func() { cancel(); wg.Wait() }
@@ -63,20 +63,20 @@ func TestElectorRunsJobsOnTheLeader(t *testing.T) {
 		a, b := elect(t, store, &r, 0), elect(t, store, &r, 1)
 		time.Sleep(time.Minute)
 		if on0, on1 := r.count(); on0 != 59 || on1 != 0 {
-			t.Errorf("the job ran %d times on the leader and %d on the other, want 59 and none", on0, on1)
+			t.Errorf("the job ran %d times on the leader and %d times on the other process, want 59 and 0", on0, on1)
 		}
 		if err := b.elector.IsLeader(background); !errors.Is(err, leader.ErrNotLeader) {
-			t.Errorf("IsLeader of an Elector that does not lead: %v", err)
+			t.Errorf("IsLeader of an Elector that does not lead returned %v, want ErrNotLeader", err)
 		}
 		a.shutdown()
 		a.stop()
 		synctest.Wait()
 		if err := b.elector.IsLeader(background); err != nil {
-			t.Errorf("nobody leads once the leader has stopped: %v", err)
+			t.Errorf("the other process does not lead although the leader has stopped: %v", err)
 		}
 		time.Sleep(time.Minute)
 		if on0, on1 := r.count(); on0 != 59 || on1 != 60 {
-			t.Errorf("after the change the job had run %d times on the former leader and %d on the next, want 59 and 60", on0, on1)
+			t.Errorf("after the change the job had run %d times on the former leader and %d times on the next, want 59 and 60", on0, on1)
 		}
 	})
 }
@@ -118,7 +118,7 @@ func TestElectorLosesTheLead(t *testing.T) {
 func TestElectorRunEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if _, err := dsyncgocron.NewElector(nil); err == nil {
-			t.Error("a nil election is accepted")
+			t.Error("NewElector accepted a nil election")
 		}
 		s := newSession(t, dsynctest.NewMemory())
 		election, err := leader.New(s, "jobs", nil)
@@ -131,7 +131,7 @@ func TestElectorRunEnds(t *testing.T) {
 		}
 		time.AfterFunc(time.Minute, func() { s.Close(background) })
 		if err := elector.Run(background); !errors.Is(err, dsync.ErrClosed) {
-			t.Errorf("Run returned %v when the session was closed", err)
+			t.Errorf("Run returned %v when the session was closed, want ErrClosed", err)
 		}
 	})
 }

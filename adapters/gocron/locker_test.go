@@ -48,7 +48,7 @@ func TestLockerRunsAJobOncePerPeriod(t *testing.T) {
 				time.Sleep(periods * period)
 				on0, on1 := r.count()
 				if on0+on1 != tt.wantRuns {
-					t.Errorf("the job ran %d and %d times in %d periods, want %d in all", on0, on1, periods, tt.wantRuns)
+					t.Errorf("the job ran %d and %d times in %d periods, want %d times in total", on0, on1, periods, tt.wantRuns)
 				}
 				if r.overlap {
 					t.Error("the job ran twice at the same time")
@@ -111,7 +111,7 @@ func TestLockIsHeldAtLeast(t *testing.T) {
 				defer mu.Unlock()
 				least := max(atLeast, takes)
 				if held := time.Since(began); held < least || held > least+time.Second {
-					t.Errorf("another process had the lock after %v, want %v", held, least)
+					t.Errorf("another process got the lock after %v, want %v", held, least)
 				}
 			})
 		})
@@ -122,13 +122,13 @@ func TestLockIsHeldAtLeast(t *testing.T) {
 func TestLockerErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if _, err := dsyncgocron.NewLocker(nil, time.Minute, nil); err == nil {
-			t.Error("a nil session is accepted")
+			t.Error("NewLocker accepted a nil session")
 		}
 		store := dsynctest.NewMemory()
 		s := newSession(t, store)
 		for _, d := range []time.Duration{-time.Second, 0, time.Microsecond, driver.MaxDuration + 1} {
 			if _, err := dsyncgocron.NewLocker(s, d, nil); err == nil {
-				t.Errorf("an atLeast of %v is accepted", d)
+				t.Errorf("NewLocker accepted %v as atLeast", d)
 			}
 		}
 		locker, err := dsyncgocron.NewLocker(s, time.Minute, &dsyncgocron.LockerOptions{Prefix: "jobs/"})
@@ -136,7 +136,7 @@ func TestLockerErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := locker.Lock(background, "a\x00b"); !errors.Is(err, dsync.ErrInvalidKey) {
-			t.Errorf("the error for a name that is not a valid key is %v", err)
+			t.Errorf("Lock of a name that is not a valid key returned %v, want ErrInvalidKey", err)
 		}
 		lock, err := locker.Lock(background, "report")
 		if err != nil {
@@ -148,15 +148,15 @@ func TestLockerErrors(t *testing.T) {
 		began := time.Now()
 		var held *dsync.HeldError
 		if _, err := locker.Lock(background, "report"); !errors.As(err, &held) {
-			t.Errorf("the error for a lock that is held is %v", err)
+			t.Errorf("Lock of a job that is locked returned %v, want a HeldError", err)
 		}
 		if waited := time.Since(began); waited > 0 {
-			t.Errorf("the second Lock waited for %v", waited)
+			t.Errorf("the second Lock waited for %v, want no wait", waited)
 		}
 		go admin.New(s).Break(background, "jobs/report")
 		time.Sleep(ttl / 2)
 		if err := lock.Unlock(background); !errors.Is(err, dsync.ErrLost) {
-			t.Errorf("the error for a lock that was lost is %v", err)
+			t.Errorf("Unlock of a lost lock returned %v, want ErrLost", err)
 		}
 	})
 }

@@ -36,30 +36,30 @@ func TestLockWaits(t *testing.T) {
 			return time.Since(start), err
 		}
 		if err := a.Unlock(); !errors.Is(err, database.ErrNotLocked) {
-			t.Errorf("Unlock of an unlocked driver: %v", err)
+			t.Errorf("Unlock of an unlocked driver returned %v, want ErrNotLocked", err)
 		}
 		if _, err := lock(a); err != nil {
 			t.Fatal(err)
 		}
 		if took, err := lock(a); !errors.Is(err, database.ErrLocked) || took != 0 {
-			t.Errorf("Lock of a driver that has the lock: %v after %v, want ErrLocked at once", err, took)
+			t.Errorf("Lock of a driver that has the lock returned %v after %v, want ErrLocked at once", err, took)
 		}
 		if took, err := lock(b); !errors.Is(err, database.ErrLocked) || took != wait {
-			t.Errorf("Lock while another driver has the lock: %v after %v, want ErrLocked after %v", err, took, wait)
+			t.Errorf("Lock while another driver has the lock returned %v after %v, want ErrLocked after %v", err, took, wait)
 		}
 		if err := b.Unlock(); !errors.Is(err, database.ErrNotLocked) {
-			t.Errorf("Unlock of a lock that another driver has: %v", err)
+			t.Errorf("Unlock while another driver has the lock returned %v, want ErrNotLocked", err)
 		}
 
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if took, err := lock(b); err != nil || took != time.Second {
-				t.Errorf("Lock of a lock that is free a second later: %v after %v", err, took)
+				t.Errorf("Lock of a lock that becomes free after a second returned %v after %v, want nil after 1s", err, took)
 			}
 		})
 		synctest.Wait()
 		if took, err := lock(b); !errors.Is(err, database.ErrLocked) || took != 0 {
-			t.Errorf("Lock of a driver that waits: %v after %v, want ErrLocked at once", err, took)
+			t.Errorf("Lock of a driver that already waits returned %v after %v, want ErrLocked at once", err, took)
 		}
 		time.Sleep(time.Second)
 		if err := a.Unlock(); err != nil {
@@ -111,12 +111,12 @@ func TestLostLockPermitsNothing(t *testing.T) {
 			"Unlock":     a.Unlock(),
 		} {
 			if !errors.Is(err, dsync.ErrLost) {
-				t.Errorf("%s after a loss: %v, want ErrLost", call, err)
+				t.Errorf("%s after a loss returned %v, want ErrLost", call, err)
 			}
 		}
 		db.wantCalls()
 		if v, dirty, err := a.Version(); v != database.NilVersion || dirty || err != nil {
-			t.Errorf("Version: %d, %t, %v", v, dirty, err)
+			t.Errorf("Version returned %d, %t, %v, want NilVersion, false, nil", v, dirty, err)
 		}
 		if err := a.Lock(); !errors.Is(err, database.ErrLocked) {
 			t.Errorf("Unlock of a lost lock released another driver's lock: %v", err)
@@ -130,7 +130,7 @@ func TestLostLockPermitsNothing(t *testing.T) {
 	})
 }
 
-// If the lock was broken, the error says so.
+// If the lock was broken, the error is ErrRevoked.
 func TestBrokenLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, db := dsynctest.NewMemory(), newDB(t)
@@ -193,10 +193,10 @@ func TestCloseReleases(t *testing.T) {
 		}
 		start := time.Now()
 		if err := b.Lock(); err != nil || time.Since(start) != 0 {
-			t.Errorf("Lock after the holder was closed: %v after %v", err, time.Since(start))
+			t.Errorf("Lock after the holder was closed returned %v after %v, want nil at once", err, time.Since(start))
 		}
 		if err := a.Lock(); err == nil || errors.Is(err, database.ErrLocked) {
-			t.Errorf("Lock of a closed driver: %v", err)
+			t.Errorf("Lock of a closed driver returned %v, want an error other than ErrLocked", err)
 		}
 	})
 }
@@ -214,14 +214,14 @@ func TestOpenKeepsTheLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := opened.Lock(); !errors.Is(err, database.ErrLocked) {
-			t.Errorf("Lock of a driver that was opened by the holder: %v", err)
+			t.Errorf("Lock of a driver that the holder opened returned %v, want ErrLocked", err)
 		}
 		if err := opened.SetVersion(7, false); err != nil {
 			t.Error(err)
 		}
 		db.wantCalls()
 		if v, _, err := opened.Version(); v != 7 || err != nil {
-			t.Errorf("Version: %d, %v", v, err)
+			t.Errorf("Version of the opened driver returned %d, %v, want 7, nil", v, err)
 		}
 	})
 }
@@ -230,17 +230,17 @@ func TestNewRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, locks := newDB(t), newSession(t, dsynctest.NewMemory())
 		if _, err := golangmigrate.New(nil, locks, name, nil); err == nil {
-			t.Error("a nil driver is accepted")
+			t.Error("New accepted a nil driver")
 		}
 		if _, err := golangmigrate.New(db, nil, name, nil); err == nil {
-			t.Error("a nil session is accepted")
+			t.Error("New accepted a nil session")
 		}
 		if _, err := golangmigrate.New(db, locks, "\x00", nil); !errors.Is(err, dsync.ErrInvalidKey) {
-			t.Errorf("the error for a name that is not a valid key is %v", err)
+			t.Errorf("New with a name that is not a valid key returned %v, want ErrInvalidKey", err)
 		}
 		for _, wait := range []time.Duration{-1, time.Microsecond, driver.MaxDuration + 1} {
 			if _, err := golangmigrate.New(db, locks, name, &golangmigrate.Options{Wait: wait}); err == nil {
-				t.Errorf("a Wait of %v is accepted", wait)
+				t.Errorf("New accepted %v as Wait", wait)
 			}
 		}
 	})

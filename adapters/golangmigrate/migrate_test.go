@@ -155,14 +155,14 @@ func TestClosedMigrateDoesNotLock(t *testing.T) {
 		synctest.Wait()
 		other := newSession(t, store)
 		if status, err := admin.New(other).Status(background, name); err != nil || status.Waiting != 0 {
-			t.Errorf("waiters after Close: %d, %v", status.Waiting, err)
+			t.Errorf("%d waiters after Close (error %v), want none", status.Waiting, err)
 		}
 		if err := holder.Unlock(); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
 		if status, err := admin.New(other).Status(background, name); err != nil || len(status.Holders) != 0 {
-			t.Errorf("the lock is held: %v, %v", status.Holders, err)
+			t.Errorf("the lock has the holders %v (error %v), want none", status.Holders, err)
 		}
 	})
 }

@@ -114,7 +114,7 @@ func TestLockIsHeldAtLeast(t *testing.T) {
 				defer mu.Unlock()
 				least := max(atLeast, takes)
 				if held := time.Since(began); held < least || held > least+time.Second {
-					t.Errorf("another process had the lock after %v, want %v", held, least)
+					t.Errorf("another process got the lock after %v, want %v", held, least)
 				}
 			})
 		})
@@ -141,7 +141,7 @@ func TestContextEndsBeforeAnotherRuns(t *testing.T) {
 				}
 				ended = time.Now()
 				if cause := context.Cause(ctx); !errors.Is(cause, dsync.ErrLost) {
-					t.Errorf("the cause is %v, want ErrLost", cause)
+					t.Errorf("the context's cause is %v, want ErrLost", cause)
 				}
 			}).Run()
 		}()
@@ -169,9 +169,9 @@ func TestUnreachableStoreSkips(t *testing.T) {
 		l, log := newLocker(t, link, robfigcron.Options{})
 		link.Cut()
 		began := time.Now()
-		l.Job("report", time.Millisecond, func(context.Context) { t.Error("the job ran") }).Run()
+		l.Job("report", time.Millisecond, func(context.Context) { t.Error("the job ran although the store can't be reached") }).Run()
 		if took := time.Since(began); took > ttl {
-			t.Errorf("the run was skipped after %v", took)
+			t.Errorf("the run was skipped only after %v, want at most the TTL", took)
 		}
 		log.want(t, "error skip: other")
 	})
@@ -187,7 +187,7 @@ func TestPanicPasses(t *testing.T) {
 		log.want(t, "error panic: other")
 		time.Sleep(2 * time.Millisecond)
 		if mu := newSession(t, store).Mutex("cron/report"); !mu.TryLock() {
-			t.Error("the lock is held")
+			t.Error("the lock is still held after the panic")
 		} else {
 			mu.Unlock()
 		}
@@ -198,7 +198,7 @@ func TestPanicPasses(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if _, err := robfigcron.NewLocker(nil, nil); err == nil {
-			t.Error("a nil session is accepted")
+			t.Error("NewLocker accepted a nil session")
 		}
 		s := newSession(t, dsynctest.NewMemory())
 		l, err := robfigcron.NewLocker(s, &robfigcron.Options{Prefix: "jobs/", Logger: cron.DiscardLogger})

@@ -64,18 +64,18 @@ func TestPeriodicRunsOncePerTick(t *testing.T) {
 	}
 }
 
-// AddPeriodic refuses a schedule that each process counts from its own start, because it has no ticks. A run that
-// cron has not begun has no tick either.
+// AddPeriodic refuses a schedule that each process counts from its own start, because it has no ticks. A run that cron
+// has not begun has no tick either, so it does not call f.
 func TestPeriodicNeedsTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, log := newLocker(t, dsynctest.NewMemory(), robfigcron.Options{})
 		c := cron.New()
 		nothing := func(context.Context, time.Time) error { return nil }
 		if _, err := l.AddPeriodic(c, "@every 1h", "report", nothing); err == nil || !strings.Contains(err.Error(), "@every 1h") || len(c.Entries()) > 0 {
-			t.Errorf("@every 1h: %v, %d entries", err, len(c.Entries()))
+			t.Errorf("AddPeriodic of @every 1h returned %v and left %d entries, want an error that quotes the spec, and no entry", err, len(c.Entries()))
 		}
 		if _, err := l.AddPeriodic(c, "nonsense", "report", nothing); err == nil {
-			t.Error("no error for an invalid spec")
+			t.Error("AddPeriodic accepted an invalid spec")
 		}
 		id, err := l.AddPeriodic(c, "@hourly", "report", func(context.Context, time.Time) error {
 			t.Error("a run that cron has not begun called f")
@@ -130,7 +130,7 @@ func TestPeriodicMakesUpForDelayedRuns(t *testing.T) {
 					want = append(want, began.Truncate(time.Minute).Add(time.Duration(i+1)*time.Minute))
 				}
 				if !slices.EqualFunc(ticks, want, time.Time.Equal) {
-					t.Errorf("ticks that ran in 20 minutes: %v", ticks)
+					t.Errorf("in 20 minutes f ran for the ticks %v, want one for each minute", ticks)
 				}
 			})
 		})
@@ -160,7 +160,7 @@ func TestStopEndsRunsThatWait(t *testing.T) {
 				l, _ := newLocker(t, faulty, robfigcron.Options{})
 				c := cron.New(cron.WithLogger(cron.DiscardLogger))
 				if _, err := l.AddPeriodic(c, "* * * * *", "report", func(context.Context, time.Time) error {
-					t.Error("f was called")
+					t.Error("f was called, want every run to wait until Stop")
 					return nil
 				}); err != nil {
 					t.Fatal(err)
@@ -170,12 +170,12 @@ func TestStopEndsRunsThatWait(t *testing.T) {
 				stop := time.Now()
 				<-c.Stop().Done()
 				if took := time.Since(stop); took > 2*time.Second {
-					t.Errorf("the waiting runs ended %v after Stop", took)
+					t.Errorf("the waiting runs ended %v after Stop, want at most 2s", took)
 				}
 				faulty.Heal()
 				time.Sleep(2 * time.Hour)
 				if last, _, err := newSession(t, store).Periodic("cron/report").Last(background); err != nil || last.Unix() > 1 {
-					t.Errorf("the last tick is %v, %v", last, err)
+					t.Errorf("the store has the last tick %v (error %v), want none of the stopped runs", last, err)
 				}
 			})
 		})
@@ -201,7 +201,7 @@ func TestStopEndsRunsThatWait(t *testing.T) {
 			time.Sleep(5*time.Minute + 30*time.Second)
 			<-c.Stop().Done()
 			if ticks != 1 {
-				t.Errorf("f was called %d times; one run was in progress at Stop, and others were delayed", ticks)
+				t.Errorf("f was called %d times, want only the call that was in progress at Stop", ticks)
 			}
 		})
 	})

@@ -26,7 +26,7 @@ func TestMetered(t *testing.T) {
 				return time.Second, err
 			}
 			if took, err := m.do(t.Context()); took != time.Second || err != nil {
-				t.Fatalf("got %v, %v, want what the op returns", took, err)
+				t.Fatalf("got %v, %v, want the result of the metered op", took, err)
 			}
 		}
 		if got := total(m.last(2)); got < tt.least || got > tt.most {

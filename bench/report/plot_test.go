@@ -81,7 +81,7 @@ func TestPlot(t *testing.T) {
 func TestPlotWithoutARow(t *testing.T) {
 	for _, text := range []string{"", tableBegin + tableEnd, tableBegin + "| Lock and Unlock, uncontended | a | 1 |\n" + tableEnd} {
 		if _, err := plot(text); err == nil {
-			t.Errorf("plot(%q) returned no error, want one", text)
+			t.Errorf("plot(%q) returned no error", text)
 		}
 	}
 }

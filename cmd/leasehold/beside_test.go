@@ -89,7 +89,7 @@ func TestKeeperReapsOrphans(t *testing.T) {
 
 	k.tell(order{Signal: int(syscall.SIGTERM)})
 	if r := <-k.reports; r.Status != 128+15 {
-		t.Errorf("%+v, want the status of SIGTERM", r)
+		t.Errorf("got %+v, want the status for SIGTERM", r)
 	}
 	k.wait()
 	if n := alive(); n != 1 {
@@ -257,11 +257,11 @@ func TestKeeperEndsOnASignalBeforeTheStart(t *testing.T) {
 	k.tell(order{Signal: int(syscall.SIGTERM)})
 	k.tell(hour())
 	if r := <-k.reports; r != (report{Status: 128 + 15}) {
-		t.Errorf("%+v, want the status of SIGTERM", r)
+		t.Errorf("got %+v, want the status for SIGTERM", r)
 	}
 	k.wait()
 	if _, err := os.Stat(file); err == nil {
-		t.Error("the command ran")
+		t.Error("the command ran although the keeper got a signal before it started the command")
 	}
 }
 
@@ -334,7 +334,7 @@ func TestRunEndsOnTheSecondSignal(t *testing.T) {
 			}
 		}
 		if got.status != 128+15 || got.err != "" {
-			t.Errorf("%s: %+v, want the status of the second signal", c.name, got)
+			t.Errorf("%s: got %+v, want the status for the second signal", c.name, got)
 		}
 		cut.Store(false)
 		m.Unlock()

@@ -78,7 +78,7 @@ func TestBreak(t *testing.T) {
 
 			got := command(t, store, "break", "k")
 			if got.status != 0 || got.err != "" {
-				t.Errorf("exit status %d, %q on standard error", got.status, got.err)
+				t.Errorf("exit status %d, %q on standard error, want 0 and nothing", got.status, got.err)
 			}
 			who, heir := fmt.Sprintf("holder (process %d on here)", os.Getpid()), fmt.Sprintf("other (process %d on here)", os.Getpid())
 			lines := strings.Split(got.out, "\n")
@@ -113,12 +113,12 @@ func TestBreakTimesOut(t *testing.T) {
 			t.Errorf("exit status %d, %q on standard error, want %d and what to do next", got.status, got.err, exitTimeout)
 		}
 		if !strings.Contains(got.out, "still holds it") {
-			t.Errorf("%q, want a line that says that the holder still holds it", got.out)
+			t.Errorf("the output is %q, want a line that says that the holder still holds the key", got.out)
 		}
 		alone(t, store, s.ID())
 		<-h.Finished()
 		if got := command(t, store, "break", "k"); got.status != 0 || got.out != "k: nobody holds it\n" {
-			t.Errorf("%+v, want status 0 and that nobody holds it", got)
+			t.Errorf("got %+v, want status 0 and that nobody holds the key", got)
 		}
 	})
 }
@@ -132,7 +132,7 @@ func TestBreakOfACrashedHolder(t *testing.T) {
 		begin := time.Now()
 		got := command(t, s.Memory, "break", "k")
 		if took := time.Since(begin); took < 10*time.Second || took > 12*time.Second {
-			t.Errorf("took %v, want the session's TTL of 10s", took)
+			t.Errorf("break took %v, want the session's TTL of 10s", took)
 		}
 		if got.status != 0 || !strings.Contains(got.out, "c (process - on -) no longer holds it: its session expired") ||
 			!strings.HasSuffix(got.out, "k: free now, 0 waiting\n") {
@@ -153,7 +153,7 @@ func TestBreakInterrupted(t *testing.T) {
 		alone(t, s.Memory, "a", "b", "break's own")
 		cancel()
 		if got := <-end; got.status != exitInterrupted || got.err != "" {
-			t.Errorf("%+v, want the status of an interrupt", got)
+			t.Errorf("got %+v, want the status for an interrupt", got)
 		}
 		alone(t, s.Memory, "a", "b")
 	})
