@@ -87,7 +87,7 @@ func TestShedLockAtLeastFor(t *testing.T) {
 	}
 }
 
-// The task's error is returned, and the lock is kept as after a success.
+// If the task fails, its error is returned, and the lock is kept for as long as after a success.
 func TestShedLockTaskFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

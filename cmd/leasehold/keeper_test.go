@@ -151,8 +151,8 @@ func TestKeeperOutlivesSIGTERM(t *testing.T) {
 }
 
 // After the keeper has reported that job control stopped the command, it sends no further such
-// report until leasehold continues the command: leasehold may be stopped, too, and not read
-// reports.
+// report until leasehold continues the command, because leasehold may be stopped as well and not
+// read reports.
 func TestKeeperReportsJobControl(t *testing.T) {
 	k := newKept(t, hour())
 	shell := strings.Fields(read(t, k.file))[0]

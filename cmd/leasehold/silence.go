@@ -58,8 +58,7 @@ func (s *silence) answered() {
 func (s *silence) failed(op string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A waiter depends only on these commands. A refusal is not reported here, because it ends the
-	// wait.
+	// A waiter depends only on these commands. Don't report a refusal, because it ends the wait.
 	if !s.waiting || errors.Is(err, dsync.ErrRefused) || !slices.Contains([]string{"Register", "Heartbeat", "Acquire", "Load", "Read"}, op) {
 		return
 	}

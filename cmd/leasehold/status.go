@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A statusQuery says what status shows.
+// A statusQuery selects what status shows.
 type statusQuery struct {
 	prefix string
 	exact  bool // only the key that equals prefix
@@ -27,7 +27,7 @@ type statusQuery struct {
 	layout
 }
 
-// A layout says how a command prints a list.
+// A layout describes how a command prints a list.
 type layout struct {
 	asJSON, wide bool
 }

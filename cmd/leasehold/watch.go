@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A watch says whether a command refreshes its output, and how often.
+// A watch is the setting of whether and how often a command refreshes its output.
 type watch struct {
 	on       bool
 	interval time.Duration

@@ -7,8 +7,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/deadlock"
 )
 
-// A Deadlock is a cycle of sessions: Members[i] holds Keys[i] and waits for Keys[i+1], the last one for Keys[0]. If
-// the same work holds and waits in each of them, all wait forever, unless a wait's context ends, a process ends, or
+// A Deadlock is a cycle of sessions: Members[i] holds Keys[i] and waits for Keys[i+1], the last one for Keys[0]. If in
+// each session the same work holds and waits, all wait forever, unless a wait's context ends, a process ends, or
 // somebody calls [Inspector.Break] on one of the keys. Programs that always lock their keys in the same order never
 // deadlock.
 //
@@ -38,7 +38,7 @@ type Deadlock struct {
 	Keys    []string
 }
 
-// String says what each member holds and waits for.
+// String describes what each member holds and waits for.
 func (d Deadlock) String() string {
 	var members []string
 	for _, m := range d.Members {

@@ -64,8 +64,8 @@ func (i *Inspector) Observers(ctx context.Context, election string) ([]driver.Me
 
 // Stats are the facts about a session that are worth a metric: see [Inspector.Stats].
 type Stats struct {
-	// Listening says that the session gets notices now. It listens only while it needs to: see
-	// [dsync.Options].AlwaysListen.
+	// Listening reports whether the session gets notices now. It listens only while it needs to:
+	// see [dsync.Options].AlwaysListen.
 	Listening bool
 
 	// Polling is why waiters of this session poll: an error that matches [errors.ErrUnsupported] if the store can't

@@ -2,7 +2,7 @@ package driver
 
 import "time"
 
-// A Kind says what a key is used as. Using a key as two kinds at the same time causes a
+// A Kind is what a key is used as. Using a key as two kinds at the same time causes a
 // [MismatchError], which names both.
 type Kind string
 
@@ -66,8 +66,8 @@ type Claim struct {
 	Value string `json:"-"`
 
 	// Token is the token that the claim was granted with, or 0 if its session does not know it. Extend needs it.
-	// NoneWaiting says that nobody waited at the time of the grant. For Release both are hints, which may save a
-	// store some work; they do not change what Release does.
+	// NoneWaiting means that nobody waited at the time of the grant. For Release both are hints, which may save a store
+	// some work; they do not change what Release does.
 	Token       int64
 	NoneWaiting bool
 }

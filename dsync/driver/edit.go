@@ -108,8 +108,8 @@ type Acquire struct {
 	Expired  []string  // ids of sessions that have expired
 	NotAfter time.Time // by the store's clock
 
-	// Repeated says that the session has sent an Acquire of this claim before. It is only a hint, which does not change
-	// what Acquire does: such a claim is usually waiting, and seldom the only one of its key.
+	// Repeated means that the session has sent an Acquire of this claim before. It is only a hint, which does not
+	// change what Acquire does: such a claim is usually waiting, and seldom the only one of its key.
 	Repeated bool
 }
 
@@ -192,8 +192,8 @@ type Resize struct {
 // that it has been idle for long enough, so tokens keep growing.
 //
 // A Forget does so only if the Token in the key's [State] is still the same. So a repeated or late Forget removes
-// nothing newer. [Edited].Found says whether the key was as described; if it was not, nothing is removed except holders
-// whose end has come. The notices are for observers of the key (NoticeChange).
+// nothing newer. [Edited].Found reports whether the key was as described; if it was not, nothing is removed except
+// holders whose end has come. The notices are for observers of the key (NoticeChange).
 type Forget struct {
 	Key   string
 	Token int64
@@ -205,7 +205,7 @@ type Edited struct {
 	// claim is held if and only if the State's Holders contain it.
 	State State
 
-	// Found says that the claim of a Release was there, or that the key of a Forget was free and had the given
+	// Found reports whether the claim of a Release was there, or whether the key of a Forget was free and had the given
 	// Token.
 	Found bool
 

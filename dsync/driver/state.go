@@ -23,7 +23,7 @@ type State struct {
 	// among them until a command drops it.
 	Holders []Holder
 
-	// Final, in the reply to an Acquire, says that no copy of that request can make its claim join the queue again. A
+	// Final, in the reply to an Acquire, means that no copy of that request can make its claim join the queue again. A
 	// store that cannot tell leaves it false.
 	Final bool
 
@@ -35,7 +35,7 @@ type State struct {
 	Position int
 
 	// WaitersAhead are the claims nearest ahead of the caller in the queue, up to 8, in queue order. If Position is 0,
-	// they are the head of the queue. For Load, its argument waiters says how many there are.
+	// they are the head of the queue. Load returns as many as its argument waiters requests.
 	WaitersAhead []Waiter
 }
 
@@ -97,7 +97,7 @@ type Member struct {
 type Settings struct {
 	Version string // of this library, as the go command names it; "" if unknown
 
-	// Heartbeat, Poll, Margin and Grace are those of dsync.Options, with the defaults filled in. Poll is 0
-	// for the default, which depends on whether the session listens for notices.
+	// Heartbeat, Poll, Margin and Grace are as in dsync.Options, with the defaults filled in. Poll is 0 for the
+	// default, which depends on whether the session listens for notices.
 	Heartbeat, Poll, Margin, Grace time.Duration
 }

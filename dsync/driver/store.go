@@ -46,14 +46,14 @@ import (
 //
 // Some errors are answers, to be tested with errors.Is: [ErrSessionExpired], [ErrSessionExists], [ErrMismatch],
 // [ErrNotHeld], [ErrNotWaiting], and [ErrRefused] for what repeating cannot fix (missing privileges, a broken
-// configuration, a full queue). They mean that the command has not had its effect, and never will. It may still have
-// dropped claims of expired sessions, and holders whose end has come.
+// configuration, a full queue). Such an error means that the command has not had its effect, and never will. The
+// command may still have dropped claims of expired sessions, and holders whose end has come.
 //
 // Every other error means that the command may or may not have been applied, now or a little
 // later. The caller repeats the command. Every method may be repeated, and a repeated or late
 // command must do no harm, as documented for each method.
 //
-// Methods that return notices return all that are due for what the command has done; the caller sends them with
+// Methods that return notices return all that are due for what the command has done; the caller then passes them to
 // [Store.Notify]. Notices are for all sessions whose store can listen, whether or not they listen at the moment. The
 // caller's own session is included if another of its claims is affected. The command's own claim gets none, because the
 // reply says what happened to it. If the reply of a command is lost and the command is repeated, the repetition returns
@@ -72,9 +72,9 @@ import (
 type Store interface {
 	// Register makes the session m.ID alive and starts its TTL. It returns the time that it recorded as the first
 	// heartbeat. If the id is known already, for a session that is alive, lapsed or expired, the error is
-	// ErrSessionExists and nothing changes. So only one of several Registers of one id succeeds. A caller that got
-	// no answer does not repeat Register with the same id. It finds out with a Heartbeat whether the session was
-	// made, and if not uses a new id. The fields LastHeartbeat and Expired of m are ignored.
+	// ErrSessionExists and nothing changes. So only one of several calls of Register with the same id succeeds. A
+	// caller that got no answer does not repeat Register with the same id. It sends a Heartbeat to find out whether the
+	// session was registered, and uses a new id if it was not. The fields LastHeartbeat and Expired of m are ignored.
 	Register(ctx context.Context, m Member) (now time.Time, err error)
 
 	// Heartbeat records now as the session's last heartbeat. It removes the revocations in
@@ -101,9 +101,9 @@ type Store interface {
 	// session's lists: if a list with a greater seq is recorded, Observe changes nothing. The
 	// error is ErrSessionExpired if the session has expired or is unknown.
 	//
-	// The list has at most [MaxObserved] bytes; if a session observes more, some keys are left out. It is part of
-	// the session's record until the record is deleted. Where a heartbeat writes or logs the whole record, as on
-	// MongoDB 4.4, the length of the list adds to the cost of every heartbeat.
+	// The list has at most [MaxObserved] bytes; if a session observes more, some keys are left out. It is part of the
+	// session's record until the record is deleted. On servers that write or log the whole record with each heartbeat,
+	// such as MongoDB 4.4, a long list makes every heartbeat more expensive.
 	Observe(ctx context.Context, session string, seq int64, keys []string) error
 
 	// Edit makes one edit of a key: see [Acquire], [Release], [Extend], [Publish], [Resize] and [Forget] for what
@@ -117,11 +117,10 @@ type Store interface {
 	Edit(ctx context.Context, e Edit) (Edited, error)
 
 	// Discard removes claims that were released or given up, in case a copy of a request has made them join again. It
-	// removes each in a step of its own, like a Release without options. It leaves holders that have an end, because
-	// a release has left them there on purpose. Usually there is nothing to remove; then Discard writes nothing. Only
-	// Key, ID and Session of the claims are used. Discard returns the notices that Release would have returned for
-	// the removed claims. If it fails to remove some claims, it removes the others, and returns their notices with
-	// the first error.
+	// removes each in a step of its own, like a Release without options. It keeps holders that have an end, because a
+	// Release has kept them on purpose. Usually there is nothing to remove; then Discard writes nothing. Only Key, ID
+	// and Session of the claims are used. Discard returns the notices that Release would have returned for the removed
+	// claims. If it fails to remove some claims, it removes the others, and returns their notices with the first error.
 	Discard(ctx context.Context, claims []Claim) ([]Notice, error)
 
 	// Listen calls f, one call at a time, for the notices that are sent to the session and to observers of the
@@ -140,9 +139,9 @@ type Store interface {
 	// listens, and a lost notice need not be an error. A store that cannot notify does nothing.
 	Notify(ctx context.Context, notices []Notice) error
 
-	// Load returns the state of a key. WaitersAhead has the first claims of its queue, as many as waiters says: at
-	// least 1; with [MaxQueue], all. If the key has no record, only Key and Now are set. Load and Keys show only what
-	// is committed, but their reading may be stale: a deposed primary may answer it.
+	// Load returns the state of a key. WaitersAhead has up to waiters claims from the head of its queue; waiters is at
+	// least 1, and [MaxQueue] returns all. If the key has no record, only Key and Now are set. Load and Keys show only
+	// what is committed, but their reading may be stale: a deposed primary may answer it.
 	Load(ctx context.Context, key string, waiters int) (State, error)
 
 	// Keys returns the states of the keys that q selects, in byte order. Each state is as from Load, with at most 8
@@ -166,7 +165,7 @@ type Store interface {
 	Sweep(ctx context.Context, session string, last SweepState, retention time.Duration) (SweepState, error)
 }
 
-// A SweepState says how far the sweeping of a store has progressed: see [Store.Sweep].
+// A SweepState describes how far the sweeping of a store has progressed: see [Store.Sweep].
 type SweepState struct {
 	// Turn counts the slices that were swept. By is the session that swept the last slice, and At is when it did,
 	// by the store's clock.
@@ -189,7 +188,7 @@ type SweepState struct {
 	Round, LastRound int64
 }
 
-// A SessionQuery says which sessions [Store.Sessions] reads.
+// A SessionQuery selects the sessions that [Store.Sessions] reads.
 type SessionQuery struct {
 	// IDs are the ids of the sessions, up to 1,000. Unknown ids are left out; expired sessions are
 	// included. If there are none, the query is for sessions that are alive, in byte order of their
@@ -206,11 +205,11 @@ type SessionQuery struct {
 	// Limit is the most sessions to return, at most 1,000. Default 1,000.
 	Limit int
 
-	// Liveness says that only the fields ID, LastHeartbeat, TTL and Expired of each session are set.
+	// Liveness means that only the fields ID, LastHeartbeat, TTL and Expired of each session are set.
 	Liveness bool
 }
 
-// A KeyQuery says which keys [Store.Keys] reads.
+// A KeyQuery selects the keys that [Store.Keys] reads.
 type KeyQuery struct {
 	// Keys are up to 1,000 keys, without duplicates. Keys that were never used, or no longer have a record, are
 	// left out. If there are none, the query is for all keys, and the next three fields narrow it.
@@ -222,8 +221,8 @@ type KeyQuery struct {
 	// Limit is the most states to return, at most 1,000.
 	Limit int
 
-	// Session, if not "", is the id of a session that checks what it holds of Keys. Only Key and Holders of each
-	// state are then set. Holders are those of that session only, each with Claim, Session and Token.
+	// Session, if not "", is the id of a session that checks what it holds of Keys. Only Key and Holders of each state
+	// are then set. Holders contains only the holds of that session, each with Claim, Session and Token.
 	Session string
 }
 

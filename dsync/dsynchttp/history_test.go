@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// history returns what the page says about a key's last holders, one line each, with times since
+// history returns what the page shows about a key's last holders, one line each, with times since
 // began.
 func history(t *testing.T, h *dsynchttp.Handler, key string, began time.Time) (all []string) {
 	t.Helper()

@@ -202,7 +202,7 @@ func (l view) MemberPages() pager {
 	return l.pages(l.q.members, len(l.Members), l.Totals.Members, func(q *query, at int) { q.members = at })
 }
 
-// pages returns the pager of a list of which n elements are shown, starting at position from.
+// pages returns the pager of a list that shows n elements, starting at position from.
 func (l view) pages(from, n, total int, set func(q *query, at int)) pager {
 	p := pager{From: from + 1, To: from + n, Total: total}
 	q := l.q
@@ -244,7 +244,7 @@ func (l view) JSON() string {
 	return "./?" + v.Encode()
 }
 
-// A choice is one of several options: a link, or the value of an option.
+// A choice is one of several alternatives: a link, or the value of an HTML option.
 type choice struct {
 	Name, Link string
 	Is         bool

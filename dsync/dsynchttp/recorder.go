@@ -19,8 +19,8 @@ const (
 	maxSpans = 16 // the most spans that are kept for each key
 )
 
-// A recorder remembers the last holds of keys. It learns of this process's holds from its session's hooks, and of
-// other processes' holds from the readings for the page.
+// A recorder remembers the most recent holds of keys. It learns of this process's holds from its session's hooks, and
+// of other processes' holds from the readings for the page.
 type recorder struct {
 	maxKeys, maxSpans int
 
@@ -241,9 +241,9 @@ func (s *span) setHeld(h admin.Participant, now, until time.Time) {
 	}
 }
 
-// setEnded records that the hold ended at or before at, and no later than planned. If its session had sent no
-// heartbeat for half of its TTL, and others got the key only after the hold had lapsed, then the session has
-// expired: if the holder had released the key, they would have got it earlier.
+// setEnded records that the hold ended at or before at, and no later than planned. If its session had sent no heartbeat
+// for half of its TTL, and others got the key only after the hold had lapsed, then the session has expired: if the
+// holder had released the key, others would have got it earlier.
 func (s *span) setEnded(at time.Time) {
 	if s.end = at; !s.planned.IsZero() && at.After(s.planned) {
 		s.end = s.planned

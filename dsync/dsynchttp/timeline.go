@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// maxLanes is the number of concurrent holds that are drawn side by side; any more overlap.
+// maxLanes is the greatest number of concurrent holds that are drawn side by side; further ones
+// overlap.
 const maxLanes = 4
 
 // The lanes share a height of 16 CSS pixels in the middle of the timeline's 22.
