@@ -29,7 +29,7 @@ import (
 // loss.
 type Hold struct {
 	h     *engine.Hold
-	over  context.Context         // for a reader, ends when h ends or this reader releases it, although others may share h; otherwise nil
+	over  context.Context         // for a reader: ends with h, or when this reader releases its share of h; otherwise nil
 	end   context.CancelCauseFunc // ends over
 	state atomic.Int32            // a holdState
 }

@@ -30,8 +30,8 @@ import (
 // Keep, Seal and Successor each have a version of the pipeline, and only that is sent. If a Release with Seal
 // cannot seal because the hold's end has come, the claims that it grants get no notice.
 //
-// For a Release with an Acquire, one short hand-over that also adds the claim is sent if possible, and otherwise
-// the commands of both.
+// A Release with an Acquire sends, if possible, one short hand-over that also adds the claim, and otherwise the
+// commands of both.
 //
 // A key's record keeps the last 16 former limits of the key.
 func (s *store) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
