@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A farStore is a store behind a link that delays each Register by by.
+// A farStore is a store behind a slow link, which delays each Register.
 type farStore struct {
 	driver.Store
 	by time.Duration

@@ -158,8 +158,8 @@ func TestProgressTakesNoCommand(t *testing.T) {
 	})
 }
 
-// Each report replaces the hold's limit, and a report of 0 removes it. The next hold of the key has no limit, whatever
-// way it is acquired.
+// Each report replaces the hold's limit, and a report of 0 removes it. The next hold of the key has no limit, however
+// it is acquired.
 func TestNextHoldHasNoLimit(t *testing.T) {
 	for name, next := range map[string]func(t *testing.T, mu *dsync.Mutex, h *dsync.Hold) *dsync.Hold{
 		"0":      func(_ *testing.T, _ *dsync.Mutex, h *dsync.Hold) *dsync.Hold { h.Progress(0); return h },
@@ -204,7 +204,7 @@ func TestNextHoldHasNoLimit(t *testing.T) {
 	}
 }
 
-// HoldFrom returns the hold that a context belongs to, or the innermost of them if holds are nested.
+// HoldFrom returns the hold that a context belongs to. If holds are nested, this is the innermost hold.
 func TestProgressByContext(t *testing.T) {
 	type scope func(s *dsync.Session, f func(context.Context) error) error
 	for name, in := range map[string]scope{

@@ -62,7 +62,7 @@ func (s *Session) ReadAll(ctx context.Context, prefix, after string) iter.Seq2[R
 }
 
 // pages returns, in byte order, the states of the keys that begin with prefix and are greater than after. The first
-// page has up to a hundred keys, later ones up to a thousand. If an error occurs, it is the last element.
+// page has up to a hundred keys, later pages up to a thousand. If an error occurs, it is the last element.
 func (s *Session) pages(ctx context.Context, prefix, after string) iter.Seq2[[]driver.State, error] {
 	const first, most = 100, 1000
 	return func(yield func([]driver.State, error) bool) {

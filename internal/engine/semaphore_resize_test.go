@@ -192,7 +192,7 @@ func TestResizeFailsALocalWaiter(t *testing.T) {
 }
 
 // Within a process, too, Acquires of the full size are served in FIFO order. Later grants have greater tokens, even if
-// the size changes meanwhile.
+// the size changes in the meantime.
 func TestFullAcquiresKeepTheirOrder(t *testing.T) {
 	for _, size := range []int64{1, 3} {
 		for _, resized := range []bool{false, true} {
