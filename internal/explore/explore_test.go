@@ -197,8 +197,8 @@ const (
 	unknown = -2 // not visited
 )
 
-// explore visits the states that can be reached from w, at most most of them, and checks each. wrong has the steps that
-// lead to an error, or is nil. Actions for which without returns true are left out.
+// explore visits all states that can be reached from w, but no more than most, and checks each. wrong has the steps
+// that lead to an error, or is nil. Actions for which without returns true are left out.
 func explore(w *world, most int, without func(what string) bool) (e *explorer, wrong []string) {
 	e = &explorer{seen: make(map[fingerprint]int32)}
 	type open struct {
