@@ -44,7 +44,7 @@ func TestUndoneUnlock(t *testing.T) {
 		err := sure.Release(ctx)
 		cancel()
 		if err == nil {
-			t.Error("Release returned without a majority")
+			t.Error("Release returned before a majority had the release")
 		}
 		old.Kill()
 		t.Cleanup(func() { old.Start() })

@@ -22,7 +22,7 @@ import (
 
 // E1–E4, B04, B06: three processes elect a leader. When the leader resigns, another process leads
 // at once. When the leader is killed with SIGKILL, another process leads as soon as the killed
-// session has lapsed by the server's clock. All processes are notified.
+// session has lapsed by the server's clock. All processes learn of each new leader.
 func TestElectionOfProcesses(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

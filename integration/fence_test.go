@@ -252,7 +252,7 @@ func TestFenceConcurrentWriters(t *testing.T) {
 			t.Errorf("the fence is %d, want the greatest token, %d", doc.Fence, writers*writes)
 		}
 		if len(refused) == 0 {
-			t.Error("no write was refused: the writers did not compete")
+			t.Error("no write was refused, so the writers did not compete")
 		}
 		lab.Note(t, "%d writes applied, %d refused", len(applied), len(refused))
 	})

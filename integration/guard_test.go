@@ -223,7 +223,7 @@ func TestGuardStuckHolder(t *testing.T) {
 			t.Errorf("the older holder: got %v, want ErrStale", err)
 		}
 		if l.wrote(t, "older") || !l.wrote(t, "newer") {
-			t.Error("the older holder's transaction was committed, or the newer's was not")
+			t.Error("the older holder's transaction was committed, or the newer holder's was not")
 		}
 	})
 }

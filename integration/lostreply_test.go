@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// fates are the ways in which a command or its reply can get lost.
+// fates are the ways to lose a command or its reply.
 var fates = []struct {
 	name string
 	fate proxy.Fate

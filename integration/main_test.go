@@ -14,7 +14,7 @@ var lab = server.New()
 
 func TestMain(m *testing.M) {
 	slog.SetLogLoggerLevel(slog.LevelError) // hide the warnings that faults cause
-	proc.Child(children)                    // does not return in a child process
+	proc.Child(children)                    // Child does not return in a child process
 	code := lab.Main(m)
 	leasehold.remove()
 	os.Exit(code)

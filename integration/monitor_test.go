@@ -159,7 +159,7 @@ func onNotices(c command) bool {
 // An oplog counts the writes to a database in the oplogs of a replica set or of a cluster's shards.
 type oplog struct {
 	ns    string
-	colls []*mongo.Collection // one for each replica set
+	colls []*mongo.Collection // the oplog of each replica set
 	from  []bson.Timestamp
 }
 

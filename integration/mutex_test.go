@@ -80,7 +80,7 @@ func TestLease(t *testing.T) {
 		if got := st.Holders[0].Until; !got.Equal(until) {
 			t.Errorf("Extend returned %v, the store has %v", until, got)
 		}
-		if left := until.Sub(st.Now); left > d+s.Skew || left < d/2 { // the status may come from another router
+		if left := until.Sub(st.Now); left > d+s.Skew || left < d/2 { // another router, with another clock, may report the status
 			t.Errorf("%v left after Extend, want %v minus the time that the reply took", left, d)
 		}
 		if _, err := b.Mutex("lease").TryLease(t.Context(), d); sentinel(err) != "held" {
@@ -177,7 +177,7 @@ func TestB14Close(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		session := r.session(r.short(5 * time.Minute)) // with a grace of 30 s
+		session := r.session(r.short(5 * time.Minute)) // although the grace is 30 s
 		warm(t, session, "key")
 		id := session.ID()
 		begin := time.Now()

@@ -172,7 +172,7 @@ func replayTraces(t *testing.T, dir string) {
 // numbered from 0.
 const noticeDraws = 1 << 10
 
-// finishing reports whether the client was ordered to finish.
+// finishing reports whether the client has been ordered to finish.
 func (c *nemesisClient) finishing() bool { return closed(c.finish) }
 
 // write writes to the key's document with a token.

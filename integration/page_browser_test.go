@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
 )
 
-// A browser is a tab of a real browser.
+// A browser is a tab in a real browser.
 type browser struct {
 	ctx     context.Context
 	console func() (chromedp.ConsoleMessage, error, bool)

@@ -161,8 +161,9 @@ func (o *ordeal) last() (token int64) {
 	return token
 }
 
-// faults are the faults of holders. By the time the next session holds the key, the former holder's
-// command must be dead. After that the test calls the function that hit has returned, if any.
+// faults are the faults that holders suffer. By the time the next session holds the key, the former
+// holder's command must be dead. After that the test calls the function that hit has returned, if
+// any.
 var faults = []struct {
 	name   string
 	hit    func(*runner) (after func())

@@ -78,7 +78,7 @@ func TestRiverWorkerRunsOneAtATime(t *testing.T) {
 			running.Add(1)
 			defer running.Add(-1)
 			runs.Add(1)
-			time.Sleep(5 * time.Minute) // longer than a TTL
+			time.Sleep(5 * time.Minute) // the job takes longer than a TTL
 			return nil
 		}
 		a := &ReportWorker{Locks: process(t, store, "a"), Report: report}

@@ -12,7 +12,7 @@ import (
 )
 
 // A claim is the session's request for part or all of a key, in the form in which the store records it. The table of
-// its states is in the package documentation.
+// a claim's states is in the package documentation.
 type claim struct {
 	timer
 	number  uint64
@@ -473,7 +473,7 @@ func (c *Core) granted(cl *claim, g grant) {
 	}
 }
 
-// extend sets the first end of a lease.
+// extend makes the store set the first end of a lease.
 func (c *Core) extend(cl *claim) {
 	if cl.command != 0 { // a request to join is still under way
 		c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Retry))
@@ -517,7 +517,7 @@ func (c *Core) extended(e Extended) {
 	}
 	cl.extends--
 	switch {
-	case errors.Is(e.Err, driver.ErrNotHeld) && cl.state == held && c.leaseEnded(cl): // the store's clock jumped
+	case errors.Is(e.Err, driver.ErrNotHeld) && cl.state == held && c.leaseEnded(cl): // the store's clock must have jumped
 		c.loseHold(cl, errLeaseOver(cl))
 	case errors.Is(e.Err, driver.ErrNotHeld) && cl.state == held:
 		c.loseHold(cl, fmt.Errorf("%w: %w", ErrRecordDeleted, e.Err))
@@ -556,7 +556,7 @@ func (c *Core) begin(cl *claim, term int64) {
 	}
 }
 
-// deliver begins a hold of the claim.
+// deliver gives a caller a hold of the claim.
 func (c *Core) deliver(cl *claim, a *Call, term int64, local bool) {
 	cl.call, cl.users = a, 1
 	c.give(Deliver{

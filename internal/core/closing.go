@@ -196,7 +196,7 @@ func (c *Core) noteUnreleased(cl *claim, why error) {
 	}
 	u := unreleased{key: cl.request.Key, why: why}
 	switch {
-	case cl.fixed() && (cl.extends > 0 || !cl.until.IsZero()): // otherwise the lease has no end yet
+	case cl.fixed() && (cl.extends > 0 || !cl.until.IsZero()): // otherwise the lease has no end yet and lives with its session
 		u.end = byItself
 	case cl.state == windingDown || cl.leave != nil && cl.leave.grace:
 		u.end = withGrace

@@ -37,7 +37,8 @@ func good() *story {
 	s.write(12*slot, "a", 8000, history.Fenced)
 	s.write(12*slot+10*ms, "a", 8000, "time-out")
 
-	// Readers overlap, and readers of one process share a token. Parts of a semaphore fit together.
+	// Readers overlap, and readers of one process share a token. A semaphore's holds overlap if they
+	// fit together.
 	s.hold(20*slot, "a", "rw", 100, 1, 9, true)
 	s.hold(20*slot+100*ms, "a", "rw", 100, 1, 9, true)
 	s.hold(20*slot+100*ms, "b", "rw", 200, 1, 9, true)

@@ -8,7 +8,7 @@ type Type string
 // The types of events. The events of one acquisition, write or fault have the same ID. The fields
 // that such an event uses follow a colon.
 const (
-	Request  Type = "request"  // a call that requests a hold begins
+	Request  Type = "request"  // a call begins that requests a hold
 	Refused  Type = "refused"  // … has returned without a hold: Err
 	Granted  Type = "granted"  // … has returned with a hold
 	Held     Type = "held"     // at the time Live, Lost was not closed yet
@@ -18,7 +18,7 @@ const (
 	Transfer    Type = "transfer"    // a call begins that transfers the term to Session, which belongs to the process Target
 	Transferred Type = "transferred" // … has returned: Err
 
-	Write Type = "write" // a write with a fencing token begins
+	Write Type = "write" // a write begins that has a fencing token
 	Wrote Type = "wrote" // … has returned: Err, "fenced" if it was refused
 
 	Break  Type = "break"  // a call of Break for the key begins
@@ -39,7 +39,7 @@ type Event struct {
 	Key     string        `json:"key,omitempty"`
 
 	// Fields of Request. Record uses Limit, too.
-	What   string        `json:"what,omitempty"`   // the call, or the kind of a fault
+	What   string        `json:"what,omitempty"`   // the kind of call, or of fault
 	Weight int64         `json:"weight,omitempty"` // the part of Limit that the hold uses
 	Limit  int64         `json:"limit,omitempty"`
 	Shared bool          `json:"shared,omitempty"` // holds of one session may share a token

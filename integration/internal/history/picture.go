@@ -152,7 +152,7 @@ func (p *picture) legend() {
 	item(`fill="#b39ddb" fill-opacity=".7"`, "link cut, hung, slow, lossy")
 }
 
-// strip draws the i-th stretch of time.
+// strip draws the i-th strip.
 func (p *picture) strip(i int) {
 	from := p.from + time.Duration(i)*p.stretch
 	top := headHeight + float64(i*(p.height()+stripGap))

@@ -16,7 +16,7 @@ const (
 	slot  = time.Second // time for one hold in a story
 )
 
-// A story is a history written by hand. Each of its holds takes up one slot.
+// A story is a history written by hand. Each hold occupies one slot of the story's time.
 type story struct {
 	events []history.Event
 	ids    int

@@ -30,7 +30,7 @@ const Patience = 4 * time.Minute
 // An Event is a report from a child.
 type Event struct {
 	Name  string        `json:"name"`
-	Wall  time.Time     `json:"wall"` // the host's time at the report
+	Wall  time.Time     `json:"wall"` // the host's time when the event was reported
 	Key   string        `json:"key,omitempty"`
 	N     int           `json:"n,omitempty"`
 	Token int64         `json:"token,omitempty"`
@@ -169,7 +169,7 @@ func Start(t testing.TB, name string, args any, env ...string) *Proc {
 // PID returns the process ID.
 func (p *Proc) PID() int { return p.cmd.Process.Pid }
 
-// Tell sends an order.
+// Tell sends an order to the child.
 func (p *Proc) Tell(o Order) {
 	p.t.Helper()
 	line, _ := json.Marshal(o)

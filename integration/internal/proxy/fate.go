@@ -1,6 +1,6 @@
 package proxy
 
-// A Fate is what happens to one command.
+// A Fate tells what the proxy does with a command.
 type Fate int
 
 const (

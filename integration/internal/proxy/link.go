@@ -131,7 +131,7 @@ func (l *Link) decide(cmd Command) verdict {
 	return verdict{l.rule(cmd), l.healed}
 }
 
-// slowness returns the delay of replies.
+// slowness returns the link's delay of replies.
 func (l *Link) slowness() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 // setName names the replica set in a container.
 const setName = "rs0"
 
-// An Image is a container image and the command line for it.
+// An Image is a container image together with its command line.
 type Image struct {
 	Repository, Tag string
 	Cmd             []string
@@ -205,7 +205,7 @@ func (c *Container) same() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the container is not at %s any more", c.URI)
+	return fmt.Errorf("the container is no longer at %s", c.URI)
 }
 
 // Remove kills and removes the container, and its network.

@@ -28,7 +28,7 @@ import (
 //  1. MONGODB_URI;
 //  2. mongod on PATH: it starts a replica set of three and a standalone, and, if mongos is
 //     there, too, a sharded cluster;
-//  3. Docker: one container of the image that the environment names.
+//  3. Docker: it starts one container of the image that the environment names.
 //
 // It takes the first kind that it finds, unless LEASEHOLD_SERVERS is "all" or a list of kinds
 // ("mongod,docker"), which must be available then.
@@ -148,7 +148,8 @@ func (l *Lab) Servers(t testing.TB) []*Server {
 	return l.servers
 }
 
-// Skip skips the test, or its part on s if s is not nil, and records the reason in the table.
+// Skip skips the test and records the reason in the table. If s is not nil, it skips only the part
+// on s.
 func (l *Lab) Skip(t testing.TB, s *Server, why string) {
 	t.Helper()
 	suite, name := t.Name(), nowhere
@@ -352,7 +353,7 @@ func (l *Lab) findKind(ctx context.Context, kind string) ([]*Server, error) {
 	return nil, fmt.Errorf("LEASEHOLD_SERVERS: unknown kind; it must be first, all, or a list of uri, mongod and docker")
 }
 
-// startMongod starts small mongods, because many sets run at the same time.
+// startMongod starts mongods that use little memory, because many sets run at the same time.
 func (l *Lab) startMongod(ctx context.Context, name string, spec mongod.Spec) (*Server, error) {
 	spec.Args = append(small(), spec.Args...)
 	if spec.Members > 0 {

@@ -81,7 +81,7 @@ func (s *Server) String() string {
 	return fmt.Sprintf("%s %s, %s", s.Product, s.Version, s.Topology)
 }
 
-// FerretDB reports whether the server is FerretDB.
+// FerretDB reports whether the server runs FerretDB instead of MongoDB.
 func (s *Server) FerretDB() bool { return s.Product == "FerretDB" }
 
 // Major returns the major version.
@@ -122,7 +122,7 @@ func (s *Server) Oplogs() []string {
 }
 
 // OneClock returns a connection string for tests in which every command must be timed by the same
-// clock. For a cluster it names only one router.
+// clock. For a cluster the string contains only one router.
 func (s *Server) OneClock() string {
 	if s.cluster == nil {
 		return s.URI
@@ -155,7 +155,7 @@ func Connect(t testing.TB, uri string, opts ...*options.ClientOptions) *mongo.Cl
 
 var databases atomic.Int64
 
-// Database returns the name of a new database, which is dropped at the end of the test.
+// Database returns the name of a new database. It drops the database at the end of the test.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	n := databases.Add(1)

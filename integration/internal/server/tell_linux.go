@@ -8,7 +8,8 @@ import (
 )
 
 // terminal returns the standard error of go test, this process's parent, which is often a terminal;
-// nil if it can't be opened. go test discards what passing tests of a package print themselves.
+// nil if it can't be opened. The tests can't print there themselves, because go test discards the
+// output of passing tests.
 func terminal() *os.File {
 	if pidfd, err := unix.PidfdOpen(os.Getppid(), 0); err == nil {
 		defer unix.Close(pidfd)

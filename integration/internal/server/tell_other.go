@@ -4,8 +4,8 @@ package server
 
 import "os"
 
-// terminal returns the terminal of the person who runs the tests; nil if there is none. go test
-// discards what passing tests of a package print themselves.
+// terminal returns the terminal of the person who runs the tests; nil if there is none. The tests
+// can't print there themselves, because go test discards the output of passing tests.
 func terminal() *os.File {
 	f, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
 	if err != nil {
