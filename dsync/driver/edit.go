@@ -130,9 +130,9 @@ type Release struct {
 	// notified ([NoticeWake]), so that it can wait for that end.
 	Keep time.Duration
 
-	// Seal, if positive, is the tick that has succeeded. Result, of up to [MaxValue] bytes, is its result. If the
-	// claim holds, its end has not come, and the key is not yet sealed up to that tick, the key is sealed until a
-	// Forget, and all claims whose Tick is not greater are removed from the queue. The others stay.
+	// Seal, if positive, is the tick that has succeeded. Result, of up to [MaxValue] bytes, is the result of that tick.
+	// If the claim holds, its end has not come, and the key is not yet sealed up to that tick, the key is sealed until
+	// a Forget, and all claims whose Tick is not greater are removed from the queue. The others stay.
 	Seal   int64
 	Result []byte `json:"-"`
 
@@ -161,9 +161,9 @@ type Extend struct {
 }
 
 // A Publish stores Value, up to [MaxValue] bytes, which everybody can read as long as the claim holds the key. Seq
-// numbers the values that the claim publishes, starting at 1. If a value of the claim with a greater Seq is stored,
-// Publish changes nothing. The error is ErrNotHeld if the claim does not hold the key, or its end has come. The notices
-// are for observers of the key (NoticeChange).
+// numbers the values that the claim publishes, starting at 1. If a value of the claim with a greater Seq is already
+// stored, Publish changes nothing. The error is ErrNotHeld if the claim does not hold the key, or its end has come. The
+// notices are for observers of the key (NoticeChange).
 type Publish struct {
 	Claim Claim
 	Seq   int64
@@ -219,8 +219,8 @@ type Edited struct {
 	Notices []Notice // to be sent with [Store].Notify
 }
 
-// An OpTime is a position in the store's log of writes. Term grows with each fail-over, and Time within a term. The
-// zero OpTime means none.
+// An OpTime is a position in the store's log of writes. Term grows with each fail-over, and Time grows within a term.
+// The zero OpTime means none.
 type OpTime struct {
 	Term int64
 	Time uint64

@@ -11,16 +11,16 @@ import (
 //
 // # What a store holds
 //
-// Sessions: one record per [Member], with the time of its last heartbeat by the store's own clock. A session is
-// alive, lapsed or expired. It has lapsed when its last heartbeat is at least TTL ago by the store's clock; a
-// heartbeat makes a lapsed session alive again. It has expired when [Store.Expire] found it lapsed or unknown, or
-// when Expire was called by its owner, or by somebody who knows that its owner's process has ended. Expiry is
-// final: no later command, repeated or late, makes an expired id alive again.
+// Sessions: one record per [Member], with the time of its last heartbeat by the store's own clock. A session is alive,
+// lapsed or expired. It has lapsed when its last heartbeat is at least TTL ago by the store's clock; a heartbeat makes
+// a lapsed session alive again. It has expired once [Store.Expire] has found it lapsed or unknown, or has been called
+// for it by its owner, or by somebody who knows that its owner's process has ended. Expiry is final: no later command,
+// repeated or late, makes an expired id alive again.
 //
-// Keys: for each key the claims that hold it, the queue of claims that wait for it, a kind, a
-// limit and the last token, and, for [KindElection], the number of grants and what the holder
-// has published. The sum of the weights of the holders never exceeds the limit, except after
-// a [Resize] to a lower limit until enough claims are released.
+// Keys: for each key the claims that hold it, the queue of claims that wait for it, a kind, a limit
+// and the last token, and, for [KindElection], the number of grants and what the holder has
+// published. The sum of the weights of the holders never exceeds the limit, except after a [Resize]
+// to a lower limit, until enough claims have been released.
 //
 // Every command that changes a key does two things in one atomic step. First it makes its edit. Then it settles the
 // key: while the first claim in the queue fits, it grants that claim, which moves to the holders with a new token.
@@ -41,17 +41,17 @@ import (
 // that the command writes. The clock of a caller's host must not decide anything.
 //
 // A nil error means that what the method reports is committed so that no fail-over can undo it (on MongoDB: by a
-// majority). If the store does not know that, the method returns an error. The only exception is a [Release] with
+// majority). If the store can't be sure of that, the method returns an error. The only exception is a [Release] with
 // Early.
 //
-// Some errors are answers, to be tested with errors.Is: [ErrSessionExpired], [ErrSessionExists], [ErrMismatch],
-// [ErrNotHeld], [ErrNotWaiting], and [ErrRefused] for what repeating cannot fix (missing privileges, a broken
-// configuration, a full queue). Such an error means that the command has not had its effect, and never will. The
+// Some errors are definite answers, to be tested with errors.Is: [ErrSessionExpired], [ErrSessionExists],
+// [ErrMismatch], [ErrNotHeld], [ErrNotWaiting], and [ErrRefused] for what repeating cannot fix (missing privileges, a
+// broken configuration, a full queue). Such an error means that the command has not had its effect, and never will. The
 // command may still have dropped claims of expired sessions, and holders whose end has come.
 //
-// Every other error means that the command may or may not have been applied, now or a little
-// later. The caller repeats the command. Every method may be repeated, and a repeated or late
-// command must do no harm, as documented for each method.
+// Every other error means that the command may or may not have been applied, or may still be
+// applied a little later. The caller repeats the command. Every method may be repeated, and a
+// repeated or late command must do no harm, as documented for each method.
 //
 // Methods that return notices return all that are due for what the command has done; the caller then passes them to
 // [Store.Notify]. Notices are for all sessions whose store can listen, whether or not they listen at the moment. The
@@ -106,14 +106,14 @@ type Store interface {
 	// such as MongoDB 4.4, a long list makes every heartbeat more expensive.
 	Observe(ctx context.Context, session string, seq int64, keys []string) error
 
-	// Edit makes one edit of a key: see [Acquire], [Release], [Extend], [Publish], [Resize] and [Forget] for what
-	// each does, which errors it has, and which notices are due. Then it settles the key. The
-	// error is ErrRefused if e's Check returns one.
+	// Edit makes one edit of a key: see [Acquire], [Release], [Extend], [Publish], [Resize] and [Forget] for what each
+	// does, which errors it has, and which notices are due. After the edit, the store settles the key. The error is
+	// ErrRefused if e's Check returns an error.
 	//
 	// If e has both Release and Acquire, the store makes both in one step, or first Release and then Acquire in a
 	// second step. In the latter case other commands may come between the two. It makes Release even if now is after
-	// the NotAfter of Acquire. If it returns an error, it may or may not have made Release. If it is known to have made
-	// Release, in a step of its own, the notices for that are returned with the error.
+	// the NotAfter of Acquire. If Edit returns an error, Release may or may not have been made. If it is known to have
+	// been made, in a step of its own, its notices are returned with the error.
 	Edit(ctx context.Context, e Edit) (Edited, error)
 
 	// Discard removes claims that were released or given up, in case a copy of a request has made them join again. It
@@ -127,9 +127,8 @@ type Store interface {
 	// keys, until ctx ends or the listener breaks. It then returns the reason. keys may be empty or have more than
 	// a thousand elements. If session is "", Listen is for the keys only. Listen may miss notices and repeat them.
 	//
-	// The first call of f has a NoticeReady: everything sent from then on will be received, and from then on
-	// commands that change one of the keys return a NoticeChange. NoticeReady is repeated whenever notices may have
-	// been missed.
+	// The first call of f has a NoticeReady: from then on, everything sent is received, and commands that change one of
+	// the keys return a NoticeChange. NoticeReady is repeated whenever notices may have been missed.
 	//
 	// A store that cannot notify returns an error that matches errors.ErrUnsupported, at once;
 	// its callers poll.
@@ -160,8 +159,8 @@ type Store interface {
 	// The store has one [SweepState] for all callers. If its Turn equals last.Turn, the slice begins after its cursor,
 	// and Sweep returns the new state, with session as By. If not, somebody else has swept since last was read; then
 	// Sweep changes nothing and returns the current state. If several calls have the same last, one of them advances
-	// the state, and the others return the state that it wrote; they may have deleted idle records, too. In a store
-	// that was never swept, all fields but Now are zero.
+	// the state, and the others return the state that it wrote; they may have deleted idle records, too. Before the
+	// first sweep of a store, all fields of its state but Now are zero.
 	Sweep(ctx context.Context, session string, last SweepState, retention time.Duration) (SweepState, error)
 }
 
