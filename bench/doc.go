@@ -4,8 +4,8 @@
 //	go run ./bench/report
 //	go test ./bench -bench . -count 10
 //
-// The report makes the README's table. It measures MongoDB, etcd, PostgreSQL and Redis, those of
-// them that are installed. The benchmarks are for benchstat; they run on the store in memory and,
-// if MONGODB_URI is set, on that server. Compare figures only within one run. The report and the
+// The report makes the README's table. It measures whichever of MongoDB, etcd, PostgreSQL and Redis
+// are installed. The benchmarks are for benchstat; they run on the store in memory and, if
+// MONGODB_URI is set, on that server. Compare figures only within one run. The report and the
 // benchmarks share the measured operations in internal/measure.
 package bench

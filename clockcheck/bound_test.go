@@ -252,7 +252,7 @@ func TestCheckCosts(t *testing.T) {
 	}, "a:27017", "b:27017", "c:27017")
 }
 
-// fast returns a clock that starts d ahead of the host's and gains that fraction.
+// fast returns a clock that starts d ahead of the host's and gains the fraction by.
 func fast(d time.Duration, by float64) func() time.Time {
 	begin := time.Now()
 	return func() time.Time {

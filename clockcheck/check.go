@@ -78,7 +78,7 @@ const rounds = 4
 
 // measure samples the server that client talks to. After a fail-over, or with several mongos, a
 // request may reach another server; measure keeps the samples per server, and returns the first
-// server that has enough of them, or else the one that has most.
+// server that has enough of them, or else the server with the most samples.
 func (c *check) measure(ctx context.Context, client *mongo.Client) (*measured, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout)
 	defer cancel()
@@ -126,11 +126,10 @@ func (c *check) measure(ctx context.Context, client *mongo.Client) (*measured, e
 	return best, nil
 }
 
-// phase returns how long to wait before sample i, so that samples are sent at
-// evenly spread fractions of a millisecond. A server truncates its clock to
-// milliseconds: a sample just after a tick gives a tight lower bound, one just before
-// the next tick a tight upper bound. Samples that are whole milliseconds apart would all
-// give the same bound.
+// phase returns how long to wait before sample i, so that samples are sent at evenly spread
+// fractions of a millisecond. A server truncates its clock to milliseconds: a sample just after a
+// tick gives a tight lower bound, a sample just before the next tick a tight upper bound. Samples
+// that are whole milliseconds apart would all give the same bound.
 func (c *check) phase(first time.Duration, i int) time.Duration {
 	target := first + truncation*time.Duration(i)/time.Duration(c.opt.Samples)
 	wait := (target - c.host.before()) % truncation

@@ -16,11 +16,12 @@
 // # The bound
 //
 // A server answers the command hello with its clock, truncated to milliseconds. It reads its clock
-// after the command was sent and before the answer arrives, so one answer bounds the difference of
-// the clocks from both sides, however the round trip divides between the two directions. The check
-// intersects the intervals from several answers, at different fractions of a millisecond, after
-// widening each by how far the clocks may have drifted apart since. The bound is therefore about
-// half of the fastest round trip plus an eighth of a millisecond; the error is usually much less.
+// after the command was sent and before the answer arrives, so one answer bounds the difference
+// between the clocks from both sides, however the round trip divides between the two directions.
+// The check intersects the intervals from several answers, at different fractions of a millisecond,
+// after widening each by how far the clocks may have drifted apart since. The bound is therefore
+// about half of the fastest round trip plus an eighth of a millisecond; the error is usually much
+// less.
 //
 // The check measures time with the host's monotonic clock, and compares the host's wall clock with
 // it at the start and at the end. If the wall clock was stepped in between, or the machine was

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The findings of a check. Test for them with errors.Is; the error itself is an [*Error] with one
-// of them as its Kind.
+// The findings of a check. Test for them with errors.Is; the error itself is an [*Error], whose
+// Kind is the finding.
 var (
 	// ErrOffset: the host's clock is certainly farther off than the limit: |Offset| − Bound > Limit.
 	ErrOffset = errors.New("clockcheck: clock is off")

@@ -18,7 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A cluster is a set of servers by address, which are dialled over net.Pipe.
+// A cluster holds servers by address. Clients reach them over net.Pipe.
 type cluster struct {
 	mu      sync.Mutex
 	servers map[string]*fake
@@ -243,8 +243,8 @@ func connect(t testing.TB, opt *options.ClientOptions) *mongo.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// Disconnect gets no deadline, because with one the driver waits in a busy loop (v2.9.3,
-		// pool.close) that never ends in a bubble.
+		// Disconnect gets no deadline, because with a deadline the driver waits in a busy loop
+		// (v2.9.3, pool.close) that never ends in a bubble.
 		if err := client.Disconnect(context.Background()); err != nil {
 			t.Error(err)
 		}

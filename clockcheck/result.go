@@ -15,8 +15,8 @@ type Result struct {
 	Servers []Server
 
 	// Spread is the greatest difference between the clocks of two of the measured Servers; the
-	// truth is within Spread ± SpreadBound. It does not depend on the host's clock. It is zero if
-	// only one server was measured.
+	// truth is within Spread ± SpreadBound. Spread does not depend on the host's clock, and is zero
+	// if only one server was measured.
 	Spread, SpreadBound time.Duration
 }
 

@@ -108,8 +108,8 @@ func New(db *mongo.Database, name string, opt *Options) (*Lock, error) {
 	return l, nil
 }
 
-// Get returns the record and the stored document, which is different after each write. If there is
-// no record, IsNotFound of k8s.io/apimachinery/pkg/api/errors recognizes the error.
+// Get returns the record and the stored document, which changes with each write. If there is no
+// record, IsNotFound of k8s.io/apimachinery/pkg/api/errors recognizes the error.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.seen = bson.NilObjectID
 	ctx, cancel := l.bounded(ctx)

@@ -108,9 +108,9 @@ func (d *Driver) Close() error {
 
 // Lock locks the name, and waits in the queue while another process has it. If Lock has not
 // acquired it within Options.Wait, or cannot reach the store for that long, the error matches
-// database.ErrLocked. If this driver already has the lock or waits for it, Lock returns such an
-// error at once. Other errors are dsync.ErrClosed, dsync.ErrMismatch and dsync.ErrRefused, and one
-// that reports that the driver was closed.
+// database.ErrLocked. If this driver already has the lock or waits for it, Lock returns an error
+// that matches database.ErrLocked at once. Other errors are dsync.ErrClosed, dsync.ErrMismatch and
+// dsync.ErrRefused, and one that reports that the driver was closed.
 func (d *Driver) Lock() error {
 	d.mu.Lock()
 	if d.waiting || d.hold != nil {

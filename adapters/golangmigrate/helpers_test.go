@@ -88,7 +88,7 @@ func newDB(t testing.TB) *db {
 	return &db{t: t, stub: inner}
 }
 
-// do records a step, and fails the test if another one runs at the same time.
+// do records a step, and fails the test if another step runs at the same time.
 func (d *db) do(call string, f func() error) error {
 	d.mu.Lock()
 	d.calls = append(d.calls, call)

@@ -69,7 +69,7 @@ func TestTicksWhenClocksChange(t *testing.T) {
 		{"America/Sao_Paulo", "0 0 * * *", "2018-11-03T12:00:00Z", "2018-11-05T12:00:00Z", []string{"04 01:00 -02", "05 00:00 -02"}},
 		{"Australia/Lord_Howe", "15 2 * * *", "2020-10-03T00:00:00Z", "2020-10-05T00:00:00Z", []string{"04 02:30 +11", "05 02:15 +11"}},
 		{"Australia/Lord_Howe", "45 1 * * *", "2020-04-04T00:00:00Z", "2020-04-06T00:00:00Z", []string{"05 01:45 +11", "06 01:45 +1030"}},
-		// The spec's time zone is used, not that of the Cron.
+		// The spec's time zone is used, not the Cron's.
 		{"UTC", "CRON_TZ=America/New_York 30 2 * * *", "2000-04-02T00:00:00Z", "2000-04-03T12:00:00Z", []string{"02 07:00 UTC", "03 06:30 UTC"}},
 	}
 	for _, tt := range tests {
@@ -85,7 +85,8 @@ func TestTicksWhenClocksChange(t *testing.T) {
 	}
 }
 
-// B43: a job at one time of the day has one tick for each day, however the clocks are changed.
+// B43: a job that runs at one time of the day has one tick each day, however the clocks are
+// changed.
 func TestOneTickForEachDay(t *testing.T) {
 	for _, name := range []string{"UTC", "America/New_York", "Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Gaza"} {
 		zone := zone(t, name)

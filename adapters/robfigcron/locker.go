@@ -81,7 +81,7 @@ func (l *Locker) JobWrapper(name string, atLeast time.Duration) cron.JobWrapper 
 	}
 }
 
-// Job returns a job of that name which calls f under the lock. The lock is held for atLeast, as
+// Job returns a job with that name that calls f under its lock. The lock is held for atLeast, as
 // with [Locker.JobWrapper]. If the lock is lost, the context passed to f ends with the cause
 // dsync.ErrLost, at least the session's grace before another process can begin the job.
 func (l *Locker) Job(name string, atLeast time.Duration, f func(ctx context.Context)) cron.Job {

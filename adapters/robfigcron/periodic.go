@@ -13,9 +13,9 @@ import (
 )
 
 // AddPeriodic adds a job to c that, like a dsync.Periodic, runs on one of the processes for each time of its spec. If f
-// returns an error, or its process dies or loses the hold, another process, which waits, runs f for that time. The tick
-// is the time for which cron has scheduled the run, however late the run begins, so hosts' clocks may differ within the
-// limits that dsync.Periodic documents. All processes must use the same spec, in the same time zone.
+// returns an error, or its process dies or loses the hold, another process, which has been waiting, runs f for that
+// time. The tick is the time for which cron has scheduled the run, however late the run begins, so hosts' clocks may
+// differ within the limits that dsync.Periodic documents. All processes must use the same spec, in the same time zone.
 //
 // Runs never overlap. If f runs elsewhere or the store is unreachable when the job is due, the process waits.
 // cron.Cron.Stop ends this wait within about a second, but does not interrupt f. The context passed to f ends when the

@@ -66,8 +66,8 @@ func (w *watch) monitor() *event.CommandMonitor {
 	}
 }
 
-// since returns how long each stage of one hand-off took. It began at begin with Unlock or Resign
-// in the session of w, and ended at end, when the session of next had the key.
+// since returns how long each stage of one hand-off took. The hand-off began at begin, with Unlock
+// or Resign in w's session, and ended at end, when next's session had the key.
 func (w *watch) since(begin time.Time, next *watch, end time.Time) []time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -48,8 +48,8 @@ var (
 	}
 )
 
-// measure runs the measurements whose names match the pattern only. A measurement that fails adds a
-// row that says so, and its error is part of the returned one.
+// measure runs the measurements whose names match the pattern only. For a measurement that fails,
+// measure adds a row that says so. It returns the errors of all measurements, joined.
 func (r *report) measure(ctx context.Context, only string) error {
 	wanted, err := regexp.Compile(only)
 	if err != nil {

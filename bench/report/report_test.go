@@ -93,7 +93,7 @@ func TestReplaceTable(t *testing.T) {
 	}
 }
 
-// The README has the lines between which -readme writes.
+// The README has the two lines between which -readme writes the table.
 func TestREADMEHasThePlace(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
 	if err != nil {
@@ -115,7 +115,7 @@ func TestFill(t *testing.T) {
 }
 
 // A statistic of a column's sample is divided by the same statistic of its unit. Another system has
-// no unit, so its statistic is divided by that of column one's unit.
+// no unit, so its statistic is divided by the statistic of column one's unit.
 func TestCompared(t *testing.T) {
 	sample := func(usual, rare time.Duration) (s measure.Sample) {
 		for range 98 {

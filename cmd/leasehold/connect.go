@@ -171,7 +171,8 @@ func (t target) unreached(err error) error {
 	return failed(err)
 }
 
-// lastError returns why the driver found no server, or nil if it does not say.
+// lastError returns the error that explains why the driver found no server, or nil if there is
+// none.
 func lastError(selection topology.ServerSelectionError) (last error) {
 	for _, s := range selection.Desc.Servers {
 		if s.LastError != nil {
@@ -181,7 +182,7 @@ func lastError(selection topology.ServerSelectionError) (last error) {
 	return last
 }
 
-// unresolved returns a failure if err says that a name could not be looked up, otherwise nil.
+// unresolved returns a failure if err means that a name could not be looked up, otherwise nil.
 func unresolved(err error) error {
 	var dns *net.DNSError
 	if !errors.As(err, &dns) {

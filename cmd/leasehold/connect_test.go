@@ -103,8 +103,8 @@ func TestTargetSaysWhere(t *testing.T) {
 	}
 }
 
-// No error contains part of the password of a malformed connection string, even where the driver
-// takes that part for a host.
+// No error contains part of the password of a malformed connection string, even if the driver
+// mistakes that part for a host.
 func TestErrorsHaveNoPasswords(t *testing.T) {
 	old := net.DefaultResolver
 	defer func() { net.DefaultResolver = old }()
