@@ -40,8 +40,8 @@ func contend(b *testing.B, to *measure.Target, opt dsync.Options) {
 }
 
 // BenchmarkHandOff measures the median time from a call of Unlock until the next of 2, 8 or 64
-// processes has the key. On a server it alternates with a raw majority write and its notice, for
-// the ratio.
+// processes has the key. On a server, hand-offs alternate with raw majority writes and their
+// notices, to measure the ratio.
 func BenchmarkHandOff(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		for _, n := range []int{2, 8, 64} {
@@ -59,7 +59,7 @@ func BenchmarkHandOff(b *testing.B) {
 }
 
 // BenchmarkResign measures the median time from a call of Resign until the other process's Campaign
-// returns. On a server it alternates with a raw majority write, for the ratio.
+// returns. On a server, resignations alternate with raw majority writes, to measure the ratio.
 func BenchmarkResign(b *testing.B) {
 	onEach(b, func(b *testing.B, to *measure.Target) {
 		handOff(b, to, &measure.Elections{Target: to, Options: dsync.Options{Retention: -1}}, 2, "by-write",

@@ -12,7 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// keys measures Lock and Unlock of a random key of many, relative to a random key of ten.
+// keys measures Lock and Unlock of keys chosen at random from many, relative to keys chosen from
+// ten.
 func (r *report) keys(ctx context.Context) ([]row, error) {
 	const few = 10
 	line := row{

@@ -89,9 +89,9 @@ func (r *report) reconnect(ctx context.Context) ([]row, error) {
 }
 
 // reconnectJob opens sessions through the front, locks a key with each, waits until all of them
-// listen, and prints "idle". The parent then tells it to proceed and breaks the connections. It
-// waits until all sessions listen again and have had a heartbeat reply, and prints "back", the
-// times of both, and how many sessions have lost their hold.
+// listen, and prints "idle". The parent then tells it to proceed and breaks the connections. The
+// child waits until all sessions listen again and have received a heartbeat reply, and prints
+// "back", the times of both, and how many sessions have lost their hold.
 func reconnectJob(j job) error {
 	ctx, c := context.Background(), j.Sessions
 	type process struct {

@@ -12,9 +12,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// TestQuickReport makes the quick report: every measurement has a row, and every cell a figure or
-// the reason why it has none. It starts servers only in long tests: go test runs other packages at
-// the same time, and the load would make their leases expire.
+// TestQuickReport makes the quick report and checks that every measurement has a row, and every
+// cell a figure or the reason why it has none. It starts servers only in long tests: go test runs
+// other packages at the same time, and the load would make their leases expire.
 func TestQuickReport(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes ten seconds")

@@ -20,8 +20,8 @@ type Crowd struct {
 	left int
 }
 
-// NewCrowd returns when all sessions but the holder are in the queue and no session sends commands
-// any more.
+// NewCrowd returns when all sessions but the holder are in the queue and the sessions no longer
+// send commands.
 func NewCrowd(ctx context.Context, t *Target, sessions int) (_ *Crowd, err error) {
 	const never = 10 * time.Minute
 	m, err := newMany(ctx, t, dsync.Options{TTL: never, PollInterval: never, Retention: -1})

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Excludes returns an error unless a process has to wait for a key that another one holds. An
+// Excludes returns an error unless a process has to wait for a key that another process holds. An
 // uncontended measurement would not notice that a lock excludes nobody.
 func Excludes(ctx context.Context, sys System) error {
 	const key, enough = "excludes", 200 * time.Millisecond

@@ -12,7 +12,7 @@ import (
 )
 
 // Raw is the unit that the library is compared with: a small majority update of one document,
-// encoded once and sent by RunCommand of the same driver.
+// encoded once and sent with the same driver's RunCommand.
 type Raw struct {
 	db                    *mongo.Database
 	update, early, notice bson.Raw

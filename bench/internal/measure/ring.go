@@ -54,8 +54,8 @@ func newRing(ctx context.Context, sys System, key string, n int) *Ring {
 	return r
 }
 
-// add opens a process. The first one gets the key; add does not wait until the others have
-// requested it.
+// add opens a process. The first process gets the key. add does not wait until a later process has
+// requested the key.
 func (r *Ring) add(ctx context.Context) error {
 	p, err := r.sys.Open(ctx)
 	if err != nil {

@@ -31,7 +31,8 @@ func TestRing(t *testing.T) {
 						t.Errorf("hand-off: took %v, error %v; want less than a second, without a poll", took, err)
 					}
 				}
-				// Each hand-off takes a release, its notice and the former holder's new request.
+				// Each hand-off needs three commands: a release, its notice and the former holder's
+				// new request.
 				if got := to.Commands() - before; got != 3*6 {
 					t.Errorf("%d commands for 6 hand-offs, want 18", got)
 				}

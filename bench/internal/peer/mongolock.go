@@ -19,8 +19,8 @@ import (
 const mongoLockRetry = redisRetry
 
 // MongoLock is github.com/square/mongo-lock as a [measure.System], used as its README says: with
-// its indexes, majority writes, and locks without a TTL, which is the default. A lock takes one
-// write; an unlock takes a read and a write. The library uses version 1 of the driver.
+// its indexes, majority writes, and locks without a TTL, which is the default. Locking needs one
+// write; unlocking needs a read and a write. The library uses version 1 of the driver.
 type MongoLock struct{ URI, Database string }
 
 var _ measure.System = (*MongoLock)(nil)

@@ -18,8 +18,8 @@ type Postgres struct {
 	d       *daemon
 }
 
-// StartPostgres starts PostgreSQL with its default settings: the newest version that Debian's
-// packages have installed, or else the one on PATH.
+// StartPostgres starts PostgreSQL with its default settings. It uses the newest version that
+// Debian's packages have installed, or else the one on PATH.
 func StartPostgres(ctx context.Context) (_ *Postgres, err error) {
 	initdb, postgres, err := postgresPrograms()
 	if err != nil {
