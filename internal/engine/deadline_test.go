@@ -33,8 +33,8 @@ func TestExtendCountsFromTheSend(t *testing.T) {
 	})
 }
 
-// The end of a lease is not computed from the time of a repeated request, because the reply only shows that an earlier
-// request was granted.
+// The end of a lease is not computed from the time of a repeated request, because the reply may report the grant of an
+// earlier request.
 func TestLeaseIsNotDatedByARepeatedRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		asked := 0

@@ -24,16 +24,16 @@ type Hold struct {
 	s       *Session
 	acquire core.Call
 	since   core.Instant // when the call was made; after it is served: when the hold began
-	end     core.Done    // the event to send when the holder is done; it is a field to save an allocation
+	end     core.Done    // the event to send when the holder is done; a field because that saves an allocation
 
 	// Until the call is served, ctx is the context of the call, for the Granted hook. After that, ctx is a context that
 	// ends with the hold; it is made when first needed. Lost returns its Done channel.
 	ctx    context.Context
-	cancel context.CancelCauseFunc // ends ctx; nil: there is no such context yet
+	cancel context.CancelCauseFunc // ends ctx; nil: no context that ends with the hold exists yet
 
-	got     *Hold         // the result: this hold, or another reader's; nil: none yet, or err
-	err     error         // why the call got no hold; later: why the release failed
-	waiting chan struct{} // closed when the call is served; later a new channel, closed when the hold is freed; nil: nobody waits
+	got     *Hold         // the hold that the call got: this one, or another reader's; nil: it was not served, or failed with err
+	err     error         // why the call failed; later: why the release failed
+	waiting chan struct{} // closed when the call is served; later a new channel that is closed when the hold is freed; nil: nobody waits
 
 	// Set when the hold begins:
 	request *driver.Claim
@@ -236,8 +236,8 @@ func (h *Hold) endContext() {
 const checkPause = 10 * time.Millisecond
 
 // checkHoldsLater makes the session check the clock every half grace, as long as it has claims. Timers stand still
-// while the machine sleeps. Without this check, a goroutine that waits for Lost would learn of a loss late, by as long
-// as the machine slept. s.mu must be held.
+// while the machine sleeps. Otherwise a goroutine that waits for Lost could learn of a loss too late, by as long as the
+// machine slept. s.mu must be held.
 func (s *Session) checkHoldsLater() {
 	if s.checkTimer == nil && !s.finished {
 		s.checkTimer = time.AfterFunc(max(s.opt.Grace/2, checkPause), func() {
@@ -275,10 +275,10 @@ func (h *Hold) Err() error {
 	return fmt.Errorf("%w: it was released", ErrLost)
 }
 
-// Left returns how much longer the hold lasts, by the local clock, if no further heartbeat is acknowledged. It
-// returns 0 if the hold is over. When nothing is left, the session's grace begins. A program that relies on another
-// process to stop the work in time can send it this value after every heartbeat ([Hooks].Heartbeat). Read the clock
-// before calling Left; otherwise the computed deadline can be late.
+// Left returns how much longer the hold lasts, by the local clock, if no further heartbeat is acknowledged. It returns
+// 0 if the hold is over. When Left reaches 0, the session's grace begins. If another process must stop the work in
+// time, send it this value after every heartbeat ([Hooks].Heartbeat). Read the clock before calling Left; otherwise the
+// computed deadline can be late.
 func (h *Hold) Left() time.Duration {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
@@ -307,8 +307,8 @@ func (h *Hold) Term() int64 {
 // Kind returns the kind of the key.
 func (h *Hold) Kind() driver.Kind { return h.request.Kind }
 
-// Keeps reports whether a release can keep the key held: see driver.Release. A hold that readers share can't be
-// kept, since another reader may be the last to release it.
+// Keeps reports whether a release can keep the key held: see driver.Release. A hold that readers share cannot, since
+// another reader may be the last to release it.
 func (h *Hold) Keeps() bool { return !h.acquire.Shares && h.request.Lease == 0 }
 
 // Until returns the end of a fixed lease by the store's clock, or the zero time if the hold is not a fixed lease.
@@ -376,7 +376,7 @@ func (h *Hold) ReleaseBy(l driver.Release) bool {
 
 // ReleasedBy returns nil if the store has released the hold as ReleaseBy requested. If the successor no longer waited,
 // so that the key went to the first waiter in the queue, the error is driver.ErrNotWaiting. If the hold was lost before
-// the store released it, or nobody can know whether the successor was granted the key, the error is [ErrLost]. Call it
+// the store released it, or it is unknown whether the successor was granted the key, the error is [ErrLost]. Call it
 // after the channel returned by [Hold.Finished] is closed.
 func (h *Hold) ReleasedBy() error {
 	h.s.mu.Lock()
@@ -426,15 +426,15 @@ func (h *Hold) publishNow(ctx context.Context, publish driver.Edit) error {
 	return err
 }
 
-// PublishLater publishes value in the background. It tries until the store has answered or the hold is over. A
-// later call of Publish replaces the value, even if that call reaches the store first.
+// PublishLater publishes value in the background. It retries until the store has answered or the hold is over. A later
+// call of Publish replaces the value, even if that call reaches the store first.
 func (h *Hold) PublishLater(value []byte) {
 	s, over, publish := h.s, h.Lost(), h.publish(value)
 	s.spawn(func() {
 		retry := s.backoff()
 		for h.Live() {
 			err := h.publishNow(s.base, publish)
-			if errors.Is(err, driver.ErrRefused) { // a refusal is an answer, which nobody else reports
+			if errors.Is(err, driver.ErrRefused) { // the store refused the value, and nobody else reports that
 				s.storeError("Publish", err)
 			}
 			if err == nil || isAnswer(err) || s.waitFor(s.base, nil, over, retry.next()) != nil {
@@ -456,7 +456,7 @@ func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	if !h.Live() {
 		return time.Time{}, h.Err()
 	}
-	// The answer counts even if the caller has given up. Otherwise an extended lease might not be released in time.
+	// The answer is used even if the caller has given up: otherwise an extended lease might not be released in time.
 	until, err = request(ctx, h.s, "Extend", func(ctx context.Context) (time.Time, error) {
 		sent, stillLive := h.extending()
 		if !stillLive {
@@ -477,7 +477,7 @@ func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	return until, nil
 }
 
-// extending tells the Core that an Extend is about to be sent, unless the hold is over: an Extend after the hold's
+// extending tells the Core that an Extend is about to be sent, unless the hold is over: an Extend sent after the hold's
 // end would keep the key held.
 func (h *Hold) extending() (sent core.Instant, stillLive bool) {
 	s := h.s
@@ -519,7 +519,7 @@ func (h *Hold) Unlock(o driver.Release) Releasing {
 		h.become(done)
 	}
 	if o.Keep > 0 || o.Seal > 0 {
-		leave := o // a copy, so that o itself need not escape to the heap
+		leave := o // a copy, so that o does not escape to the heap
 		h.end.Release = &leave
 	}
 	h.end.Early = o.Early
@@ -556,15 +556,15 @@ func (r Releasing) Wait(ctx context.Context) error {
 	return cmp.Or(r.h.cause, r.h.err)
 }
 
-// Finish waits like Wait, for at most a third of the TTL, and logs the error. A Mutex's Unlock uses it.
+// Finish waits like Wait, for at most a third of the TTL, and logs the error.
 func (r Releasing) Finish() {
 	if r.answered != nil || r.err != nil {
 		FinishAll([]Releasing{r})
 	}
 }
 
-// FinishAll is Finish for several releases, which may belong to several sessions. Together they may take a third of
-// the shortest TTL.
+// FinishAll is Finish for several releases, which may belong to several sessions. It waits for at most a third of the
+// shortest TTL in all.
 func FinishAll(all []Releasing) {
 	waitAll(context.Background(), all, func(h *Hold, err error) { h.s.Warn("dsync: Unlock", "key", h.Key(), "err", err) })
 }
@@ -598,12 +598,12 @@ func (h *Hold) reportRelease(held time.Duration) {
 	})
 }
 
-// A scopedContext is a context that ends with one or more holds. Its Err checks the clock, so that the first call
-// after a freeze reports the loss.
+// A scopedContext is a context that ends with one or more holds. Its Err checks the clock, so that even the first call
+// of Err after a freeze reports the loss.
 type scopedContext struct {
 	context.Context
 	over   context.Context // ends with the holds
-	live   func() bool     // checks the clock; when it returns false, over has ended
+	live   func() bool     // checks the clock, and reports whether the holds are live; if not, over has ended
 	cancel context.CancelCauseFunc
 }
 
@@ -646,7 +646,7 @@ func (h *Hold) Context(ctx, over context.Context) (_ context.Context, cancel con
 // A scope lists the holds of the work under a context.
 type scope struct {
 	holds []*Hold
-	over  context.Context // for a reader: ends with its hold; otherwise nil
+	over  context.Context // for a reader: a context that ends with its hold; otherwise nil
 	outer *scope          // the scope of the parent context
 }
 
@@ -657,8 +657,8 @@ func scopeOf(ctx context.Context) *scope {
 	return w
 }
 
-// HoldOf returns the hold that ctx's nearest scope belongs to, and the over that was passed to its Context. If ctx has
-// no scope, or its scope has several holds, HoldOf returns nil.
+// HoldOf returns the hold of ctx's innermost scope, and the over that was passed to [Hold.Context] for that scope. If
+// ctx has no scope, or its scope has several holds, HoldOf returns nil.
 func HoldOf(ctx context.Context) (h *Hold, over context.Context) {
 	if w := scopeOf(ctx); w != nil && len(w.holds) == 1 {
 		return w.holds[0], w.over

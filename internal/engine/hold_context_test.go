@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// The context of a hold ends with its parent or with the hold. If the hold is already over, its context has ended
-// from the start.
+// The context of a hold ends with its parent or with the hold. A context made after the end of the hold has already
+// ended.
 func TestContextEndsWithTheHold(t *testing.T) {
 	for name, acquire := range map[string]func(*dsync.Session) func(context.Context) (*dsync.Hold, error){
 		"Mutex":  func(s *dsync.Session) func(context.Context) (*dsync.Hold, error) { return s.Mutex("k").Hold },

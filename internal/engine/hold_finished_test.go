@@ -22,7 +22,7 @@ func TestFinishedAfterTheRelease(t *testing.T) {
 			return dsynctest.Fault{}
 		})
 		s := newSession(t, f, nil)
-		for _, done := range []bool{true, false} { // false: the grace runs out
+		for _, done := range []bool{true, false} { // false: the holder does not stop before its grace is over
 			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
 			if err != nil {
 				t.Fatal(err)

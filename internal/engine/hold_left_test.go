@@ -59,7 +59,7 @@ func TestHoldLeftIsTheTimeToItsEnd(t *testing.T) {
 	}
 }
 
-// If a process was frozen past the deadline, Left returns 0 at the first call.
+// If a process was frozen past the deadline, even the first call of Left afterwards returns 0.
 func TestHoldLeftAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// hookLog records the calls of the hooks of holds, in order.
+// hookLog records calls of hold hooks, in order.
 type hookLog struct {
 	mu     sync.Mutex
 	events []string
@@ -51,7 +51,7 @@ func (o *hookLog) hooks() *dsync.Hooks {
 	}
 }
 
-// For each hold that Granted reports, either Released or Lost is called once, with the time that the hold lasted.
+// For each hold that Granted reports, either Released or Lost is called, once, and gets the duration of the hold.
 func TestHooksReportOneEndOfEachHold(t *testing.T) {
 	const second = time.Second
 	tests := []struct {
@@ -212,7 +212,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 	}
 }
 
-// While a key lingers, nobody holds it, so each hold is reported separately.
+// Nobody holds a key while it lingers, so the holds before and after are reported separately.
 func TestHooksReportHoldsOfALingeringKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var got hookLog
@@ -232,7 +232,7 @@ func TestHooksReportHoldsOfALingeringKey(t *testing.T) {
 	})
 }
 
-// If a hook is added after the grant, it is still called for the end of the hold, with the time since the grant.
+// A hook that is added after the grant is still called when the hold ends, and gets the time since the grant.
 func TestHooksAddedAfterTheGrant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var got hookLog
@@ -283,7 +283,7 @@ func TestHooksGetTheContextWithTheGrant(t *testing.T) {
 	})
 }
 
-// If no hooks for holds are set, they cost nothing: a hold that is handed off needs only one allocation, its own.
+// Hooks for holds cost nothing if none are set: a hand-off needs only one allocation, for the hold itself.
 func TestUnsetHooksCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		opt := unswept()

@@ -5,8 +5,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// lockFile makes and locks the file of a new registration. If that fails, the session goes on without a file: a
-// full disk must not keep anybody from locking.
+// lockFile makes and locks the file of a new registration. If that fails, the session goes on without a file: a full
+// disk must not prevent locking.
 func (s *Session) lockFile(m *driver.Member) {
 	if s.hostDir == nil {
 		return
@@ -20,8 +20,8 @@ func (s *Session) lockFile(m *driver.Member) {
 	s.unlocks.Store(m.ID, unlock)
 }
 
-// unlockFile removes and unlocks the file of a session whose id is no longer used. If it is not called, the file stays
-// locked until the process ends, even after Close.
+// unlockFile removes and unlocks a session's file, once the session's id is no longer used. If it is not called, the
+// file stays locked until the process ends, even after Close.
 func (s *Session) unlockFile(session string) {
 	if unlock, locked := s.unlocks.LoadAndDelete(session); locked {
 		unlock.(func())()

@@ -22,8 +22,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// If this variable names a folder, the test binary locks the file of session "a" in that folder, and waits until it is
-// killed.
+// If this environment variable names a folder, the test binary locks the file of session "a" in that folder, and waits
+// until it is killed.
 const hostDirOfA = "LEASEHOLD_HOSTDIR_OF_A"
 
 func TestMain(m *testing.M) {
@@ -121,7 +121,7 @@ func TestDeathOnThisMachineCostsAMargin(t *testing.T) {
 			}()
 			if when == "while it waits" {
 				eventually(t, "it waits", func() bool { return queueLength(t, store, "k") == 1 })
-				<-time.After(500 * time.Millisecond) // from now on the waiter checks HostDir only after an event
+				<-time.After(500 * time.Millisecond) // from now on the waiter checks HostDir only when it is notified of a change there
 				died = time.Now()
 				kill()
 			}
@@ -153,7 +153,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A try gets the lock of a process that died on the same machine, once a margin has passed since the death.
+// A try gets a dead process's lock once a margin has passed since that process died on the same machine.
 func TestTryAfterADeathOnThisMachine(t *testing.T) {
 	path, store := newHostDir(t), dsynctest.NewMemory()
 	kill := startHolder(t, store, path, "k")
@@ -180,7 +180,7 @@ func TestDeathElsewhere(t *testing.T) {
 	}
 }
 
-// filesOf reports which of the sessions' files exist. It reports an error if the process of a session looks dead.
+// filesOf reports which of the sessions' files exist. It fails the test if the process of a session looks dead.
 func filesOf(t *testing.T, path string, store driver.Store, ids []string) (there []bool) {
 	t.Helper()
 	d, err := hostdir.Open(path)
@@ -202,7 +202,8 @@ func filesOf(t *testing.T, path string, store driver.Store, ids []string) (there
 }
 
 // The file of a lost session stays locked for a TTL. Otherwise other processes would take this process for dead and not
-// wait for its holders' grace. After Close, a file is left only if holders of its session may still have their grace.
+// wait for its holders' grace. After Close, the file of a session is left only if its holders' grace may still be
+// running.
 func TestFileOfALostSession(t *testing.T) {
 	path := newHostDir(t)
 	var ids []string
@@ -239,8 +240,7 @@ func TestFileOfALostSession(t *testing.T) {
 	})
 }
 
-// If Close can't unregister, it keeps the file for another TTL, for the sake of holders that are not done, but no
-// longer.
+// If Close can't unregister the session, its file is kept for about another TTL, because holders may not be done yet.
 func TestFileAfterACloseThatCouldNotUnregister(t *testing.T) {
 	path := newHostDir(t)
 	bubble(t, func(t *testing.T) {
@@ -270,9 +270,9 @@ func TestFileAfterACloseThatCouldNotUnregister(t *testing.T) {
 	})
 }
 
-// If a registration gets no answer, its file is kept: the next attempt may find that the registration succeeded, and
-// without a locked file other processes would take this one for dead. If the registration did not succeed, or the
-// session closes, no file is left.
+// If a registration gets no answer, its file is kept: the registration may have succeeded, and without a locked file
+// other processes would take this one for dead. If it turns out that the registration failed, or if the session closes,
+// no file is left.
 func TestFileOfAFailedRegistration(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		t.Run(fmt.Sprint("made: ", made), func(t *testing.T) { testFileOfAFailedRegistration(t, made) })

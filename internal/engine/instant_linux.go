@@ -14,7 +14,7 @@ func markSleep() sleepMark {
 	const monotonic, boottime = 1, 7
 	for range 4 {
 		m1, b, m2 := clockGettime(monotonic), clockGettime(boottime), clockGettime(monotonic)
-		// If the thread was stopped between the two readings, their difference is meaningless.
+		// If the thread was stopped between the readings, b-m2 is meaningless.
 		if m2-m1 < time.Millisecond {
 			return sleepMark(b - m2)
 		}
@@ -22,8 +22,8 @@ func markSleep() sleepMark {
 	return sleepMark(clockGettime(boottime) - clockGettime(monotonic))
 }
 
-// since returns how long the machine has slept since m. It ignores less than a millisecond, which is the noise of
-// reading two clocks.
+// since returns how long the machine has slept since m. It ignores differences below a millisecond: the two clocks are
+// read one after the other.
 func (m sleepMark) since(_, _ time.Time) time.Duration {
 	d := time.Duration(markSleep() - m)
 	if d < time.Millisecond {

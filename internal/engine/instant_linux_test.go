@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Time in suspend counts: Go's monotonic clock stands still then, but leases run on. Setting the wall clock ahead
+// Time in suspend counts: Go's monotonic clock stands still then, but leases run on. Setting the wall clock forward
 // does not count as sleep. (This test runs in real time, because times in a bubble have no monotonic part.)
 func TestSleepOfTheMachineCounts(t *testing.T) {
 	for _, slept := range []bool{true, false} {
@@ -37,8 +37,8 @@ func TestSleepOfTheMachineCounts(t *testing.T) {
 	}
 }
 
-// A goroutine that waits for Lost is woken soon after the machine wakes up, without waiting for a timer that stood
-// still meanwhile.
+// A goroutine that waits for Lost is woken soon after the machine wakes up, not only when a timer fires that stood
+// still during the sleep.
 func TestLossIsReportedAfterSleep(t *testing.T) {
 	const ttl = time.Minute
 	s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: ttl, Grace: 200 * time.Millisecond, Retention: -1})

@@ -10,9 +10,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// If the store's clock is ahead of the session's estimate, a request can arrive too late to count. It is then
-// repeated at once, with the time from its reply. So after a fail-over to a server whose clock is ahead, no waiter
-// has to wait for its next poll.
+// If the store's clock is ahead of the session's estimate, a request can arrive too late to count. The session then
+// repeats it at once, using the store's time from the reply. So after a fail-over to a server whose clock is ahead,
+// waiters need not wait for their next poll.
 func TestRequestThatCameTooLateIsRepeatedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -30,8 +30,8 @@ func TestRequestThatCameTooLateIsRepeatedAtOnce(t *testing.T) {
 	})
 }
 
-// ReleaseAfter keeps the key for exactly d from the call, even if a request for the key was never answered, so that the
-// claim is discarded when that request can no longer join.
+// ReleaseAfter keeps the key for exactly d from the call. It makes no difference that an earlier request for the key
+// got no answer and that the session must therefore discard the claim later.
 func TestReleaseAfterCountsFromTheCall(t *testing.T) {
 	for _, d := range []time.Duration{ttl / 10, ttl / 5, time.Minute} {
 		bubble(t, func(t *testing.T) {

@@ -66,8 +66,8 @@ func TestBreakFreesAKeyKeptByReleaseAfter(t *testing.T) {
 	})
 }
 
-// If Extend finds a different grant under the claim's id, which was made to a copy of the request, it reports that the
-// lease was lost. That grant is discarded when no further copy can join.
+// If a copy of a lease's request was granted the key under the same claim id, Extend reports that the lease was lost.
+// The copy's grant is discarded once no further copy can join.
 func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -51,12 +51,12 @@ func TestEndedLeasesAreForgotten(t *testing.T) {
 	})
 }
 
-// A session forgets what it knows about other sessions when it has not needed that for a while.
+// A session forgets other sessions that it has not needed to know about for a while.
 func TestSessionsOfOthersAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &crowdStore{Memory: dsynctest.NewMemory()}
 		s := newSession(t, store, unswept())
-		lock(t, s.Mutex("mine")) // so that the session sends heartbeats
+		lock(t, s.Mutex("mine")) // keeps the session sending heartbeats
 		try := func(n int) {
 			for range n {
 				wantErr(t, "TryHold", errOf(s.Mutex("k").TryHold(background)), dsync.ErrHeld)
@@ -75,7 +75,7 @@ func TestSessionsOfOthersAreForgotten(t *testing.T) {
 
 const metaSize = 4000
 
-// In a crowdStore, each request for the key k finds it held by a different session.
+// In a crowdStore, each request for the key "k" finds the key held by a different session.
 type crowdStore struct {
 	*dsynctest.Memory
 	n int
@@ -132,8 +132,8 @@ func TestCancelledContextsAreFreed(t *testing.T) {
 	})
 }
 
-// If the request for the next claim releases the last one, the session forgets the last claim, even if this goes on
-// without a pause.
+// If each request for a claim also releases the previous claim, the session forgets the released claims, even if the
+// requests follow each other without a pause.
 func TestReplacedClaimsAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const warm, holds = 2000, 4000

@@ -21,7 +21,7 @@ import (
 // errDown is the error that the stores of these tests return while they are down.
 var errDown = errors.New("the store is down")
 
-// If the store replies to an Extend that the lease is no longer held, the process ends the hold as well.
+// If an Extend finds that the store no longer has the lease, the hold ends in the process as well.
 func TestExtendOfADroppedLeaseIsALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -86,8 +86,8 @@ func TestBrokenLeaseFreesItsTurn(t *testing.T) {
 	})
 }
 
-// A lease can outlive its session. After the session is lost, the lease's release is still retried, with back-off,
-// until the store answers.
+// A lease can outlive its session. If the session is lost, the lease's release is still retried, with back-off, until
+// the store answers.
 func TestReleaseOfALeaseAfterALossBacksOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &deafStore{Memory: dsynctest.NewMemory()}
@@ -103,8 +103,8 @@ func TestReleaseOfALeaseAfterALossBacksOff(t *testing.T) {
 		ctx, cancel := context.WithTimeout(background, ttl)
 		defer cancel()
 		wantErr(t, "Release", l.Release(ctx), context.DeadlineExceeded)
-		// After a few quick retries, the delay between two retries is 1/24 to 1/12 of the TTL, so there are 12 to 24 of
-		// them in a TTL.
+		// After a few quick retries, the delay between two retries is 1/24 to 1/12 of the TTL, so there are 12 to 24
+		// retries in a TTL.
 		if n := store.releases.Load(); n < 10 || n > 40 {
 			t.Errorf("%d releases within a TTL, want at most a few dozen", n)
 		}
@@ -141,9 +141,8 @@ func (s *deafStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, err
 	return driver.Edited{}, errDown
 }
 
-// If the session is lost before the end of a newly granted lease is known, the grant does not count. Lease then
-// requests the key again, and returns only a lease that the store has. It requests the key even if another process has
-// taken the key in the meantime.
+// If the session is lost before it learns when a newly granted lease ends, Lease discards the grant and requests the
+// key again, even if another process now holds the key.
 func TestLeaseOfALostSessionIsRequestedAgain(t *testing.T) {
 	t.Run("nobody else wants it", func(t *testing.T) { testLeaseOfALostSession(t, false) })
 	t.Run("another takes it", func(t *testing.T) { testLeaseOfALostSession(t, true) })
@@ -191,7 +190,7 @@ func TestExtendsAnsweredOutOfOrder(t *testing.T) {
 		extends := 0
 		slow := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
 			if r.Method == dsynctest.MethodExtend {
-				if extends++; extends == 2 { // the first Extend learns the lease's end
+				if extends++; extends == 2 { // the first Extend, sent by Lease, learns the lease's end
 					return dsynctest.Fault{ReplyDelay: 1500 * time.Millisecond}
 				}
 			}
@@ -209,7 +208,7 @@ func TestExtendsAnsweredOutOfOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := <-first; err != nil { // its end is a second earlier
+		if err := <-first; err != nil { // this Extend's end is a second earlier
 			t.Fatal(err)
 		}
 		synctest.Wait()
