@@ -66,8 +66,7 @@ func (w *nemesisWorker) pick(campaigns bool) *nemesisHold {
 	return w.semaphore(try)
 }
 
-// either returns one of two ways to acquire a hold: the last argument, which doesn't wait, if try
-// is true, and otherwise the one before, which waits.
+// either chooses how to acquire a hold: now, which doesn't wait, if try is true; otherwise wait.
 func either[F any](try bool, wait, now F) F {
 	if try {
 		return now

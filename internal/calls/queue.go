@@ -1,5 +1,5 @@
-// Package calls calls the user's hooks and loggers, in order. The library never waits for one to return, because it
-// may block, panic or never return.
+// Package calls runs the user's hooks and loggers in order. The library never waits for a hook or logger to
+// return, because it may block or panic.
 package calls
 
 import (
@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// A Queue calls functions in order on its own goroutine, which exists only while functions are queued. Close does
-// not wait for it, because a hook may call Close or block forever. The zero Queue is ready to use; all methods may
-// be called concurrently.
+// A Queue calls functions in order on its own goroutine, which exists only while functions are queued.
+// Session.Close does not wait for that goroutine, because a hook may call Close or block forever. The zero
+// Queue is ready to use; all methods may be called concurrently.
 type Queue struct {
 	// Logger logs panics; nil logs nothing. Set it before first use.
 	Logger *slog.Logger
@@ -27,8 +27,8 @@ type call struct {
 // Add queues f behind all functions added before it.
 func (q *Queue) Add(f func()) { q.add(call{f: f}) }
 
-// AddLatest is like Add, but f replaces a queued function with the same key, unless a function added by Add is
-// queued behind that one. So while a slow function runs, at most one report for each key piles up. key must be
+// AddLatest is like Add, but f replaces a queued function with the same key, unless a function added by Add
+// is queued behind that function. So while a slow function runs, repeated reports do not pile up. key must be
 // comparable and not nil.
 func (q *Queue) AddLatest(key any, f func()) { q.add(call{f, key}) }
 

@@ -37,8 +37,8 @@ func TestQueueGoesOn(t *testing.T) {
 	}
 }
 
-// Of adjacent queued functions that AddLatest added with the same key, only the last one is called. Functions added
-// by Add are always called.
+// If AddLatest adds several functions with the same key, and Add none between them, only the last of those
+// still queued is called. Functions added by Add are always called.
 func TestQueueKeepsTheLatestOfEachKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q calls.Queue

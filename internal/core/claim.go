@@ -19,11 +19,11 @@ type claim struct {
 	request driver.Claim
 	state   state
 
-	call    *Call  // the caller that waits for the claim or holds it; nil if nobody needs the result
+	call    *Call  // the caller that waits for the claim or holds it; nil if there is none
 	users   int    // number of holders that are not done; readers can share a hold
-	slot    int64  // slots that it occupies in this process's queue (see share); 0 once it has freed them
+	slot    int64  // slots that the claim occupies in this process's queue (see share); 0 once they are freed
 	command uint64 // the command under way for the claim, or inLine; 0 if none
-	failed  int    // number of consecutive requests or releases without an answer
+	failed  int    // number of consecutive requests or releases that failed
 
 	requests   int       // number of requests to join that were sent
 	unanswered int       // number of requests to join that have no answer
@@ -35,19 +35,19 @@ type claim struct {
 	granted    Instant   // when this process learned of the grant
 	since      time.Time // when it was granted, by the store's clock; zero if unknown
 	until      time.Time // when the lease ends, by the store's clock
-	extends    int       // number of unanswered Extends of a lease; each may have moved its end past until
-	listener   uint64    // listener.times when the last request was sent; 0 if no listener was ready then
+	extends    int       // number of unanswered Extends; each may have moved the lease's end past until
+	listener   uint64    // listener.times when the last request was sent; 0 if the listener was not ready then
 	othersWait bool      // other sessions wait for the key, or may do so
 	asked      asked     // who wants the claim to end
 
 	leave   *leave // how to release the claim; nil means without options
 	refused error  // why the store refuses the release
 	lostBy  error  // why no release was sent, or may not have arrived; nil if it was released or has not ended yet
-	doubted uint64 // session.acks when the store first reported that it doesn't have the claim; 0 if it is not in doubt
+	doubted uint64 // session.acks when the store first reported the claim missing; 0 if the claim is not in doubt
 }
 
-// asked tells who wants a claim to end. If anybody does, the release doesn't keep the claim in the store, unless the
-// holder called ReleaseBy and nobody else wants the key.
+// asked is who wants a claim to end. A claim that anybody wants to end is not kept in the store after its
+// release, unless the holder called ReleaseBy and nobody else wants the key.
 type asked int
 
 const (
@@ -60,12 +60,12 @@ const (
 type wait struct {
 	poll     Instant             // when to request again at the latest
 	position int                 // in the store's queue, as of the last reply; 0 if not queued
-	stagger  time.Duration       // how long to wait after a session ahead lapses (see stagger)
+	stagger  time.Duration       // how long to wait after a session ahead has lapsed (see stagger)
 	ahead    []string            // sessions that block the claim, as of the last reply
 	named    []string            // sessions that the last request named as expired
-	again    bool                // a wake came while a request was under way, so request again when that is answered
+	again    bool                // a wake came while a request was under way: send another when it is answered
 	refusal  error               // the error for the caller unless a session ahead has expired
-	asked    map[string]revoking // with First: the Revokes sent, by the ID of the revoked claim
+	asked    map[string]revoking // with First: the Revokes sent, by the revoked claim's ID
 	until    []time.Time         // ends of the leases that block the claim
 }
 
@@ -75,13 +75,13 @@ type revoking struct {
 	failed int  // consecutive failed Revokes
 }
 
-// A leave tells how to release a claim. A claim's leave is replaced, never changed, because all claims share the
-// value early.
+// A leave describes how to release a claim. To change a claim's leave, replace it: many claims may share the
+// leave early.
 type leave struct {
 	driver.Release         // without Claim
-	keep           Instant // end of the Keep
+	keep           Instant // when the Keep ends
 	grace          bool    // the Keep covers the holder's grace, so a Revoke doesn't end it
-	passed         error   // with ReleaseBy: why the claim has not been released that way; nil if it has
+	passed         error   // with ReleaseBy: the error until the claim has been released at its time; nil after that
 }
 
 // early makes the holder's Release wait only for the store's answer, not for a majority. All Cores of the process
@@ -92,7 +92,7 @@ var early = &leave{Release: driver.Release{Early: true}}
 type grant struct {
 	token, term int64
 	crowded     bool
-	alone       bool // the reply to the first request granted the claim, and no other claim waited
+	alone       bool // the first request was granted in its reply, and no other claim waited
 	since       time.Time
 }
 
@@ -115,7 +115,7 @@ func (s state) String() string {
 	return [...]string{"joining", "waiting", "checking", "dating", "held", "lingering", "windingDown", "lost", "leaving", "kept"}[s]
 }
 
-// inLine is the command of a claim or message that waits for a lane.
+// inLine is the command number of a claim or message that waits for a lane.
 const inLine = ^uint64(0)
 
 // A trigger is an event that moves a claim to another state.
@@ -123,7 +123,7 @@ type trigger int
 
 const (
 	queued     trigger = iota // the store has queued the claim
-	again                     // the claim must be requested again at once
+	again                     // request the claim again at once
 	unanswered                // the last command was not answered
 	timeOver                  // the claim's timer has expired
 	laneFree                  // a lane is free for the claim's command
@@ -132,7 +132,7 @@ const (
 	revoke                    // the session must give up the claim
 	sessionEnd                // the session is lost
 	leaseOver                 // the lease is over
-	othersCame                // others may wait
+	othersCame                // other sessions may wait for the key
 	heartbeat                 // a heartbeat was acknowledged
 )
 
@@ -140,8 +140,8 @@ func (t trigger) String() string {
 	return [...]string{"queued", "again", "unanswered", "timeOver", "laneFree", "wake", "givenUp", "revoke", "sessionEnd", "leaseOver", "othersCame", "heartbeat"}[t]
 }
 
-// move makes the claim's transition for t, following the table in the package documentation. Triggers that come too
-// late have no effect.
+// move makes the transition that the table in the package documentation gives for the claim's state and t. A
+// trigger that comes too late has no effect.
 func (c *Core) move(cl *claim, t trigger) {
 	if t == laneFree {
 		if cl.command != inLine {
@@ -157,10 +157,10 @@ func (c *Core) move(cl *claim, t trigger) {
 		// with First could take the key from each other without end.
 		if cl.asked != byOthers {
 			cl.asked = byOthers
-			c.move(cl, wake) // only granted claims are revoked, so request again to learn of the grant
+			c.move(cl, wake) // only a granted claim is revoked, so request it again to learn of the grant
 		}
 	case from <= dating && t == revoke:
-		c.requestAnew(cl) // the store has granted it, but this process doesn't know that yet
+		c.requestAnew(cl) // the store has granted the claim, but this process doesn't know that yet
 	case from <= dating && t == sessionEnd:
 		c.readmit(cl)
 
@@ -265,12 +265,12 @@ func (cl *claim) shares() bool {
 	return cl.request.Kind == driver.KindRWMutex && cl.request.Weight < cl.request.Limit
 }
 
-// outlives reports whether the claim survives the loss of its session. A granted lease does so once its end is set.
-// In the state dating, an unanswered Extend may have set the end; readmit handles that case.
+// outlives reports whether the claim survives the loss of its session. A granted lease does once its end is
+// set. In the state dating, an unanswered Extend may already have set the end; readmit handles that case.
 func (cl *claim) outlives() bool { return cl.fixed() && cl.token != 0 && cl.state != dating }
 
-// newClaim makes a claim for an admitted caller. q.used already counts the caller's slots, and if the caller needs
-// the turn, it has it.
+// newClaim makes a claim for an admitted caller. The caller's slots are already counted in q.used, and a
+// caller that needs the turn has it.
 func (c *Core) newClaim(q *queue, a *Call) *claim {
 	c.last.claim++
 	lingers := c.cfg.Linger > 0 && a.exclusive() && a.Lease == 0 && !a.Auto
@@ -431,7 +431,8 @@ func (c *Core) retry(cl *claim) {
 	cl.failed++
 }
 
-// noAnswer handles an unanswered command that the claim depends on. A caller that only tries gets the error.
+// noAnswer handles a command for the claim that was not answered. A caller that only tries gets the error;
+// for others the command is repeated.
 func (c *Core) noAnswer(cl *claim, err error) {
 	if cl.call.Try {
 		c.refuse(cl, err)
@@ -452,9 +453,9 @@ func (c *Core) refuse(cl *claim, err error) {
 	c.leaveQueue(cl)
 }
 
-// granted handles a grant, whether it was learned from a reply or a notice. A lease's grant does not set its end:
-// until an Extend does, the lease ends with its session. Otherwise a grant that nobody learns of would block the key
-// for the whole lease, even after the session has expired.
+// granted handles a grant reported by a reply or a notice. Granting a lease does not set the lease's end; the
+// first Extend does, and until then the lease ends with its session. Otherwise a grant that no process learns
+// of would block the key for the whole lease, even after the session has expired.
 func (c *Core) granted(cl *claim, g grant) {
 	cl.request.Token, cl.request.NoneWaiting = g.token, g.alone
 	cl.token, cl.since, cl.granted = g.token, g.since, c.now
@@ -487,7 +488,8 @@ func (c *Core) extend(cl *claim) {
 	}
 }
 
-// extendAnswered begins the hold of a lease. The hold's time is counted from before the Extend was sent.
+// extendAnswered handles the answer to a lease's first Extend. If the Extend succeeded, the hold begins,
+// and its time is counted from when the Extend was sent.
 func (c *Core) extendAnswered(cl *claim, s *sent, r *Reply) {
 	if cl == nil || cl.state != dating {
 		return
@@ -509,7 +511,7 @@ func (c *Core) extendAnswered(cl *claim, s *sent, r *Reply) {
 	}
 }
 
-// extended handles the answer to a later Extend.
+// extended handles the answer to an Extend that the holder sent.
 func (c *Core) extended(e Extended) {
 	cl := c.claims[e.Claim]
 	if cl == nil {
@@ -538,7 +540,7 @@ func (c *Core) begin(cl *claim, term int64) {
 	a, q := cl.call, c.queues[cl.request.Key]
 	cl.state, cl.wait, c.listener.idle = held, nil, c.now
 	if c.listener.ready && !c.wouldKnow(cl) && !a.Shares && cl.request.Yield {
-		cl.othersWait = true // other sessions may wait without this session having been notified
+		cl.othersWait = true // this session may have missed the notice that another session waits
 	}
 	c.deliver(cl, a, term, false)
 	if a.Shares {
@@ -548,7 +550,7 @@ func (c *Core) begin(cl *claim, term int64) {
 		c.listen(listenAfter)
 	}
 	if q.forceWaits() || cl.asked == byOthers {
-		c.windDown(cl, ErrRevoked) // the claim was revoked, or a caller with First came, after the request was sent
+		c.windDown(cl, ErrRevoked) // after the request was sent, the claim was revoked or a caller with First came
 	}
 	if !a.Try {
 		q.turn = nil
@@ -565,8 +567,8 @@ func (c *Core) deliver(cl *claim, a *Call, term int64, local bool) {
 	})
 }
 
-// windDown ends a hold that the store has or may still have. The claim is released when the holder is done or the
-// grace is over.
+// windDown ends a hold whose claim the store may still have. The claim is released when the holder is done or
+// the grace is over.
 func (c *Core) windDown(cl *claim, cause error) {
 	cl.state = windingDown
 	switch {
@@ -585,8 +587,8 @@ func notThere(cause error) bool {
 	return errors.Is(cause, ErrRecordDeleted) || errors.Is(cause, ErrNotRenewed)
 }
 
-// progress sets the time within which the holder must make progress again to keep its hold. Leases have no such
-// limit, because they run out by themselves.
+// progress records that the holder has made progress: the hold ends unless the holder does so again within
+// limit. Leases have no such limit, because they run out by themselves.
 func (c *Core) progress(cl *claim, limit time.Duration) {
 	switch {
 	case cl.state != held || cl.fixed():
@@ -597,8 +599,9 @@ func (c *Core) progress(cl *claim, limit time.Duration) {
 	}
 }
 
-// loseHold ends a hold whose key the store may already be granting to others. It sends no release. The claim stays in
-// c.claims for the grace; otherwise the session would release a lease when a notice or reply names it.
+// loseHold ends a hold whose key the store may already have granted to another session. It sends no release.
+// The claim stays in c.claims for the grace, so that the session does not treat a lease as unknown and
+// release it.
 func (c *Core) loseHold(cl *claim, cause error) {
 	cl.state = lost
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
@@ -632,8 +635,8 @@ func numberOf(id string) (n uint64, session string) {
 // Knows reports whether this Core has a claim with this ID.
 func (c *Core) Knows(claim string) bool { return c.byID(claim) != nil }
 
-// unknown releases claims of this session that are in st but not known to this process. A duplicate request can leave
-// such a claim, and can make a released claim join again.
+// unknown releases this session's claims that are in st but unknown to this process. A duplicate of a request
+// that arrives late can create such a claim, even after the claim was released.
 func (c *Core) unknown(st *driver.State, about *claim) {
 	for i := range st.Holders {
 		if h := &st.Holders[i]; h.Session == about.request.Session && h.Claim != about.request.ID && h.Until.IsZero() {
@@ -653,12 +656,12 @@ func (c *Core) unknownClaim(key, id string, token int64) {
 	case c.isNew(id, token):
 		c.orphan(key, id)
 	case c.mayBeUndone(id):
-		c.heartbeatSoon() // its reply says whether the release was undone (see committed)
+		c.heartbeatSoon() // its reply shows whether the release was undone (see committed)
 	}
 }
 
-// orphan releases a claim of this session that is not known to this process. It allows for a copy of the claim's
-// request that is still under way.
+// orphan releases a claim of this session that is unknown to this process. A copy of the claim's request may
+// still be under way.
 func (c *Core) orphan(key, id string) {
 	n, session := numberOf(id)
 	if n == 0 || session != c.session.id || c.claims[n] != nil {
@@ -679,7 +682,7 @@ func fits(r *driver.Claim, st *driver.State) bool {
 	if st.Waiting > 0 {
 		return false
 	}
-	free := st.Limit // subtract, because adding up weights can overflow
+	free := st.Limit // subtract: a sum of weights could overflow
 	for i := range st.Holders {
 		free -= st.Holders[i].Weight
 	}

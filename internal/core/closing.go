@@ -13,10 +13,10 @@ import (
 
 // closing is the state of a call of Close.
 //
-// Close returns within a bounded time even if the store doesn't answer. It waits for holders no longer than their
-// grace. It repeats unanswered commands as long as the store answers at least one command within each attempt's time.
-// After a [Hurry] it sends all remaining commands once and at the same time, and waits for one attempt's time. Then
-// it gives up and reports which keys the store may still hold.
+// Close returns within a bounded time even if the store doesn't answer. It waits for holders no longer than
+// their grace. It repeats unanswered commands as long as no attempt's time passes without an answer from the
+// store. A [Hurry] makes it send each remaining command once, all at the same time, and wait for one
+// attempt's time. When the time is up, it gives up and reports the keys that may not have been released.
 type closing struct {
 	phase       closePhase
 	due         Instant      // when Close gives up on the store; never once Close is done
@@ -30,23 +30,23 @@ type closing struct {
 type closePhase int
 
 const (
-	patient closePhase = iota // the context of Close has not ended
+	patient closePhase = iota // Close's context has not ended
 	hurried
 	closed
 )
 
-// hurryLanes is the factor by which a Hurry raises the limit of commands under way, because there is no time to send
-// them one after the other. A thousand commands that wait in a driver for a connection need about ten megabytes.
+// A Hurry multiplies the limit of commands under way by hurryLanes, because there is no time to send them one
+// after the other. A thousand commands that wait for a connection inside the driver use about ten megabytes.
 const hurryLanes = 32
 
-// An unreleased is a claim that the store may still hold after Close.
+// An unreleased is a claim that the store may still have after Close.
 type unreleased struct {
 	key string
 	end endOf
 	why error
 }
 
-// endOf tells when the store frees a claim that was not released.
+// endOf is when the store frees a claim that was not released.
 type endOf int
 
 const (
@@ -55,7 +55,7 @@ const (
 	byItself                 // when its lease runs out
 )
 
-// errNoAnswer is the reason if the store has not answered in time and no other error is known.
+// errNoAnswer is the error if the store has not answered in time and no other error is known.
 var errNoAnswer = fmt.Errorf("the store did not answer in time: %w", context.DeadlineExceeded)
 
 // A NotReleasedError lists the keys that Close may have left unreleased. It matches [ErrNotReleased].
@@ -87,13 +87,14 @@ func (c *Core) unregistering() bool {
 	return c.closing != nil && (c.closing.command != 0 || c.closing.failed > 0)
 }
 
-// repeats reports whether an unanswered command is sent again. After Hurry, commands are sent only once.
+// repeats reports whether an unanswered command is sent again. After a Hurry, commands are sent only
+// once.
 func (c *Core) repeats(s *sent) bool {
 	cg := c.closing
 	return cg == nil || cg.phase == patient || cg.phase == hurried && s.at < cg.due.Add(-c.cfg.Attempt)
 }
 
-// pause returns how long to wait before a retry after this number of failures.
+// pause returns how long to wait before retrying a command that has failed so many times.
 func (c *Core) pause(failed int) time.Duration {
 	if c.closing != nil && c.closing.phase == hurried {
 		return 0
@@ -141,9 +142,9 @@ func (c *Core) close() {
 
 var errClosed = LostTo(ErrClosed)
 
-// hurry sends all remaining commands once, and gives the store one attempt's time to answer them. Claims whose
-// holders are not done stay in the store for the rest of the grace, and somewhat longer, because the store's clock
-// may run faster or jump by up to the margin.
+// hurry sends all remaining commands once, and gives the store one attempt's time to answer them. If a
+// claim's holder is not done, the store keeps the claim for the rest of the grace and somewhat longer,
+// because the store's clock may run faster than this process's or jump by up to the margin.
 func (c *Core) hurry() {
 	cg := c.closing
 	if cg == nil || cg.phase != patient {
@@ -175,7 +176,7 @@ func (c *Core) hurry() {
 	cg.again = c.now
 }
 
-// storeAnswered extends Close's time by another attempt, unless Close is in a hurry.
+// storeAnswered gives Close the time for another attempt, unless Close is in a hurry.
 func (c *Core) storeAnswered() {
 	if cg := c.closing; cg != nil && cg.phase == patient {
 		cg.due = max(cg.due, c.now.Add(c.cfg.Attempt))
@@ -189,14 +190,14 @@ func (c *Core) abandon(cl *claim, why error) {
 	c.leftStore(cl)
 }
 
-// noteUnreleased records, for Close's error, that the store may still hold the claim.
+// noteUnreleased records, for Close's error, that the store may still have the claim.
 func (c *Core) noteUnreleased(cl *claim, why error) {
 	if c.closing == nil {
 		return
 	}
 	u := unreleased{key: cl.request.Key, why: why}
 	switch {
-	case cl.fixed() && (cl.extends > 0 || !cl.until.IsZero()): // otherwise the lease has no end yet and lives with its session
+	case cl.fixed() && (cl.extends > 0 || !cl.until.IsZero()): // otherwise the lease has no end yet and ends with its session
 		u.end = byItself
 	case cl.state == windingDown || cl.leave != nil && cl.leave.grace:
 		u.end = withGrace
@@ -204,8 +205,8 @@ func (c *Core) noteUnreleased(cl *claim, why error) {
 	c.closing.notReleased = append(c.closing.notReleased, u)
 }
 
-// closeDue unregisters the session when Close has nothing else to wait for. If a holder's grace may still be running,
-// or Close's time is over, it lets the session expire instead.
+// closeDue unregisters the session when Close has nothing else to wait for. It lets the session expire
+// instead if a holder's grace may still be running or Close has run out of time.
 func (c *Core) closeDue() {
 	cg := c.closing
 	switch {
@@ -252,7 +253,7 @@ func (c *Core) unregistered(s *sent, r *Reply) {
 		cg.listed = r.Err
 		c.lose(ErrClosed)
 	}
-	if r.Err == nil { // this also ended claims whose release was still under way
+	if r.Err == nil { // without the session, claims whose release failed are free, too
 		c.sessionEnded()
 	}
 }
@@ -285,7 +286,7 @@ func (c *Core) closeAnyway(why error) {
 	c.closeDone()
 }
 
-// why returns the reason why the store has not answered.
+// why returns the error to report for a store that has not answered.
 func (c *Core) why() error {
 	if c.failure != nil {
 		return c.failure
@@ -293,7 +294,7 @@ func (c *Core) why() error {
 	return errNoAnswer
 }
 
-// closeDone reports the result of Close.
+// closeDone ends Close and reports its result.
 func (c *Core) closeDone() {
 	cg := c.closing
 	cg.phase, cg.due, cg.again = closed, never, never

@@ -25,7 +25,7 @@ type Need struct {
 	Notices      bool // the server pushes notices, so waiters need not poll
 	Oplog        bool // the oplog can be read
 	Transactions bool
-	Standalone   bool // a single node without a replica set
+	Standalone   bool // a standalone server, not a member of a replica set
 	Sharded      bool // routers in front of shards
 	Members      bool // a replica set whose members a test may start and harm
 	Binary       bool // the program mongod, which the test starts itself
