@@ -41,7 +41,7 @@ func (e *env) revoke(session string, r driver.Revocation) {
 	}
 }
 
-// wantRevoked sends a heartbeat that removes the given revocations, and checks which revocations of the session
+// wantRevoked sends a heartbeat that removes the given revocations, and checks that exactly the revocations in want
 // remain, in any order.
 func (e *env) wantRevoked(session string, given []driver.Revocation, want ...driver.Revocation) {
 	e.Helper()

@@ -210,7 +210,7 @@ func (s *store) aggregate(ctx context.Context, v any, majority bool, stages ...b
 func batch(reply bson.Raw, v any) error {
 	first, err := reply.LookupErr("cursor", "firstBatch")
 	if err != nil {
-		return fmt.Errorf("reply to aggregate without a batch: %w", err)
+		return fmt.Errorf("the reply has no cursor.firstBatch: %w", err)
 	}
 	if err := first.Unmarshal(v); err != nil {
 		return fmt.Errorf("decode the batch: %w", err)

@@ -16,9 +16,9 @@ import (
 
 const defaultField = "fence"
 
-// A Collection writes the documents of a collection under fencing tokens. A write is applied only if its document
-// has not seen a greater token, and leaves its own token in the document, both in one atomic step of the server. A
-// write that comes too late changes nothing and returns [ErrStale].
+// A Collection writes the documents of a collection under fencing tokens. In one atomic step, the server checks
+// that the document has not seen a greater token, applies the write, and stores its token in the document. A write
+// that comes too late changes nothing and returns [ErrStale].
 //
 //	orders := fence.New(db.Collection("orders"), nil)
 //	…
@@ -27,13 +27,12 @@ const defaultField = "fence"
 //	defer mu.Unlock()
 //	res, err := orders.UpdateOne(ctx, mu.Token(), bson.D{{"_id", 7}}, bson.D{{"$set", bson.D{{"paid", true}}}})
 //
-// All writers of these documents must use a Collection, with the tokens of one key per document. A
-// write with the last token that the document has seen is applied: it comes from the same
-// holder.
+// All writers of these documents must use a Collection, with the tokens of one key per document. A write with the
+// same token as the last one is applied, because it comes from the same holder.
 //
-// A new holder is safe from earlier ones as soon as its token is in the document, that is, from its
-// first write on. A holder that reads a document and then decides what to write should call
-// [Collection.RaiseToken] first; otherwise a late write may come between its read and its write.
+// A new holder is safe from earlier holders from its first write on, which stores its token in the document. A
+// holder that reads a document and then decides what to write should call [Collection.RaiseToken] first; otherwise
+// a late write may come between its read and its write.
 //
 // # What it does to documents and writes
 //
@@ -42,14 +41,14 @@ const defaultField = "fence"
 // [StaleError] whose Seen is 0. The field belongs to the Collection: an update that names it is an error, and a
 // replacement's value for it is overwritten.
 //
-// Writes are acknowledged by a majority, whatever the collection's own write concern, because a fail-over could undo
-// any other write together with its token. A standalone that is killed can still lose what it acknowledged in the
-// last tenth of a second; a replica set of one member loses nothing. If ctx carries a transaction, writes are part of
-// it, and the transaction's write concern applies, which should be majority.
+// Writes are acknowledged by a majority, whatever the collection's own write concern, because a fail-over could
+// undo any other write together with its token. A standalone that is killed can still lose the writes that it
+// acknowledged in the last tenth of a second; a replica set of one member loses none. If ctx carries a transaction,
+// writes are part of it and use its write concern, which should be majority.
 //
-// If a write matches no document, a read follows, to find out why. A document that has seen a greater token is an
-// error. As with the driver's methods, it is not an error if no document matches the filter. If several documents
-// match a filter, any one of them that has seen no greater token is written.
+// If a write matches no document, a read finds out why. If a document matches the filter but has seen a greater
+// token, the error is [ErrStale]. If no document matches the filter, there is no error, as with the driver's
+// methods. If several documents match, one of those that have seen no greater token is written.
 //
 // A Collection has no mutable state. Its methods may be called concurrently.
 type Collection struct {
@@ -80,8 +79,8 @@ func New(documents *mongo.Collection, opt *Options) *Collection {
 	}
 	return &Collection{
 		documents: documents.Clone(options.Collection().SetWriteConcern(writeconcern.Majority()).
-			// The read after a refused write goes to the node that refused it, and must see at least the data that
-			// the write saw, committed or not.
+			// The read after a refused write goes to the primary, which refused it, and must see what the write
+			// saw, even if no majority has it yet.
 			SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Local())),
 		field: field,
 	}
@@ -98,33 +97,31 @@ func (c *Collection) UpdateOne(ctx context.Context, token int64, filter, update 
 	return c.update(ctx, token, filter, stamped)
 }
 
-// ReplaceOne replaces one document that matches the filter and has not seen a greater token. The document keeps
-// its _id, and its token becomes the given one. A MatchedCount of 0 without an error means that no document
-// matches the filter.
+// ReplaceOne replaces one document that matches the filter and has not seen a greater token. The document keeps its
+// _id and gets the new token. A MatchedCount of 0 without an error means that no document matches the filter.
 func (c *Collection) ReplaceOne(ctx context.Context, token int64, filter, replacement any) (*mongo.UpdateResult, error) {
 	if err := checkReplacement(replacement); err != nil {
 		return nil, err
 	}
-	// With a pipeline, the driver encodes the replacement with the client's registry, as its
-	// own ReplaceOne would.
+	// The driver encodes a replacement within a pipeline with the client's registry, as its own ReplaceOne would.
 	return c.update(ctx, token, filter, mongo.Pipeline{
 		{e("$replaceWith", bson.D{e("$literal", inside(replacement))})},
 		c.stamp(token),
 	})
 }
 
-// RaiseToken stores the token in one document that matches the filter and has not seen a greater token, and
-// changes nothing else. From then on no older write is applied. It is for holders whose writes depend on what they
-// read in the document. A MatchedCount of 0 without an error means that no document matches the filter.
+// RaiseToken stores the token in one document that matches the filter and has not seen a greater token, and changes
+// nothing else. From then on no write of an earlier holder is applied. Call RaiseToken before reading the document,
+// if what you write depends on what you read. A MatchedCount of 0 without an error means that no document matches
+// the filter.
 func (c *Collection) RaiseToken(ctx context.Context, token int64, filter any) (*mongo.UpdateResult, error) {
 	return c.update(ctx, token, filter, bson.D{e("$max", bson.D{e(c.field, token)})})
 }
 
-// DeleteOne deletes one document that matches the filter and has not seen a greater token. The
-// token is deleted with the document, so a late [Collection.Upsert] or [Collection.InsertOne] of an older
-// holder can create the document again. If that matters, mark the document as deleted by an
-// update, and delete it when no holder can be that late. A DeletedCount of 0 without an error
-// means that no document matches the filter.
+// DeleteOne deletes one document that matches the filter and has not seen a greater token. The token is deleted
+// with the document, so a late [Collection.Upsert] or [Collection.InsertOne] of an older holder can create the
+// document again. If that matters, mark the document as deleted with an update, and delete it later, when no
+// earlier holder can still write. A DeletedCount of 0 without an error means that no document matches the filter.
 func (c *Collection) DeleteOne(ctx context.Context, token int64, filter any) (*mongo.DeleteResult, error) {
 	if err := c.check(token, filter); err != nil {
 		return nil, err
@@ -136,8 +133,8 @@ func (c *Collection) DeleteOne(ctx context.Context, token int64, filter any) (*m
 	return res, c.stale(ctx, token, filter)
 }
 
-// InsertOne inserts a document with the token in it. InsertOne refuses only the token 0, because the token of a
-// deleted document is forgotten. If a document with the same _id exists, it returns the driver's error for a
+// InsertOne inserts a document with the token in it. It returns [ErrStale] only for the token 0, because there is
+// no earlier token to compare with. If a document with the same _id exists, it returns the driver's error for a
 // duplicate key. The document is a [bson.D], a [bson.Raw] or a map; for other types see [bson.Marshal].
 func (c *Collection) InsertOne(ctx context.Context, token int64, document any) (*mongo.InsertOneResult, error) {
 	stamped, err := c.stampDocument(document, token)
@@ -150,7 +147,7 @@ func (c *Collection) InsertOne(ctx context.Context, token int64, document any) (
 	return c.documents.InsertOne(ctx, stamped)
 }
 
-// upsertTries is how often Upsert tries if it neither finds the document nor can insert it.
+// upsertTries is how often Upsert tries while it can neither find nor insert the document.
 const upsertTries = 3
 
 // Upsert is like [Collection.UpdateOne] for the document with the given _id, but inserts the document if there is
@@ -164,9 +161,9 @@ func (c *Collection) Upsert(ctx context.Context, token int64, id, update any) (*
 	if err := c.check(token, filter); err != nil {
 		return nil, err
 	}
-	// A document that has seen a greater token does not match, so the server tries to insert another one, which
-	// fails with a duplicate key. The same happens if somebody else inserts the document at the same time, but
-	// then the next try matches.
+	// If the document has seen a greater token, it does not match, so the server tries to insert another one with
+	// the same _id, which fails with a duplicate key. The same happens if somebody else inserts the document at the
+	// same time, but then the next try matches.
 	for try := 1; ; try++ {
 		res, err := c.documents.UpdateOne(ctx, c.unseenBy(token, filter), stamped, options.UpdateOne().SetUpsert(true))
 		if err == nil || !mongo.IsDuplicateKeyError(err) {
@@ -203,9 +200,8 @@ func (c *Collection) check(token int64, filter any) error {
 	return nil
 }
 
-// unseen returns two conditions. A document that meets one of them has not seen a greater token. Arrays are
-// excluded, because the server compares each of their elements, and one element that is null or small would
-// satisfy the condition.
+// unseen returns two conditions, one of which holds if the document has not seen a greater token. Neither holds for
+// an array: the server would compare each element, and a single null or small number would be enough.
 func (c *Collection) unseen(token int64) bson.A {
 	noArray := e("$not", bson.D{e("$type", "array")})
 	return bson.A{

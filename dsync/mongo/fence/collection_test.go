@@ -22,7 +22,7 @@ var (
 	paying = bson.D{e("$set", bson.D{e("paid", true)})}
 )
 
-// writes are calls of the methods that write existing documents. Each returns how many documents it found.
+// writes has a call of each method that writes existing documents. The call returns how many documents were found.
 var writes = []struct {
 	name string
 	call func(context.Context, *fence.Collection, int64) (int64, error)
@@ -60,7 +60,8 @@ func matched(res *mongo.UpdateResult) int64 {
 	return res.MatchedCount
 }
 
-// orders returns a fence on a collection of f whose own concerns and read preference are too weak for a fence.
+// orders returns a Collection on f. The concerns and the read preference of the driver's collection are too weak
+// for a fence.
 func (f *fake) orders(opt *fence.Options, answer func(call) bson.D, opts ...*options.ClientOptions) *fence.Collection {
 	f.t.Helper()
 	coll := f.client(opts...).Database("app").Collection("orders", options.Collection().
@@ -377,14 +378,14 @@ func TestCollectionInserts(t *testing.T) {
 	})
 }
 
-// If Upsert gets a duplicate key, the document has seen a greater token, or somebody else has just inserted it, or
-// another index has refused it.
+// If Upsert gets a duplicate key, it finds out whether the document has seen a greater token (ErrStale), was just
+// inserted by somebody else (try again), or is refused by another index (the driver's error).
 func TestCollectionUpsert(t *testing.T) {
 	duplicate := ok(e("n", 0), e("writeErrors", bson.A{bson.D{e("index", 0), e("code", 11000), e("errmsg", "E11000")}}))
 	fenced := bson.D{e("_id", 7), e("fence", int64(43))}
 	cases := []struct {
 		name  string
-		fails int      // with a duplicate key
+		fails int      // how many updates fail with a duplicate key
 		doc   []bson.D // what the read finds
 		sent  string
 		check func(error) bool
@@ -426,7 +427,7 @@ func TestCollectionUpsert(t *testing.T) {
 	}
 }
 
-// If it is unknown whether a write was applied, its error is the driver's, not ErrStale.
+// If it is unknown whether a write was applied, the caller gets the driver's error, not ErrStale.
 func TestCollectionUnknownOutcome(t *testing.T) {
 	unconfirmed := ok(e("n", 0), e("writeConcernError", bson.D{e("code", 64), e("errmsg", "waiting for replication timed out")}))
 	for name, answer := range map[string]bson.D{"lost": lost, "not confirmed": unconfirmed, "refused": refusal(13, "Unauthorized")} {

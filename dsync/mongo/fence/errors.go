@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// ErrStale means that a greater token was seen before, or that the token is 0, which Token returns once a hold is
+// ErrStale means that the data has seen a greater token, or that the token is 0, which Token returns once a hold is
 // lost. Nothing was written. The error is a [*StaleError].
 var ErrStale = errors.New("fence: the token is stale")
 

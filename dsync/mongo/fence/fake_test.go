@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A fake is a server that answers commands as the test says. It computes nothing.
+// A fake is a server that answers commands with a function of the test. It computes nothing.
 type fake struct {
 	*mongofake.Server
 	t testing.TB
@@ -71,14 +71,14 @@ func (f *fake) script(answer func(call) bson.D) {
 	f.answer, f.calls = answer, nil
 }
 
-// took returns the commands that arrived since the last script.
+// took returns the commands that have arrived since script was last called.
 func (f *fake) took() []call {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls
 }
 
-// sent returns the names of the commands since the last script.
+// sent returns the names of the commands that have arrived since script was last called.
 func (f *fake) sent() (names []string) {
 	for _, c := range f.took() {
 		names = append(names, c.name)
@@ -86,7 +86,7 @@ func (f *fake) sent() (names []string) {
 	return names
 }
 
-// wantCommands reports an error if the commands since the last script differ from want.
+// wantCommands checks the names of the commands that have arrived since script was last called.
 func (f *fake) wantCommands(want string) {
 	f.t.Helper()
 	if got := strings.Join(f.sent(), " "); got != want {

@@ -46,18 +46,18 @@ const (
 // # How it works
 //
 // Each transaction first writes its token into the document of the key, {_id: key, token, n, at}, where n counts
-// the transactions and at is the time of the last one. If two transactions write it at the same time, the server
-// refuses one of them. The driver runs the refused transaction again, and then it sees the other's token. So the
-// transactions of a key commit one after the other, in the order of their tokens. If a transaction is rolled back,
-// its token is rolled back with it.
+// the transactions and at is the time of the last one. If two transactions write that document at the same time,
+// the server refuses one of them. The driver runs the refused transaction again, which then sees the other's token.
+// So the transactions of a key commit one after the other, in the order of their tokens. If a transaction is rolled
+// back, its token is rolled back with it.
 //
 // What a transaction reads is safe, too: no older holder can change it before the transaction commits. There is no
 // need for [Collection.RaiseToken].
 //
 // # What is not covered
 //
-// A Guard covers neither other clusters nor reads and writes outside of the transaction, such as those with
-// another ctx than f's. Until the first commit of a new holder, an older one can still commit.
+// A Guard covers neither other clusters nor commands outside of the transaction, such as those that use another ctx
+// than f's. Until a new holder has committed, an earlier holder still can.
 //
 // # What it costs
 //
@@ -66,15 +66,15 @@ const (
 // transaction of a Guard is preceded by three more commands, which create the collection and try an empty
 // transaction.
 //
-// A process that is frozen inside a transaction blocks the documents that it has written, and so the key, until
-// the server ends the transaction. That takes up to the server's parameter transactionLifetimeLimitSeconds, 60 by
-// default. Meanwhile the driver repeats other transactions of the key, for 120 seconds each.
+// A process that is frozen inside a transaction blocks the documents that it has written, and so the key, until the
+// server ends the transaction. That takes up to the server's parameter transactionLifetimeLimitSeconds, 60 by
+// default. Meanwhile the driver repeats other transactions of the key, for up to 120 seconds each.
 //
 // # The collection
 //
 // The collection has one small document for each key that was ever used. A Guard never deletes a document, because
-// the key would forget its token. If keys come and go, delete the documents of keys that can have no older holder
-// left, or let a TTL index on "at" delete them. But a holder that is frozen for longer than that TTL can then
+// the key would forget its token. If keys come and go, delete the documents of keys that no earlier holder can
+// still use, or let a TTL index on "at" delete them. But then a holder that was frozen for longer than that TTL can
 // commit after a later holder. The rights of the role readWrite on the collection are enough.
 //
 // All methods may be called concurrently.
@@ -97,19 +97,18 @@ func NewGuard(tokens *mongo.Collection) *Guard {
 // conflict or a fail-over, each time with a new check of the token. So f must have no other effects, and
 // must return the errors of its commands.
 //
-// The error is [ErrStale] if a later holder of the key has committed, or if the token is 0, which is what Token
-// returns if the lock is not held; in both cases f was not called, or its changes are undone. It is
+// The error is [ErrStale] if a later holder of the key has committed, or if the token is 0, which Token returns if
+// the lock is not held. In both cases nothing has changed: f was not called, or its changes were undone. It is
 // [errors.ErrUnsupported] if the server has no transactions. Other errors are f's and the driver's. If the error
 // has the driver's label UnknownTransactionCommitResult, the transaction may have been committed.
 //
-// If ctx ends before f returns, nothing is committed. A lost hold alone does not end the transaction: it
-// may commit as long as no later holder has. To stop f when the hold is lost, pass a context that ends
-// with it, such as that of Mutex.Do or a leader's. ctx does not bound the commit itself; the client's
-// Timeout does.
+// If ctx ends before f returns, nothing is committed. A lost hold alone does not end the transaction: it may commit
+// as long as no later holder has. To stop f when the hold is lost, pass a context that ends with the hold, such as
+// the one that Mutex.Do passes to its function. ctx does not bound the commit itself; the client's Timeout does.
 //
-// If ctx carries a transaction, the guard's command and f's become part of it. The transaction's own concerns then
-// apply; they should be snapshot and majority, like those of Transact. So a Transact within f guards the same
-// transaction by a second key.
+// If ctx already carries a transaction, the guard's command and f's become part of it. So a Transact within f
+// guards the same transaction with a second key. The concerns of the transaction in ctx apply; they should be
+// snapshot and majority, which Transact uses for its own.
 func (g *Guard) Transact(ctx context.Context, key string, token int64, f func(ctx context.Context) error) error {
 	if token <= 0 {
 		return &StaleError{Collection: g.tokens.Name(), Token: token}
@@ -129,9 +128,8 @@ func (g *Guard) Transact(ctx context.Context, key string, token int64, f func(ct
 	return g.transact(ctx, guarded)
 }
 
-// transact calls f in a transaction. The commit waits for a majority, because otherwise a fail-over could undo the
-// transaction and its token after the caller was told of its success. The transaction reads a snapshot of one
-// moment, on all shards.
+// transact calls f in a transaction. The commit waits for a majority, because otherwise a fail-over could undo a
+// transaction that transact has reported as committed. All reads see the same snapshot, even on several shards.
 func (g *Guard) transact(ctx context.Context, f func(context.Context) error) error {
 	session, err := g.tokens.Database().Client().StartSession()
 	if err != nil {
@@ -149,8 +147,8 @@ func (g *Guard) raise(ctx context.Context, key string, token int64) error {
 	raw, err := g.tokens.FindOneAndUpdate(ctx, bson.D{e("_id", key)},
 		bson.D{
 			e("$max", bson.D{e("token", token)}),
-			// The server skips a write that changes nothing. Without n, a holder's second transaction within a
-			// millisecond would not conflict with a transaction of the next holder.
+			// Every transaction must change the document: the server skips a write that changes nothing, and then a
+			// holder's second transaction in the same millisecond would not conflict with the next holder's.
 			e("$inc", bson.D{e("n", int64(1))}),
 			e("$currentDate", bson.D{e("at", true)}),
 		},
@@ -166,10 +164,9 @@ func (g *Guard) raise(ctx context.Context, key string, token int64) error {
 }
 
 // prepare creates the collection. It does so outside of the transaction, because creating the collection inside
-// would conflict with all other transactions, and a sharded cluster may refuse it. Then prepare tries a
-// transaction that writes nothing. A server without transactions, such as FerretDB 2.7, executes the commands of a
-// transaction as ordinary ones, which can't be undone, and fails only on the commit command, which it does not
-// know.
+// would conflict with all other transactions, and a sharded cluster may refuse it. Then prepare tries a transaction
+// that writes nothing. A server without transactions, such as FerretDB 2.7, would execute the writes of a
+// transaction at once, and return an error only for the commit, too late to undo them.
 func (g *Guard) prepare(ctx context.Context) error {
 	if g.ready.Load() {
 		return nil
