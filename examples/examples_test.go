@@ -1,5 +1,5 @@
 // Package examples_test checks that each example can be copied out of the repository unchanged.
-// .ci/modules checks that the copies compile in their own module.
+// The script .ci/modules checks that such copies compile in a module of their own.
 package examples_test
 
 import (
@@ -41,8 +41,7 @@ func TestImportsArePublic(t *testing.T) {
 }
 
 // The tour on a store in memory is the first program that people run, so it must not need the driver: compiling the
-// driver takes a minute and a half of CPU time, and everything else a few seconds. The tour on a server needs the
-// driver.
+// driver takes a minute and a half of CPU time, while everything else takes a few seconds.
 func TestTourNeedsNoDriver(t *testing.T) {
 	for tags, want := range map[string]bool{"": false, "mongodb": true} {
 		deps, err := exec.Command("go", "list", "-deps", "-tags", tags, "./tour").CombinedOutput()

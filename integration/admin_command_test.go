@@ -17,8 +17,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Read-only commands write nothing: neither on a collection with holders, a queue and an expired
-// session, nor on a server without the collection, which they don't create.
+// Read-only commands write nothing to a collection that has a holder, a queue and an expired
+// session. If the collection does not exist, they don't create it.
 func TestReadOnlyCommandsWriteNothing(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -79,7 +79,7 @@ func TestReadOnlyCommandsWriteNothing(t *testing.T) {
 	})
 }
 
-// break makes a holder in another process release a key, and leaves no session behind.
+// break makes another process's holder release a key, and leaves no session of its own behind.
 func TestBreakCommand(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

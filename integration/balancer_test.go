@@ -13,9 +13,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Behind a load balancer a client knows a single address, and its connections lead to the routers
-// in turn. Open and Connect work, and sessions listen and wait for each other. When a router exits,
-// no lock is lost: commands and the listener continue through the other router.
+// Through a load balancer, a client has a single address for all routers, and its connections reach
+// the routers in turn. Even so, Open and Connect work, and sessions can listen and can wait for
+// each other's locks. If a router exits, no lock is lost, because commands and listeners continue
+// through the other router.
 func TestLoadBalancer(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Sharded: true, Binary: true}, func(t *testing.T, s *server.Server) {
@@ -55,7 +56,7 @@ func TestLoadBalancer(t *testing.T) {
 	})
 }
 
-// through waits until a router answers, and then makes the two sessions wait for each other.
+// through waits until a router answers, and then makes the two sessions take turns waiting for each other.
 func (r *room) through(t *testing.T, m *mongod.Member, a, b *dsync.Session) {
 	t.Helper()
 	client := server.Connect(t, "mongodb://"+m.Addr+"/")

@@ -16,8 +16,8 @@ import (
 )
 
 // L5, promise 9: ForceHold acquires a lock only after its holder was notified and has either
-// released the lock or used up its grace. A holder that listens is notified at once, without a
-// heartbeat.
+// released the lock or used up its grace. A holder whose session listens is notified at once,
+// without waiting for a heartbeat.
 func TestL5Break(t *testing.T) {
 	for _, listens := range []bool{true, false} {
 		t.Run(fmt.Sprint("listens ", listens), func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestL5Break(t *testing.T) {
 				opt := r.short(patient)
 				opt.AlwaysListen, opt.Retention, opt.Grace, opt.HeartbeatInterval = listens, -1, grace, time.Second
 				if listens {
-					opt.TTL, opt.HeartbeatInterval = idleOptions().TTL, 0 // heartbeats are too rare to notify in time
+					opt.TTL, opt.HeartbeatInterval = idleOptions().TTL, 0 // heartbeats are so rare that only a notice can be in time
 				}
 				var beats atomic.Int64
 				opt.Hooks = &dsync.Hooks{Heartbeat: func(time.Duration, time.Duration, error) { beats.Add(1) }}
@@ -35,7 +35,7 @@ func TestL5Break(t *testing.T) {
 				holder := lock(t, r.session(opt, mon.client()).Mutex("broken"))
 				if listens {
 					eventually(t, "the holder listens to notices", func() bool { return len(mon.commands(awaits)) > 0 })
-					time.Sleep(500 * time.Millisecond) // until it listens and has then requested the key again
+					time.Sleep(500 * time.Millisecond) // until its listener is ready and the session has polled the key once more
 				}
 				notified := make(chan time.Time, 1)
 				lost := holder.Lost()
@@ -75,8 +75,9 @@ func TestL5Break(t *testing.T) {
 	}
 }
 
-// L5: a holder that has held the key for a second learns of ForceHold by a notice, and ForceHold
-// learns of the release by a notice, too: neither waits for a poll (10 min) or a heartbeat (100 s).
+// L5: after a hold has lasted a second, its holder learns of ForceHold from a notice, and ForceHold
+// learns of the release from a notice. Neither has to wait for a poll (10 min) or a heartbeat (100
+// s).
 func TestForceIsQuick(t *testing.T) {
 	t.Parallel()
 	forces := map[string]func(ctx context.Context, s *dsync.Session, key string) error{

@@ -17,7 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// children are the functions that child processes run.
+// children are the functions that child processes can run.
 var children = map[string]proc.Func{
 	"beating":      beating,
 	"turns":        turns,
@@ -64,8 +64,8 @@ func (a childArgs) session(env *proc.Env, h *dsync.Hooks) *dsync.Session {
 	return s
 }
 
-// turns locks the key many times. Each time it adds one to a number in a file, in a way that loses
-// additions if another process does so at the same time.
+// turns locks the key many times. Under the lock it adds one to a number in a file, with a
+// separate read and write, so additions are lost if two processes hold the lock at the same time.
 func turns(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -143,9 +143,9 @@ func worker(env *proc.Env) {
 	}
 }
 
-// frozen does the following for each order: it locks the key, spins until it notices that it was
-// frozen for a while, checks the hold once in the way that the order names, and unlocks. It runs on
-// one thread, so only the library's own call runs between the thaw and the check.
+// For each order, frozen locks the key, spins until it notices that it was frozen for longer than a
+// TTL, checks the hold once in the way that the order names, and unlocks. It runs on one thread, so
+// that between the thaw and the check only the library call under test runs.
 func frozen(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)

@@ -20,7 +20,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// oddRegistry encodes 64-bit integers and times as text, as a program may want for its own
+// oddRegistry encodes 64-bit integers and times as text, which a program may want for its own
 // documents.
 func oddRegistry() *bson.Registry {
 	r := bson.NewRegistry()
@@ -32,7 +32,7 @@ func oddRegistry() *bson.Registry {
 	return r
 }
 
-// usersOptions are options that users may give their clients. With any of them, Open and Connect work, and notices
+// usersOptions are client options that users may set. With each of them, Open and Connect work, and notices
 // arrive.
 var usersOptions = map[string]func() *options.ClientOptions{
 	"a time-out for every operation": func() *options.ClientOptions { return options.Client().SetTimeout(2 * time.Second) },
@@ -132,7 +132,8 @@ func (r *room) takeTurns(t *testing.T, key string, holder, next *dsync.Session) 
 	release(t, h)
 }
 
-// With client options that can't work, Connect fails in time, and the error names the reason.
+// If the client options cannot work, Connect returns an error before its deadline, and the error names the
+// reason.
 func TestClientOptionsThatCannotWork(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {

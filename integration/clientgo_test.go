@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// B01, B09: the tests of adapters/clientgo, on each server. They are compiled as a program of their
-// own; otherwise this module would take minutes longer to compile.
+// B01, B09: the tests of adapters/clientgo, on each server. They are compiled separately, because
+// client-go would add minutes to compiling this module.
 func TestClientGo(t *testing.T) {
 	t.Parallel()
 	lab.Servers(t) // skips the test if there is no server

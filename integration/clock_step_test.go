@@ -15,10 +15,11 @@ import (
 )
 
 // B07: the clock of a running primary is stepped while one session holds a key, two wait for it,
-// and a fourth tries to get it. After a step within the margin, or back by any amount, nobody loses
-// anything and the fourth does not get the key. After a step beyond the margin, each session
-// reports the jump once. After a step ahead by more than the TTL, the fourth gets the key, and the
-// holder learns of the loss with its next heartbeat. Tokens grow, and all sessions continue.
+// and a fourth tries to lock it. If the clock is set forward by no more than the margin, or back by
+// any amount, no session loses anything and the fourth does not get the key. After a step larger
+// than the margin, each session reports the jump once. If the clock is set forward by more than the
+// TTL, the fourth session gets the key, and the holder learns of the loss with its next heartbeat.
+// Tokens grow, and all sessions continue.
 func TestB07ClockSteps(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
@@ -61,13 +62,13 @@ func TestB07ClockSteps(t *testing.T) {
 				go func() { grants <- <-ch }()
 				eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == i+1 })
 			}
-			all[3] = enter(func(o dsync.Options) *dsync.Session { return r.session(o) }) // a new session, which has seen no other session
+			all[3] = enter(func(o dsync.Options) *dsync.Session { return r.session(o) }) // a new session knows nothing yet about the others
 			tries := all[3].Mutex("key")
 			for _, o := range all {
 				o.forget()
 			}
 
-			p.Hang() // keeps heartbeats away until the try
+			p.Hang() // the server gets no heartbeat before the try
 			session := all[0].ID()
 			clock.Set(ahead)
 			eventually(t, "the server has noticed", func() bool { // a server reads its clock now and then, and less often when it is busy
@@ -145,7 +146,7 @@ func TestB07ClockSteps(t *testing.T) {
 					t.Errorf("step %v: session %d reported the jumps %v, want one if the step exceeds the margin, otherwise none", step, i, got.jumps)
 				}
 				for _, d := range got.jumps {
-					if (d > 0) != (step > 0) || d.Abs() > step.Abs()+margin || d.Abs() < margin { // the clock has jumped by at least d
+					if (d > 0) != (step > 0) || d.Abs() > step.Abs()+margin || d.Abs() < margin { // d is a lower bound of the jump
 						t.Errorf("step %v: session %d reported a jump of %v", step, i, d)
 					}
 				}
@@ -157,17 +158,17 @@ func TestB07ClockSteps(t *testing.T) {
 	})
 }
 
-// A stepped is a session whose reports are counted.
+// A stepped counts a session's reports.
 type stepped struct {
 	*dsync.Session
 	log warned
 
 	mu     sync.Mutex
 	counts stepCounts
-	jumped int // jumps since the beginning
+	jumped int // jumps since the start of the test
 }
 
-// stepCounts are the reports since the last step.
+// stepCounts counts the reports since the last step.
 type stepCounts struct {
 	beats, lost int
 	jumps       []time.Duration

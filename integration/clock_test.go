@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B07: the server's clock is an hour ahead of or behind the host's. Even so, holders are notified, and a killed
-// process's lock is granted, at the same time as if the clocks agreed.
+// B07: the server's clock is an hour ahead of or behind the host's. The skew changes neither when holders are
+// notified nor when a killed process's lock is granted.
 func TestB07HourApart(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
@@ -39,8 +39,8 @@ func TestB07HourApart(t *testing.T) {
 				store := r.store()
 				waiter := r.session(r.short(patient))
 
-				// The lock of a killed process is granted when its session has lapsed by the
-				// server's clock.
+				// A killed process's lock is granted once the server's clock shows that its
+				// session has lapsed.
 				p, holder := r.startHolder(opt, "killed")
 				ch := locking(t.Context(), waiter.Mutex("killed"))
 				eventually(t, "the waiter is queued", func() bool { return load(t, store, "killed").Waiting == 1 })

@@ -39,8 +39,8 @@ func (c *tally) monitor() *event.CommandMonitor {
 	}}
 }
 
-// only returns the number of hello commands, and fails the test if any other command except
-// endSessions was sent.
+// only returns the number of hello commands. It fails the test if any command other than hello
+// and endSessions was sent.
 func (c *tally) only(t testing.TB) int {
 	t.Helper()
 	c.mu.Lock()
@@ -56,8 +56,8 @@ func (c *tally) only(t testing.TB) int {
 // busyLimit is a limit that is large enough for the check to succeed on a busy machine.
 const busyLimit = 10 * time.Second
 
-// agree fails the test unless the measured offset of a server on this host agrees with 0 or with the skew that the
-// server was started with.
+// agree fails the test unless the measured clock offset agrees with the server's skew, which is 0 unless the
+// server was started with one.
 func agree(t testing.TB, s clockcheck.Server, skew time.Duration) {
 	t.Helper()
 	off := min(s.Offset.Abs(), (s.Offset - skew).Abs())
@@ -66,8 +66,8 @@ func agree(t testing.TB, s clockcheck.Server, skew time.Duration) {
 	}
 }
 
-// L12: on a server on this host, the clocks agree, and the check sends only hello, and no more often than its result
-// says.
+// L12: on a server on this host, the clocks agree. The check sends only hello, and no more often than its result
+// reports.
 func TestL12ClockCheck(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		var sent tally
@@ -88,7 +88,7 @@ func TestL12ClockCheck(t *testing.T) {
 		}
 		lab.Note(t, "%v, in %v", r, took.Round(time.Microsecond))
 
-		// Measure many times, to find a bound that is slightly too small.
+		// Measure many times, because a bound that is slightly too small fails only now and then.
 		for range 50 {
 			r, err := clockcheck.Check(t.Context(), client, &clockcheck.Options{Limit: busyLimit})
 			if err != nil {
@@ -116,7 +116,7 @@ func TestB07ClockCheckHourApart(t *testing.T) {
 				if !errors.Is(err, clockcheck.ErrOffset) || !errors.As(err, &off) {
 					t.Fatalf("got %v, want ErrOffset", err)
 				}
-				// libfaketime reads the clock and adds exactly an hour.
+				// libfaketime adds exactly an hour to the host's clock.
 				if (r.Servers[0].Offset - ahead).Abs() > r.Servers[0].Bound {
 					t.Errorf("%v, want %v", r, ahead)
 				}
@@ -134,8 +134,8 @@ func TestB07ClockCheckHourApart(t *testing.T) {
 	})
 }
 
-// Every member is measured separately. A member that is down or frozen is named, and a member whose clock is off is
-// found.
+// Every member is measured separately. The result names members that are down or frozen, and members whose clocks
+// are off.
 func TestClockCheckMembers(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
@@ -207,14 +207,15 @@ func unmeasured(r clockcheck.Result) string {
 	return strings.Join(all, " ")
 }
 
-// With access control, a user without any right can measure, and so can an unauthenticated client.
+// On a server with access control, a user without any rights can measure, and so can an unauthenticated
+// client.
 func TestClockCheckNeedsNoRight(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
 		own := lab.Start(t, mongod.Spec{Members: 2, Auth: true})
 		err := own.Client(t).Database("admin").RunCommand(t.Context(), bson.D{
 			{Key: "createUser", Value: "nobody"}, {Key: "pwd", Value: "secret"}, {Key: "roles", Value: bson.A{}},
-			{Key: "writeConcern", Value: bson.D{{Key: "w", Value: 2}}}, // the check also logs in to the other member
+			{Key: "writeConcern", Value: bson.D{{Key: "w", Value: 2}}}, // the user must exist on both members, because the check logs in to each
 		}).Err()
 		if err != nil {
 			t.Fatal(err)
@@ -276,7 +277,7 @@ func TestOpenChecksTheClock(t *testing.T) {
 		if err := open(busyLimit); err != nil {
 			t.Errorf("Open with a correct clock: %v", err)
 		}
-		// No clock, and no check, is precise enough for a limit of 1ns.
+		// No clock is precise enough for a limit of 1 ns, and neither is the check.
 		if err := open(1); !errors.Is(err, clockcheck.ErrOffset) && !errors.Is(err, clockcheck.ErrUndecided) {
 			t.Errorf("Open with a limit of 1ns: %v", err)
 		}
@@ -292,7 +293,7 @@ func TestOpenWarnsOfTheSpread(t *testing.T) {
 			warns  bool
 		}{
 			{0, false},              // the default, 500 ms
-			{time.Nanosecond, true}, // no two clocks can be measured to be that close
+			{time.Nanosecond, true}, // no measurement can show that two clocks are that close
 		} {
 			var log bytes.Buffer
 			locks, err := dsyncmongo.Open(t.Context(), r.Client(t).Database(r.DB), &dsyncmongo.Options{

@@ -47,7 +47,7 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-// connections returns how many connections the named application has to the server.
+// connections returns the number of the named application's connections to the server.
 func connections(t *testing.T, admin *mongo.Database, app string) int {
 	t.Helper()
 	cursor, err := admin.Aggregate(t.Context(), mongo.Pipeline{

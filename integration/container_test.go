@@ -7,8 +7,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// The whole server is paused for two TTLs: holders are notified in time by their own timers, and
-// afterwards everything continues by itself.
+// While the whole server is paused for two TTLs, holders are notified in time by their own
+// timers. Afterwards every session recovers by itself.
 func TestPausedServer(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Container: true}, func(t *testing.T, _ *server.Server) {

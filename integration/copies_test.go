@@ -46,7 +46,7 @@ func newCopier(r *room) *copier {
 	return c
 }
 
-// took returns the commands sent since its last call.
+// took returns the commands sent since the last call of took.
 func (c *copier) took() []bson.Raw {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +55,7 @@ func (c *copier) took() []bson.Raw {
 	return sent
 }
 
-// put replaces the commands sent since the last call of took.
+// put sets what the next call of took returns, apart from commands sent after put.
 func (c *copier) put(sent []bson.Raw) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,9 +80,9 @@ func (c *copier) again(t *testing.T, commands []bson.Raw) {
 	}
 }
 
-// B31: the network delivers the commands of an Acquire once more, right after the release. If
-// State.Final was set for the request, the copies change nothing. Otherwise they hold the key, and
-// Discard releases it to the next waiter.
+// B31: the network delivers copies of an Acquire's commands right after the claim's release. If
+// the Acquire returned State.Final, the copies change nothing. Otherwise they acquire the key
+// again, and Discard releases it to the next waiter.
 func TestB31CopiesOfRequests(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -197,12 +197,12 @@ func TestB31CopiesOfRequests(t *testing.T) {
 				_, joined := load(t, c, key).Holder(a.ID)
 				if final[tc.name] = st.Final; st.Final {
 					if joined {
-						t.Error("a copy of a final request holds the key")
+						t.Error("a copy of a final request acquired the key")
 					}
 					return
 				}
 				if !joined {
-					t.Error("the copies changed nothing, though the request is not final: either the test does not work, or the request could be final")
+					t.Error("the copies changed nothing, though the request is not final: either the test is broken, or the store could report the request as final")
 				}
 				if _, err := c.Discard(t.Context(), []driver.Claim{a}); err != nil {
 					t.Fatal(err)

@@ -60,8 +60,9 @@ func TestCostUncontended(t *testing.T) {
 			m.Lock()
 			m.Unlock()
 		}
-		// There are no notices among the commands. On a slow machine the session may hold the key
-		// for long enough to listen; commands of the listener don't count.
+		// No command sends a notice, since nobody waits. On a slow machine the session may hold
+		// the key for long enough to start its listener, so the listener's commands don't
+		// count.
 		if sent := mon.commands(func(c command) bool { return !listening(c) }); len(sent) != 2*n {
 			t.Errorf("%d commands for %d times Lock and Unlock, want %d: %v", len(sent), n, 2*n, sent)
 		}
@@ -74,8 +75,8 @@ func TestCostUncontended(t *testing.T) {
 	})
 }
 
-// On a key without a record, Lock and Unlock together are two short commands and two writes. The same is true of a
-// key that another process used last.
+// On a key without a record, and on a key that another process used last, Lock and Unlock together send two short
+// commands and make two writes.
 func TestCostOfUnknownKeys(t *testing.T) {
 	const n = 20
 	lab.Each(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
@@ -119,8 +120,9 @@ func TestCostOfUnknownKeys(t *testing.T) {
 	})
 }
 
-// If other sessions hold a key each time, the first Lock sends a short command in vain. A later
-// Lock rarely does: only after a request that was repeated just when the key was granted.
+// If other sessions hold a key whenever this session locks it, the first Lock wastes a short
+// command. A later Lock wastes one only if the previous Lock repeated its request just when the
+// key was granted.
 func TestCostOfContendedKey(t *testing.T) {
 	const n = 10
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -174,8 +176,8 @@ func TestCostFailedTry(t *testing.T) {
 		if len(reads) > 1 {
 			t.Errorf("%d reads of the holder's session within a TTL, want at most 1: %v", len(reads), reads)
 		}
-		// On a slow machine the session may have held a key for long enough to listen, or a
-		// heartbeat may be due.
+		// Ignore listener commands and heartbeats: on a slow machine the session may have held
+		// a key for long enough to listen, or a heartbeat may be due.
 		if all := mon.commands(func(c command) bool { return !aboutNotices(c) && !strings.HasPrefix(c.id, "s/") }); len(all) != len(onKeys)+len(reads) {
 			t.Errorf("unexpected other commands: %v", all)
 		}
@@ -189,12 +191,12 @@ func TestCostFailedTry(t *testing.T) {
 	})
 }
 
-// Keeping many locks costs no more than keeping one: in each heartbeat interval, one heartbeat and
+// Keeping many locks costs no more than keeping one: each heartbeat interval has one heartbeat and
 // at most one read of held keys.
 func TestCostOfManyLocks(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		many := 1_000
-		if testkit.Long() && !s.FerretDB() { // on FerretDB each lock takes two writes of some 4 ms
+		if testkit.Long() && !s.FerretDB() { // on FerretDB each lock takes two writes of about 4 ms each
 			many = 10_000
 		}
 		for _, n := range []int{1, many} {
@@ -256,8 +258,8 @@ func TestCostOfManyLocks(t *testing.T) {
 					t.Errorf("%d reads of held keys with %d heartbeats, want one with each", reads, beats)
 				}
 				// When a listener starts, it creates its collection if necessary, reads which other notice
-				// collections exist, and waits until a majority has them. From then on, one getMore is answered every
-				// 5 s, and the listener sometimes reads which member is the primary. On a router it opens a new
+				// collections exist, and waits until a majority has them. From then on, the server answers a getMore
+				// every 5 s, and the listener sometimes asks which member is the primary. On a router it opens a new
 				// cursor every 20 s.
 				listens := mon.commands(aboutNotices)
 				if begins, most := 6, 4*(int(lasted/(5*time.Second))+1); len(listens) > begins+most {
@@ -283,7 +285,7 @@ func TestCostOfWaiting(t *testing.T) {
 		holding := r.session(idleOptions())
 		held := lock(t, warm(t, holding, "awaited"))
 		opt := idleOptions()
-		opt.PollInterval = 100 * time.Millisecond // to send many requests while in the queue; none may write
+		opt.PollInterval = 100 * time.Millisecond // the waiter polls often; no poll may write
 		waiter := warm(t, r.session(opt), "other")
 		_ = waiter
 		mon := newMonitor(r.DB)
@@ -310,16 +312,16 @@ func TestCostOfWaiting(t *testing.T) {
 	})
 }
 
-// A release with 64 sessions in the queue is one command and one notice, and wakes one session. If nobody was in the
-// queue when the releaser was granted the key, the release is two commands: the first is a cheaper command that works
-// only while the queue is empty.
+// With 64 sessions in the queue, a release sends one command and one notice, and wakes one session. If the queue was
+// empty when the holder was granted the key, its release sends two commands, because it first tries a cheaper command
+// that works only while the queue is empty.
 func TestCostOfReleaseWithAQueue(t *testing.T) {
 	const line = 64
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		releasing, waiting := newMonitor(r.DB), newMonitor(r.DB)
 		opt := idleOptions()
-		opt.TTL = 5 * time.Minute // opening so many sessions takes a busy server longer than a heartbeat interval
+		opt.TTL = 5 * time.Minute // on a busy server, opening so many sessions can take longer than the usual heartbeat interval
 		held := lock(t, warm(t, r.session(opt, releasing.client()), "line"))
 		if !s.Has(server.Need{Notices: true}) {
 			opt.PollInterval = 500 * time.Millisecond
@@ -360,7 +362,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 			if sent := releasing.commands(notifies); len(sent) != 1 {
 				t.Errorf("%d commands that notify, want 1: %v", len(sent), sent)
 			}
-			// The session that was woken may request again; no other session was woken.
+			// Only the woken session may send a request.
 			if sent := waiting.commands(func(c command) bool { return !listening(c) }); len(sent) > 1 {
 				t.Errorf("the waiters sent %d commands, want at most 1: %v", len(sent), sent)
 			}
@@ -401,7 +403,7 @@ func TestB11NoDuplicateKeys(t *testing.T) {
 	}
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
-		opt := r.short(30 * time.Second) // longer than a container stalls on a busy machine
+		opt := r.short(30 * time.Second) // a container can stall on a busy machine, but not for that long
 		held := lock(t, warm(t, r.session(opt), "noise"))
 		mon := newMonitor(r.DB)
 		client := r.Client(t, mon.client())

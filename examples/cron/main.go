@@ -3,10 +3,10 @@
 //
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/cron
 //
-// Each host calls Do with the tick: the time at which the job is due, which all hosts compute alike
-// even if their clocks differ. One host runs the job. The others wait until it has succeeded; if
-// the job fails, or that host dies, the next host runs it. A host that comes late finds that the
-// tick is already done.
+// Each host calls Do with the tick, which is the time at which the job is due. All hosts compute
+// the same tick, even if their clocks differ. One host runs the job. The others wait until it has
+// succeeded; if the job fails, or its host dies, another host runs the job. A host that comes
+// late finds that the tick is already done.
 package main
 
 import (
@@ -37,13 +37,13 @@ func main() {
 	}
 	defer locks.Close(context.WithoutCancel(ctx))
 	run(ctx, locks, *every, time.Now, func(_ context.Context, tick time.Time) error {
-		slog.Info("runs", "tick", tick.UTC().Format(time.TimeOnly)) // here: the work of the job
+		slog.Info("runs", "tick", tick.UTC().Format(time.TimeOnly)) // put the job's work here
 		return nil
 	})
 }
 
-// Until ctx ends, run calls job at each tick that this host is the first to run, or takes over from another host. now
-// is the host's clock.
+// Until ctx ends, run waits for each tick and calls job, unless another host runs the job for that tick successfully.
+// now is the host's clock.
 func run(ctx context.Context, locks *dsync.Session, every time.Duration, now func() time.Time,
 	job func(context.Context, time.Time) error) {
 	report := locks.Periodic("cron/report")

@@ -19,7 +19,7 @@ func TestOncePerTick(t *testing.T) {
 		for _, offset := range []time.Duration{0, 10 * time.Millisecond, 7 * time.Second, time.Hour} {
 			t.Run(takes.String()+" "+offset.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					time.Sleep(every / 2) // start in the middle between two ticks, so that no host starts just before one
+					time.Sleep(every / 2) // start halfway between two ticks, so that no host starts just before a tick
 					ctx, cancel := context.WithTimeout(t.Context(), ticks*every+every/3)
 					defer cancel()
 					store := dsynctest.NewMemory()

@@ -1,5 +1,5 @@
-// Fenced writes to a document under a lock. Freeze it before the write, and it writes after its lease has ended. No
-// lock can stop such a late write, but the document can:
+// Fenced writes to a document under a lock. If you freeze the program before it writes, it writes after its lease
+// has ended. No lock can prevent such a late write, but a fencing token in the document can:
 //
 //	export MONGODB_URI=mongodb://localhost:27017
 //	go build -o /tmp/fenced ./examples/fenced
@@ -7,10 +7,10 @@
 //	/tmp/fenced -name bert     # in another terminal: it waits until anna's lease ends, and writes
 //	fg                         # anna continues, and her write is refused
 //
-// While anna's process is frozen its lease ends, and bert acquires the lock with a greater token,
-// which his write leaves in the document. Anna's write has the smaller token, so it fails with
-// fence.ErrStale. If your write depends on the content of the document, call RaiseToken before you
-// read it, so that no older write comes between the two.
+// While anna's process is frozen, its lease ends. Then bert acquires the lock with a greater
+// token, which his write stores in the document. Anna's write has the smaller token, so it fails
+// with fence.ErrStale. If your write depends on the content of the document, call RaiseToken
+// before you read it, so that no older write can come between your read and your write.
 package main
 
 import (
@@ -31,7 +31,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-const key = "account 7" // the key of the lock, and the _id of the document that the lock guards
+const key = "account 7" // the lock's key, and the _id of the document that it guards
 
 func main() {
 	db := flag.String("db", "leasehold_examples", "the database")
@@ -61,8 +61,9 @@ func main() {
 	}
 }
 
-// run locks, thinks and writes. Your program would do that under mu.Context, which ends when the
-// lock is lost. This one is frozen between its last check of that context and the write.
+// run locks, thinks and writes. A real program would check a context that ends when the lock is
+// lost, as in [dsync.Mutex.Do]. Here we imitate a program that is frozen between its last check
+// and the write.
 func run(ctx context.Context, locks *dsync.Session, think time.Duration, write func(context.Context, int64) error) error {
 	mu := locks.Mutex(key)
 	if err := mu.LockContext(ctx); err != nil {

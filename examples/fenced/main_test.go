@@ -15,8 +15,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 )
 
-// A holder that was frozen for longer than its lease writes with its old token, which is smaller than the next
-// holder's. The document here only imitates the fence's rule; dsync/mongo and integration test the fence on MongoDB.
+// A holder that was frozen until after its lease ended still writes with its old token, which is smaller than the
+// next holder's. The document here only imitates the fence's rule; dsync/mongo and integration test the fence on
+// MongoDB.
 func TestLateWriteHasTheSmallerToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -48,7 +49,7 @@ func TestLateWriteHasTheSmallerToken(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		link.Cut() // to the others this looks like a frozen process
+		link.Cut() // to other processes, the holder now seems frozen
 		if err := writer("bert", store, time.Second); err != nil {
 			t.Error(err)
 		}

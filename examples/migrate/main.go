@@ -1,11 +1,11 @@
-// Migrate is a service whose processes start with a migration of the database. One process
-// migrates, the others wait for its result, and processes that start later read it. Start it
-// several times, and kill the one that migrates:
+// Migrate is a service whose processes start with a migration of the database. One process runs
+// the migration, the others wait for its result, and processes that start later read that
+// result. Start the program several times, and kill the process that migrates:
 //
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/migrate
 //
-// A Once runs once and for all: the second time, the program only prints the result. If the migrating process dies, a
-// waiting one takes over after the TTL. So a migration must not repeat what is already done: this migration inserts a
+// A Once succeeds only once: when you start the program again, it only prints the result. If the migrating process
+// dies, a waiting one takes over after the TTL. So a migration must skip what is already done: this one inserts a
 // row, with the run's token, only if the row does not exist.
 package main
 
@@ -57,8 +57,8 @@ func main() {
 	slog.Info("starts", "migration", result)
 }
 
-// migrate inserts the rows, unless that has been done, and returns the result. If the error is ErrLost, this run did
-// not count, and another process runs the migration.
+// migrate inserts the rows, unless an earlier run has succeeded, and returns the result of the run that succeeded.
+// If the error is ErrLost, this run does not count, and another process may run the migration.
 func migrate(ctx context.Context, locks *dsync.Session, pause time.Duration,
 	insert func(ctx context.Context, plan string, token int64) error) (string, error) {
 	result, err := locks.Once("migration 7: plans").DoValue(ctx, func(ctx context.Context) ([]byte, error) {

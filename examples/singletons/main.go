@@ -9,8 +9,8 @@
 //
 // The probe /readyz fails while this replica can't renew its leases, so a rollout shows that a new
 // version can't reach the database. The probe /livez fails only if a job keeps running after its
-// context and its grace have ended: the job may be running elsewhere, too, and a restart ends it. A
-// restart does not help against an unreachable database.
+// context and its grace have ended. Such a job may be running on another replica, too, and a
+// restart stops it. An unreachable database does not fail /livez, because a restart would not help.
 package main
 
 import (

@@ -70,8 +70,8 @@ func TestEachOnOneReplica(t *testing.T) {
 	})
 }
 
-// The probes answer while all is well, while the database is unreachable, and while a job keeps
-// running after its context has ended.
+// The probes succeed or fail as documented while all is well, while the database is
+// unreachable, and while a job keeps running after its context has ended.
 func TestProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
@@ -105,8 +105,8 @@ func TestProbes(t *testing.T) {
 		time.Sleep(time.Minute)
 		probe("at work", 200, 200)
 		link.Cut()
-		// The last heartbeat was at most 3.7 s ago. After it the next heartbeat is late at 5.3 s,
-		// the lease ends at 8.5 s, and the grace at 9.5 s.
+		// The last heartbeat was at most 3.7 s ago. Counted from that heartbeat, the next one is
+		// overdue at 5.3 s, the lease ends at 8.5 s, and the grace ends at 9.5 s.
 		time.Sleep(5600 * time.Millisecond)
 		probe("without the database", 503, 200)
 		time.Sleep(5 * time.Second)

@@ -9,13 +9,13 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// goroutines is a crew in this process, on a store in memory.
+// goroutines is a crew whose workers are goroutines of this process, on a store in memory.
 type goroutines struct {
 	store  *dsynctest.Memory
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	killed string // the killed worker; errors of its session are ignored
+	killed string // the killed worker; its session's errors are ignored
 
 	links    map[string]*dsynctest.Faulty // each worker's connection to the store
 	sessions map[string]*dsync.Session
@@ -31,7 +31,7 @@ func newGoroutines() *goroutines {
 
 func (g *goroutines) start(name string, p part, tell func(event)) error {
 	link := dsynctest.NewFaulty(g.store, nil)
-	// A worker that is cut off keeps running and would log warnings, unlike a killed process.
+	// Unlike a killed process, a worker that is cut off from the store would go on logging warnings.
 	silent := slog.New(slog.DiscardHandler)
 	s, err := dsync.New(link, &dsync.Options{TTL: ttl, Host: name, Logger: silent})
 	if err != nil {
@@ -47,7 +47,7 @@ func (g *goroutines) start(name string, p part, tell func(event)) error {
 	return nil
 }
 
-// kill cuts the worker off. To the other workers this looks like its death.
+// kill cuts the worker off from the store. To the other workers, it seems to have been killed.
 func (g *goroutines) kill(name string) error {
 	g.killed = name
 	g.links[name].Cut()

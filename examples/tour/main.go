@@ -1,13 +1,13 @@
 // The tour shows several workers, each with its own session, that take turns with a mutex. One
-// worker is killed while it holds the mutex. Then the workers elect leaders; one resigns, another
+// worker is killed while it holds the mutex. Then the workers elect leaders; some resign, and one
 // is killed.
 //
 //	go run ./examples/tour
 //	go run -tags mongodb ./examples/tour -uri mongodb://localhost:27017/?replicaSet=rs0
 //
 // Without -uri the workers are goroutines on a store in memory, and a killed worker is cut off from
-// it. With -uri they are processes on a real server, and one is killed with SIGKILL. That needs
-// MongoDB's driver, which takes a while to compile, so it has a build tag.
+// it. With -uri the workers are processes that share a real server, and one is killed with SIGKILL.
+// -uri needs MongoDB's driver, which takes a while to compile, so it also needs a build tag.
 package main
 
 import (
@@ -33,7 +33,7 @@ var names = []string{"anna", "bert", "carl"}
 type event struct {
 	worker string
 	what   string // "waits", "has", "frees" or "loses"
-	token  int64  // the fencing token, if what is "has"
+	token  int64  // the fencing token or the term, if what is "has"
 }
 
 // A part describes one part of the tour: what its workers do, and the texts that it prints.
@@ -44,7 +44,7 @@ type part struct {
 	has    string // text for a worker that gets the key
 	frees  string // text for a worker that releases it
 	turns  int    // number of turns in this part
-	fatal  int    // number of the turn in which the holder is killed
+	fatal  int    // the holder of this turn is killed
 	ending string
 }
 
@@ -124,7 +124,7 @@ func tour(c crew, p part) error {
 	var (
 		last    int64
 		holder  string
-		early   []event // events of the next holder that arrived before the present holder's last event
+		early   []event // the next holder's events, if they arrived before the present holder's last event
 		killed  string
 		death   time.Time
 		overdue = time.NewTimer(time.Minute)
@@ -202,7 +202,7 @@ func takeTurns(ctx context.Context, s *dsync.Session, tell func(event)) {
 		case <-ctx.Done():
 		}
 		if hold.Token() != 0 {
-			tell(event{what: "frees"}) // before the next worker can report that it has the mutex
+			tell(event{what: "frees"}) // before Release, so the next worker's "has" comes later
 		} else {
 			tell(event{what: "loses"})
 		}
@@ -229,7 +229,7 @@ func lead(ctx context.Context, s *dsync.Session, tell func(event)) {
 		case <-term.Done(): // a real program would stop its work here
 		}
 		if term.Err() == nil {
-			tell(event{what: "frees"}) // before the next worker can report that it leads
+			tell(event{what: "frees"}) // before Resign, so the next worker's "has" comes later
 		} else {
 			tell(event{what: "loses"})
 		}

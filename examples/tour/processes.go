@@ -27,7 +27,7 @@ type processes struct {
 type process struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
-	ended chan struct{} // closed at the end of its output
+	ended chan struct{} // closed when the process's output has ended
 }
 
 func newProcesses(uri string) (crew, error) {
@@ -71,7 +71,7 @@ func (c *processes) kill(name string) error {
 	delete(c.workers, name)
 	err := w.cmd.Process.Kill()
 	<-w.ended
-	w.cmd.Wait() // the error says only that the worker was killed
+	w.cmd.Wait() // the error only reports that the worker was killed
 	return err
 }
 

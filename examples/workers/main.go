@@ -3,10 +3,11 @@
 //
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/workers URL…
 //
-// An errgroup limits the workers in the process, and a semaphore the calls of all processes.
-// Waiters get slots in FIFO order. A crashed process's slots become free after its TTL. A worker
-// that can't reach the server for that long loses its slot: its call ends before another worker
-// gets the slot, and is repeated with another slot.
+// An errgroup limits the workers in each process, and a semaphore limits the calls of all
+// processes together. Waiters get slots in FIFO order. A crashed process's slots become free
+// after its TTL. A worker that can't reach the server for that long loses its slot. Its call is
+// cancelled before another worker gets the slot, and is repeated once the worker has a new
+// slot.
 package main
 
 import (
@@ -51,7 +52,7 @@ func main() {
 	}
 }
 
-// work makes a call while it holds a slot. All processes must name the same number of slots.
+// work makes a call while it holds a slot. All processes must pass the same number of slots.
 func work(ctx context.Context, locks *dsync.Session, slots int64, call func(context.Context) error) error {
 	service := locks.Semaphore("service", slots)
 	for {

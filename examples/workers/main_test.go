@@ -23,8 +23,7 @@ func session(t *testing.T, store driver.Store) *dsync.Session {
 	return locks
 }
 
-// Two processes together never make more calls at a time than there are slots, but reach that
-// number.
+// Two processes together make as many calls at a time as there are slots, but never more.
 func TestNeverMoreThanTheSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slots, workers = 3, 4
@@ -65,7 +64,7 @@ func TestNeverMoreThanTheSlots(t *testing.T) {
 }
 
 // A worker that loses its slot ends its call before another worker gets the slot, and repeats the
-// call with another slot.
+// call when it has a new slot.
 func TestLostSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
