@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// contactLimit bounds each try of contact, and all tries together if ctx has no deadline. It is longer than a
-	// slow election.
+	// contactLimit bounds each try of contact and, if ctx has no deadline, all tries together. Even a slow election
+	// is faster.
 	contactLimit = 30 * time.Second
 
 	// firstPause and maxPause are the pauses between tries, before jitter.
 	firstPause = 50 * time.Millisecond
 	maxPause   = time.Second
 
-	// warnAgain is the interval between warnings in the log while tries fail. A program that waits for hours must
-	// not do so silently, but a warning for each try would be noise.
+	// warnAgain is the interval between warnings in the log while tries fail. A program must not wait silently for
+	// hours, but a warning for each try would be noise.
 	warnAgain = time.Minute
 )
 
-// contact repeats the probe through temporary states, so that a program that starts while a primary steps down, or
-// while writes are blocked, waits instead of crashing again and again. It returns when the probe succeeds, when
-// ctx ends, or on an error that is not temporary. Each try uses new records, because an interrupted try may have
+// contact repeats the probe through temporary states, so that a program can start while a primary steps down or
+// writes are blocked: it waits, instead of crashing again and again. It returns when the probe succeeds, when ctx
+// ends, or on an error that is not temporary. Each try uses new records, because an interrupted try may have
 // changed its records.
 func (s *store) contact(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {
@@ -64,8 +64,8 @@ func (s *store) contact(ctx context.Context) error {
 	}
 }
 
-// checkWatch returns an error if the client does not report to the store's PrimaryWatch. Call it when the driver
-// has found the server, because by then the driver has called the client's monitor.
+// checkWatch returns an error if the client does not report to the store's PrimaryWatch. Call it only once the
+// driver has found the server, because the driver has then called the client's monitor.
 func (s *store) checkWatch() error {
 	if s.primary != nil && !s.primary.attached() {
 		return errors.New("mongo: PrimaryWatch is not the client's server monitor; make the client with SetServerMonitor(watch.ServerMonitor(nil))")
@@ -79,10 +79,8 @@ func (s *store) probeWithin(ctx context.Context, limit time.Duration) error {
 	return s.probe(ctx)
 }
 
-// passingCodes are the error codes of temporary states, which end without a change to the program, by themselves
-// or when an operator acts: the server steps down, shuts down or was just elected; it is overloaded or full; it
-// interrupted the operation; or a router's shards are unreachable or moving data. The numbers and names are those
-// of the server's src/mongo/base/error_codes.yml.
+// passingCodes are the error codes of temporary states, which end by themselves or when an operator acts. The
+// numbers and names come from the server's src/mongo/base/error_codes.yml.
 var passingCodes = []int{
 	// A fail-over, a shutdown, or a replica set that has just been initiated.
 	10107, // NotWritablePrimary
@@ -145,8 +143,8 @@ var passingCodes = []int{
 	338, 342, // ReshardCollectionInProgress, ReshardingCriticalSectionTimeout
 }
 
-// passingLabels are the labels of temporary errors, whatever their code: the driver cleared its pool because the
-// server became silent or unreachable, or the server sheds load or says that the command may be repeated.
+// passingLabels are labels that mark an error as temporary, whatever its code: the driver cleared its pool because
+// the server became silent or unreachable, or the server sheds load, or it allows a retry.
 var passingLabels = []string{"TransientTransactionError", "SystemOverloadedError", "RetryableError", "RetryableWriteError"}
 
 // passing reports whether an error is temporary, so that the same command may succeed later: a network error, a

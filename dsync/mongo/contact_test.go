@@ -15,8 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// interruptions are temporary errors: of a server that is not the primary (no longer, or not yet), of an
-// overloaded or full server, and of a router that cannot reach its shards.
+// interruptions are temporary errors from a server that is not the primary (any longer or yet), from an overloaded
+// or full server, and from a router that cannot reach its shards.
 var interruptions = map[string]func(call) bson.D{
 	"stepping down":  func(call) bson.D { return refusal(11602, "InterruptedDueToReplStateChange") },
 	"not a primary":  func(call) bson.D { return refusal(10107, "NotWritablePrimary") },
@@ -59,8 +59,7 @@ func overloaded(code int) bson.D {
 	return append(refusal(code, "Overloaded"), e("errorLabels", bson.A{"SystemOverloadedError", "RetryableError", "NoWritesPerformed"}))
 }
 
-// B41: a program that starts during a temporary state, such as a step-down, waits for its end, whichever of Open's
-// commands fails.
+// B41: during a temporary state, such as a step-down, Open waits, whichever of its commands fails.
 func TestOpenWaitsForWhatPasses(t *testing.T) {
 	const election = 12 * time.Second
 	for name, interrupted := range interruptions {
@@ -99,8 +98,8 @@ func TestOpenWaitsForWhatPasses(t *testing.T) {
 	}
 }
 
-// Open waits as long as ctx allows, or half a minute if ctx has no deadline. Its error wraps both the server's error
-// and context.DeadlineExceeded. Once a minute, a warning says why it waits.
+// Open waits as long as ctx allows, or half a minute if ctx has no deadline. Its error wraps both the server's
+// error and context.DeadlineExceeded. Once a minute, it logs a warning with the reason.
 func TestOpenWaitsNoLongerThanItMay(t *testing.T) {
 	for _, limit := range []time.Duration{0, 5 * time.Second, 2 * time.Minute} {
 		interrupted, says := interruptions["stepping down"], "InterruptedDueToReplStateChange"
@@ -155,7 +154,7 @@ func TestOpenIsCancelled(t *testing.T) {
 	})
 }
 
-// An error that waiting cannot fix is returned at once, after one try.
+// If waiting cannot help, Open returns the error after one try.
 func TestOpenFailsAtOnce(t *testing.T) {
 	wrong := func(c call) bson.D { return ok(e("value", bson.D{}), e("n", 1)) }
 	for name, answer := range map[string]func(call) bson.D{

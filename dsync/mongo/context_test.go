@@ -46,7 +46,7 @@ func TestStoreIgnoresContextValues(t *testing.T) {
 	}
 }
 
-// A call ends when ctx's deadline passes, or when ctx is cancelled.
+// A call returns when ctx's deadline passes, or when ctx is cancelled.
 func TestStoreContextEnds(t *testing.T) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestStoreContextEnds(t *testing.T) {
 	}
 }
 
-// A call on a connection that died silently ends even if ctx has no deadline.
+// A call on a connection that died silently returns even if ctx has no deadline.
 func TestStoreWithoutDeadline(t *testing.T) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {

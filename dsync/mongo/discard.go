@@ -12,9 +12,9 @@ import (
 )
 
 // Discard implements [driver.Store]. It sends one update, which changes nothing and counts the records that have
-// one of the claims. Usually none has. It is an update rather than a read because an update waits for a majority,
-// so a deposed primary cannot wrongly say that the claims are gone. If there are such records, Discard reads them,
-// and releases the claims that they have one by one.
+// one of the claims. Usually there are none. It is an update rather than a read because an update waits for a
+// majority, so a deposed primary cannot wrongly report that the claims are gone. If there are such records, Discard
+// reads them, and releases their claims one by one.
 func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
 	byKey := make(map[string][]string)
 	for _, c := range claims {
@@ -27,7 +27,7 @@ func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.No
 		keys = append(keys, id)
 		statements = append(statements, bson.D{e("q", append(bson.D{e("_id", id)}, among(ids)...)), e("u", bson.A{set(e("f", "$f"))})})
 	}
-	var refused error // the first refusal; it must not keep the other claims from being discarded
+	var refused error // the first refusal; the other claims are discarded nevertheless
 	raw, err := s.write(ctx, bson.D{e("update", s.collection), e("updates", statements), e("ordered", false)})
 	switch there, _, none := updated(raw); {
 	case statementsFailed(err):
@@ -68,13 +68,13 @@ type discardRecord struct {
 	Queue   []waiterRecord `bson:"q"`
 }
 
-// has reports whether the claim holds the key without an end, or waits for it, which is among's condition.
+// has reports whether the claim holds the key without an end, or waits for it: the same condition as in among.
 func (r discardRecord) has(claim string) bool {
 	return slices.ContainsFunc(r.Holders, func(h holderRecord) bool { return h.Claim == claim && h.Until.IsZero() }) ||
 		slices.ContainsFunc(r.Queue, func(w waiterRecord) bool { return w.Claim == claim })
 }
 
-// among returns a filter for records in which one of the claims holds the key without an end, or waits.
+// among returns a filter for records in which one of the claims waits, or has a hold without an end.
 func among(ids []string) bson.D {
 	in := bson.D{e("$in", ids)}
 	held := bson.D{e("$elemMatch", bson.D{e("a", in), e("e", bson.D{e("$exists", false)})})}

@@ -13,8 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B40: if the server refuses to look for a claim or to release it, Discard still removes the other claims, and
-// returns the notices of the resulting grants.
+// B40: if the server refuses the command that finds a claim or the one that releases it, Discard still removes the
+// other claims, and returns the notices of the resulting grants.
 func TestDiscardGoesOnBehindARefusedClaim(t *testing.T) {
 	for _, refuses := range []string{"update", "findAndModify"} {
 		t.Run(refuses, func(t *testing.T) {

@@ -10,13 +10,14 @@ import (
 
 // A release with driver.Release.Early is sent with w: 1 to a replica set. The reply has the release's position in
 // the log (opTime), and the reply to hello has the position up to which a majority has the log
-// (lastWrite.majorityOpTime). A router passes on neither, and a standalone has no fail-over, so on both a release
-// is an ordinary write.
+// (lastWrite.majorityOpTime). A router passes on neither position, and a standalone has no fail-over, so both get
+// an ordinary write.
 
-// unknownOpTime stands for the position of a release whose reply does not contain it. It never counts as committed.
+// unknownOpTime is the position of a release whose reply does not contain one. Such a release never counts as
+// committed.
 var unknownOpTime = driver.OpTime{Term: -1}
 
-// opTime returns the OpTime at the given path of a reply, and whether there is one.
+// opTime returns the OpTime at a path in a reply, and whether there is one.
 func opTime(reply bson.Raw, path ...string) (driver.OpTime, bool) {
 	doc, _ := reply.Lookup(path...).DocumentOK()
 	t, i, ok := doc.Lookup("ts").TimestampOK()
@@ -27,8 +28,8 @@ func opTime(reply bson.Raw, path ...string) (driver.OpTime, bool) {
 	return driver.OpTime{Term: term, Time: uint64(t)<<32 | uint64(i)}, true
 }
 
-// updateEarly is like update but, with early and on a replica set, waits only for the primary. If the update then
-// changes something, applied is its position in the log.
+// updateEarly is like update but, if early is set and the server is a replica set, it waits only for the primary.
+// In that case, if the update changes something, applied is its position in the log.
 func (s *store) updateEarly(ctx context.Context, early bool, statement bson.D) (matched, changed bool, applied driver.OpTime, err error) {
 	if !early || s.server.portable || s.server.topology != replicaSet {
 		matched, changed, err = s.update(ctx, statement)

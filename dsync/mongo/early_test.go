@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// To a replica set, an early release is sent with w: 1, and Edit returns its position in the log. The next
-// heartbeat returns the position up to which the log is committed.
+// On a replica set, an early release is sent with w: 1, and Edit returns its position in the log. The next
+// heartbeat returns the position up to which a majority has the log.
 func TestEarlyRelease(t *testing.T) {
 	opTime := func(s uint32, term int64) bson.D {
 		return bson.D{e("ts", bson.Timestamp{T: s, I: 1}), e("t", term)}

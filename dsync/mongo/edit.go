@@ -9,10 +9,10 @@ import (
 
 // Edit implements [driver.Store].
 //
-// One Acquire grants at most 1,000 claims; if more fit, the next command on the key grants the rest. On servers
-// other than MongoDB the first Acquire or Resize of a key sends three commands. If the key is probably free, the
-// Acquire of a claim that may wait begins with a short command. If that grants nothing, it writes nothing, and a
-// second command follows.
+// One Acquire grants at most 1,000 claims; if more fit, later commands on the key grant the rest. On servers other
+// than MongoDB the first Acquire or Resize of a key sends three commands. If the key is probably free, the Acquire
+// of a claim that may wait begins with a short command. If that grants nothing, it writes nothing, and a second
+// command follows.
 //
 // A Release tries these commands in order. It sends the next command only if the previous one did not apply, and
 // so wrote nothing:
@@ -23,15 +23,15 @@ import (
 //     waiter, if its claim is of the same sort as the released one, or frees the key;
 //   - the pipeline, which handles everything.
 //
-// So a Release sends one command if its session knows of no waiters and there are none, and two if somebody waits
-// without its knowledge. For a Mutex or an election, it sends one more if the next claim is of another sort, such
-// as a fixed lease or a claim with Yield.
+// So a Release sends one command if its session rightly believes that nobody waits, and two if somebody does. For a
+// Mutex or an election, it sends one more if the next claim is of another sort, such as a fixed lease or a claim
+// with Yield.
 //
-// Keep, Seal and Successor each have a version of the pipeline, and only that is sent. If a Release with Seal
-// cannot seal because the hold's end has come, the claims that it grants get no notice.
+// A Release with Keep, Seal or Successor sends only a version of the pipeline made for that option. If a Release
+// cannot seal because its hold has already ended, the claims that it grants get no notice.
 //
-// A Release with an Acquire sends, if possible, one short hand-over that also adds the claim, and otherwise the
-// commands of both.
+// A Release with an Acquire sends one short hand-over that also adds the new claim, if possible, and otherwise the
+// commands of the Release and then those of the Acquire.
 //
 // A key's record keeps the last 16 former limits of the key.
 func (s *store) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {

@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// The server's error codes that matter here (src/mongo/base/error_codes.yml).
+// The server's error codes that this package handles (src/mongo/base/error_codes.yml).
 const (
 	codeUnauthorized    = 13
 	codeAtlas           = 8000 // see notAllowed
@@ -23,14 +23,14 @@ const (
 	codeCommandNotFound = 59
 	codeNotImplemented  = 238
 
-	// Errors of a cursor on notices: it was overtaken by newer notices, its collection was
-	// dropped, or the server has closed it.
+	// Errors of a cursor on notices: newer notices have overwritten its position, its collection was dropped, or
+	// the server has closed it.
 	codeCappedPositionLost = 136
 	codeQueryPlanKilled    = 175
 	codeCursorNotFound     = 43
 )
 
-// refusals are the codes of commands that changed nothing and that repeating cannot fix.
+// refusals are the error codes with which the server refuses a command for good.
 var refusals = []int{
 	codeUnauthorized,
 	18, // AuthenticationFailed
@@ -53,15 +53,15 @@ var refusals = []int{
 func refused(err error) bool { return hasCode(err, refusals...) || notAllowed(err) }
 
 // notAllowed reports whether the user lacks a privilege. Atlas's proxy uses one code, 8000, for everything that it
-// refuses: a wrong password, a command that the user may not send, but also a write while the cluster is over its
-// space quota, which is temporary. Only the text distinguishes them.
+// refuses: a wrong password, a command that the user may not send, and also a write while the cluster is over its
+// space quota. The last is temporary, and only the text of the error identifies it.
 func notAllowed(err error) bool {
 	return hasCode(err, codeUnauthorized) || hasCode(err, codeAtlas) && !strings.Contains(err.Error(), "space quota")
 }
 
-// failure turns an error of the driver into an error of the store. It matches ErrRefused if the server refused the
-// command for good. Otherwise it matches no error of package driver, which means that the command may or may not
-// have been applied.
+// failure turns an error of the driver into an error of the store. The result matches ErrRefused if the server
+// refused the command for good. Otherwise it matches no error of package driver, and the command may have been
+// applied.
 func failure(op string, err error) error {
 	switch {
 	case hasCode(err, codeConversion):
@@ -75,8 +75,8 @@ func failure(op string, err error) error {
 	return fmt.Errorf("mongo: %s: %w", op, err)
 }
 
-// hasCode reports whether the server refused a command or a write with one of the codes. The code of a
-// writeConcernError does not count: such a write was applied, and may or may not be undone.
+// hasCode reports whether the server refused a command or a write with one of the codes. It ignores the code of a
+// writeConcernError, because such a write was applied, although a fail-over may undo it.
 func hasCode(err error, codes ...int) bool {
 	var w mongo.WriteException
 	if errors.As(err, &w) {

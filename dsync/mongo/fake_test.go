@@ -16,14 +16,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A fake is a server that speaks the wire protocol over net.Pipe, and answers commands as the test says. It computes
-// nothing.
+// A fake is a server that speaks the wire protocol over net.Pipe. It computes nothing, but answers commands with a
+// function of the test.
 type fake struct {
 	*mongofake.Server
 	t testing.TB
 
 	mu     sync.Mutex
-	answer func(call) bson.D // nil: the probe passes; a test sets answer once its store is open
+	answer func(call) bson.D // nil until the store is open: then the probe passes
 	calls  []call            // the calls since answer was set, without the driver's own
 	hello  bson.D
 	clock  func() time.Time // the time in hello, if set
@@ -50,11 +50,11 @@ func (c call) shortGrant(path ...string) bson.RawValue {
 	return bson.RawValue{}
 }
 
-// changesOfShort are the paths of the changed fields in the first stage of a short command: of an Acquire and of a
-// hand-over on MongoDB, and of both on other servers.
+// changesOfShort are the paths of the changed fields in the first stage of a short command: in an Acquire on
+// MongoDB, in a hand-over on MongoDB, and in both on other servers.
 var changesOfShort = [][]string{{"$replaceWith"}, {"$replaceWith", "$mergeObjects", "1"}, {"$set", "_"}}
 
-// Replies that are not answers: they don't say whether the command was applied.
+// Failures that leave it unknown whether the command was applied.
 var (
 	lost   = mongofake.Lost
 	silent = mongofake.Silent
@@ -120,7 +120,7 @@ func (f *fake) say(change func(bson.D) bson.D) {
 	f.hello = change(f.hello)
 }
 
-// took returns the commands that arrived since the last script.
+// took returns the commands that have arrived since script was last called.
 func (f *fake) took() []call {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -166,7 +166,7 @@ func (f *fake) handle(name string, cmd bson.Raw) bson.D {
 	return answer(c)
 }
 
-// honest answers a probe like a server that computes everything correctly and has not been probed before.
+// honest answers a probe as a server does that computes everything correctly and has not been probed before.
 func honest(c call) bson.D {
 	now := time.Now().Truncate(time.Millisecond)
 	token := now.UnixMilli() * 1024
@@ -225,7 +225,7 @@ func honest(c call) bson.D {
 		return done(1)
 	case probeRecord(c) != "":
 		return value()
-	case c.name == "find": // the probe's check whether the collection is capped
+	case c.name == "find": // the probe checks whether the collection is capped
 		return refusal(2, "BadValue")
 	case strings.HasSuffix(id, "/short") && asks("next") && about("$none.1"):
 		return value(e("h", bson.A{holder("$short.6", "$mine", 1, token)}), e("waiting", 1))
