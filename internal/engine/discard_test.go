@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// again returns a store that receives each selected Acquire a second time, the given time after it was sent.
+// again returns a store that delivers a copy of each selected Acquire, the given time after the Acquire was sent.
 func again(t *testing.T, store driver.Store, after time.Duration, of func(dsynctest.Request) bool) *dsynctest.Faulty {
 	return newFaulty(t, store, func(r dsynctest.Request) (f dsynctest.Fault) {
 		if r.Method == dsynctest.MethodAcquire && of(r) {
@@ -102,8 +102,8 @@ func TestCopyOfARequestHoldsNothing(t *testing.T) {
 	}
 }
 
-// One command discards all claims that are due, whatever their keys. If a claim was held for so long that no copy of
-// its request can still join, it is not discarded.
+// One command discards all claims that are due, whatever their keys. A claim is not discarded if it was held for so
+// long that no copy of its request can still join.
 func TestClaimsAreDiscardedTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -129,7 +129,7 @@ func TestClaimsAreDiscardedTogether(t *testing.T) {
 }
 
 // A session remembers released claims until it has discarded them. Its Discards keep up with any number of claims: it
-// never remembers more than were released in the time of two attempts.
+// never remembers more claims than are released within the time of two attempts.
 func TestManyClaimsAreDiscarded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -151,8 +151,8 @@ func TestManyClaimsAreDiscarded(t *testing.T) {
 	})
 }
 
-// A claim is not discarded if that is unnecessary: if the store reports that no copy of its request can join, or if the
-// claim was held for long enough.
+// A claim is not discarded if the store reports that no copy of its request can join, or if it was held for so long
+// that none can.
 func TestFinalRequestsAreNotDiscarded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -205,21 +205,21 @@ func (s *failingDiscard) Discard(ctx context.Context, claims []driver.Claim) ([]
 	return s.Memory.Discard(ctx, claims)
 }
 
-// If the store's clock steps back within the margin, a late request does not stay in the store. Its claim is
-// discarded only when the request can no longer join, whatever the clock did.
+// If the store's clock steps back by less than the margin, a late request can still join, but does not stay in the
+// store: its claim is discarded only when the request can no longer join.
 func TestClockGoesBackBesideALateRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		var late atomic.Bool
 		f := newFaulty(t, memory, func(r dsynctest.Request) (f dsynctest.Fault) {
 			if r.Method == dsynctest.MethodAcquire && late.Swap(false) {
-				f.Delay = ttl/6 + margin*2/5 // too late to join without the step
+				f.Delay = ttl/6 + margin*2/5 // too late to join, if the clock did not step back
 			}
 			return f
 		})
-		s := newSession(t, f, &dsync.Options{HeartbeatInterval: ttl / 2}) // so that meanwhile no reply shows the session the store's clock
-		// Two attempts and the margin from now, this claim is discarded with all others that are due by then.
-		// Without the margin, that would be before the late request arrives.
+		s := newSession(t, f, &dsync.Options{HeartbeatInterval: ttl / 2}) // so long that no heartbeat's reply shows the session the store's clock meanwhile
+		// This claim is discarded two attempts and the margin from now, with all others that are due by then. Without
+		// the margin it would be discarded before the late request arrives.
 		turn(s.Mutex("discarded before"))
 		time.Sleep(ttl * 4 / 25)
 		late.Store(true)
@@ -282,8 +282,8 @@ func (r refuser) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 	return r.Memory.Edit(ctx, e)
 }
 
-// If a fail-over undoes an Unlock, and the store refuses one of the clean-up commands once, as if a privilege were
-// missing, the key still becomes free soon. (B40)
+// If a fail-over undoes an Unlock, and the store refuses one clean-up command, as if a privilege were missing, the key
+// still becomes free soon. (B40)
 func TestCommandRefusedOnce(t *testing.T) {
 	for _, method := range []string{"Acquire", "Release", "Discard", "Heartbeat"} {
 		t.Run(method, func(t *testing.T) {
@@ -310,7 +310,7 @@ func TestCommandRefusedOnce(t *testing.T) {
 	}
 }
 
-// However many claims the store refuses to discard, the claims of other keys are still discarded. (B40)
+// Even if the store refuses to discard many claims, the claims of other keys are still discarded. (B40)
 func TestRefusedDiscardKeepsNoOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := refuser{dsynctest.NewMemory(), "Discard", "refused", new(atomic.Int64)}
@@ -331,9 +331,9 @@ func TestRefusedDiscardKeepsNoOthers(t *testing.T) {
 	})
 }
 
-// If a fail-over has undone a claim's release, the store may refuse to discard the claim, perhaps for days, because
-// of a missing privilege. Meanwhile the session's Discards name the claim once, and do not grow with each heartbeat.
-// (B40)
+// If a fail-over has undone a claim's release, the store may refuse to discard the claim, perhaps for days, because of
+// a missing privilege. Meanwhile the session's Discards name the claim at most twice, and do not grow with each
+// heartbeat. (B40)
 func TestRefusedDiscardDoesNotGrow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &countingDiscard{refuser: refuser{dsynctest.NewMemory(), "Discard", "", new(atomic.Int64)}}
@@ -362,8 +362,8 @@ func (s *countingDiscard) Discard(ctx context.Context, claims []driver.Claim) ([
 	return s.refuser.Discard(ctx, claims)
 }
 
-// After a claim was given up, a copy of its request makes it join again. The session learns that it was granted, and
-// releases it. Then a second copy arrives. Even the second copy does not leave the key held for long.
+// After a claim was given up, a copy of its request makes it join again. The session learns that the claim was granted,
+// and releases it. If a second copy then arrives, it does not leave the key held for long either.
 func TestSecondCopyOfAnOrphansRequestHoldsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -1,7 +1,7 @@
-// Package engine runs a session. It is the shell around a [core.Core], which makes the decisions, and has everything
-// that a Core must not have: goroutines that call the store, the clock, contexts, hooks and logs. Packages dsync and
-// leader document what they promise, and package driver documents what a store promises. Package core explains how a
-// session keeps the promises of dsync and leader with the help of the store's.
+// Package engine runs a session. A [core.Core] makes the decisions; this package has everything that a Core must not
+// have: goroutines that call the store, the clock, contexts, hooks and logs. Packages dsync and leader document what
+// they promise, and package driver documents what a store promises. Package core explains how a session uses the
+// store's promises to keep those of dsync and leader.
 //
 // # One mutex
 //
@@ -15,7 +15,7 @@
 //	timer   ──Tick─────►│                 └──Listen──► a goroutine listens                 │
 //	        ──────────►─┘◄─────────────────────────────────────────────────────────────────┘
 //
-// A caller waits on one channel, which is closed when it is served. Nothing else wakes it.
+// A caller waits on one channel, which is closed when it is served.
 //
 // # Goroutines
 //

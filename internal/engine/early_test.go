@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// If a fail-over undoes an early release, the released claim holds the key again until its session discards it with
-// its next heartbeat. Until then nobody else gets the key.
+// If a fail-over undoes an early release, the released claim holds the key again until its session discards the claim
+// at its next heartbeat. Until then nobody else gets the key.
 func TestUndoneUnlock(t *testing.T) {
 	for name, unlock := range map[string]func(s *dsync.Session){
 		"Mutex": func(s *dsync.Session) { turn(s.Mutex("k")) },
@@ -54,7 +54,7 @@ func TestUndoneUnlock(t *testing.T) {
 }
 
 // If a fail-over undoes an Unlock, the claim is discarded as soon as a heartbeat has reached the new primary, even if a
-// copy of its request may still arrive. If such a copy makes the claim join again, the claim is discarded again.
+// copy of the claim's request may still arrive. If a copy makes the claim join again, the claim is discarded again.
 func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
 	for _, copies := range []bool{false, true} {
 		t.Run(fmt.Sprint("a copy comes: ", copies), func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
 }
 
 // After a fail-over has undone an Unlock, a try in the same process finds the key held by a claim that nobody uses. The
-// session finds out why at once, without waiting for the next heartbeat, so the next try succeeds.
+// session then sends a heartbeat at once and discards the claim, so the next try succeeds.
 func TestOwnTryAfterAnUndoneUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -205,8 +205,8 @@ func TestCommittedUnlock(t *testing.T) {
 	}
 }
 
-// A heartbeat in the same term of the primary confirms early releases, so they cost no more commands than other
-// releases.
+// The next heartbeat confirms early releases if the primary's term is the same, so they cost no more commands than
+// other releases.
 func TestUnlockCostsNoThirdCommand(t *testing.T) {
 	counts := func(turn func(*dsync.Mutex)) (got map[dsynctest.Method]int) {
 		bubble(t, func(t *testing.T) {

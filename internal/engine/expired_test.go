@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// crashed starts a session that locks the first keys and waits for the others. crash cuts the session off from the
-// store, which to the store looks as if its process had crashed.
+// crashed starts a session that locks the keys in held and waits for those in awaited. crash cuts it off from the
+// store, as if its process had crashed.
 func crashed(t *testing.T, store driver.Store, held []string, awaited ...string) (crash func()) {
 	t.Helper()
 	f := newFaulty(t, store, nil)
@@ -62,8 +62,8 @@ func TestEveryKeyOfACrashedProcessIsFreeInTime_B06(t *testing.T) {
 	})
 }
 
-// B06: if the waiters ahead in the queue crash as well, a waiter still gets the key in time, even if it also waits
-// for other keys that they hold.
+// B06: if the holder and the waiters ahead in the queue crash, the next waiter still gets the key in time, even if it
+// also waits for other keys that they hold.
 func TestKeyBehindCrashedWaitersIsFreeInTime_B06(t *testing.T) {
 	for _, dead := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(dead), func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A staleStore reads sessions from a stale copy, in which they are missing or expired.
+// A staleStore reads sessions from a stale copy of the store, in which they are missing or expired.
 type staleStore struct {
 	*dsynctest.Memory
 	dead bool
@@ -37,8 +37,8 @@ func (s *staleStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]dri
 	return m, now, err
 }
 
-// Promise 3: if a reading shows a session as missing or expired, the session does not count as expired, since the
-// reading may be stale. Only the reply to an Expire decides.
+// Promise 3: even if a reading shows a session as missing or expired, other sessions do not treat it as expired, since
+// the reading may be stale. Only the reply to an Expire decides.
 func TestStaleReadingExpiresNobody(t *testing.T) {
 	for _, dead := range []bool{false, true} {
 		t.Run(fmt.Sprint("expired ", dead), func(t *testing.T) {
@@ -102,8 +102,8 @@ func TestCrashIsCheckedInTurn(t *testing.T) {
 	})
 }
 
-// A narrowStore behaves like a server that limits replies to 16 MB, and accepts at most 1,000 session ids in a
-// query. It counts the readings.
+// A narrowStore behaves like a server that limits replies to 16 MB, and accepts at most 1,000 session ids in a query.
+// It counts the readings of sessions.
 type narrowStore struct {
 	*dsynctest.Memory
 	full, slim atomic.Int64
@@ -129,8 +129,8 @@ func (s *narrowStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]dr
 	return found, now, err
 }
 
-// crowded returns a store in which n sessions each hold one unit of the semaphore "k" of size n. Each session has as
-// much Meta as is allowed. The last session lapses after ttl.
+// crowded returns a store in which n sessions each hold one unit of the semaphore "k" of size n. Each session has the
+// largest Meta that is allowed. The last session lapses after ttl.
 func crowded(t *testing.T, n int) *narrowStore {
 	store := &narrowStore{Memory: dsynctest.NewMemory()}
 	meta := map[string]string{"about": strings.Repeat("x", 4000)}
@@ -184,8 +184,7 @@ func TestExpiredSessionIsFoundAmongThousands(t *testing.T) {
 	})
 }
 
-// The error of a try names a holder even if there are thousands, and the session reads that holder's record only
-// once.
+// The error of a try names one holder even if there are thousands. The session reads that holder's record only once.
 func TestHolderAmongThousandsIsNamed(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {

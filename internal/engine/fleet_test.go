@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// If ten thousand processes wait for a thousand keys, their waits and releases cost no more commands than
+// If ten thousand processes wait for a thousand keys, waiting and releasing cost no more commands than
 // docs/operations.md promises.
 func TestFleetOfTenThousand(t *testing.T) {
 	testkit.Large(t)

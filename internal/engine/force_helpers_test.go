@@ -39,7 +39,7 @@ func forceMutex(s *dsync.Session) func(context.Context) (*holding, error) {
 	return func(ctx context.Context) (*holding, error) { return holdingOf(s.Mutex("k").ForceHold(ctx)) }
 }
 
-// forceWriter takes the key of an RWMutex by force, which only package engine can do.
+// forceWriter takes the key of an RWMutex by force; only package engine offers that.
 func forceWriter(s *dsync.Session) func(context.Context) (*holding, error) {
 	return func(ctx context.Context) (*holding, error) {
 		w := engine.Whole("k", driver.KindRWMutex)
@@ -98,7 +98,7 @@ var parties = []party{
 func (p party) take(t testing.TB, s *dsync.Session) *holding {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(background), 5*time.Minute)
-	if p.name != "once" { // a Once's run would end with ctx
+	if p.name != "once" { // not canceled on return: a Once's run would end with ctx
 		defer cancel()
 	} else {
 		t.Cleanup(cancel)

@@ -17,10 +17,10 @@ import (
 )
 
 // Promise 9, B29, L5: the holder is notified first. The next holder gets the key once the first holder has unlocked or
-// its grace is over, and not earlier. This is so for every way to hold the key and every way to be notified, whether or
-// not the holder stops in time.
+// its grace is over, and not earlier. The test tries every way to hold the key and every way to be notified, with
+// holders that stop in time and holders that don't.
 func TestForceNotifiesFirst(t *testing.T) {
-	// notices lists the ways in which the holder's process is notified, with the longest time that each may take.
+	// notices lists the ways in which the holder's process can be notified. Each may take as long as soon says.
 	notices := []struct {
 		name    string
 		polling bool
@@ -121,7 +121,7 @@ func TestForceNotifiesFirst(t *testing.T) {
 							if err := next.done(); err != nil {
 								t.Errorf("unlock by the next holder: %v", err)
 							}
-							// The session continues, and no revocation is left.
+							// The first holder's session continues, and no revocation is left.
 							time.Sleep(ttl)
 							if a.ID() == "" || revocations(t, store, a.ID()) != 0 {
 								t.Errorf("session %q has %d revocations", a.ID(), revocations(t, store, a.ID()))
@@ -142,8 +142,7 @@ func TestForceNotifiesFirst(t *testing.T) {
 	}
 }
 
-// Promise 9: an unreachable holder keeps its key until its session has lapsed. Its Lost closes at least a grace before
-// that.
+// Promise 9: an unreachable holder keeps its key until its session has lapsed. Lost closes at least a grace earlier.
 func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
 	for _, forces := range []string{"Break", "ForceHold"} {
 		for _, expired := range []bool{false, true} {
@@ -252,7 +251,7 @@ func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 			fb.Close()
 			next.Release(background)
 			time.Sleep(2 * ttl)
-			// Nothing that lost sessions left in the store blocks anybody.
+			// What lost sessions have left in the store blocks nobody.
 			if err := errOf(newSession(t, store, nil).Mutex("k").TryHold(background)); err != nil {
 				t.Errorf("seed %d: a try of the key at the end: %v", seed, err)
 			}

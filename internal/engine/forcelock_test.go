@@ -39,7 +39,7 @@ func TestForceHoldIsFirst(t *testing.T) {
 			})
 			time.Sleep(10 * time.Millisecond)
 		}
-		for i := range 3 { // more waiters of the same session, behind its first waiter
+		for i := range 3 { // more waiters of that session, which wait in its process behind its first waiter
 			wg.Go(func() {
 				mu := b.Mutex("k")
 				mu.Lock()
@@ -71,7 +71,7 @@ func TestForceHoldIsFirst(t *testing.T) {
 		}
 		forced.Release(background)
 		wg.Wait()
-		// The waiter of the same session made way for ForceHold by moving to the end of the queue.
+		// ForceHold made its own session's waiter leave the queue and join it again at the end.
 		if want := []string{"0", "1", "3", "4", "2", "local 0", "local 1", "local 2"}; !slices.Equal(order, want) {
 			t.Errorf("after ForceHold the key was granted to %q, want %q", order, want)
 		}
@@ -120,7 +120,7 @@ func TestForceHoldTwice(t *testing.T) {
 				time.Sleep(grace)
 				held.Unlock()
 				time.Sleep(ttl)
-				// Each of the two revokes the other, until only one of them holds the key.
+				// The two calls revoke each other's holds, until one has returned and the other's hold lasts.
 				if len(first)+len(second) != 1 || inside.Load() != 1 {
 					t.Errorf("%d calls have returned and %d hold the key, want 1 and 1", len(first)+len(second), inside.Load())
 				}
@@ -327,8 +327,8 @@ func TestForceOfALingeringKey(t *testing.T) {
 	}
 }
 
-// ForceHold notifies a holder in its own process, and waits until that holder has unlocked, even after its hold is
-// lost.
+// ForceHold notifies a holder in its own process, and waits until that holder has unlocked, even if the holder's hold
+// is lost meanwhile.
 func TestForceHoldWaitsForALocalUnlock(t *testing.T) {
 	for _, p := range parties {
 		if p.force == nil || p.name == "lease" {

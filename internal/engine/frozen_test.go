@@ -76,8 +76,8 @@ func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 	}
 }
 
-// Promise 1: if a process was frozen past the deadline of a hold, nobody in it gets that hold: not by a hand-off,
-// not as a lingering key, and not as another reader.
+// Promise 1: if a process was frozen past the deadline of a hold, nobody else in the process gets that hold, neither by
+// a hand-off or a lingering key nor as another reader.
 func TestNothingIsHandedOffAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -136,7 +136,7 @@ func TestNoHeartbeatAfterFreeze(t *testing.T) {
 		before := store.Counts()
 		synctest.Wait() // the session has set its timers
 		engine.Of(s).Freeze(ttl)
-		time.Sleep(ttl / 2) // the heartbeat was due after a third of the TTL, but the deadline's timer has not fired yet
+		time.Sleep(ttl / 2) // the freeze lasted past the heartbeat's time and the deadline, but no timer has fired yet
 		if n := store.Counts().Since(before).Commands[dsynctest.MethodHeartbeat]; n != 0 {
 			t.Errorf("%d heartbeats were sent after the deadline", n)
 		}
@@ -171,8 +171,8 @@ func TestGrantLearnedTooLateIsDropped(t *testing.T) {
 	})
 }
 
-// If a process was frozen past a hold's deadline, no reader shares that hold, not even a reader that waited behind a
-// writer that then gives up.
+// If a process was frozen past the deadline of a reader's hold, another reader does not share that hold, even if a
+// writer gives up that waited between the two.
 func TestReaderDoesNotJoinAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{HandOffTime: time.Hour})

@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// runProgram runs, in a bubble and with a store of its own, the program that the bytes encode.
+// runProgram decodes a program from the bytes, and runs it in a bubble with a new store.
 func runProgram(t *testing.T, b []byte) {
 	t.Helper()
 	p := program.Decode(b)
@@ -26,7 +26,7 @@ func FuzzPrograms(f *testing.F) {
 }
 
 // TestPrograms runs the named seeds of FuzzPrograms, and pseudo-random programs that are the same in every run. It
-// takes the place of FuzzPrograms in tests without -fuzz.
+// replaces FuzzPrograms in tests without -fuzz.
 func TestPrograms(t *testing.T) {
 	testkit.Large(t)
 	for _, s := range program.Seeds() {
@@ -47,7 +47,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// The promises are kept in random programs even if thousands of requests and replies are lost, late or repeated.
+// Random programs find the promises kept even if thousands of requests and replies are lost, late or repeated.
 func TestProgramsUnderFaults(t *testing.T) {
 	testkit.Large(t)
 	want := testkit.Rounds(30_000, 100_000)

@@ -12,7 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// tokens checks that the tokens of one key grow in the order of its holds. The lock under test guards its fields.
+// tokens checks that the tokens of one key grow in the order of the key's holds. The lock under test guards the fields
+// of tokens.
 type tokens struct {
 	t    *testing.T
 	last int64
@@ -190,7 +191,7 @@ func TestHandOffSharesAreEven(t *testing.T) {
 }
 
 // Promises 1 and 8, B05, B32: a handed-off hold ends with the session, at least a grace before anyone else holds the
-// key. Its late Unlock ends no other hold.
+// key. An Unlock after that ends no other hold.
 func TestHandedOffHoldIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -269,7 +270,7 @@ func TestHandOffToACancelledWaiter(t *testing.T) {
 	}
 }
 
-// B31: while a claim is handed off, duplicates of the session's requests change nothing, even if each duplicate is
+// B31: duplicates of the session's requests do not affect a claim that is handed off, even if each duplicate is
 // delivered after all later requests.
 func TestReplayedRequestsDoNotAffectHandOffs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -300,7 +301,7 @@ func TestReplayedRequestsDoNotAffectHandOffs(t *testing.T) {
 	})
 }
 
-// Only plain holds are handed off, not leases or an election's holds. Nor does a try get a hold by a hand-off.
+// Only plain holds are handed off, not leases or an election's holds. A try never gets a hold by a hand-off.
 func TestOnlyPlainHoldsAreHandedOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -332,7 +333,7 @@ func TestOnlyPlainHoldsAreHandedOff(t *testing.T) {
 	})
 }
 
-// Close notifies a holder that got the key by a hand-off, and ends all waits in the local queue.
+// Close notifies a holder that got the key by a hand-off, and ends all waits in this process's queue.
 func TestCloseDuringHandOffs(t *testing.T) {
 	for range trials() / 20 {
 		bubble(t, func(t *testing.T) {

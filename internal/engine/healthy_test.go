@@ -18,8 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// late is the time between sending the last acknowledged heartbeat and the moment at which a session that holds or
-// waits becomes unhealthy.
+// late is how long after sending its last acknowledged heartbeat a session that holds or waits becomes unhealthy.
 const late = ttl/3 + ttl/30 + ttl/6
 
 // wantHealthy checks the session's health; want is nil for a healthy one.
@@ -158,8 +157,8 @@ func TestNotHealthyWhileAWaiterCantRegister(t *testing.T) {
 	})
 }
 
-// If many lost holds are still in use, Healthy names the hold that was lost first and three more, and gives the number
-// of others.
+// If many lost holds are still in use, the error of Healthy names the hold that was lost first and three others, and
+// gives the number of the rest.
 func TestStillInUseNamesFourKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, f := cutOff(t)

@@ -49,8 +49,8 @@ func (p *pool) Heartbeat(ctx context.Context, s string, given []driver.Revocatio
 	return p.Store.Heartbeat(ctx, s, given)
 }
 
-// Heartbeats do not queue behind other commands of their session, be they the polls of a thousand waiters or a thousand
-// new requests. Nor does an Unlock queue behind polls.
+// Heartbeats do not queue behind other commands of their session, not even behind the polls of a thousand waiters or a
+// thousand new requests. Nor does an Unlock queue behind polls.
 func TestPollsDontDelayHeartbeats(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestCloseEndsTheWaitForALane(t *testing.T) {
 		}
 		synctest.Wait()
 		slow.Store(true)
-		time.Sleep(2 * time.Second) // some polls hang, and the other waiters have not polled yet
+		time.Sleep(2 * time.Second) // some waiters' polls hang, and the others wait for a free lane
 		for range others {
 			go admin.New(s).Status(background, "k")
 		}

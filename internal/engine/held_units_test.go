@@ -9,8 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// While a hold lasts, readers that share it for a short time leave nothing behind in memory, even if they use Lost
-// and Context.
+// Readers that share a long hold for a short time leave nothing behind in memory, even if they use Lost and Context.
 func TestReadersLeaveNothingBehind(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -50,9 +49,9 @@ func TestReadersLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// objects returns the number of objects in memory that are in use.
+// objects returns the number of live heap objects.
 func objects() int {
-	synctest.Wait() // lets ending goroutines end
+	synctest.Wait() // lets goroutines that are about to return do so
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -236,8 +236,8 @@ func (h *Hold) endContext() {
 const checkPause = 10 * time.Millisecond
 
 // checkHoldsLater makes the session check the clock every half grace, as long as it has claims. Timers stand still
-// while the machine sleeps. Otherwise a goroutine that waits for Lost could learn of a loss too late, by as long as the
-// machine slept. s.mu must be held.
+// while the machine sleeps, so without these checks a goroutine that waits for Lost would learn of a loss late, by as
+// long as the machine slept. s.mu must be held.
 func (s *Session) checkHoldsLater() {
 	if s.checkTimer == nil && !s.finished {
 		s.checkTimer = time.AfterFunc(max(s.opt.Grace/2, checkPause), func() {
@@ -357,10 +357,10 @@ func (h *Hold) Progress(limit time.Duration) error {
 // [Session.Hold] or [Session.TryHold]; on any other hold it panics.
 func (h *Hold) Finished() <-chan struct{} { return h.own.finished }
 
-// ReleaseBy sets how the store will release this hold: to the claim that l names as Successor, ahead of all others in
-// the queue, or by keeping the key held for l.Keep from now. It does not end the hold. If it was called before, or the
-// hold is over, it returns false and does nothing. A hold that its holder ended with WindDown counts as over only when
-// the holder is done. ReleaseBy works only for holds made by [Session.Hold] or [Session.TryHold], which are never
+// ReleaseBy sets how the store will release this hold: it grants the key to the claim l.Successor, ahead of all others
+// in the queue, or keeps the key held for l.Keep from now. ReleaseBy does not end the hold. If it was called before, or
+// the hold is over, it returns false and does nothing. A hold that its holder ended with WindDown counts as over only
+// when the holder is done. ReleaseBy works only for holds made by [Session.Hold] or [Session.TryHold], which are never
 // handed off within this process.
 func (h *Hold) ReleaseBy(l driver.Release) bool {
 	h.s.mu.Lock()
@@ -444,7 +444,7 @@ func (h *Hold) PublishLater(value []byte) {
 	})
 }
 
-// publish returns the edit that publishes value. Values take effect in the order in which publish was called.
+// publish returns the edit that publishes value. Of several values, the one of the last call of publish prevails.
 func (h *Hold) publish(value []byte) driver.Edit {
 	return driver.Edit{Publish: &driver.Publish{Claim: *h.request, Seq: h.own.published.Add(1), Value: value}}
 }
@@ -603,7 +603,7 @@ func (h *Hold) reportRelease(held time.Duration) {
 type scopedContext struct {
 	context.Context
 	over   context.Context // ends with the holds
-	live   func() bool     // checks the clock, and reports whether the holds are live; if not, over has ended
+	live   func() bool     // checks the clock; if it returns false, over has ended
 	cancel context.CancelCauseFunc
 }
 
@@ -643,7 +643,7 @@ func (h *Hold) Context(ctx, over context.Context) (_ context.Context, cancel con
 	return scoped(ctx, w, over, live)
 }
 
-// A scope lists the holds of the work under a context.
+// A scope lists the holds that the work under a context belongs to.
 type scope struct {
 	holds []*Hold
 	over  context.Context // for a reader: a context that ends with its hold; otherwise nil
