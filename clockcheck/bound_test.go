@@ -18,8 +18,8 @@ type world struct {
 	rate    float64 // the largest possible drift
 	drift   float64 // the drift of the server's clock
 	offset  time.Duration
-	scale   [2]float64    // of the delays of the request and of the answer
-	step    time.Duration // by which the server's clock is stepped, at the time stepped
+	scale   [2]float64    // scales the random delays of requests and answers
+	step    time.Duration // the server's clock is stepped by this amount, at the time stepped
 	stepped time.Duration
 	base    time.Duration // the fraction of a millisecond at which the host's clock begins
 	slowest time.Duration // the slowest round trip so far
@@ -252,7 +252,7 @@ func TestCheckCosts(t *testing.T) {
 	}, "a:27017", "b:27017", "c:27017")
 }
 
-// fast returns a clock that starts d ahead of the host's and gains the fraction by.
+// fast returns a clock that starts d ahead of the host's and runs faster than it, by the given fraction.
 func fast(d time.Duration, by float64) func() time.Time {
 	begin := time.Now()
 	return func() time.Time {
@@ -296,7 +296,7 @@ func TestOffsetHoldsAfterTheLastSample(t *testing.T) {
 		f.says = func() bson.D {
 			process := first
 			if time.Since(begin) > 300*time.Millisecond {
-				process = bson.NewObjectID() // another server for each answer
+				process = bson.NewObjectID() // each answer comes from another server
 			}
 			return bson.D{e("isWritablePrimary", true), e("me", "db:27017"), e("setName", "rs"), e("hosts", bson.A{"db:27017"}),
 				e("topologyVersion", bson.D{e("processId", process), e("counter", int64(0))})}

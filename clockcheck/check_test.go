@@ -148,7 +148,7 @@ func TestServerDoesNotAnswer(t *testing.T) {
 		want error
 		took time.Duration
 	}{
-		{"down", func(f *fake) { f.down = true }, nil, 0, nil, 5 * time.Second}, // the result of the client's own time limit
+		{"down", func(f *fake) { f.down = true }, nil, 0, nil, 5 * time.Second}, // the time limit of the client, for finding a server
 		{"silent", func(f *fake) { f.silent = true }, nil, 0, context.DeadlineExceeded, 10 * time.Second},
 		{"silent, own limit", func(f *fake) { f.silent = true }, &clockcheck.Options{Timeout: time.Second}, 0, context.DeadlineExceeded, time.Second},
 		{"ctx", func(f *fake) { f.silent = true }, nil, 2 * time.Second, cause, 2 * time.Second},

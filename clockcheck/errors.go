@@ -30,8 +30,8 @@ type Error struct {
 	Offset, Bound time.Duration
 	Limit         time.Duration
 
-	// For ErrStepped: Step is the least amount by which the clock was stepped, positive if it was put ahead. Host is
-	// true if it was the host's own clock, or if the host was suspended.
+	// For ErrStepped: the clock was stepped by at least Step, which is positive if the clock was set forward and
+	// negative if it was set back. Host is true if the host's own clock was stepped, or if the host was suspended.
 	Step time.Duration
 	Host bool
 }

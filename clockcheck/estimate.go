@@ -7,8 +7,8 @@ import (
 )
 
 // A sample is one answer of a server. sent and got are times since the start of the check on the
-// host's monotonic clock, which is never stepped. server is counted from the host's wall clock at
-// the start.
+// host's monotonic clock, which is never stepped. server is the reading of the server's clock, less
+// what the host's wall clock showed at the start.
 type sample struct {
 	sent, got time.Duration // before the request was sent, after the answer arrived
 	server    time.Duration // what the server's clock showed between sent and got, truncated

@@ -128,7 +128,7 @@ func ExampleError() {
 	var found *clockcheck.Error
 	switch {
 	case !errors.As(err, &found):
-		fmt.Println(err) // nil, or the check was not made
+		fmt.Println(err) // nil, or why nothing was measured
 	case found.Kind == clockcheck.ErrStepped && found.Host:
 		fmt.Printf("the host slept, or its clock was stepped by %v: check again\n", found.Step)
 	case found.Kind == clockcheck.ErrStepped:

@@ -18,7 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A cluster holds servers by address. Clients reach them over net.Pipe.
+// A cluster is a set of servers, by address. Clients reach them over net.Pipe.
 type cluster struct {
 	mu      sync.Mutex
 	servers map[string]*fake
@@ -30,12 +30,12 @@ type cluster struct {
 type fake struct {
 	// Set these fields before the first connection, or under the cluster's lock.
 	clock     func() time.Time
-	out, back func() time.Duration // how long a hello and its answer take; nil: no time
-	says      func() bson.D        // in its hello
+	out, back func() time.Duration // return how long a hello and its answer are under way; nil: no time
+	says      func() bson.D        // additional fields of its answers
 	down      bool                 // refuses connections
-	silent    bool                 // answers no hello but the driver's own
+	silent    bool                 // answers only the driver's own commands
 
-	received []bson.Raw // every command but the driver's own
+	received []bson.Raw // all commands except the driver's own
 	dials    int
 }
 
@@ -152,7 +152,8 @@ func (c *cluster) serve(f *fake, conn net.Conn) {
 	}
 }
 
-// handle answers a command after the command's delays.
+// handle returns f's answer to a command, after the delays of f. It returns false if f does not
+// answer.
 func (c *cluster) handle(f *fake, cmd bson.Raw) (bson.D, bool) {
 	c.mu.Lock()
 	out, back, says, clock, silent := f.out, f.back, f.says, f.clock, f.silent
@@ -183,7 +184,7 @@ func (c *cluster) handle(f *fake, cmd bson.Raw) (bson.D, bool) {
 }
 
 // receive reads one message, an OP_QUERY of the handshake or an OP_MSG, and returns a function that
-// writes its reply.
+// writes the reply to that message.
 func receive(conn net.Conn) (bson.Raw, func(bson.D) error, error) {
 	const opReply, opQuery, opMsg = 1, 2004, 2013
 	head := make([]byte, 16)

@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/clockcheck"
 )
 
-// L12, while a process runs: the process is notified when its clock leaves the limit, and when the
-// clock is back within it.
+// L12, while a process runs: the process is notified when its clock goes beyond the limit, and when it is back within
+// the limit.
 func TestMonitorTells(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		client := connect(t, c.options("db:27017"))

@@ -81,7 +81,7 @@ func (r Result) LogValue() slog.Value {
 
 // A Server is the measurement of one server, or the reason why it could not be measured.
 type Server struct {
-	// Addr is host:port, as the replica set or [Options].Servers has it. It is empty for a
+	// Addr is host:port, as listed by the replica set or in [Options].Servers. It is empty for a
 	// standalone or a mongos that was measured without Options.Servers.
 	Addr string
 
@@ -98,8 +98,8 @@ type Server struct {
 	// Samples is the number of answers that were used.
 	Samples int
 
-	// Err is nil if the server was measured. Otherwise it is the reason why not, and all fields but
-	// Addr are zero. It is [ErrStepped] if the server's clock was stepped.
+	// Err is nil if the server was measured. Otherwise it is the reason, and all other fields
+	// except Addr are zero. It is [ErrStepped] if the server's clock was stepped.
 	Err error
 }
 

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// jobVariable is the environment variable that makes a process a child: it holds the job.
+// jobVariable is the environment variable that contains a child's job; only children have it.
 const jobVariable = "LEASEHOLD_BENCH_CHILD"
 
 // A job is what a child does.

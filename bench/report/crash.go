@@ -99,8 +99,8 @@ func (r *report) killed(ctx context.Context, c column, round int) (late time.Dur
 	return granted.Sub(members[0].LastHeartbeat.Add(members[0].TTL)), h.Release(ctx)
 }
 
-// killedEtcd does the same on etcd. It uses the client's clock, and counts the lease from when the
-// client received the last renewal.
+// killedEtcd does on etcd what killed does on MongoDB. It uses the client's clock, and counts the
+// lease from when the client received the last renewal.
 func (r *report) killedEtcd(ctx context.Context, round int) (late time.Duration, err error) {
 	p, err := r.lab.etcd.Open(ctx)
 	if err != nil {

@@ -75,7 +75,7 @@ func (r *report) fleet(ctx context.Context) ([]row, error) {
 // A load is what the server did during one interval.
 type load struct {
 	cores       float64
-	connections int64              // the fleet's, at the end of the interval
+	connections int64              // the number of the fleet's connections at the end of the interval
 	commands    map[string]float64 // per second, by kind
 }
 
@@ -87,7 +87,7 @@ func (l load) String() string {
 	return fmt.Sprintf("%.3f cores; %d connections; per second: %s", l.cores, l.connections, strings.Join(parts, ", "))
 }
 
-// A fleet is the result of measuring one fleet.
+// A fleet holds the figures of one fleet.
 type fleet struct {
 	idle, waiting, busy load
 	took                measure.Sample // from the release to the grant in another session

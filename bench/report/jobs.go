@@ -38,7 +38,8 @@ func hold(j job) error {
 	select {}
 }
 
-// holdEtcd does the same on etcd, and prints when it received each renewal of its lease.
+// holdEtcd does on etcd what hold does on MongoDB. It also prints the time of each renewal of its
+// lease.
 func holdEtcd(j job) error {
 	ctx := context.Background()
 	client, err := (&peer.Etcd{Addr: j.Addr}).Client()

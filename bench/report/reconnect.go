@@ -91,7 +91,7 @@ func (r *report) reconnect(ctx context.Context) ([]row, error) {
 // reconnectJob opens sessions through the front, locks a key with each, waits until all of them
 // listen, and prints "idle". The parent then tells it to proceed and breaks the connections. The
 // child waits until all sessions listen again and have received a heartbeat reply, and prints
-// "back", the times of both, and how many sessions have lost their hold.
+// "back", both times, and how many sessions have lost their hold.
 func reconnectJob(j job) error {
 	ctx, c := context.Background(), j.Sessions
 	type process struct {
@@ -185,7 +185,7 @@ type tlsFront struct {
 }
 
 func newTLSFront(server string) (*tlsFront, error) {
-	local := httptest.NewTLSServer(nil) // for its certificate, which is for the loopback address
+	local := httptest.NewTLSServer(nil) // only for its certificate, which is valid for the loopback address
 	local.Close()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: local.TLS.Certificates})
 	if err != nil {

@@ -20,7 +20,7 @@ type report struct {
 	rows  []row
 }
 
-// A measurement yields some rows. Only the given columns can have a figure in these rows.
+// A measurement adds rows to the report; only the given columns can have figures in them.
 type measurement struct {
 	name    string
 	columns []column
@@ -48,7 +48,7 @@ var (
 	}
 )
 
-// measure runs the measurements whose names match the pattern only. For a measurement that fails,
+// measure runs only the measurements whose names match the pattern. For a measurement that fails,
 // measure adds a row that says so. It returns the errors of all measurements, joined.
 func (r *report) measure(ctx context.Context, only string) error {
 	wanted, err := regexp.Compile(only)
@@ -98,7 +98,7 @@ func (r *report) fill(row row) row {
 type column int
 
 const (
-	one column = iota // this library, on one member or on MONGODB_URI
+	one column = iota // this library, on one member or on the server at MONGODB_URI
 	three
 	mongoLock // github.com/square/mongo-lock, on the same server as column one
 	etcd
@@ -115,15 +115,15 @@ func (c column) String() string {
 type row struct {
 	measure string // the name of the measurement
 	name    string
-	unit    string   // what the figures are divided by
-	can     []column // columns that can have a figure; nil: the measurement's
+	unit    string   // the unit by which the times are divided
+	can     []column // columns that can have a figure; nil: all columns of the measurement
 	cells   [columns]cell
 }
 
 // A cell is one result: a ratio or count, and the times behind it.
 type cell struct{ ratio, raw string }
 
-// put returns a copy of the row with that cell.
+// put returns a copy of the row in which column c has the given cell.
 func (r row) put(c column, ratio, raw string) row {
 	r.cells[c] = cell{ratio, raw}
 	return r

@@ -17,11 +17,11 @@ import (
 
 // A sessionsJob describes the sessions of one child.
 type sessionsJob struct {
-	From, Count int  // the number of the first session, and how many sessions there are
+	From, Count int  // the first session's number, and the number of sessions
 	Waiting     int  // sessions with lower numbers wait for a key
 	Keys        int  // session i waits for key i modulo Keys
 	Shared      bool // all sessions share one client
-	Collections int  // number of collections of notices
+	Collections int  // number of collections for notices
 
 	Front string // for "reconnect": the address of a tlsFront
 }
@@ -69,7 +69,7 @@ func wait(j job) error {
 	if err := open.Wait(); err != nil {
 		return err
 	}
-	time.Sleep(time.Second) // until the commands that follow opening are done
+	time.Sleep(time.Second) // until the commands sent after opening are done
 	fmt.Println("idle", (inUse()-before)/int64(max(1, c.Count)))
 	<-j.proceed
 	var out sync.Mutex
@@ -99,9 +99,9 @@ func inUse() int64 {
 type runningFleet struct {
 	target   *measure.Target
 	holder   *dsync.Session
-	held     []*dsync.Hold // the holder's, by key
+	held     []*dsync.Hold // the holder's holds, by key
 	children []*child
-	bytes    int64 // memory of a session and its client, in the child
+	bytes    int64 // memory that a session and its client take in a child
 	others   int64 // server connections that existed before the children started
 	cancel   context.CancelFunc
 }

@@ -54,12 +54,12 @@ func refuseNegative(cmd *cobra.Command, _ []string) (err error) {
 }
 
 const (
-	maxCompletions = 1000            // nobody reads more than that
-	completionTime = 2 * time.Second // the user has pressed Tab and is waiting
+	maxCompletions = 1000            // nobody reads a longer list
+	completionTime = 2 * time.Second // short, because the user has pressed Tab and is waiting
 )
 
 // completeKeys returns a function that completes the first argument with the keys for which wanted
-// is true. For further arguments that function returns the directive later. Like the status
+// is true. For any further argument, the function offers nothing and returns later. Like the status
 // command, it only reads the store.
 func (a *app) completeKeys(later cobra.ShellCompDirective, wanted func(admin.Status) bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) (keys []string, _ cobra.ShellCompDirective) {
@@ -73,7 +73,7 @@ func (a *app) completeKeys(later cobra.ShellCompDirective, wanted func(admin.Sta
 				if err != nil || len(keys) == maxCompletions {
 					return err
 				}
-				if wanted(st) && plain(st.Key) == st.Key { // a shell would split keys with blanks
+				if wanted(st) && plain(st.Key) == st.Key { // a shell would split a key that contains blanks
 					keys = append(keys, st.Key)
 				}
 			}

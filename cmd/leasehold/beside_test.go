@@ -174,7 +174,8 @@ func TestRunLeavesDescriptorsAsTheyAre(t *testing.T) {
 	}
 }
 
-// A make below leasehold uses the job server of the make above; otherwise it prints a warning.
+// If make runs leasehold, and leasehold runs another make, the inner make uses the outer one's job
+// server. If it can't, it prints a warning.
 func TestRunBelowMake(t *testing.T) {
 	if _, err := exec.LookPath("make"); err != nil {
 		t.Skip("make is not installed")
@@ -302,7 +303,7 @@ func TestRunEndsOnTheSecondSignal(t *testing.T) {
 		var cut atomic.Bool
 		faulty := dsynctest.NewFaulty(memory, func(dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{LoseRequest: cut.Load()} })
 		t.Cleanup(faulty.Close)
-		args := append([]string{"run", "--ttl", "1h"}, c.args...) // so requests to the store time out after 5 s and are repeated
+		args := append([]string{"run", "--ttl", "1h"}, c.args...) // with so long a TTL, requests to the store time out after 5 s and are repeated
 		gate := exec.Command("sleep", "1000")
 		if err := gate.Start(); err != nil {
 			t.Fatal(err)

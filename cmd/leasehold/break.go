@@ -162,7 +162,7 @@ const (
 	stillHolds outcome = "holds"
 )
 
-// outcomes are the outcomes in words for people.
+// outcomes describes each outcome in words.
 var outcomes = map[outcome]string{
 	gaveUp:     "released it",
 	expired:    "no longer holds it: its session expired",
@@ -186,7 +186,7 @@ func outcomeOf(ctx context.Context, inspector *admin.Inspector, h admin.Particip
 	return gaveUp, nil
 }
 
-// describe names a holder.
+// describe returns a holder's name, process and host.
 func describe(o admin.Participant) string {
 	w := who(o)
 	return fmt.Sprintf("%s (process %s on %s)", w[0], w[2], w[1])

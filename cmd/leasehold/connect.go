@@ -24,8 +24,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 )
 
-// A target holds the flags that all commands have: where the locks are, and the name and the TTL of
-// this process.
+// A target holds the flags that all commands have: where the locks are stored, and this process's
+// name and TTL.
 type target struct {
 	uri, db, collection, name string
 	ttl, timeout              time.Duration
@@ -122,12 +122,12 @@ func (a *app) withDatabase(ctx context.Context, f func(target, *mongo.Database) 
 	if err != nil {
 		return usage(mongouri.Redact(err))
 	}
-	defer client.Disconnect(context.WithoutCancel(ctx)) // an error does not matter: f has already returned those that do
+	defer client.Disconnect(context.WithoutCancel(ctx)) // ignore an error: it can't affect what f has done
 	return f(t, client.Database(t.db))
 }
 
-// forLocks returns an error if the database is one of the server's own. Connection strings often
-// name admin, because the users are stored there.
+// forLocks returns an error if the database is one that the server uses itself, such as admin.
+// Connection strings often name admin, because the users are stored there.
 func (t target) forLocks() error {
 	if mongouri.ServersOwn(t.db) {
 		return usagef("the database is %q, which belongs to the server; name the database for the locks with --db", t.db)
@@ -145,7 +145,7 @@ func (t target) options() *options.ClientOptions {
 	return options.Client().ApplyURI(t.uri).SetServerSelectionTimeout(t.timeout)
 }
 
-// unreached returns the failure for err, which the first contact with the server returned.
+// unreached returns the failure for err, the error of the first attempt to reach the server.
 func (t target) unreached(err error) error {
 	if errors.As(err, new(*failure)) {
 		return failed(err)

@@ -89,7 +89,7 @@ func TestColours(t *testing.T) {
 	})
 }
 
-// Only COLUMNS limits the width in a pipe, and nothing in a pipe has colours.
+// In a pipe, only COLUMNS limits the width, and nothing has colours.
 func TestDisplayOfAPipe(t *testing.T) {
 	for columns, want := range map[string]display{"": {}, "100": {width: 100}, "-1": {}, "x": {}} {
 		a := &app{stdout: new(bytes.Buffer), getenv: func(name string) string {
