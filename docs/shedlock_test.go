@@ -105,7 +105,7 @@ func TestShedLockTaskFails(t *testing.T) {
 }
 
 // If a task runs too long, its context ends before its lock does. If the process crashes, the lock
-// ends at the same time as it would have otherwise.
+// is still held until the end of its lease (lockAtMostFor, 14 minutes).
 func TestShedLockAtMostFor(t *testing.T) {
 	for name, dies := range map[string]bool{"too long": false, "dies": true} {
 		t.Run(name, func(t *testing.T) {

@@ -7,25 +7,23 @@ import "time"
 type Kind string
 
 const (
-	// KindMutex is the kind of the keys of Mutexes, leases among them: exclusive holds.
+	// KindMutex is for keys of Mutexes, including leases: exclusive holds.
 	KindMutex Kind = "mutex"
 
-	// KindRWMutex is the kind of the keys of RWMutexes: a writer takes the whole limit, a
-	// reader 1.
+	// KindRWMutex is for keys of RWMutexes: a writer takes the whole limit, a reader 1.
 	KindRWMutex Kind = "rwmutex"
 
-	// KindSemaphore is the kind of the keys of Semaphores.
+	// KindSemaphore is for keys of Semaphores.
 	KindSemaphore Kind = "semaphore"
 
-	// KindOnce is the kind of the keys of Onces: exclusive holds until the key is sealed. Its claims have
-	// Tick 1.
+	// KindOnce is for keys of Onces: exclusive holds until the key is sealed. Its claims have Tick 1.
 	KindOnce Kind = "once"
 
-	// KindPeriodic is the kind of the keys of Periodics: exclusive holds, each for one tick.
+	// KindPeriodic is for keys of Periodics: exclusive holds, each for one tick.
 	KindPeriodic Kind = "periodic"
 
-	// KindElection is the kind of the keys of package leader: exclusive holds whose grants are
-	// counted as terms.
+	// KindElection is for keys of package leader: exclusive holds whose grants are counted as
+	// terms.
 	KindElection Kind = "election"
 )
 
@@ -49,9 +47,9 @@ type Claim struct {
 	// is never granted for that tick or an earlier one, or to a claim without a Tick.
 	Tick int64
 
-	// Lease, if positive, is how long the hold lasts from an [Extend], by the store's clock. Once extended, the hold
-	// ends then, whatever happens to its session. Before the first Extend, and if Lease is zero, the claim lives with
-	// its session.
+	// Lease, if positive, is how long the hold lasts after an [Extend], by the store's clock: Extend sets its end to
+	// now + Lease, unless its end is already later. From the first Extend on, the hold ends at that time, whatever
+	// happens to its session. Before the first Extend, and if Lease is zero, the claim lives with its session.
 	Lease time.Duration
 
 	// Yield asks the store to notify the session, by [NoticeYield], when others wait behind this

@@ -117,11 +117,11 @@ type Acquire struct {
 // the key. It is not an error if the claim was not there: see [Edited].Found. Holders whose end has come
 // may be dropped as well.
 //
-// The notices are for the sessions of claims that this command granted (NoticeGrant); if Keep has set the end of
-// the hold, for the session of the first claim in the queue (NoticeWake); if Seal has sealed the key, for the
-// sessions of the claims that it removed and of the first one that remains, provided that they are among the first
-// 1,000 in the queue (NoticeWake, for the first one instead of a NoticeGrant); and for observers of the key
-// (NoticeChange). There is no NoticeYield: if others still wait, the grant's notice has Crowded set.
+// The notices are: NoticeGrant for the sessions of claims that this command granted; if Keep has set the end of the
+// hold, NoticeWake for the session of the first claim in the queue; if Seal has sealed the key, NoticeWake for the
+// sessions of the claims that it removed and of the first claim that remains (instead of a NoticeGrant), provided that
+// these claims are among the first 1,000 in the queue; and NoticeChange for observers of the key. There is no
+// NoticeYield: if others still wait, the grant's notice has Crowded set.
 type Release struct {
 	Claim Claim
 
@@ -170,14 +170,14 @@ type Publish struct {
 	Value []byte `json:"-"`
 }
 
-// A Resize sets the key's limit for claims of Kind, and the store settles the key. From then on, claims with the
-// limit that the key had before, or with From, count as if they had the new limit. This lasts until the key's
-// record is deleted by Sweep, or a claim takes over the free key with a limit that it never had. A store remembers
-// at least the last 8 limits. Holders keep what they have.
+// A Resize sets the key's limit for claims of Kind, and the store settles the key. From then on, claims with the limit
+// that the key had before, or with From, count as if they had the new limit. This lasts until the key's record is
+// deleted by Sweep, or a claim takes over the free key with a limit that it never had. A store remembers at least the
+// last 8 limits. Claims that already hold the key keep holding it.
 //
 // If others hold the key or wait for it as another kind, the error is a [*MismatchError]. If a claim in the queue has a
 // greater weight than Limit, the error is ErrRefused. A Resize that changes nothing writes nothing. A Resize that
-// arrives late, after another, still sets the limit: only one person at a time should resize a key.
+// arrives late overrides a newer one, so only one person at a time should resize a key.
 //
 // The notices are for the sessions of claims that this command granted (NoticeGrant), and for observers of the key
 // (NoticeChange).
@@ -213,7 +213,7 @@ type Edited struct {
 	Holder Holder
 
 	// Applied is set after a Release with Early that a fail-over can still undo. Once a later heartbeat in the same
-	// term replies with a Committed that is not before Applied, no fail-over can undo it.
+	// term replies with a Committed that is not before Applied, no fail-over can undo the release.
 	Applied OpTime
 
 	Notices []Notice // to be sent with [Store].Notify

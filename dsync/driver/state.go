@@ -11,9 +11,9 @@ type State struct {
 	Token int64 // the last token granted, or one reserved with it; 0: none
 	Term  int64 // for KindElection, the number of grants so far; else 0
 
-	// Value is what the holder has published, or nil. If several holders have published values, it is the value of the
-	// one that comes last in Holders, and is removed when that holder's claim ends. If the key is sealed, Value is the
-	// result, and not nil.
+	// Value is what the holder has published, or nil. If several holders have published values, Value is from the last
+	// of them in Holders, and is removed when that holder's claim ends. If the key is sealed, Value is the result, and
+	// not nil.
 	Value []byte `json:"-"`
 
 	// Sealed is the greatest tick that has succeeded, 0 if none has: see [Release].
@@ -30,8 +30,8 @@ type State struct {
 	// Waiting is the number of claims in the queue.
 	Waiting int
 
-	// Position is the caller's own position in the queue, 1 for the first. It is 0 if the
-	// caller is not in the queue, or if the method took no claim.
+	// Position is the caller's own position in the queue, 1 for the first. It is 0 if the caller is
+	// not in the queue, or if the method has no claim among its arguments.
 	Position int
 
 	// WaitersAhead are the claims nearest ahead of the caller in the queue, up to 8, in queue order. If Position is 0,

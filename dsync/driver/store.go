@@ -64,11 +64,12 @@ import (
 // zero, which means "without end". No duration is longer than [MaxDuration].
 //
 // Only a Store may change what it keeps. If an operator or a clean-up job deletes the record of a key anyway, its
-// claims are gone, and the store grants the key anew. The sessions that held it find out: see Keys, and
+// claims are gone, and the store grants the key anew. The sessions that held the key find out: see Keys, and
 // dsync.ErrRecordDeleted.
 //
-// A method makes one attempt, without a loop, a timer or a wait of its own, and returns soon after
-// ctx ends. It never uses the values of ctx. All methods may be called concurrently.
+// Methods do not retry: each makes one attempt and returns soon after ctx ends. Only Listen keeps
+// running, until ctx ends or its listener breaks. Methods never use the values of ctx. All methods
+// may be called concurrently.
 type Store interface {
 	// Register makes the session m.ID alive and starts its TTL. It returns the time that it recorded as the first
 	// heartbeat. If the id is known already, for a session that is alive, lapsed or expired, the error is
@@ -84,10 +85,10 @@ type Store interface {
 	Heartbeat(ctx context.Context, session string, given []Revocation) (HeartbeatReply, error)
 
 	// Expire expires the session if it has lapsed, that is, if now is not before its last heartbeat + TTL, or if it is
-	// unknown. With owner, it expires the session at once, whatever its state; only the session's owner may pass true,
-	// or somebody who knows that its process has ended. Expire returns 0 if the session has expired, by this call or
-	// before it. Otherwise it changes nothing and returns the time left until the session lapses, but at most TTL: if
-	// the clock went back after the last heartbeat, the next heartbeat makes the session lapse sooner.
+	// unknown. If owner is true, it expires the session at once, whatever its state; only the session's owner may pass
+	// true, or somebody who knows that the owner's process has ended. Expire returns 0 if the session has expired, by
+	// this call or before it. Otherwise it changes nothing and returns the time left until the session lapses, but at
+	// most TTL, even if the clock was set back after the last heartbeat.
 	Expire(ctx context.Context, session string, owner bool) (left time.Duration, err error)
 
 	// Revoke asks the session to give up a claim: it adds the revocation to the session, until a Heartbeat removes
@@ -96,10 +97,10 @@ type Store interface {
 	// the session (NoticeRevoke); if the revocation was already there, the notice may be omitted.
 	Revoke(ctx context.Context, session string, r Revocation) ([]Notice, error)
 
-	// Observe records the keys that the session observes, replacing those that it observed
-	// before, so that Sessions finds the session by them. It is not a heartbeat. seq counts the
-	// session's lists: if a list with a greater seq is recorded, Observe changes nothing. The
-	// error is ErrSessionExpired if the session has expired or is unknown.
+	// Observe records the keys that the session observes, replacing those that it observed before,
+	// so that Sessions finds the session by them. Observe is not a heartbeat. seq counts the
+	// session's lists: if a list with a greater seq is recorded, Observe changes nothing. The error
+	// is ErrSessionExpired if the session has expired or is unknown.
 	//
 	// The list has at most [MaxObserved] bytes; if a session observes more, some keys are left out. It is part of the
 	// session's record until the record is deleted. On servers that write or log the whole record with each heartbeat,
@@ -138,13 +139,13 @@ type Store interface {
 	// listens, and a lost notice need not be an error. A store that cannot notify does nothing.
 	Notify(ctx context.Context, notices []Notice) error
 
-	// Load returns the state of a key. WaitersAhead has up to waiters claims from the head of its queue; waiters is at
-	// least 1, and [MaxQueue] returns all. If the key has no record, only Key and Now are set. Load and Keys show only
-	// what is committed, but their reading may be stale: a deposed primary may answer it.
+	// Load returns the state of a key. WaitersAhead has the first claims in its queue, at most as many as the argument
+	// waiters, which is at least 1; [MaxQueue] requests all. If the key has no record, only Key and Now are set. Load
+	// and Keys show only what is committed, but what they show may be stale, because a deposed primary may answer them.
 	Load(ctx context.Context, key string, waiters int) (State, error)
 
-	// Keys returns the states of the keys that q selects, in byte order. Each state is as from Load, with at most 8
-	// claims in WaitersAhead.
+	// Keys returns the states of the keys that q selects, in byte order. Each state is what Load would return, but with
+	// at most 8 claims in WaitersAhead.
 	Keys(ctx context.Context, q KeyQuery) ([]State, error)
 
 	// Sessions returns the sessions that q selects, and the time of the reading. The reading may be stale: use it to
@@ -183,14 +184,14 @@ type SweepState struct {
 	Seen, Deleted int64
 
 	// Round is the number of records seen since the sweep last began at the beginning. LastRound is the number of
-	// records in the complete round before that, or 0 if there was none.
+	// records in the previous round, which is complete, or 0 if there was none.
 	Round, LastRound int64
 }
 
 // A SessionQuery selects the sessions that [Store.Sessions] reads.
 type SessionQuery struct {
 	// IDs are the ids of the sessions, up to 1,000. Unknown ids are left out; expired sessions are
-	// included. If there are none, the query is for sessions that are alive, in byte order of their
+	// included. If IDs is empty, the query is for sessions that are alive, in byte order of their
 	// ids, and the next three fields narrow it.
 	IDs []string
 
@@ -210,8 +211,8 @@ type SessionQuery struct {
 
 // A KeyQuery selects the keys that [Store.Keys] reads.
 type KeyQuery struct {
-	// Keys are up to 1,000 keys, without duplicates. Keys that were never used, or no longer have a record, are
-	// left out. If there are none, the query is for all keys, and the next three fields narrow it.
+	// Keys are up to 1,000 keys, without duplicates. Keys that were never used, or no longer have a record, are left
+	// out. If Keys is empty, the query is for all keys, and the next three fields narrow it.
 	Keys []string
 
 	// Prefix and After select only the keys that begin with Prefix and are greater than After in byte order.
@@ -220,14 +221,14 @@ type KeyQuery struct {
 	// Limit is the most states to return, at most 1,000.
 	Limit int
 
-	// Session, if not "", is the id of a session that checks what it holds of Keys. Only Key and Holders of each state
+	// Session, if not "", is the id of a session that checks which of Keys it holds. Only Key and Holders of each state
 	// are then set. Holders contains only the holds of that session, each with Claim, Session and Token.
 	Session string
 }
 
-// A Namer is a [Store] that can say where it keeps a key. A Store need not be one.
+// A Namer is a [Store] that can tell where it keeps the record of a key. A Store need not implement it.
 type Namer interface {
-	// RecordName returns where the key's record is, for a person who looks for it in the database.
+	// RecordName returns the location of the key's record, for people who want to find it in the database.
 	RecordName(key string) string
 }
 
@@ -236,8 +237,8 @@ type HeartbeatReply struct {
 	Now     time.Time // the time that was recorded, by the store's clock
 	Revoked []Revocation
 
-	// No fail-over can undo what was written in Committed's term, up to Committed. Zero means that the store can't
-	// tell.
+	// No fail-over can undo what was written in the same term as Committed, and not after it. Zero means that the store
+	// can't tell.
 	Committed OpTime
 }
 

@@ -14,7 +14,7 @@ type anchor struct {
 	store time.Time // the same moment by the store's clock; zero: not known yet
 }
 
-// horizon is how many windows of the timeline an anchor is used for.
+// A stream replaces its anchor after horizon times the timeline's window.
 const horizon = 10
 
 // at returns the anchor for a reading at now: a itself, or a new one if a is too old.
@@ -32,8 +32,8 @@ func (a *anchor) saw(store, now time.Time) {
 	}
 }
 
-// An age is how long before the anchor something began. It is negative if that began after the
-// anchor.
+// An age is the time from the start of something to the anchor. It is negative if the start is
+// after the anchor.
 type age time.Duration
 
 // String returns the age in readable form.

@@ -6,7 +6,7 @@
 //	defer page.Close()
 //	http.Handle("/debug/leasehold/", http.StripPrefix("/debug/leasehold", page))
 //
-// The command leasehold serve serves the page without any program of yours.
+// To serve the page without writing a program, use the command leasehold serve.
 //
 // # Access
 //
@@ -21,9 +21,9 @@
 //	./events?…             either of these as a stream of server-sent events, for the page's script
 //	./break                POST key=…: Break of dsync/admin, if Options.Authorize allows it
 //
-// All but the last take ?window=1m, 10m (the default) or 1h, the time span of the
-// timelines. The page works without script; with it, it updates while it is visible. The
-// first path also takes
+// All but the last take ?window=1m, 10m (the default) or 1h, the time span of the timelines. The
+// page works without JavaScript; with JavaScript, it updates itself while it is visible. The first
+// path also takes
 //
 //	prefix, contains    what the names of keys begin with, and have in them
 //	sort                held (the default: what is held or waited for first), key, age (held for
@@ -32,11 +32,12 @@
 //	after               the key after which the list of keys begins
 //	mine, members       the positions at which the lists of what this process holds, and of members, begin
 //
-// The store finds keys by their prefix. For the default order a request reads keys in byte order until n of them are in
-// use, up to 1,000. For contains, age and waiters it reads up to 10,000. The page shows the first n that it found, and
-// says if there are more keys to read. It also shows the processes that wait for the keys that were read, and for whom.
-// Processes that wait for each other, perhaps through others, are marked as a cycle. The cycle is a deadlock if in each
-// process the same work holds and waits; if different goroutines do, it can resolve.
+// The store finds keys by their prefix. For the default order a request reads keys in byte order until it has found n
+// that are in use, but at most 1,000 keys. For contains, age and waiters it reads up to 10,000. The page shows the
+// first n that it found, and says if there are more keys to read. It also shows which processes wait for the keys that
+// were read, and which processes they wait for. Processes that wait for each other, perhaps through others, are marked
+// as a cycle. The cycle is a deadlock if, in each process, the goroutine that waits also holds the key that another
+// process waits for. If different goroutines hold and wait, the cycle can resolve itself.
 //
 // Characters in keys and names that can't be seen, or that set the direction of the text around
 // them, are shown as Go escapes, in quotes. JSON contains them unchanged.
@@ -67,14 +68,14 @@
 //
 // # Cost
 //
-// The size of a page and its events depends on n, not on how many keys there are or this process holds. An event
-// contains only what has changed; ages and timelines advance by themselves. With 100,000 held keys a page has about 130
+// The size of a page and its events depends on n, not on how many keys the store has or this process holds. An event
+// contains only what has changed; ages and timelines advance by themselves. With 100,000 held keys a page is about 130
 // kB. A stream sends about 140 bytes a second while nothing changes, and about 200 for each lock that is taken and
 // released.
 //
-// The page sends commands to the store only while somebody has it open: for each request, and every
-// [Options].Refresh for each stream of events. There may be 16 streams. After each reading the
-// stream pauses for at least nine times as long as the reading took.
+// The handler reads the store only while somebody has the page open: once for each request, and
+// every [Options].Refresh for each stream of events. At most 16 streams may be open at a time.
+// After each reading the stream pauses for at least nine times as long as the reading took.
 //
 // The holds of this process are recorded all the time, through the session's hooks, at the cost of a few allocations
 // per hold. The holds of other processes are recorded only while the page is open. The record keeps the last 16 holds

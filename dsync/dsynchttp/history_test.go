@@ -95,7 +95,7 @@ func TestHistoryOfHandOffs(t *testing.T) {
 }
 
 // The holds of other processes are known from the readings while the page is open. A hold ends when
-// the next one begins, even if the page sees that late. The clocks of hosts don't matter.
+// the next one begins, even if the page notices its end late. The hosts' clocks don't matter.
 func TestHistoryOfOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -231,7 +231,7 @@ func TestTimelineIsDrawn(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if body := get(h, "/key?window=1m&key=mu").Body.String(); !strings.Contains(body, "0 holds, 0 losses") {
-			t.Error("an hour later the timeline of a minute is not empty")
+			t.Error("an hour later the one-minute timeline is not empty")
 		}
 		sem.Release(3)
 	})

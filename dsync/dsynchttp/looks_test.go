@@ -12,7 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Two processes that follow each other on a timeline never look the same, however many there are.
+// Two processes that follow each other on a timeline never look the same, however many processes
+// there are.
 func TestNeighboursLookDifferent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -106,14 +106,14 @@ func (l view) After() string { return l.q.after }
 
 func (l view) MoreWaits() bool { return l.moreWaits }
 
-// Searched reports whether the store was searched, so that keys may have been read that are not
-// shown.
+// Searched reports whether the request searched the store, and so may have read keys that the page
+// does not show.
 func (l view) Searched() bool {
 	return l.q.contains != "" || l.q.sort == byAge || l.q.sort == byWaiters || l.Matched > len(l.Keys)
 }
 
-// Left returns the address of the list of all keys in byte order, if the page leaves out keys because others are in
-// use.
+// Left returns the address of the list of all keys in byte order, if keys in use have displaced other keys from the
+// page.
 func (l view) Left() string {
 	if l.q.sort != byUse || l.Matched == len(l.Keys) {
 		return ""

@@ -34,7 +34,7 @@ const (
 	byWaiters order = "waiters" // keys with the most waiters first
 )
 
-// maxPosition is far greater than the number of keys that a process can hold; twice as much still
+// maxPosition is far greater than the number of keys that a process can hold; twice its value still
 // fits into an int32.
 const maxPosition = 100_000_000
 

@@ -20,7 +20,7 @@ const (
 )
 
 // A recorder remembers the most recent holds of keys. It learns of this process's holds from its session's hooks, and
-// of other processes' holds from the readings for the page.
+// of other processes' holds when the store is read for the page.
 type recorder struct {
 	maxKeys, maxSpans int
 
@@ -108,7 +108,7 @@ func (r *recorder) addLocked(t *track, s span) {
 	t.spans = append(t.spans, s)
 }
 
-// see records the status of a key that was read at now.
+// see records the status of a key. The status was read at now.
 func (r *recorder) see(now time.Time, st admin.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,8 +150,9 @@ func (r *recorder) see(now time.Time, st admin.Status) {
 
 func exclusive(k driver.Kind) bool { return k != driver.KindRWMutex && k != driver.KindSemaphore }
 
-// knows reports whether a hook has reported the hold as one of this process, with the same token or
-// one of those that the store reserves for hand-offs within the process (see driver.Store).
+// knows reports whether a hook has reported the hold as a hold of this process. The hook may have
+// reported it with the same token, or with another token that the store reserves for hand-offs
+// within the process (see driver.Store).
 func (t *track) knows(h admin.Participant) bool {
 	room := int64(1 << 10)
 	if h.Yields {
@@ -160,8 +161,8 @@ func (t *track) knows(h admin.Participant) bool {
 	return slices.ContainsFunc(t.spans, func(s span) bool { return s.own() && h.Token <= s.token && s.token < h.Token+room })
 }
 
-// of returns the spans of key, ordered by start. If the key has one holder at a time, a span's end is cut to the start
-// of the next span, because the end may have been noticed late.
+// of returns the spans of key, ordered by start. If the key has one holder at a time, each span is cut off at the start
+// of the next one, because its end may have been noticed late.
 func (r *recorder) of(key string) []span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,7 +202,7 @@ func (r *recorder) color(session string) string {
 	return fmt.Sprintf("c%d", n%styles)
 }
 
-// A span is a hold of a key as this process has seen it. Its times are this host's.
+// A span is a hold of a key as this process has seen it. Its times are by this host's clock.
 type span struct {
 	who     string // the holder's process, for display
 	session string // "" for a hold of this process that a hook reported
@@ -210,7 +211,7 @@ type span struct {
 	start   time.Time
 	seen    time.Time // when the key was last known to be held
 	end     time.Time // when the hold was known to be over; zero: not over
-	lost    string    // why the hold was lost; "" if it was not, or if that is unknown
+	lost    string    // why the hold was lost; "" if it was not lost, or if the reason is unknown
 
 	planned time.Time // its fixed end, as last seen; zero if it ends with its session
 	lapses  time.Time // when it ends unless its session sends another heartbeat, as last seen

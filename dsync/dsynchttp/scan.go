@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/admin"
 )
 
-// maxScan is the most keys that a request reads. The store can find keys by prefix. But finding
-// keys by a substring, or the key that has been held longest, means reading all keys.
+// maxScan is the most keys that a request reads. The store can find keys by prefix. But to find
+// keys by a substring, or to find the key that has been held longest, a request must read all keys.
 const maxScan = 10_000
 
 // maxUseScan is the most keys that a request reads to find those in use. It is less than maxScan because keys in use
@@ -30,9 +30,9 @@ type scan struct {
 	waits   waitGraph      // the waits for matching keys
 }
 
-// scan reads at most maxScan keys. It stops earlier if it sorts by key and has found n keys, or sorts by use and has
-// found n keys in use or, without a substring to search for, read maxUseScan keys. On an error it returns what it has
-// read so far.
+// scan reads at most maxScan keys. If it sorts by key, it stops after n matching keys. If it sorts by use, it stops
+// after n matching keys that are in use or, without a substring to search for, after maxUseScan keys. On an error it
+// returns what it has read so far.
 func (h *Handler) scan(ctx context.Context, q query) (r scan, err error) {
 	if q.key != "" {
 		st, err := h.all.Status(ctx, q.key)

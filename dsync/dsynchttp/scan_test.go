@@ -39,8 +39,8 @@ func mineOf(t *testing.T, h *dsynchttp.Handler, url string) string {
 	return strings.Join(all, " ")
 }
 
-// Keys are found by a part of their names, and sorted, and so are the keys that this process holds
-// or waits for.
+// The page can search for a part of a key's name, and can sort keys, both in the list of all keys
+// and in the list of keys that this process holds or waits for.
 func TestPageSearchesAndSorts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -95,8 +95,8 @@ func TestPageSearchesAndSorts(t *testing.T) {
 	})
 }
 
-// Keys that are held or waited for come first, even if they are far back in byte order, and the page links to the list
-// of the keys that it has no room for. The page reads at most a thousand keys to find those in use.
+// Keys that are held or waited for come first, even if they are far back in byte order, and the page links to a list of
+// the keys that it has no room for. The page reads at most a thousand keys to find those in use.
 func TestPageShowsKeysInUseFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -172,8 +172,8 @@ func TestPageSearchesInSteps(t *testing.T) {
 	})
 }
 
-// If a reading takes long, the next one comes later, so that reading takes at most a tenth of the
-// time.
+// If reading the store takes long, a stream reads it less often, so that it spends at most a tenth
+// of the time reading.
 func TestEventsOfASlowStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -9,12 +9,12 @@ import (
 // overlap.
 const maxLanes = 4
 
-// The lanes share a height of 16 CSS pixels in the middle of the timeline's 22.
+// Together the lanes are 16 CSS pixels high, in the middle of a timeline of 22 pixels.
 const lanesTop, lanesHeight = 3, 16
 
-// A timeline is the drawing of the spans of a key. Horizontal positions are in percent of the window that ends at the
-// anchor, vertical ones in pixels. A span that began after the anchor is drawn beyond 100 %, and the script moves it
-// into view as time passes. A span that has not ended is drawn up to the horizon.
+// A timeline is the drawing of the spans of a key. Horizontal positions are percentages of the window that ends at the
+// anchor; vertical positions are in pixels. A span that began after the anchor is drawn beyond 100 %, and the script
+// moves it into view as time passes. A span that has not ended is drawn up to the horizon.
 type timeline struct {
 	Label string
 	Bars  []bar

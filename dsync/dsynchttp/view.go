@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
 
-// A view is the result of a request, shown as HTML or JSON. Times of this process are by its host's clock; times
-// of keys are by the store's.
+// A view is the response to a request, rendered as HTML or JSON. What concerns this process has times by its host's
+// clock; what concerns keys has times by the store's clock.
 type view struct {
 	Now     statusjson.Time `json:"now"`
 	Store   string          `json:"store,omitempty"` // Options.Store
@@ -73,7 +73,7 @@ type mineView struct {
 	Holders      int                     `json:"holders,omitempty"`
 	HandOffs     int                     `json:"hand_offs,omitempty"`
 	Position     int                     `json:"position,omitempty"`      // position of this process in the queue
-	WaitersAhead int                     `json:"waiters_ahead,omitempty"` // waiting calls of this process that come first
+	WaitersAhead int                     `json:"waiters_ahead,omitempty"` // calls of this process that wait ahead of this one
 	Lost         string                  `json:"lost,omitempty"`
 	LostFor      statusjson.Milliseconds `json:"lost_for_ms,omitempty"`
 
@@ -109,7 +109,7 @@ type memberView struct {
 	age   age // age of the last heartbeat
 }
 
-// A spanView is a span of the timeline, by this host's clock.
+// A spanView is a span of the timeline. Its times are by this host's clock.
 type spanView struct {
 	Who     string          `json:"who"`
 	Session string          `json:"session,omitempty"`
