@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A store behaves as package driver specifies, and is a value that can be cloned. It lacks Publish, Resize and Keys,
+// A store implements what package driver specifies, as a value that can be cloned. It lacks Publish, Resize and Keys,
 // and its Sweep deletes only sessions.
 type store struct {
 	sessions map[string]registration
@@ -22,11 +22,11 @@ type store struct {
 	observed bool          // all keys are observed
 	hostFile string        // host file of every session; "": the processes run on different machines
 	early    bool          // the store answers a Release with Early set before it is committed
-	log      driver.OpTime // end of the log, which counts only early releases
+	log      driver.OpTime // position at the end of the log; only early releases are in the log
 	undo     []undo        // early releases that are not committed yet
 }
 
-// An undo has a key's record as it was before an early release.
+// An undo holds a key's record as it was before an early release.
 type undo struct {
 	key    string
 	before record
@@ -134,8 +134,8 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 	return r
 }
 
-// releaseEarly executes a release that is answered before it is committed, and reports whether it did. It does so only
-// if the command allows it, nobody waits for the key and nobody observes the key.
+// releaseEarly executes a release that is answered before it is committed, and reports whether it did. It does so
+// only if the command allows it and nobody waits for the key or observes it.
 func (s *store) releaseEarly(e driver.Edit, now time.Time, r *core.Reply) bool {
 	if !s.early || !e.Release.Early {
 		return false
@@ -191,7 +191,7 @@ func (s *store) edit(e driver.Edit, now time.Time, r *core.Reply) {
 	if e.Acquire != nil {
 		mine = e.Acquire.Claim.ID
 	}
-	var woken []waiting // waiters that must request again
+	var woken []waiting // waiters that must request the key again
 	kept := false
 	granted, short := k.short(e, now)
 	switch {
@@ -281,7 +281,7 @@ func (k *record) join(j *driver.Acquire, leave *driver.Release, now time.Time) e
 // over reports whether the key is sealed for claims with the given tick.
 func (k *record) over(tick int64) bool { return k.sealed > 0 && tick <= k.sealed }
 
-// enqueue puts the claim into the queue, in its place.
+// enqueue inserts the claim into the queue at its position.
 func (k *record) enqueue(c *driver.Claim) {
 	k.kind, k.limit = c.Kind, c.Limit
 	w := waiting{driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Tick, c.Yield}
@@ -290,7 +290,7 @@ func (k *record) enqueue(c *driver.Claim) {
 	k.queue = slices.Concat(without(k.queue, behind), []waiting{w}, without(k.queue, ahead))
 }
 
-// leave releases a claim or, if Keep is set, keeps it that long.
+// leave releases a claim. If Keep is set, it keeps the claim for that time instead.
 func (k *record) leave(l *driver.Release, now time.Time) (found, kept bool, woken []waiting, err error) {
 	h, holds := k.holder(l.Claim.ID)
 	keeps := l.Keep > 0 && l.Seal == 0
@@ -417,7 +417,7 @@ func (k *record) short(e driver.Edit, now time.Time) (granted []driver.Holder, m
 	return granted, true
 }
 
-// state returns the key's state as the store would report it to the session of the given claim.
+// state returns the key's state as the store would report it to the given claim's session.
 func (k *record) state(key, claim string, now time.Time) driver.State {
 	st := driver.State{
 		Key: key, Now: now, Kind: k.kind, Limit: k.limit, Token: k.token, Holders: k.holders, Waiting: len(k.queue), Sealed: k.sealed, Value: k.result,
@@ -453,7 +453,7 @@ func (s *store) state(b []byte, at core.Instant, name *namer) []byte {
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.keys)) {
 		k := s.keys[key]
-		put(max(0, k.token/driver.TokenStep-now.UnixMilli())) // by how much tokens are ahead of the clock
+		put(max(0, k.token/driver.TokenStep-now.UnixMilli())) // how far tokens are ahead of the clock
 		if k.sealed > 0 {
 			put(-3 - k.sealed)
 			put(int64(name.claim(string(k.result))))

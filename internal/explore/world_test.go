@@ -16,7 +16,7 @@ import (
 type world struct {
 	cfg     *core.Config
 	deaf    bool // the store can't notify
-	eager   bool // callers that can lock do so before time passes
+	eager   bool // no time passes while a caller can still lock
 	keeps   bool // keys that are kept stay kept, because nobody revokes them and the store's clock does not step
 	now     core.Instant
 	store   store
@@ -30,7 +30,7 @@ type world struct {
 	budget
 }
 
-// A budget is what may still happen, and how often.
+// A budget limits how often each kind of fault and each rare action may still happen.
 type budget struct {
 	faults   int // requests, replies and notices that may still be lost, late or repeated
 	refusals int // commands that the store may still refuse
@@ -41,7 +41,7 @@ type budget struct {
 	closes   int // sessions that may still close
 	breaks   int // times that somebody may still revoke the key
 	windDown int // holders that may still wind down
-	progress int // reports of progress that may still be made, in addition to each hold's first
+	progress int // reports of progress that may still be made; the first of each hold is not counted
 	steps    int // times that the store's clock may still step within the margin
 	extends  int // leases that may still be extended
 	slow     int // listeners that may still be slow to become ready, or break
@@ -70,8 +70,8 @@ type node struct {
 	callers  []caller
 	holds    []hold
 	done     *core.Done // the last Done passed to the Core
-	leases   []string   // claims of leases that were held when it closed or hurried: these leases end only at their own end
-	unfreed  bool       // its Close has reported that it could not release everything
+	leases   []string   // claims of leases that were held when it closed or hurried; the store frees these leases only when they expire
+	unfreed  bool       // its Close has returned an error because it could not release everything
 }
 
 type listener struct {
@@ -95,7 +95,7 @@ type caller struct {
 	after   core.Instant // when it may lock again
 }
 
-// A hold is a hold that was delivered and is not yet both done and freed.
+// A hold is a delivered hold that is not yet both done and freed.
 type hold struct {
 	call  *core.Call
 	claim uint64
@@ -108,13 +108,13 @@ type hold struct {
 	kept  core.Instant // after it is done: the time until which the store keeps its claim
 	seals int64        // the tick that it seals; 0: none
 	freed bool
-	asked bool // its process has learned that the hold was revoked
+	asked bool // its process knows that the hold was revoked
 
 	stalls core.Instant // when Lost closes unless the holder reports progress earlier; 0: it has no limit
 
 	deleted core.Instant // when somebody deleted the key's record; 0: nobody has
 
-	said core.Instant // when its holder asked to keep the key, before unlocking; 0: it has not
+	said core.Instant // when its holder, before unlocking, asked to keep the key; 0: never
 
 	successor string // the claim that its holder named as successor
 	passed    bool   // the command that released the hold granted the key to the successor
@@ -131,7 +131,7 @@ type letter struct {
 
 	sent     core.Instant
 	answered bool        // its sender has got a reply, or no longer waits for one
-	executed bool        // it was executed or lost; at most a reply is still to come
+	executed bool        // it was executed or lost; at most its reply can still arrive
 	reply    *core.Reply // on its way to the sender
 	late     bool        // time may pass before it arrives
 	copies   bool        // it will arrive a second time after it was executed
@@ -165,8 +165,8 @@ func (w *world) clone() *world {
 	return &n
 }
 
-// tidy sorts the letters, so that the order of letters of different nodes does not depend on which was sent first. It
-// also forgets finished holds.
+// tidy sorts the letters by node, so that worlds that differ only in which node sent first are equal. It also forgets
+// finished holds.
 func (w *world) tidy() {
 	slices.SortStableFunc(w.mail, func(a, b letter) int {
 		if a.node != b.node {
@@ -208,7 +208,7 @@ func (w *world) step(i int, e core.Event) error {
 			if err := w.mayStillSend(i, f, session); err != nil {
 				return err
 			}
-			if f.Op == core.Keys { // it is answered at once, because a late Keys command finds the same as the next one
+			if f.Op == core.Keys { // answer it at once: a late Keys command would find the same as the next Keys command
 				r := w.store.execute(f.Command, w.cfg.TTL, w.now)
 				if r.Command = f.ID; n.cut {
 					r.Lost, r.Err = true, errTimeout
@@ -272,7 +272,7 @@ func (w *world) step(i int, e core.Event) error {
 				n.unfreed = true
 			}
 			if _, begins := e.(core.Close); begins && overdue {
-				continue // the session was lost before
+				continue // the session had been lost
 			}
 			if err := w.closeSays(i, session, f.Err); err != nil {
 				return err
@@ -295,7 +295,7 @@ func (w *world) step(i int, e core.Event) error {
 	return nil
 }
 
-// closeSays checks that Close reports the truth about the session and its holds.
+// closeSays checks that the result of Close is true for the session and its holds.
 func (w *world) closeSays(i int, session string, err error) error {
 	r, known := w.store.sessions[session]
 	if !known || r.expired {
@@ -309,7 +309,7 @@ func (w *world) closeSays(i int, session string, err error) error {
 	for _, h := range w.nodes[i].holds {
 		key := w.store.keys[h.call.Key]
 		there, holds := key.holder(h.id)
-		again := there.Token > h.token // since its release, a copy of its request has joined, which the process does not know of
+		again := there.Token > h.token // a copy of its request has joined since its release, and the process does not know of it
 		if holds && !again && there.Until.IsZero() && there.Session == session && (e == nil || !slices.Contains(e.Keys, h.call.Key)) {
 			return fmt.Errorf("the Close of %s returned %v, but it still holds %s with claim %s", name(i), err, h.call.Key, h.id)
 		}
@@ -455,9 +455,9 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 	return nil
 }
 
-// protected reports whether nobody else may hold what h holds, because Lost is open or closed less than the grace ago.
-// A process that is frozen past its deadline does not count: it can't be notified, but learns of the loss before
-// anything else when it goes on.
+// protected reports whether nobody else may hold what h holds, because h's Lost is open or was closed less than the
+// grace ago. A hold of a process that is frozen past its deadline is not protected: the process can't be notified,
+// but when it resumes, it learns of the loss before it does anything else.
 func (w *world) protected(i int, h *hold) bool {
 	n := &w.nodes[i]
 	switch {
@@ -476,9 +476,10 @@ func (w *world) protected(i int, h *hold) bool {
 }
 
 // mayChange checks how a command has changed a key. A Release must not move the end of a hold to a later time, nor an
-// Extend to an earlier time. A claim with another token is another hold. The last tick that succeeded may only grow,
-// and its result must not change. A seal may remove only waiters whose tick is over. While a waiter for an earlier tick
-// waits, no waiter for a later tick may be granted the key, unless the Release names that waiter as the successor.
+// Extend to an earlier time. The same claim with another token is a new hold. The last tick that succeeded may only
+// grow, and its result must not change. A seal may remove only waiters whose tick is over. While a waiter for an
+// earlier tick waits, no waiter for a later tick may be granted the key, unless the Release names that waiter as the
+// successor.
 func (w *world) mayChange(c *core.Command, before record) error {
 	after := w.store.keys[claimOf(c).Key]
 	if after.sealed < before.sealed || after.sealed == before.sealed && string(before.result) != string(after.result) {
@@ -503,7 +504,7 @@ func (w *world) mayChange(c *core.Command, before record) error {
 		if !holds || h.Until.IsZero() {
 			continue
 		}
-		if now.Token != h.Token { // this is another hold, because a copy of the request has made the claim join again
+		if now.Token != h.Token { // a copy of the request has made the claim join again, so this is another hold
 			if w.store.now(w.now).Before(h.Until) {
 				return fmt.Errorf("claim %s was dropped before its end at %v", h.Claim, h.Until)
 			}
@@ -516,7 +517,7 @@ func (w *world) mayChange(c *core.Command, before record) error {
 	return nil
 }
 
-// stillHeld checks that the store has the claims of all protected holds.
+// stillHeld checks that the store still has the claim of every protected hold.
 func (w *world) stillHeld() error {
 	for i := range w.nodes {
 		for k := range w.nodes[i].holds {
@@ -533,7 +534,7 @@ func (w *world) stillHeld() error {
 	return nil
 }
 
-// sealedBy reports whether the hold has sealed its key, or may have, because a later tick has been sealed since.
+// sealedBy reports whether the hold has sealed its key, or may have done so before a later tick was sealed.
 func (s *store) sealedBy(h *hold) bool {
 	k := s.keys[h.call.Key]
 	return k.sealed > h.seals || k.sealed == h.seals && string(k.result) == h.id
@@ -556,8 +557,8 @@ func (a action) on(w *world) error {
 
 type add func(what string, do func(w *world) error)
 
-// actions returns every step that can happen next. If fair is true, the network and the scheduler make no faults: only
-// the steps of the first letter or process that has any are returned, and time passes only if none has.
+// actions returns every step that can happen next. If fair is true, the network and the scheduler cause no faults:
+// actions returns only the steps of the first letter or process that has any, and lets time pass only if none has.
 func (w *world) actions(fair bool) (all []action) {
 	add := func(what string, do func(w *world) error) { all = append(all, action{what, do}) }
 	for m := range w.mail {
@@ -590,7 +591,7 @@ func (w *world) actions(fair bool) (all []action) {
 	if !fair && w.deletes > 0 {
 		for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
 			if w.store.keys[key].token >= w.store.now(w.now).UnixMilli()*driver.TokenStep {
-				continue // too soon to be realistic: the next grant would have the same token
+				continue // not realistic so soon, because the next grant would have the same token
 			}
 			add("somebody deletes the record of "+key, func(w *world) error { w.deletes--; w.delete(key); return nil })
 		}
@@ -666,7 +667,7 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 			n := &w.nodes[i]
 			n.hurried = true
 			for _, h := range n.holds {
-				if h.over != 0 { // the lease is released, or kept for the grace, but an Extend under way may be executed later
+				if h.over != 0 { // the lease was released, or is kept for the grace, but an Extend under way may be executed later
 					n.leases = append(slices.Clip(n.leases), h.id)
 				}
 			}
@@ -702,7 +703,8 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 	}
 }
 
-// breakActions adds revocations of keys, each through the store or in the holder's own process.
+// breakActions adds revocations of keys, made either through the store or in the holder's own
+// process.
 func (w *world) breakActions(add add) {
 	for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
 		k := w.store.keys[key]
@@ -828,13 +830,14 @@ func (w *world) letterActions(m int, l *letter, fair bool, add add) {
 var errTimeout = errors.New("no answer")
 
 // cutOff cuts a process off. Every message under way from or to the process is lost, and so is every message that it
-// sends until it is no longer cut off. Its listener misses the notices of that time, and becomes ready again later.
+// sends until it is no longer cut off. The process's listener misses all notices sent meanwhile. It can become ready
+// again only when the process is no longer cut off.
 func (w *world) cutOff(i int) {
 	w.nodes[i].cut, w.nodes[i].listener.ready = true, false
 	w.mail = slices.DeleteFunc(w.mail, func(l letter) bool { return l.node == i && (l.command == nil || l.answered && l.reply == nil) })
 	for m := range w.mail {
 		if l := &w.mail[m]; l.node == i {
-			l.executed, l.answered, l.reply = true, false, nil // the sender will wait for a reply in vain
+			l.executed, l.answered, l.reply = true, false, nil // the sender will get no reply
 		}
 	}
 }
@@ -904,7 +907,7 @@ func (w *world) notify(notices []driver.Notice) {
 }
 
 // atOnce reports whether the command is answered as soon as it is executed, unless a fault delays the answer. The
-// exploration misses nothing by this, because nothing that could happen in between would make a difference.
+// exploration misses nothing, because no event between the execution and the answer would make a difference.
 func (w *world) atOnce(l *letter) bool {
 	switch l.command.Op {
 	case core.Register, core.Heartbeat, core.Read, core.Notify:
@@ -950,7 +953,7 @@ func (w *world) execute(m int, replies bool) error {
 		}
 	}
 	switch {
-	case l.copies: // this was the first copy; the second may arrive at any later time
+	case l.copies: // this was the first copy; the second may arrive at any time from now on
 		l.copies, l.late = false, true
 		if !l.answered && replies {
 			l.answered = true
@@ -970,7 +973,7 @@ func (w *world) execute(m int, replies bool) error {
 		return w.arrive(m)
 	}
 	if l.late && w.atOnce(l) {
-		return nil // the letter is now the reply, which is late
+		return nil // from now on the letter is a late reply
 	}
 	l.answered, l.late = true, false
 	return nil
@@ -1016,7 +1019,7 @@ func (w *world) callerActions(i int, fair bool, add add) {
 				if h.stalls != 0 {
 					w.progress--
 				}
-				if h.stalls == 0 || w.now < h.stalls { // otherwise the report comes too late
+				if h.stalls == 0 || w.now < h.stalls { // otherwise the report would come too late
 					h.stalls = w.now.Add(o.limit)
 				}
 				return w.step(i, core.Progress{Claim: h.claim, Hold: h.call, Limit: o.limit})
@@ -1048,7 +1051,7 @@ func (w *world) callerActions(i int, fair bool, add add) {
 			if w.extends > 0 && h.over != 0 {
 				add(name(i)+" extends its lease", func(w *world) error {
 					w.extends--
-					if err := w.step(i, core.Tick{}); err != nil { // as package engine does: it sends no Extend after the end
+					if err := w.step(i, core.Tick{}); err != nil { // like package engine, send no Extend after the end of the lease
 						return err
 					}
 					h := w.nodes[i].hold(o.hold)
@@ -1104,8 +1107,8 @@ func (w *world) callerActions(i int, fair bool, add add) {
 	}
 }
 
-// staying reports whether the caller has a hold and does not unlock yet, because it waits for Lost to close, or never
-// unlocks.
+// staying reports whether the caller has a hold and will not unlock it now, because it first waits for Lost to close
+// or never unlocks at all.
 func (w *world) staying(i int, o *caller) bool {
 	if !o.stays || o.hold == nil || w.nodes[i].dead {
 		return false
@@ -1117,7 +1120,7 @@ func (w *world) staying(i int, o *caller) bool {
 	return h != nil && h.ended == 0
 }
 
-// maySay reports whether the caller has a hold and may still ask to keep the key, before it unlocks.
+// maySay reports whether the caller has a hold, has not unlocked it, and may still ask to keep the key.
 func (w *world) maySay(i int, o *caller) bool {
 	h := w.nodes[i].hold(o.hold)
 	return o.passes && o.leave.Keep > 0 && h != nil && h.ended == 0 && !h.freed && h.said == 0
@@ -1283,9 +1286,9 @@ func (w *world) done() bool {
 	return true
 }
 
-// abandoned reports whether o is a lease that no process knows of, although the process that acquired it can and must
-// release it: that process is alive, and its Close has not reported that the lease remains. A lease that ends within a
-// TTL does not count, because it blocks the key no longer than a lost lock would.
+// abandoned reports whether o is a lease that no process knows of, although the process that acquired it should have
+// released it, because that process is alive and its Close has not reported that the lease remains. A lease that ends
+// within a TTL does not count, because it blocks the key no longer than a lost lock would.
 func (w *world) abandoned(o *driver.Holder) bool {
 	n := w.owner(o.Session)
 	if o.Until.Sub(w.store.now(w.now)) <= w.cfg.TTL || n.dead || n.unfreed || slices.Contains(n.leases, o.Claim) {
@@ -1307,7 +1310,8 @@ func (w *world) closedByNobody() bool {
 // owner returns the process that has or had the session with the given id.
 func (w *world) owner(session string) *node { return &w.nodes[session[0]-'A'] }
 
-// hangs reports whether a caller with a limit holds the key, does not unlock it, and reports no progress.
+// hangs reports whether a caller that has a limit for progress holds the key without unlocking it or
+// reporting progress.
 func (w *world) hangs() bool {
 	for i := range w.nodes {
 		for c := range w.nodes[i].callers {

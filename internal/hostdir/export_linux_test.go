@@ -2,10 +2,10 @@ package hostdir
 
 import "os"
 
-// OfBoot returns the folder as it appears to a machine with another boot id.
+// OfBoot returns the folder as a machine with the given boot id would see it.
 func (d *Dir) OfBoot(boot string) *Dir { return &Dir{d.path, boot} }
 
-// At returns a folder without the checks of Open.
+// At returns the folder at path without making Open's checks.
 func At(path string) *Dir { return &Dir{path, "boot"} }
 
 // Local is local.
@@ -21,7 +21,8 @@ func (d *Dir) Mark(path string) string {
 	return d.mark(f)
 }
 
-// Opened opens the session's file now. dead then does what Dead does, but with the file that Opened opened.
+// Opened opens the session's file now. The dead function that it returns works like Dead, but on this open
+// file.
 func (d *Dir) Opened(session, mark string) (dead func() bool) {
 	f, err := os.Open(d.file(session))
 	if err != nil {

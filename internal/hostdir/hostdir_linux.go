@@ -17,7 +17,7 @@ import (
 // A Dir is a folder shared by processes of one machine. Its methods may be called concurrently.
 type Dir struct{ path, boot string }
 
-// Open returns the folder at path, which must exist, after it has tested there that a mapping keeps a lock.
+// Open returns the folder at path, which must exist. It first tests that a mapping keeps a lock there.
 func Open(path string) (*Dir, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err == nil && len(boot) < 32 {
@@ -44,7 +44,8 @@ func Open(path string) (*Dir, error) {
 	return d, err
 }
 
-// local reports whether this kernel itself keeps the locks on file systems of the given statfs(2) type.
+// local reports whether locks on a file system of the given statfs(2) type are kept by this kernel, not by
+// a server.
 func local(magic int64) bool {
 	return slices.Contains([]uint32{0x01021994, 0xef53, 0x58465342, 0x9123683e, 0xf2f52010, 0x2fc12fc1}, uint32(magic))
 }
@@ -69,7 +70,8 @@ func (d *Dir) Lock(session string) (mark string, unlock func(), err error) {
 		err = errors.New("this file system does not keep a lock while the file is mapped; use another, such as tmpfs")
 	}
 	unlock = func() {
-		// Remove the name before the lock ends: see Dead. If the removal fails, the lock stays until the process ends.
+		// Remove the name before releasing the lock: see Dead. If the removal fails, keep the lock until the process
+		// ends.
 		if err := os.Remove(path); err == nil || errors.Is(err, os.ErrNotExist) {
 			syscall.Munmap(mapping)
 		}
@@ -97,8 +99,8 @@ func (d *Dir) mark(f *os.File) string {
 	return fmt.Sprintf("%x", sum[:16])
 }
 
-// Dead reports whether the folder has the session's file, with the given mark, and the file's lock is free. Dead never
-// returns true while the session's process is alive, even if the process is unlocking the file.
+// Dead reports whether the session's file is in the folder, has the given mark, and is not locked. Dead never returns
+// true while the session's process is alive, even if the process is unlocking the file.
 func (d *Dir) Dead(session, mark string) bool {
 	f, err := os.OpenFile(d.file(session), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -108,7 +110,7 @@ func (d *Dir) Dead(session, mark string) bool {
 	return d.free(f, session, mark)
 }
 
-// free does what Dead does, for f, which was opened by the session's name.
+// free is Dead for a file f that was opened by the session's name.
 func (d *Dir) free(f *os.File, session, mark string) bool {
 	if mark == "" || d.mark(f) != mark || syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) != nil {
 		return false
@@ -136,8 +138,8 @@ func (d *Dir) Ended(ctx context.Context, look func()) error {
 	}
 	defer context.AfterFunc(ctx, func() { events.Close() })()
 	for buf := make([]byte, 16<<10); ; {
-		// The kernel reports a close a moment before it releases the lock. The events themselves are ignored, because
-		// some may have been lost.
+		// The kernel reports a close a moment before it releases the lock. The content of the events is ignored, because
+		// some events may have been lost.
 		for i := 0; i < 16 && ctx.Err() == nil; i++ {
 			look()
 			time.Sleep(min(100*time.Microsecond<<i, 25*time.Millisecond))

@@ -15,8 +15,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/hostdir"
 )
 
-// The test binary also serves as the process that has the lock. It locks the file of the session "a" in the folder that
-// the first variable names, does what the second variable says, writes the mark, and waits until it is killed.
+// The test binary, when run with these variables, is the process that has the lock. It locks the file of the session
+// "a" in the folder that the first variable names, does what the second variable says, writes the mark, and waits
+// until it is killed.
 const folder, then = "LEASEHOLD_HOSTDIR", "LEASEHOLD_HOSTDIR_THEN"
 
 func TestMain(m *testing.M) {
@@ -65,7 +66,7 @@ func own(path, then string) {
 	}
 }
 
-// fork returns 0 in the child, which must only make system calls.
+// fork returns 0 in the child, which may then only make system calls.
 //
 //go:norace
 func fork() int {
@@ -144,8 +145,8 @@ func wantDead(t *testing.T, when string, d *hostdir.Dir, mark string, want bool)
 	}
 }
 
-// The lock becomes free when its owner ends, and not before, even if the owner is stopped or closes descriptors that it
-// does not own.
+// The lock becomes free when its owner ends. It does not become free before, even if the owner is stopped or closes
+// file descriptors that belong to other code.
 func TestOnlyADeathFreesTheLock(t *testing.T) {
 	for _, what := range []string{"", "close every descriptor"} {
 		t.Run(what, func(t *testing.T) {
@@ -165,8 +166,8 @@ func TestOnlyADeathFreesTheLock(t *testing.T) {
 	}
 }
 
-// A process that closes its session unlocks the file, but is alive. Another process that opened the file before that,
-// and tries the lock afterwards, must not take the first process for dead.
+// A process that closes its session unlocks the session's file, but is still alive. Another process, which opened the
+// file earlier and tries the lock only now, must not take the first process for dead.
 func TestUnlockIsNoDeath(t *testing.T) {
 	d, path := open(t)
 	mark, unlock, err := d.Lock("a")
@@ -180,7 +181,7 @@ func TestUnlockIsNoDeath(t *testing.T) {
 	}
 	wantDead(t, "when the lock has ended", d, mark, false)
 
-	// This is also true if the name belongs to another file by the time the lock is tried.
+	// The same holds if another file has the name by the time the lock is tried.
 	if mark, unlock, err = d.Lock("a"); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +195,7 @@ func TestUnlockIsNoDeath(t *testing.T) {
 	}
 }
 
-// A forked child that has not called exec keeps the lock.
+// A forked child keeps the lock until it calls exec or ends.
 func TestForkKeepsTheLock(t *testing.T) {
 	d, path := open(t)
 	o := startOwner(t, path, "fork")
@@ -204,7 +205,8 @@ func TestForkKeepsTheLock(t *testing.T) {
 	eventually(t, "the lock is free", func() bool { return d.Dead("a", o.mark) })
 }
 
-// A program that the owner has started with fork and exec does not keep the lock.
+// A program that the owner starts with fork and exec does not keep the owner's lock
+// alive.
 func TestExecDropsTheLock(t *testing.T) {
 	d, path := open(t)
 	o := startOwner(t, path, "exec a child")
@@ -224,7 +226,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A free lock proves a death only if the machine has not rebooted since, and only on the same file, not on a copy.
+// A free lock proves a death only if the machine has not rebooted since the file was locked, and only if it is the
+// same file, not a copy.
 func TestOtherFilesAreNotTheSessions(t *testing.T) {
 	d, path := open(t)
 	o := startOwner(t, path, "")
@@ -244,7 +247,7 @@ func TestOtherFilesAreNotTheSessions(t *testing.T) {
 	}
 }
 
-// A folder that is also mounted in another place works as the same folder.
+// A folder that is mounted in two places is still the same folder.
 func TestBindMount(t *testing.T) {
 	d, path := open(t)
 	at := t.TempDir()
@@ -307,7 +310,7 @@ func TestNetworkFileSystemsAreNotLocal(t *testing.T) {
 	}
 }
 
-// A death is noticed, whatever other files in the folder are closed.
+// A death is noticed no matter which other files in the folder are closed.
 func TestDeathIsHeardOf(t *testing.T) {
 	d, path := open(t)
 	o := startOwner(t, path, "")
@@ -316,7 +319,7 @@ func TestDeathIsHeardOf(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	wantDead(t, "after somebody else has closed the file", d, o.mark, false)
-	for i := range 40 { // sessions that begin and end do not delay this
+	for i := range 40 { // other sessions that begin and end do not delay it
 		_, unlock, err := d.Lock(fmt.Sprint("other-", i))
 		if err != nil {
 			t.Fatal(err)

@@ -145,7 +145,7 @@ func (c *Cluster) Stop() {
 	for _, m := range c.routers {
 		all.Go(m.Kill)
 	}
-	all.Wait() // routers end first; otherwise they would log that the servers have ended
+	all.Wait() // end the routers first; otherwise they would log that the servers are gone
 	for _, s := range append([]*Set{c.config}, c.shards...) {
 		if s != nil {
 			all.Go(s.Stop)
@@ -155,5 +155,6 @@ func (c *Cluster) Stop() {
 	os.RemoveAll(c.dir)
 }
 
-// user returns the user who has all privileges, as part of a URI.
+// user returns the credentials of the user who has all privileges, in the form used in a
+// URI.
 func (c *Cluster) user() string { return root(c.spec.Auth) }

@@ -21,7 +21,7 @@ import (
 type Member struct {
 	Addr string // host:port on which the process listens
 
-	name string // host:port by which the set's configuration and URI name the process
+	name string // host:port of the process in the set's configuration and URI
 	path string
 	args []string
 	env  []string
@@ -104,7 +104,7 @@ func (m *Member) run(ctx context.Context, user string, cmd bson.D, into any) err
 	return res.Decode(into)
 }
 
-// insist runs a command, and repeats it until it does not time out. The command must be safe to repeat.
+// insist runs a command and repeats it as long as it times out. The command must be safe to repeat.
 func (m *Member) insist(ctx context.Context, user string, cmd bson.D) error {
 	for {
 		err := m.run(ctx, user, cmd, nil)

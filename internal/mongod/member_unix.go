@@ -16,5 +16,5 @@ func (m *Member) Stop() error {
 	return nil
 }
 
-// Thaw continues a frozen process.
+// Thaw resumes a frozen process.
 func (m *Member) Thaw() error { return m.cmd.Process.Signal(syscall.SIGCONT) }

@@ -29,8 +29,8 @@ type Set struct {
 	members []*Member
 }
 
-// Start starts the program at path as spec describes, and returns when writes are possible and every member has the
-// data. The processes run until [Set.Stop], even if ctx ends.
+// Start starts the servers that spec describes, using the program at path. It returns when writes are possible and
+// every member has the data. The processes run until [Set.Stop], even if ctx ends.
 func Start(ctx context.Context, path string, spec Spec) (_ *Set, err error) {
 	dir, err := os.MkdirTemp(spec.Dir, "leasehold-mongod-")
 	if err != nil {
@@ -136,8 +136,8 @@ func (s *Set) Stop() {
 	os.RemoveAll(s.dir)
 }
 
-// Primary returns a member that reports that it is primary. A primary that was cut off from the other members may still
-// report this until it notices that they have elected another.
+// Primary returns a member that reports that it is primary. A primary that is cut off from the other members may
+// still report that it is primary until it notices that they have elected another.
 func (s *Set) Primary(ctx context.Context) (*Member, error) {
 	for {
 		for _, m := range s.members {
@@ -222,7 +222,7 @@ func (s *Set) initiate(ctx context.Context) error {
 	return err
 }
 
-// createRoot creates the first user, which MongoDB's localhost exception permits without a login.
+// createRoot creates the first user. MongoDB's localhost exception permits this without a login.
 func (s *Set) createRoot(ctx context.Context) error {
 	m, err := s.Primary(ctx)
 	if err != nil {
@@ -234,7 +234,8 @@ func (s *Set) createRoot(ctx context.Context) error {
 	}, nil)
 }
 
-// ready waits until every member is a primary, a secondary or an arbiter, so that all of them count for majorities.
+// ready waits until every member is a primary, a secondary or an arbiter, so that all members count towards
+// majorities.
 func (s *Set) ready(ctx context.Context) error {
 	for {
 		var status struct {

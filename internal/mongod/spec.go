@@ -2,7 +2,7 @@ package mongod
 
 import "time"
 
-// A Spec says how to start mongod.
+// A Spec describes the mongod processes to start.
 type Spec struct {
 	Members         int           // number of members of the replica set; 0: a standalone server
 	Arbiter         bool          // the last member is an arbiter, which votes but stores no data
@@ -21,20 +21,19 @@ type Spec struct {
 	role string // configServer or shardServer; "": neither
 }
 
-// The roles of a mongod in a cluster, as its options name them.
+// The roles of a mongod in a cluster, named as in its command-line options.
 const (
 	configServer = "configsvr"
 	shardServer  = "shardsvr"
 )
 
-// A ClusterSpec says how to start a sharded cluster. Its config server and its shards are
+// A ClusterSpec describes the sharded cluster to start. Its config server and its shards are
 // replica sets of one member each.
 type ClusterSpec struct {
 	Shards, Routers int      // 0: two
 	Auth            bool     // access control is on; the user root (password root) may do everything
 	Args            []string // added to the arguments of the mongods
 
-	// RouterEnv, if not nil, returns additions to the environment of the router with that number, starting
-	// from 0.
+	// RouterEnv, if not nil, returns additional environment variables for the i-th router, counting from 0.
 	RouterEnv func(router int) []string
 }

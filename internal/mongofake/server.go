@@ -1,5 +1,5 @@
-// Package mongofake has a fake server for tests. It speaks MongoDB's wire protocol over net.Pipe and returns the
-// answers that the test supplies. It works in bubbles (testing/synctest).
+// Package mongofake provides a fake MongoDB server for tests. It speaks MongoDB's wire protocol over net.Pipe and
+// returns the answers that the test supplies. It works in bubbles (testing/synctest).
 package mongofake
 
 import (
@@ -32,7 +32,8 @@ func Refusal(code int, name string) bson.D {
 	return bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: code}, {Key: "codeName", Value: name}, {Key: "errmsg", Value: "as the test says"}}
 }
 
-// Hello returns what the only member of a replica set answers to hello, without "ok".
+// Hello returns the reply to hello of a replica set's only member, without the "ok"
+// field.
 func Hello() bson.D {
 	return bson.D{
 		{Key: "isWritablePrimary", Value: true}, {Key: "ismaster", Value: true}, {Key: "setName", Value: "rs"}, {Key: "setVersion", Value: 1},
@@ -55,7 +56,7 @@ type Server struct {
 }
 
 // New returns a server that answers each command, including the driver's own, with the result of answer.
-// Connections call answer concurrently, but each has only one call running at a time.
+// Different connections may call answer concurrently; a single connection makes one call at a time.
 func New(answer func(name string, cmd bson.Raw) bson.D) *Server {
 	return &Server{answer: answer, ended: make(chan struct{})}
 }
@@ -89,7 +90,7 @@ func (s *Server) ClientOptions() *options.ClientOptions {
 // End closes the connections with unanswered commands. Call it before the client disconnects.
 func (s *Server) End() { close(s.ended) }
 
-// Ended returns a channel that End closes.
+// Ended returns a channel that is closed when End is called.
 func (s *Server) Ended() <-chan struct{} { return s.ended }
 
 // Wait waits until the client has closed every connection.
@@ -131,7 +132,7 @@ func (s *Server) serve(conn net.Conn) {
 		case len(answer) > 0 && answer[0].Key == Lost[0].Key:
 			return
 		case len(answer) > 0 && answer[0].Key == Silent[0].Key:
-			// Wait until the client closes the connection, or the test ends.
+			// Wait until the client closes the connection or the test ends.
 			closed := make(chan struct{})
 			go func() { _, _ = conn.Read(make([]byte, 1)); close(closed) }()
 			select {
@@ -197,8 +198,7 @@ func receive(conn net.Conn) (name string, cmd bson.Raw, reply func(bson.D) error
 	return first.Key(), cmd, reply, nil
 }
 
-// sections parses the sections of an OP_MSG. It adds document sequences, if there are any, to the command as
-// fields.
+// sections parses the sections of an OP_MSG. It adds any document sequences to the command as array fields.
 func sections(body []byte) (bson.Raw, error) {
 	var cmd bson.D
 	for len(body) > 0 {
