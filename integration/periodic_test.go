@@ -61,10 +61,10 @@ type periodicHosts struct {
 	mu         sync.Mutex
 	succeeded  map[int]int64 // tokens of the runs that certainly succeeded, by tick (in seconds)
 	called     map[int]bool
-	overlooked map[int]bool // ticks that were not over although Do returned without an error
+	overlooked map[int]bool // ticks for which Do returned without an error although they were not over
 	twice      []int
 	kills      int
-	harms      *atomic.Int64 // number of faults of the set, which both fleets share
+	harms      *atomic.Int64 // number of faults of the replica set, which both fleets share
 	outcomes   map[string]int
 }
 

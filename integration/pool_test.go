@@ -54,7 +54,7 @@ func TestB34ExhaustedPool(t *testing.T) {
 				}
 				h := lock(t, session.Mutex("key"))
 
-				// The query gets its answer when the proxy is healed.
+				// The query is not answered until the proxy is healed.
 				hit := p.Once(proxy.LateReply, func(c proxy.Command) bool { return c.On(r.DB, "app") })
 				query := make(chan error, 1)
 				go func() {

@@ -106,8 +106,8 @@ func TestB20ExpiredReadersAndWriters(t *testing.T) {
 	})
 }
 
-// The holders of a semaphore never have more than its size together. A process that uses another
-// size gets an error with both sizes, unless it resizes the semaphore.
+// Together, a semaphore's holders never exceed its size. A process that uses another size gets
+// an error that names both sizes, unless it resizes the semaphore.
 func TestSemaphore(t *testing.T) {
 	const processes, goroutines, rounds = 3, 4, 5
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -167,7 +167,8 @@ func TestSemaphore(t *testing.T) {
 	})
 }
 
-// A function runs once in the whole fleet; the other processes wait for it, and the result is kept.
+// With Once, a function runs once in the whole fleet. The other processes wait for it, and its
+// result is kept.
 func TestOnce(t *testing.T) {
 	const processes, goroutines = 3, 5
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -203,8 +204,8 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// Promises 2 and 8: goroutines of a process hand off holds without commands, other processes get
-// their turns, and tokens grow from hold to hold.
+// Promises 2 and 8: goroutines of one process hand off holds without commands, other processes
+// get their turns, and tokens grow with each hold.
 func TestHandOff(t *testing.T) {
 	const processes, goroutines, rounds = 3, 8, 200
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -286,7 +287,7 @@ func TestLinger(t *testing.T) {
 		if _, err := other.Mutex("mine").TryHold(t.Context()); sentinel(err) != "held" {
 			t.Errorf("a try elsewhere: %v, want ErrHeld", err)
 		}
-		next := lock(t, other.Mutex("mine")) // by a notice, far sooner than Linger or a poll
+		next := lock(t, other.Mutex("mine")) // because of a notice, far sooner than by Linger or a poll
 		if st := load(t, r.store(), "mine"); len(st.Holders) != 1 || st.Holders[0].Session != other.ID() {
 			t.Errorf("the key is held by %+v, want the other session", st.Holders)
 		}

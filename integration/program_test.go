@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// The programs of the fuzz test, both named and random ones, also run on a server instead of the
-// store in memory. They run in real time and without cut links, several at a time, each on its own
+// The fuzz test's programs, both named and random ones, also run on a server instead of the
+// in-memory store. They run in real time and without cut links, several at a time, each on its own
 // keys.
 func TestPrograms(t *testing.T) {
 	const atOnce = 16
@@ -36,8 +36,8 @@ func TestPrograms(t *testing.T) {
 				room <- struct{}{}
 				defer func() { <-room }()
 				defer func() {
-					// Print a panic at once. Otherwise the test would first clean up the server, and the failures
-					// of the other programs would hide the panic.
+					// Print a panic at once. Otherwise the test would first clean up the server, and failures of
+					// other programs would hide the panic.
 					if e := recover(); e != nil {
 						t.Error(e)
 					}

@@ -11,9 +11,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// L16: if a goroutine hangs while its process lives, its hold or term ends when the goroutine has
-// reported no progress for the limit that it set. After the grace, another process gets the key.
-// The session keeps its other holds.
+// L16: if a goroutine hangs while its process lives, its hold or term ends once the goroutine has
+// reported no progress for as long as the limit that it set. After the grace, another process
+// gets the key. The session keeps its other holds.
 func TestHangingHolder(t *testing.T) {
 	t.Parallel()
 	const limit, grace, busy = 2 * time.Second, time.Second, 10 * time.Second // busy is the delay allowed for a busy machine
@@ -22,8 +22,8 @@ func TestHangingHolder(t *testing.T) {
 		hangs := make(chan struct{})
 		t.Cleanup(func() { close(hangs) })
 
-		// work reports progress three times, and hangs. When its context ends, work sends the time that
-		// has passed since the last report.
+		// work reports progress three times and then hangs. When its context ends, it sends the time
+		// since the last report.
 		type end struct {
 			at    time.Time
 			after time.Duration
@@ -54,7 +54,7 @@ func TestHangingHolder(t *testing.T) {
 			t.Logf("ended %v after the last report, and granted to another %v later", e.after, wait)
 		}
 
-		opt := r.short(2 * time.Minute) // if the session had been lost, others would get the key much later
+		opt := r.short(2 * time.Minute) // had the session been lost, others would get the key much later
 		opt.Grace = grace
 		session, other := r.session(opt), r.session(r.short(time.Minute))
 		kept := lock(t, session.Mutex("kept"))

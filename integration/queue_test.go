@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B36: if one waiter gives up, one is killed, and one is frozen, their claims are removed, and the
+// B36: one waiter gives up, one is killed, and one is frozen. Their claims are removed, and the
 // next waiter is granted the key. When the frozen waiter is thawed, it queues again and gets its
 // turn.
 func TestB36LeavingTheQueue(t *testing.T) {
@@ -52,7 +52,7 @@ func TestB36LeavingTheQueue(t *testing.T) {
 		queued(3) // granted at once, not when a session lapses
 		killed.Kill()
 		frozen.Stop()
-		release(t, held) // grants the key to the killed waiter, whose session has not expired yet
+		release(t, held) // grants the key to the killed waiter, because its session has not expired yet
 		begin := time.Now()
 		g := granted(t, next)
 		took := time.Since(begin)

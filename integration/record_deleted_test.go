@@ -11,8 +11,8 @@ import (
 )
 
 // B38: an operator deletes the record of a held key. The holder is notified at its next heartbeat,
-// with this as the cause, and a process that has acquired the key by then keeps it. A hold of
-// another key is not lost.
+// and the cause names the deletion. A process that has acquired the key by then keeps it. A hold
+// of another key is not lost.
 func TestRecordDeleted(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

@@ -20,14 +20,14 @@ import (
 
 // B17: everything works with the rights find, insert, update and remove on the collection, and
 // find, insert, createCollection and convertToCapped on the collections of notices. Sessions never
-// send a command that needs another right. Without the rights on the collections of notices
-// everything works by polling. A holder learns of ForceHold at its next heartbeat, and each process
-// logs once which rights to grant.
+// send a command that needs another right. Without the rights on the collections of notices,
+// sessions poll and everything else works. A holder learns of ForceHold at its next heartbeat, and
+// each process logs once which rights to grant.
 func TestB17OrdinaryRights(t *testing.T) {
 	t.Parallel()
 	for name, rights := range map[string][]string{
 		"pushed":                {"find", "insert", "createCollection", "convertToCapped"},
-		"no right to make them": {"find", "insert"}, // like the role readWrite, without the actions that make a collection capped
+		"no right to make them": {"find", "insert"}, // like the role readWrite, but without the actions that make a collection capped
 		"no right at all":       nil,
 	} {
 		t.Run(name, func(t *testing.T) { testOrdinaryRights(t, rights) })
@@ -87,7 +87,7 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 			// set it.
 			o := dsync.Options{TTL: 20 * time.Second, Logger: log.logger()}
 			if notices {
-				o.TTL = 3 * time.Minute // so rare heartbeats can't notify a holder of Break in time
+				o.TTL = 3 * time.Minute // heartbeats this rare can't notify a holder of Break in time
 			}
 			return r.open(client, o)
 		}
@@ -126,7 +126,7 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		}
 		go func() {
 			<-h.Lost()
-			h.Release(t.Context()) // Unlock would log that the hold was lost
+			h.Release(t.Context()) // not Unlock, which would log that the hold was lost
 		}()
 		began := time.Now()
 		if err := admin.New(b).Break(t.Context(), "key"); err != nil {

@@ -56,8 +56,8 @@ func (o *turnsOf) count() int {
 // MongoDB is upgraded one member at a time while sessions lock, wait and elect. The members are
 // restarted in turn with the next release. The primary steps down and is restarted last; then the
 // feature compatibility version is raised. Nobody loses anything. LEASEHOLD_NEXT_MONGOD names the
-// next release's mongod. If it is not set, the set begins with the former feature compatibility
-// version, and the members are restarted with the same program.
+// next release's mongod. If it is not set, the replica set begins with the previous feature
+// compatibility version, and its members are restarted with the same program.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
@@ -191,7 +191,7 @@ func TestRollingUpgrade(t *testing.T) {
 		release(t, g.h)
 		cancel()
 		busy.Wait()
-		if n := lost.session.Load(); n != 0 { // as long as no session is lost, no hold is lost
+		if n := lost.session.Load(); n != 0 { // no hold can be lost unless a session is
 			t.Errorf("lost %d sessions, want none", n)
 		}
 		lab.Note(t, "from %s to %s: %d turns and %d terms", from, to, locks.count(), terms.count())

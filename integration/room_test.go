@@ -32,8 +32,9 @@ const collection = "leasehold"
 // ten times slower than a busy one. A poll, or the expiry of a session, would come much later.
 const wakeUp = 15 * time.Second
 
-// patient is the TTL of sessions that only wait in a test. It is longer than a server that is busy
-// with other tests delays heartbeats: FerretDB on two cores has let none through for nine seconds.
+// patient is the TTL of sessions that only wait in a test. It must exceed the time for which a
+// server that is busy with other tests delays heartbeats: on two cores, FerretDB has delayed them
+// for nine seconds.
 const patient = 15 * time.Second
 
 // A room is a database on a server, for one test.
@@ -48,8 +49,9 @@ func newRoom(t testing.TB, s *server.Server) *room {
 	return &room{Server: s, t: t, DB: s.Database(t)}
 }
 
-// short returns the options of most tests. If the server can't notify, waiters poll often: these
-// tests check results and not the number of polls, and the default interval would make them slow.
+// short returns the options that most tests use. If the server can't notify, waiters poll often,
+// because the default interval would make the tests slow. Don't use it in a test that counts
+// polls.
 func (r *room) short(ttl time.Duration) dsync.Options {
 	o := dsync.Options{TTL: ttl}
 	if !r.Has(server.Need{Notices: true}) {
@@ -85,8 +87,8 @@ func (r *room) opening() context.Context {
 	return ctx
 }
 
-// open opens a session on the client. At the end of the test the session is closed within a round
-// trip.
+// open opens a session on the client. At the end of the test it closes the session, in at most a
+// round trip.
 func (r *room) open(client *mongo.Client, o dsync.Options) *dsync.Session {
 	r.t.Helper()
 	if o.Logger == nil {
@@ -143,8 +145,8 @@ func (r *room) store() driver.Store {
 	return s
 }
 
-// exactStore opens a Store whose answers have times from a single clock, for tests that compare
-// them to the millisecond. See [server.Server.Skew].
+// exactStore opens a Store that gets all times from a single clock, for tests that compare
+// times to the millisecond. See [server.Server.Skew].
 func (r *room) exactStore() driver.Store {
 	r.t.Helper()
 	s, err := dsyncmongo.NewStore(r.opening(), server.Connect(r.t, r.OneClock()).Database(r.DB), nil)
@@ -162,10 +164,10 @@ func (r *room) raw() *mongo.Collection {
 	return r.Client(r.t).Database(r.DB).Collection(collection, majority)
 }
 
-// isProbeRecord reports whether the record notes that a server has passed the probe.
+// isProbeRecord reports whether id is the _id of a record of a passed probe.
 func isProbeRecord(id string) bool { return strings.HasPrefix(id, "x/probe/") }
 
-// probeRecords matches the records that note that a server has passed the probe.
+// probeRecords matches the records of passed probes.
 func probeRecords() bson.D {
 	return bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: "x/probe/"}, {Key: "$lt", Value: "x/probe0"}}}}
 }
@@ -208,8 +210,8 @@ func eventually(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// lostInTime waits until a holder is notified that its hold is lost. That must be at most a TTL
-// after since, not counting stalls of this process.
+// lostInTime waits until a holder is notified that its hold is lost. The holder must be
+// notified within a TTL after since, not counting stalls of this process.
 func lostInTime(t testing.TB, lost <-chan struct{}, since time.Time, ttl time.Duration) {
 	t.Helper()
 	stalls := newStallMeter(t)
@@ -259,7 +261,7 @@ func release(t testing.TB, h *dsync.Hold) {
 	}
 }
 
-// A grant is what a locking goroutine reports.
+// A grant is the result of a goroutine started by locking.
 type grant struct {
 	m     *dsync.Mutex
 	h     *dsync.Hold
@@ -336,8 +338,8 @@ func acquires(key string) func(proxy.Command) bool {
 	return func(c proxy.Command) bool { return onKey(key)(c) && acquire(c.Body) }
 }
 
-// releases matches releases of the key, which must be used as a mutex: all other commands that
-// change the key's record.
+// releases matches releases of the key, which must be used as a mutex: any command other than
+// a request that changes the key's record is a release.
 func releases(key string) func(proxy.Command) bool {
 	return func(c proxy.Command) bool {
 		return onKey(key)(c) && (c.Name == "update" || c.Name == "findAndModify") && !acquire(c.Body)

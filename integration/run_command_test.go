@@ -49,7 +49,7 @@ type beat struct {
 	at    time.Time
 }
 
-// An ordeal has one key, whose holders suffer one fault after the other.
+// An ordeal subjects the holders of one key to one fault after the other.
 type ordeal struct {
 	*room
 	t     *testing.T
@@ -110,7 +110,7 @@ func (o *ordeal) start() *runner {
 	return r
 }
 
-// orAnother returns r. If r has ended and no command has had a token greater than token, it returns
+// orAnother returns r. If r has ended before any command got a token greater than token, it returns
 // a new runner.
 func (r *runner) orAnother(token int64) *runner {
 	r.ordeal.t.Helper()
@@ -162,8 +162,7 @@ func (o *ordeal) last() (token int64) {
 }
 
 // faults are the faults that holders suffer. By the time the next session holds the key, the former
-// holder's command must be dead. After that the test calls the function that hit has returned, if
-// any.
+// holder's command must be dead. Then the test calls the function that hit returned, if any.
 var faults = []struct {
 	name   string
 	hit    func(*runner) (after func())
@@ -201,8 +200,8 @@ var faults = []struct {
 }
 
 // Whatever happens to leasehold run, its command is dead before another session can acquire the
-// key, even if the command is a process group that ignores SIGTERM. There are 4 rounds, or 20 in a
-// long run.
+// key, even if the command consists of several processes that ignore SIGTERM. There are 4 rounds,
+// or 20 in a long run.
 func TestRunDeadBeforeTaken(t *testing.T) {
 	t.Parallel()
 	ordeals, rounds := testkit.Rounds(2, 4), testkit.Rounds(2, 5)
@@ -221,8 +220,8 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 				for round := range rounds {
 					fault := faults[(i*rounds+round)%len(faults)]
 					next := o.start()
-					// On a busy machine a session may lose its lease without a fault: the holder's session, or the
-					// next one before its command has begun.
+					// On a busy machine a session may lose its lease without a fault. This can happen to the
+					// holder's session, and to the next session before its command has begun.
 					eventually(t, "the next session waits", func() bool {
 						next = next.orAnother(token)
 						return load(t, o.store, o.key).Waiting == 1 || o.last() > token
@@ -235,7 +234,7 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 						return o.last() > token
 					})
 					if after != nil {
-						time.Sleep(ordealTTL / 2) // so the holder was frozen for longer than the TTL altogether
+						time.Sleep(ordealTTL / 2) // so in all the holder was frozen for longer than the TTL
 						after()
 					}
 					holder.ended(fault.name, fault.status)
@@ -266,8 +265,8 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 	})
 }
 
-// ended waits until leasehold exits, and checks its status and output. A lost lease is always
-// allowed.
+// ended waits until leasehold exits, and checks its status and output. A status that reports
+// a lost lease is always allowed.
 func (r *runner) ended(fault string, status int) {
 	t := r.ordeal.t
 	t.Helper()
@@ -285,9 +284,9 @@ func (r *runner) ended(fault string, status int) {
 	}
 }
 
-// check counts how often a holder's command ran after a later holder's command had begun, and fails
-// the test if that happened. It also fails the test if the command with the given token ran for
-// more than a TTL after the fault, or is still alive.
+// check fails the test if any holder's command ran after a later holder's command had begun, and
+// counts how often that happened. It also fails the test if the command with the given token ran
+// for more than a TTL after the fault, or is still alive.
 func (o *ordeal) check(fault string, token int64, hit time.Time) (overlaps int64) {
 	o.t.Helper()
 	var greatest int64
@@ -323,8 +322,8 @@ func gone(pid int) bool {
 	return err != nil || bytes.Contains(text, []byte(") Z "))
 }
 
-// For bad input, leasehold prints one clear line, exits with its own status, and leaves nothing
-// behind in the store.
+// Given bad input, leasehold prints one clear line, exits with its own status for such errors,
+// and leaves nothing behind in the store.
 func TestCommandBadInput(t *testing.T) {
 	bin := leasehold.path(t)
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -16,7 +16,7 @@ import (
 )
 
 // leasehold serve shows a key that another process holds, on its page and as JSON. It never writes,
-// except that it breaks keys if that is allowed.
+// except to break a key if that is allowed.
 func TestServeCommand(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -56,8 +56,8 @@ func TestServeCommand(t *testing.T) {
 	})
 }
 
-// checkPage reads the page at a URL, which must show that a process holds the key, and tries to
-// break the key.
+// checkPage reads the page at a URL, checks that it shows the key's holder, and tries to break
+// the key.
 func checkPage(t *testing.T, at string, pid int) {
 	t.Helper()
 	get := func(url string) string {

@@ -31,8 +31,8 @@ func TestStoreSharded(t *testing.T) {
 	})
 }
 
-// If the collection is sharded by its hashed _id, a mutex passes from session to session by
-// notices, whichever shard its record is on.
+// If the collection is sharded by its hashed _id, waiters for a mutex are notified of their
+// turns, whichever shard the mutex's record is on.
 func TestHandOffSharded(t *testing.T) {
 	t.Parallel()
 	const keys = 8

@@ -53,8 +53,8 @@ func (t *tape) last() bson.D {
 	return t.sent[len(t.sent)-1]
 }
 
-// If short commands are repeated later, they do nothing that their conditions forbid, whatever has
-// happened to the key.
+// A short command that is repeated later does nothing that its conditions forbid, whatever has
+// happened to the key in the meantime.
 func TestShortCommandsAreConditional(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -65,7 +65,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// soon is the time limit of the acquire that is repeated. As in the conformance suite, other
+		// soon is the time limit of the repeated acquire. As in the conformance suite, other
 		// operations get much more time.
 		soon := 700 * time.Millisecond
 		claim := func(key string, n int) driver.Claim {
@@ -102,9 +102,9 @@ func TestShortCommandsAreConditional(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// The repeated command is the short acquire of the claim s.2, the short release of s.2 as the
-		// only claim, or the hand-over from s.2. In most cases the condition on the token would be enough
-		// to refuse that command.
+		// The repeated command is the short acquire of claim s.2, the short release of s.2 when it is the
+		// only claim, or the short hand-over from s.2. In most cases the condition on the token alone
+		// would refuse it.
 		const (
 			grant    = "acquire"
 			alone    = "release"
@@ -253,9 +253,9 @@ func TestShortCommandsAreConditional(t *testing.T) {
 	})
 }
 
-// If a key has no record, for whatever reason, the short acquire creates the record and grants the
-// key if it is in time. If it is late, it creates no record. If the key has a record, the short
-// acquire has its usual effect.
+// If a key has no record, for whatever reason, a short acquire that is in time creates the record
+// and grants the key; a late one creates no record. If the key has a record, the short acquire has
+// its usual effect.
 func TestShortAcquireMakesTheRecord(t *testing.T) {
 	lab.Each(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -298,8 +298,8 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 			}
 		}
 		field := func(name string, v any) bson.E { return bson.E{Key: name, Value: v} }
-		// freeSince returns a function that inserts a copy of the record without holders, and with a last
-		// token that is smaller by room.
+		// freeSince returns a function that inserts a copy of the record without holders and with its
+		// last token reduced by room.
 		freeSince := func(room int64) func(string, bson.D) {
 			return func(key string, was bson.D) {
 				for i := range was {
@@ -315,7 +315,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 		}
 		for i, tc := range []struct {
 			name  string
-			meet  func(key string, was bson.D) // prepares the state that the command finds
+			meet  func(key string, was bson.D) // prepares the record that the command meets
 			want  string                       // the holder afterwards
 			fails bool                         // whether the command fails with code 241
 			made  bool                         // whether there is a record afterwards
@@ -333,7 +333,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 				time.Sleep(50*time.Millisecond + s.Skew)
 				hold(other, claim(key, 2))
 				free(other, claim(key, 2))
-			}, "", false, true}, // the other claim's token is the later one
+			}, "", false, true}, // the other claim's token is greater
 			{"free after another, of an earlier token", freeSince(1024), "s.1", false, true},
 			{"free after another, without room for the token", freeSince(1023), "", false, true},
 			{"of a later format", func(key string, was bson.D) {
@@ -388,8 +388,9 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 	})
 }
 
-// The short commands leave the same records as the pipelines, apart from times and tokens. The test
-// makes the store use the pipelines by giving claims a lease, whose fields it does not compare.
+// The short commands leave the same records as the pipelines, apart from times and tokens. To make
+// the store use the pipelines, the test gives claims a lease; it does not compare the lease's
+// fields.
 func TestShortCommandsLeaveTheSame(t *testing.T) {
 	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindElection} {
 		t.Run(string(kind), func(t *testing.T) { leaveTheSame(t, kind) })

@@ -17,7 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// leasehold is the command leasehold, which the first test that needs it builds.
+// leasehold is the command leasehold. The first test that needs it builds it.
 var leasehold binary
 
 // A binary is a program in this repository.
@@ -27,7 +27,7 @@ type binary struct {
 	err  error
 }
 
-// path returns the path of the program, and builds it at the first call.
+// path returns the path of the program, which it builds at the first call.
 func (b *binary) path(t testing.TB) string {
 	t.Helper()
 	lab.Servers(t) // skips the test if there is no server
@@ -110,8 +110,8 @@ func (s *spy) run(args ...string) (status int, stdout, stderr string) {
 	return cmd.ProcessState.ExitCode(), out.String(), bad.String()
 }
 
-// interrupted starts leasehold with these arguments, waits until the output makes until return
-// true, and interrupts it.
+// interrupted starts leasehold with these arguments, waits until its output satisfies until,
+// and interrupts it.
 func (s *spy) interrupted(until func(out string) bool, args ...string) (state *os.ProcessState, stdout, stderr string) {
 	s.t.Helper()
 	var mu sync.Mutex

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A stallMeter measures for how long the machine keeps this process from running. No promise covers
-// a frozen process, because no holder can be notified during a stall.
+// A stallMeter measures how long the machine keeps this process from running. The library promises
+// nothing during such a stall, because a frozen process can't be notified.
 type stallMeter struct {
 	late atomic.Int64 // the longest stall, in ns
 	end  chan struct{}
@@ -40,8 +40,8 @@ func newStallMeter(t testing.TB) *stallMeter {
 func (m *stallMeter) worst() time.Duration { return time.Duration(m.late.Swap(0)) }
 
 // atLeast fails the test if gap, the time between a holder's notification and the event, is shorter
-// than the grace. It allows for stalls since the last call of worst: if only they made gap too
-// short, it returns the grace, and otherwise gap.
+// than the grace. If gap is too short only because the process stalled since the last call of
+// worst, atLeast returns the grace; otherwise it returns gap.
 func (m *stallMeter) atLeast(t testing.TB, what string, gap, grace time.Duration) time.Duration {
 	t.Helper()
 	stalled := m.worst()

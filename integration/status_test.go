@@ -17,7 +17,7 @@ import (
 )
 
 // If there are 10,000 keys, leasehold status prints its first lines before it has read most of
-// them. It reads each key once, by the index, reads nothing else, and writes nothing.
+// the keys. It reads each key once, through the index, reads nothing else, and writes nothing.
 func TestStatusOfManyKeys(t *testing.T) {
 	const keys = 10_000
 	const pagesOfAll = 13 // pages of 100, 200, 400, 800 and then 1,000 keys; the last page is not full
@@ -34,7 +34,8 @@ func TestStatusOfManyKeys(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// The pipe has room for a few hundred lines. A process that prints more waits for the reader.
+		// The pipe has room for a few hundred lines. When it is full, the process waits for the
+		// reader.
 		lines := bufio.NewReader(pipe)
 		header, _ := lines.ReadString('\n')
 		first, err := lines.ReadString('\n')
@@ -78,8 +79,8 @@ func TestStatusOfManyKeys(t *testing.T) {
 	})
 }
 
-// manyKeys creates n[prefix] keys with each prefix. They are copies of one locked key, so one
-// session holds all of them.
+// manyKeys creates n[prefix] keys with each prefix. Each is a copy of one locked key, so the
+// same session holds all of them.
 func (r *room) manyKeys(n map[string]int) {
 	r.t.Helper()
 	lock(r.t, r.session(dsync.Options{}).Mutex("model"))

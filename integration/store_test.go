@@ -29,7 +29,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// Operations without an effect are not written, so they leave no entry in the oplog.
+// Operations that change nothing write nothing, so they leave no entry in the oplog.
 func TestStoreNoOpsWriteNothing(t *testing.T) {
 	lab.Each(t, server.Need{Oplog: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -117,14 +117,14 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 			}
 			log.reset(t)
 		}
-		must(release(claim(1, 3, 3), driver.Release{})) // make sure that the oplog shows a write
+		must(release(claim(1, 3, 3), driver.Release{})) // check that the oplog shows a write, too
 		if n := log.writes(t, "k/k"); n != 1 {
 			t.Errorf("%d entries of a release, want 1", n)
 		}
 	})
 }
 
-// Keys returns lists that are larger than one reply, and reads only the index entries of its range.
+// Keys can return more than fits in one reply, and reads only the index entries in its range.
 func TestStoreKeysOfMany(t *testing.T) {
 	const keys, shown = 1500, 400
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -181,7 +181,7 @@ func TestStoreKeysOfMany(t *testing.T) {
 		if err := bson.Unmarshal(sent, &cmd); err != nil {
 			t.Fatal(err)
 		}
-		cmd = cmd[:3] // aggregate, pipeline, cursor; the fields after them belong to the driver's session
+		cmd = cmd[:3] // only aggregate, pipeline and cursor; the later fields belong to the driver's session
 		plan, err := db.RunCommand(t.Context(), bson.D{{Key: "explain", Value: cmd}, {Key: "verbosity", Value: "executionStats"}}).Raw()
 		if err != nil {
 			t.Fatal(err)
@@ -193,7 +193,8 @@ func TestStoreKeysOfMany(t *testing.T) {
 	})
 }
 
-// A limit that was set before the key's first use is kept for as long as any other idle record.
+// If a key's limit is set before the key is first used, a sweep keeps the record as long as any
+// other idle record.
 func TestStoreResizedIsKept(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -239,7 +240,7 @@ func TestStoreResizeByAnotherKind(t *testing.T) {
 	})
 }
 
-// B22: everything that a process leaves when it dies during Open is swept.
+// B22: if a process dies during Open, everything that it leaves behind is swept.
 func TestB22DiedWhileOpening(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -254,7 +255,7 @@ func TestB22DiedWhileOpening(t *testing.T) {
 		}
 		r.forgetProbe() // otherwise Open creates no records
 		p := r.proxy()
-		dead := false // whether the process is dead; after it has created its records it sends nothing more
+		dead := false // whether the process has died, which it does as soon as it has created records
 		p.Rule(func(c proxy.Command) proxy.Fate {
 			switch {
 			case !c.On(r.DB, collection):
@@ -279,7 +280,7 @@ func TestB22DiedWhileOpening(t *testing.T) {
 		}
 		time.Sleep(50*time.Millisecond + s.Skew) // wait until the records are some milliseconds old
 		if sweep(t, store, time.Hour); count() == 0 {
-			t.Error("a Sweep with a retention of an hour has deleted the new records")
+			t.Error("a Sweep with a retention of an hour deleted the new records")
 		}
 		sweep(t, store, time.Millisecond)
 		if n := count(); n != 0 {
@@ -324,7 +325,7 @@ func TestB22SweptWhileOpening(t *testing.T) {
 		if sweeps < 20 {
 			t.Errorf("swept %d times, want a sweep before each of Open's commands", sweeps)
 		}
-		// The record that a server has passed the probe is not swept either, however old it is.
+		// The record of a passed probe is not swept either, however old it is.
 		time.Sleep(20*time.Millisecond + s.Skew)
 		sweep(t, store, time.Millisecond)
 		n, err := r.raw().CountDocuments(t.Context(), append(probeRecords(), bson.E{Key: "passed", Value: true}))
@@ -334,8 +335,9 @@ func TestB22SweptWhileOpening(t *testing.T) {
 	})
 }
 
-// A record that was created for a command that is still to come is kept, however short the
-// retention. If the process died before that command, the record is deleted later.
+// A process creates a record before it sends the command that needs it. Until then a sweep
+// keeps the record, however short the retention. If the process dies first, the record is
+// deleted later.
 func TestStoreSweepsNothingThatIsMade(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

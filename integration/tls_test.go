@@ -32,10 +32,11 @@ func as(user string, p *proxy.Proxy) *options.ClientOptions {
 	return options.Client().ApplyURI(strings.Replace(p.URI(), "//", "//"+user, 1))
 }
 
-// With TLS and SCRAM, a handshake takes longer than a command may take with a TTL of four seconds.
-// Nevertheless Open and Connect work, a holder keeps its hold, and a waiter gets the key next. A
-// session survives reconnects if its TTL allows for two handshakes, the monitor's and then a
-// command's. With a shorter TTL the session loses its holds in time, and continues.
+// With TLS and SCRAM, a handshake takes longer than the command timeout at a TTL of four seconds.
+// Even so, Open and Connect work, a holder keeps its hold, and a waiter is granted the key next. A
+// session survives reconnects if its TTL allows for two handshakes: the monitor's, and then a
+// command's. With a shorter TTL the session is notified in time that its holds are lost, and it
+// continues to work.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
@@ -74,7 +75,7 @@ func TestTLS(t *testing.T) {
 						}
 						beat := p.Once(proxy.LoseRequest, heartbeats(holder.ID()))
 						select {
-						case <-beat: // the worst moment, when the time since the last acknowledged heartbeat is longest
+						case <-beat: // the worst moment: it is longest since a heartbeat was acknowledged
 						case <-time.After(20 * time.Second):
 							t.Fatal("no heartbeat was sent within 20 s")
 						}
@@ -96,8 +97,8 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// If a handshake takes longer than the client allows, opening a session fails with one error. With
-// more time it works.
+// If a handshake takes longer than the client allows, opening a session fails with one error. If
+// the client allows more time, it succeeds.
 func TestHandshakeTooSlow(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {

@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// B33: a lock that is acquired inside a transaction is not part of it.
+// B33: acquiring a lock inside a transaction is not part of the transaction.
 func TestB33LockInsideTransaction(t *testing.T) {
 	lab.Each(t, server.Need{Transactions: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

@@ -11,9 +11,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// The leader transfers the leadership to the last of three candidates, which leads the next term as
-// soon as it is notified. The other candidates keep their order. A Transfer to a session that does
-// not campaign is refused.
+// The leader transfers the leadership to the last of three candidates, which leads as soon as it is
+// notified. The other candidates keep their order. A Transfer to a session that does not campaign
+// is refused.
 func TestTransfer(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -92,8 +92,8 @@ func TestB01ProcessesTakeTurns(t *testing.T) {
 	})
 }
 
-// B01: 50 sessions try to acquire the same key at the same time, either a new key or a key that was
-// held before. Exactly one succeeds.
+// B01: 50 sessions try to acquire a key at the same time. The key is either new or was held before.
+// Exactly one succeeds.
 func TestB01FiftyAtOnce(t *testing.T) {
 	const candidates, rounds = 50, 20
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -103,7 +103,7 @@ func TestB01FiftyAtOnce(t *testing.T) {
 		var sessions []*dsync.Session
 		for i := range candidates {
 			s := r.open(client, r.short(30*time.Second))
-			// A session registers with its first claim. Do that before the race.
+			// A session registers with its first claim, so make one before the race.
 			m := s.Mutex(fmt.Sprintf("warm-up %d", i))
 			release(t, lock(t, m))
 			sessions = append(sessions, s)

@@ -19,8 +19,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// next builds a possible next version of the command, in which the version numbers of the records'
-// format and of the probe are higher by one.
+// next builds the command as its next version might be: the records' format and the probe each
+// have a version number one higher.
 func next(t *testing.T) string {
 	t.Helper()
 	lab.Servers(t) // skips the test if there is no server
@@ -59,10 +59,10 @@ func next(t *testing.T) string {
 	return filepath.Join(dir, "leasehold")
 }
 
-// A version with another format of records is deployed gradually. The next version continues to use
-// this version's records. This version refuses the next version's records and does not change them.
-// If this version still holds a key whose record has the next format, the key becomes free when the
-// session is closed.
+// While a version with a new record format is being rolled out, it uses the records that this
+// version wrote. This version refuses records in the new format and does not change them. If it
+// holds a key whose record is converted to the new format, the key becomes free when its session is
+// closed.
 func TestNextVersion(t *testing.T) {
 	t.Parallel()
 	bin := next(t)
@@ -110,7 +110,7 @@ func TestNextVersion(t *testing.T) {
 		if after := record("shared"); !bytes.Equal(before, after) {
 			t.Errorf("this version has changed %v into %v", before, after)
 		}
-		release(t, lock(t, mine)) // the session and other keys still work
+		release(t, lock(t, mine)) // the session still works with other keys
 
 		cmd, out = command("held")
 		if err := cmd.Start(); err != nil {

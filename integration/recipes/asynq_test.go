@@ -67,12 +67,12 @@ func oneAtATime(locks *dsync.Session) asynq.MiddlewareFunc {
 // isFailure is an asynq.Config.IsFailure. With it, a task that must wait uses up no retry.
 func isFailure(err error) bool { return !errors.Is(err, dsync.ErrHeld) }
 
-// inBubble makes clients of a Redis in memory.
+// inBubble makes clients of an in-memory Redis.
 type inBubble struct{ m *miniredis.Miniredis }
 
 func (r inBubble) MakeRedisClient() any {
 	return redis.NewClient(&redis.Options{
-		Addr:   "127.0.0.1:6379", // never dialed; an IP address, because go-redis would look up a name, which would hang the bubble
+		Addr:   "127.0.0.1:6379", // never dialed; must be an IP address, because looking up a name would hang the bubble
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return r.m.Dial() },
 	})
 }
@@ -84,8 +84,8 @@ func newRedis(t testing.TB) inBubble {
 	return inBubble{m}
 }
 
-// The leader enqueues one task each minute. When the leader is cut off, at most one task is lost,
-// and the next leader has a new scheduler.
+// The leader enqueues one task each minute. When the leader is cut off, at most one task is
+// missed, and the next leader uses a new scheduler.
 func TestAsynqSchedulerRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -188,8 +188,8 @@ func TestAsynqEnqueuesEachMinuteOnce(t *testing.T) {
 	})
 }
 
-// If there are two tasks of the same type, only one is handled at a time. The other is retried
-// later, which does not count as a failure.
+// Of two tasks of the same type, only one is handled at a time. The other is retried later;
+// this does not count as a failure.
 func TestAsynqHandlesOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

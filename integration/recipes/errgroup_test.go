@@ -33,7 +33,7 @@ func run(ctx context.Context, locks *dsync.Session, serve, lead func(context.Con
 	return nil
 }
 
-// until runs until its context ends, and then needs a second to stop.
+// until runs until its context ends, and then takes a second to stop.
 func until(ctx context.Context) error {
 	<-ctx.Done()
 	time.Sleep(time.Second)
@@ -80,7 +80,7 @@ func TestErrgroupEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// The first error of a task ends all other tasks, and is returned.
+// When a task fails, all other tasks end, and run returns the first error.
 func TestErrgroupReturnsTheFirstError(t *testing.T) {
 	broken := errors.New("broken")
 	fails := func(context.Context) error {

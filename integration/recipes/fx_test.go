@@ -59,7 +59,7 @@ func lead(lifecycle fx.Lifecycle, app fx.Shutdowner, open Open, work Work) {
 	})
 }
 
-// newApp returns an app as main would make it.
+// newApp returns an app made as main would make it.
 func newApp(store driver.Store, name string, work Work) *fx.App {
 	open := func(context.Context) (*dsync.Session, error) {
 		return dsync.New(store, &dsync.Options{Name: name})
@@ -105,7 +105,7 @@ func TestFxStopResignsAndCloses(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(begun) != 1 {
-			t.Error("the other app does not lead at once")
+			t.Error("the other app did not lead at once")
 		}
 		if err := b.Stop(t.Context()); err != nil {
 			t.Error(err)
@@ -114,7 +114,7 @@ func TestFxStopResignsAndCloses(t *testing.T) {
 	})
 }
 
-// If the work does not stop, other processes are kept from leading only during the grace.
+// If the work does not stop, another process leads when the grace is over.
 func TestFxWorkThatDoesNotStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

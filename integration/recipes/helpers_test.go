@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// process returns a session for another process on the shared store.
+// process returns a session on the shared store, as another process would have.
 func process(t testing.TB, store driver.Store, name string) *dsync.Session {
 	t.Helper()
 	s, err := dsync.New(store, &dsync.Options{Name: name})

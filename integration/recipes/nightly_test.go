@@ -59,7 +59,7 @@ func TestNightly(t *testing.T) {
 			failed := 0
 			var wg sync.WaitGroup
 			for range 3 {
-				locks, err := dsync.New(store, &dsync.Options{TTL: time.Hour}) // rare heartbeats keep the test fast
+				locks, err := dsync.New(store, &dsync.Options{TTL: time.Hour}) // so that heartbeats are rare and the test is fast
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -78,7 +78,7 @@ func TestNightly(t *testing.T) {
 						if late := time.Since(tick); !first && late > time.Minute {
 							t.Errorf("the run for %v began %v late", tick, late)
 						}
-						time.Sleep(3 * time.Hour) // without holding mu, because a bubble's time stops while a goroutine waits for a mutex
+						time.Sleep(3 * time.Hour) // don't hold mu here: a bubble's time stops while a goroutine waits for a mutex
 						mu.Lock()
 						defer mu.Unlock()
 						nights = append(nights, tick.In(newYork).Format(time.DateOnly))
@@ -90,7 +90,7 @@ func TestNightly(t *testing.T) {
 			cancel()
 			wg.Wait()
 			var want []string
-			for day := range 8 { // including the night before begin, whose tick was still due
+			for day := range 8 { // including the night before begin, because its tick was still due
 				want = append(want, begin.AddDate(0, 0, day).Format(time.DateOnly))
 			}
 			if mu.Lock(); !slices.Equal(nights, want) {

@@ -68,8 +68,8 @@ func job(region string) *river.Job[ReportArgs] {
 	return &river.Job[ReportArgs]{Args: ReportArgs{Region: region}}
 }
 
-// Two jobs for the same region never run at the same time, because the second one is snoozed. A job
-// for another region runs.
+// Two jobs for the same region never run at the same time: the second is snoozed. A job for another
+// region runs.
 func TestRiverWorkerRunsOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -108,8 +108,8 @@ func TestRiverWorkerRunsOneAtATime(t *testing.T) {
 	})
 }
 
-// When a process is cut off while it runs a job, the job's context ends before another process gets
-// the lock, which takes at most a TTL.
+// If a process is cut off while it runs a job, the job's context ends before another process gets
+// the lock. That process gets the lock within a TTL.
 func TestRiverWorkerThatIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -142,8 +142,8 @@ func TestRiverWorkerThatIsCutOff(t *testing.T) {
 	})
 }
 
-// Several processes whose clocks are minutes apart insert jobs for the same hour. Only one job
-// runs; if it fails, another one runs.
+// Several processes whose clocks are minutes apart insert jobs for the same hour. Only one of
+// the jobs runs, or another one if it fails.
 func TestRiverWorksForEachHourOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

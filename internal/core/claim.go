@@ -81,7 +81,7 @@ type leave struct {
 	driver.Release         // without Claim
 	keep           Instant // when the Keep ends
 	grace          bool    // the Keep covers the holder's grace, so a Revoke doesn't end it
-	passed         error   // with ReleaseBy: the error until the claim has been released at its time; nil after that
+	passed         error   // with ReleaseBy: why the claim has not been released as requested; nil if it has been
 }
 
 // early makes the holder's Release wait only for the store's answer, not for a majority. All Cores of the process
