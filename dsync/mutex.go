@@ -27,7 +27,7 @@ type Mutex struct {
 	limit int64 // of the key; a Mutex takes all of it
 
 	mu sync.Mutex
-	h  *engine.Hold // that Lock got; nil: unlocked
+	h  *engine.Hold // the hold that Lock acquired; nil: unlocked
 }
 
 var (

@@ -19,7 +19,7 @@ import (
 // off. Guard effects that must not happen twice with the run's fencing token; see [HoldFrom].
 type Once struct {
 	t     ticks
-	known atomic.Pointer[engine.SealedError] // what this process knows of the run that succeeded; nil: nothing
+	known atomic.Pointer[engine.SealedError] // the run that succeeded, if this process knows of it; otherwise nil
 }
 
 // onceTick is the one tick of a Once.

@@ -47,9 +47,9 @@ type Options struct {
 	// open one. It costs the store a connection. Default false: the session listens while it waits or holds.
 	AlwaysListen bool
 
-	// Retention is how long the store keeps idle records, or up to a quarter longer. It must exceed, by a second or
-	// more, any step back of the store's clock, because fencing tokens start again from that clock. Default 7 days;
-	// negative: this session never deletes any.
+	// Retention is how long the store keeps idle records; it may keep them up to a quarter longer. It must exceed, by a
+	// second or more, any step back of the store's clock, because fencing tokens start again from that clock.
+	// Default 7 days; negative: this session never deletes any.
 	Retention time.Duration
 
 	// Name is the identity that others see: a pod's name, for example. It need not be unique. Default: Host.

@@ -49,7 +49,7 @@ func (p *Periodic) DoValue(ctx context.Context, tick time.Time, f func(context.C
 	if err != nil {
 		return nil, false, fmt.Errorf("dsync: periodic %q: %w", p.t.key, err)
 	}
-	last, ran, err := t.do(ctx, ms, f) // asks the store each time, since a forgotten key must reach all processes
+	last, ran, err := t.do(ctx, ms, f) // ask the store each time, because the key may have been forgotten since
 	if err != nil {
 		return nil, ran, err
 	}

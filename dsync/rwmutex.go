@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// rwLimit is the limit of an RWMutex's key. A writer takes all of it, and the readers of a process together take 1,
-// so at most rwLimit processes can read at the same time.
+// rwLimit is the limit of an RWMutex's key. A writer's weight is rwLimit. A process's readers together have weight
+// 1, so at most rwLimit processes can read at the same time.
 const rwLimit = engine.RWLimit
 
 // An RWMutex is a reader/writer mutual exclusion lock between processes, made by [Session.RWMutex]. It
@@ -26,7 +26,7 @@ const rwLimit = engine.RWLimit
 // for notices, for some seconds, until another process waits for the key.
 type RWMutex struct {
 	w       Mutex
-	readers heldUnits // one unit for each RLock without its RUnlock
+	readers heldUnits // one unit for each RLock that has no RUnlock yet
 }
 
 var (
@@ -75,8 +75,8 @@ func (rw *RWMutex) RLock() {
 	})
 }
 
-// TryRLock tries to lock rw for reading and reports whether it succeeded. It returns false if somebody
-// writes, if somebody waits, or if the store did not answer.
+// TryRLock tries to lock rw for reading and reports whether it succeeded. It returns false if rw is
+// locked for writing, if somebody waits, or if the store did not answer.
 func (rw *RWMutex) TryRLock() bool {
 	h, err := rw.writer().s.TryAcquire(context.Background(), rw.want())
 	if err == nil {
@@ -104,8 +104,8 @@ type rlocker RWMutex
 func (r *rlocker) Lock()   { (*RWMutex)(r).RLock() }
 func (r *rlocker) Unlock() { (*RWMutex)(r).RUnlock() }
 
-// RHold is [Mutex.Hold] for reading. The hold is one reader's, although other readers of this process
-// may share its token.
+// RHold is [Mutex.Hold] for reading. Each reader has its own hold, but readers of one process may
+// share a token.
 func (rw *RWMutex) RHold(ctx context.Context) (*Hold, error) {
 	h, err := rw.read(ctx)
 	if err != nil {

@@ -43,7 +43,7 @@ func (m *Semaphore) String() string { return fmt.Sprintf("%s %q", driver.KindSem
 
 // Hold acquires n units, waiting until they are free, and returns the hold, which is released by
 // [Hold.Release]. ctx bounds only the wait. It is an error if n is less than 1 or more than the size.
-// Other errors are those of [Mutex.LockContext]; [ErrMismatch] also says that the key is in use with
+// Other errors are those of [Mutex.LockContext]; [ErrMismatch] also means that the key is in use with
 // another size, and names both.
 func (m *Semaphore) Hold(ctx context.Context, n int64) (*Hold, error) {
 	return newHold(m.acquire(ctx, n))
@@ -73,7 +73,7 @@ func (m *Semaphore) Acquire(ctx context.Context, n int64) error {
 }
 
 // TryAcquire acquires n units for [Semaphore.Release], if that is possible without waiting, and reports
-// whether it did. [Semaphore.TryHold] says why not.
+// whether it did. [Semaphore.TryHold] returns the reason.
 func (m *Semaphore) TryAcquire(n int64) bool {
 	h, err := m.tryAcquire(context.Background(), n)
 	if err == nil {
@@ -82,9 +82,9 @@ func (m *Semaphore) TryAcquire(n int64) bool {
 	return err == nil
 }
 
-// Release releases n units that Acquire or TryAcquire acquired, those of lost holds first. The units of
-// one Acquire become free together, when the last of them is released. Release panics if n is less than
-// 1 or more than m holds. It waits for the store like [Mutex.Unlock].
+// Release releases n units from Acquire or TryAcquire, those of lost holds first. All units of one
+// Acquire become free when its last is released. Release panics if n is less than 1 or more than m
+// holds. It waits for the store like [Mutex.Unlock].
 func (m *Semaphore) Release(n int64) {
 	m.session()
 	done, ok := m.holds.take(n)

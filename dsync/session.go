@@ -103,22 +103,22 @@ func mustKey(key string) {
 //     The session keeps trying, and the key stays held as long as the session lives.
 //   - [ErrClosed]: Close has begun.
 //
-// Any of them means that the process is not ready; only ErrStillInUse should fail a liveness probe, because a
-// restart stops a process that goes on using what it lost, but does not help one that cannot reach the store.
+// Any of them means that the process is not ready. Only ErrStillInUse should fail a liveness probe: a restart
+// stops a process that still uses what it lost, but does not help if the store is unreachable.
 func (s *Session) Healthy() error { return s.engine.Healthy() }
 
-// Close ends the session. Holders are notified (Lost closes), and waiters get [ErrClosed], except in
-// [Mutex.Lock]. Each hold is released as soon as its holder unlocks or its grace is over. Then the session is
+// Close ends the session. Holders are notified (Lost closes), and waiters other than [Mutex.Lock] get
+// [ErrClosed]. Each hold is released as soon as its holder unlocks or its grace is over. Then the session is
 // unregistered.
 //
 // While ctx lives, Close waits for holders, at most for the grace, and repeats commands without an answer; it gives
 // up when the grace is over and the store has answered nothing for one attempt (a sixth of the TTL, at most 5 s).
-// When ctx ends, everything that is left to send is sent once, and Close returns within one attempt, or in about two
-// round trips if the store answers.
+// When ctx ends, Close sends what is left to send once, and returns within one attempt, or in about two round trips
+// if the store answers.
 //
-// If Close returns nil, the session is unregistered, and everything that it held is released or will be at the
-// end of its holder's grace. A lease that was not released is held until its end. Otherwise the error is one
-// of these, or both:
+// If Close returns nil, the session is unregistered, and everything it held is released, or will be when its
+// holder's grace ends. A lease that was not released stays held until it ends. Otherwise the error is one of
+// these, or both:
 //
 //   - [ErrNotReleased], as a [*NotReleasedError] that names the keys that the store may still hold,
 //     because it refused their release or has not answered. They become free within one TTL, but a
@@ -126,5 +126,5 @@ func (s *Session) Healthy() error { return s.engine.Healthy() }
 //   - [ErrNotUnregistered]: the session may stay listed as a member for up to one TTL.
 //
 // The session is closed even then. Close waits for all goroutines of the session except running hooks. A
-// second Close waits for the first and returns its error; its ctx bounds the first, too.
+// second Close returns the first's error when the first returns; the second's ctx bounds both.
 func (s *Session) Close(ctx context.Context) error { return s.engine.Close(ctx) }

@@ -32,7 +32,7 @@ func TestString(t *testing.T) {
 	}
 }
 
-// The String of a hold gives its state, and sends no command.
+// A hold's String method shows its state, and sends no command.
 func TestStringOfHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -10,16 +10,16 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// ticks runs functions for the ticks of a key, and the store keeps only the greatest tick that has succeeded. A
-// [Periodic] has a tick for each scheduled run; a [Once] has a single tick.
+// ticks runs functions for a key's ticks. The store keeps only the greatest tick for which a run has succeeded.
+// A [Periodic] has a tick for each scheduled run; a [Once] has a single tick.
 type ticks struct {
 	s    *engine.Session
 	key  string
 	kind driver.Kind
 }
 
-// do calls f for the tick, unless the tick is over, and seals the key up to the tick when f returns nil. It
-// returns the last tick that has succeeded, with its result, and whether it called f.
+// Unless the tick is over, do calls f, and seals the key up to the tick if f returns nil. It returns the
+// last tick for which a run has succeeded, with the run's result, and whether it called f.
 func (t *ticks) do(ctx context.Context, tick int64, f func(context.Context) ([]byte, error)) (last *engine.SealedError, ran bool, err error) {
 	w := engine.Whole(t.key, t.kind)
 	w.Tick = tick
@@ -47,14 +47,14 @@ func (t *ticks) do(ctx context.Context, tick int64, f func(context.Context) ([]b
 	if err != nil {
 		return nil, true, errors.Join(fmt.Errorf("dsync: %s %q: %w", t.kind, t.key, err), t.release(h))
 	}
-	last = &engine.SealedError{Tick: tick, Value: bytes.Clone(value)} // f may keep the slice
+	last = &engine.SealedError{Tick: tick, Value: bytes.Clone(value)} // f may reuse the slice
 	if err := h.Unlock(driver.Release{Seal: tick, Result: last.Value}).Wait(ctx); err != nil {
 		return nil, true, fmt.Errorf("dsync: %s %q: seal: %w", t.kind, t.key, err)
 	}
 	return last, true, nil
 }
 
-// release releases the hold of a run that failed. It returns an error only if the hold was
+// release releases the hold after its run failed. It returns an error only if the hold was
 // lost.
 func (t *ticks) release(h *engine.Hold) error {
 	ctx, cancel := context.WithTimeout(context.Background(), t.s.TTL()/3)
@@ -65,7 +65,7 @@ func (t *ticks) release(h *engine.Hold) error {
 	return nil
 }
 
-// read reads the last tick that has succeeded from the store. It returns nil if there is none.
+// read asks the store for the last tick for which a run has succeeded, or returns nil if there is none.
 func (t *ticks) read(ctx context.Context) (last *engine.SealedError, err error) {
 	st, err := t.s.Load(ctx, t.key)
 	switch {

@@ -6,13 +6,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// heldUnits are the units that Acquire and RLock have taken. Release and RUnlock release them by number, not by hold.
+// heldUnits are the units acquired by Acquire and RLock. Callers release them with Release and RUnlock by
+// number, without naming a hold.
 type heldUnits struct {
 	mu   sync.Mutex
 	list []units // in the order in which they were granted
 }
 
-// units are what remains of one acquisition.
+// units are the units of one acquisition that are not released yet.
 type units struct {
 	h         *engine.Hold
 	remaining int64
@@ -24,13 +25,13 @@ func (p *heldUnits) add(h *engine.Hold, weight int64) {
 	p.list = append(p.list, units{h, weight})
 }
 
-// take removes n units and returns the holds that have none left. It takes units of lost holds first, then an
-// acquisition of exactly n, then the oldest acquisitions. If fewer than n units are held, it changes nothing and
-// returns false.
+// take removes n units and returns the holds that have no units left. It takes units of lost holds first, then
+// an acquisition of exactly n, then the oldest acquisitions. If fewer than n units are held, it changes nothing
+// and returns false.
 func (p *heldUnits) take(n int64) (done []*engine.Hold, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	missing := n // counted down: with lost units the sum can overflow an int64
+	missing := n // counted down, because the sum of all units can overflow an int64 if some are lost
 	for i := 0; i < len(p.list) && missing > 0; i++ {
 		missing -= p.list[i].remaining
 	}
@@ -50,9 +51,9 @@ func (p *heldUnits) take(n int64) (done []*engine.Hold, ok bool) {
 	return done, true
 }
 
-// pickLocked returns the index of the units to release next when n are to be released.
+// pickLocked returns the index of the acquisition to take units from next, if n more must be released.
 func (p *heldUnits) pickLocked(n int64) int {
-	var last *engine.Hold // readers that share a hold are adjacent
+	var last *engine.Hold // check each hold once: readers that share a hold are adjacent
 	for i, u := range p.list {
 		if u.h != last && !u.h.Live() {
 			return i

@@ -29,11 +29,11 @@ type store struct {
 	early             earlyReleases
 	made              createdCollections
 	primary           *PrimaryWatch      // nil: none
-	heartbeats        signal             // sent when a Heartbeat has ended
+	heartbeats        signal             // signals that a Heartbeat has returned
 	asked             singleflight.Group // shares the hello that finds the primary
-	listenRefused     atomic.Bool        // the last Listen of a session was refused
+	listenRefused     atomic.Bool        // the last Listen for a session was refused
 	unjournaled       atomic.Bool        // the server is a standalone without a journal
-	warned            sync.Map           // troubles that were logged
+	warned            sync.Map           // problems that were logged
 }
 
 var (
@@ -44,9 +44,9 @@ var (
 // NewStore returns a [driver.Store] that keeps its locks in db, for tools and tests that call its methods
 // themselves; a program uses [Open] or [Connect]. It is a [driver.Namer], too.
 //
-// It never closes db's client. It contacts the server, tries its commands on it unless the server is known to have
-// passed the probe, and returns an error if the server does not compute the same as MongoDB (see the package comment,
-// and [Options].ReadOnly). ctx bounds this contact as in [Open]. A nil *Options means the defaults.
+// It never closes db's client. It contacts the server and, unless the server is known to have passed the probe, tries
+// the store's commands on it. It returns an error if the server does not compute the same as MongoDB (see the
+// package comment, and [Options].ReadOnly). ctx bounds this contact as in [Open]. A nil *Options means the defaults.
 //
 // Almost every method sends one command. Writes are acknowledged by a majority. A write that was applied but
 // not confirmed by a majority is an error, since a fail-over could undo it. A command whose context has no

@@ -122,17 +122,17 @@ var methods = []struct {
 		return err
 	}},
 	{"Sweep", false, func(ctx context.Context, s driver.Store) error {
-		_, err := s.Sweep(ctx, evil, driver.SweepState{Turn: 1}, attempt) // there is none yet
+		_, err := s.Sweep(ctx, evil, driver.SweepState{Turn: 1}, attempt) // there is no such state yet
 		return err
 	}},
 }
 
-// evil is a name that means something else wherever it is taken for an expression.
+// evil is a name that has another meaning if it is evaluated as an expression.
 const evil = "$$NOW"
 
 var evilClaim = driver.Claim{Key: evil, ID: evil + ".1", Session: evil, Kind: evil, Weight: 1, Limit: 1, Lease: attempt, Yield: true}
 
-// null answers as a server that has no such record.
+// null answers like a server that has no such record.
 func null(call) bson.D { return ok(e("value", nil), e("n", 0)) }
 
 func TestStoreOneCommand(t *testing.T) {
@@ -303,7 +303,8 @@ func TestStoreTextsAreLiterals(t *testing.T) {
 	})
 }
 
-// B10, B09: if a command is not known to be committed, its method returns an error that is not an answer.
+// B10, B09: if a command may not have been committed, its method returns an error that is none of the
+// store's documented answers.
 func TestStoreUnknownOutcome(t *testing.T) {
 	granted := func() bson.D {
 		now := time.Now()

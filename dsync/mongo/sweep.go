@@ -17,8 +17,8 @@ const (
 	sweepEnd = "x/"
 	sweepID  = sweepEnd + "sweep"
 
-	// making is the age at which a record may be swept if the command that it was created for never came: see create.
-	// No command lasts that long.
+	// making is longer than any command lasts. A record made by create may be swept at this age if the command that
+	// needed the record never came.
 	making = time.Hour
 )
 
@@ -45,14 +45,14 @@ func (r sweepRecord) state() driver.SweepState {
 	}
 }
 
-// Sweep implements [driver.Store]. It sends three commands, or only the first if somebody else has swept since. The
-// first reads the state of sweeping, the server's clock and, from the index alone, the end of the slice. The second
-// deletes what was idle at the time that the first has read, since delete has no $$NOW on 4.4. All conditions are in
-// its filter, so a record that is used again in between is left alone. The third advances the state. The advance
-// comes last, so if the process dies before, the slice is merely swept again.
+// Sweep implements [driver.Store]. It sends three commands, or only the first if another session has swept since
+// last was read. The first reads the state of sweeping, the server's clock and, from the index alone, the end of the
+// slice. The second deletes the records that were idle at that time, because a delete cannot use $$NOW on MongoDB
+// 4.4. All conditions are in its filter, so it keeps records that have been used again in the meantime. The third
+// advances the state. This comes last, so if the process dies earlier, the slice is merely swept again.
 //
 // A key is idle only if both its last token and its last change are old: the tokens of a busy semaphore run ahead of
-// the clock, and could otherwise be granted twice. If a record was created for a command that never came, it is
+// the clock, and could otherwise be granted twice. A record that was created for a command that never came is
 // deleted an hour later than others.
 func (s *store) Sweep(ctx context.Context, session string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
 	st, end, size, err := s.sweepSlice(ctx, last.After)
@@ -79,7 +79,8 @@ func (s *store) Sweep(ctx context.Context, session string, last driver.SweepStat
 	return st, nil
 }
 
-// sweepSlice reads how far sweeping has progressed, and the end and size of the slice after that.
+// sweepSlice reads the state of sweeping, and the end and size of the slice that begins after the given
+// _id.
 func (s *store) sweepSlice(ctx context.Context, after string) (st driver.SweepState, end string, size int64, err error) {
 	var rows []struct {
 		Record sweepRecord `bson:",inline"`
@@ -107,9 +108,9 @@ func (s *store) sweepSlice(ctx context.Context, after string) (st driver.SweepSt
 	return r.state(), end, size, err
 }
 
-// deleteIdle deletes the records in the slice that were idle at the time then. Each kind of record has its own
-// statement, bounded by both ends of its part of the slice. With one statement and an $or of the kinds, the server
-// might scan all records of each kind.
+// deleteIdle deletes the records between after and end that have been idle since then. Each kind of record has its
+// own statement, limited to its part of the slice. If one statement had an $or of the kinds, the server might scan
+// all records of each kind.
 func (s *store) deleteIdle(ctx context.Context, after, end string, then time.Time) (deleted int64, err error) {
 	var deletes bson.A
 	for _, kind := range []struct {
@@ -134,7 +135,7 @@ func (s *store) deleteIdle(ctx context.Context, after, end string, then time.Tim
 }
 
 // sweepAdvance changes the state of sweeping to next, with session as the sweeper, unless somebody has advanced the
-// state in the meantime. It returns the state afterwards.
+// state in the meantime. It returns the resulting state.
 func (s *store) sweepAdvance(ctx context.Context, session string, next driver.SweepState) (driver.SweepState, error) {
 	mine := op("$eq", op("$ifNull", "$turn", int64(0)), next.Turn-1)
 	becomes := func(field string, v any) bson.E { return e(field, op("$cond", mine, v, "$"+field)) }
@@ -171,25 +172,26 @@ func within(p, after, end string) (part bson.E, ok bool) {
 	return e("_id", bson.D{from, to}), p <= end && after < behind(p)
 }
 
-// idleKeys matches records of keys, in a known format, that nobody has held or waited for since then. A holder
-// whose end has come no longer counts. A record without h was created for a command that may still come.
+// idleKeys matches records of keys, in a known format, that nobody has held or waited for since the given
+// time. A holder whose end is not after that time does not count. A record without h was created for a command
+// that may still come.
 func idleKeys(since time.Time) bson.D {
 	holding := filter(list("$h"), op("$cond", op("$ifNull", "$$this.e", false), op("$gt", "$$this.e", since), true))
 	return bson.D{
 		e("f", bson.D{e("$not", bson.D{e("$gt", formatVersion)})}),
 		e("t", bson.D{e("$not", bson.D{e("$gt", since.UnixMilli()*driver.TokenStep)})}),
-		e("at", bson.D{e("$not", bson.D{e("$gt", since)})}), // a change without a grant, or a mark
+		e("at", bson.D{e("$not", bson.D{e("$gt", since)})}), // the time of any change or mark, not only of a grant
 		e("$or", bson.A{bson.D{e("h", bson.D{e("$exists", true)})}, bson.D{e("at", bson.D{e("$lte", since.Add(-making))})}}),
 		e("q.0", bson.D{e("$exists", false)}),
 		e("done", bson.D{e("$exists", false)}), // keep seals
-		e("n", bson.D{e("$exists", false)}),    // keep terms; a value goes with its holder
+		e("n", bson.D{e("$exists", false)}),    // keep terms; an election's value ends with its holder
 		e("$expr", op("$eq", op("$size", holding), 0)),
 	}
 }
 
-// idleSessions matches the records of sessions that have expired, or have lapsed without being expired. A session
-// without a record is unknown, which has the same effect as expired. A record without a TTL was created for a command
-// that may still come.
+// idleSessions matches the records of sessions that have expired, or have lapsed without being expired. Deleting the
+// record is safe, because an unknown session is treated like an expired one. A record without a TTL was created for a
+// command that may still come.
 func idleSessions(since time.Time) bson.D {
 	ttl := op("$cond", op("$eq", "$dead", true), 0, op("$ifNull", "$ttl", making.Milliseconds()))
 	end := op("$add", op("$ifNull", "$at", op("$toDate", int64(0))), ttl)

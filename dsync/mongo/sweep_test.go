@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// swept answers as a server that has the record, and whose next slice has the given size and end.
+// swept answers like a server with the given sweep record, whose next slice has the given size and end.
 func swept(now time.Time, record bson.D, size int, end string, deleted int, advanced bson.D) func(call) bson.D {
 	return func(c call) bson.D {
 		switch c.name {
@@ -45,7 +45,7 @@ func TestSweepCommands(t *testing.T) {
 		size    int
 		end     string
 		deletes []bson.D // the conditions on _id of the deletes
-		becomes bson.D   // what Sweep makes of after, seen, deleted, round, last and turn; nil: it changes nothing
+		becomes bson.D   // the values that Sweep writes for after, seen, deleted, round, last and turn; nil: it writes nothing
 	}{
 		{
 			"never swept, and empty", driver.SweepState{}, nil, 0, "", nil,
@@ -123,7 +123,8 @@ func TestSweepCommands(t *testing.T) {
 	}
 }
 
-// checkDeletes checks that the command deletes in these ranges what was idle at that time.
+// checkDeletes checks that the command deletes the records in these ranges that were idle at the given
+// time.
 func checkDeletes(t *testing.T, c call, ranges []bson.D, then time.Time) {
 	t.Helper()
 	var cmd struct {

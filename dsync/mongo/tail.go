@@ -14,22 +14,23 @@ import (
 )
 
 const (
-	// awaitLimit is how long the server waits for notices before it sends an empty answer. It does not delay notices.
+	// awaitLimit is how long the server waits for a notice before it sends an empty answer. It sends
+	// notices at once.
 	awaitLimit = 10 * time.Second
 
-	// silenceLimit is how much longer than awaitLimit an answer may take before the connection counts as dead.
+	// If an answer takes longer than awaitLimit + silenceLimit, the connection counts as dead.
 	silenceLimit = 10 * time.Second
 
-	// tailAge is how long one cursor is used. tailAgeKeys is for observers, whose marks are renewed with each
-	// cursor. tailAgeSharded is for cursors through a mongos, which does not report what happened to the member
-	// that has the cursor.
+	// tailAge is how long one cursor is used. Observers use tailAgeKeys, because their marks are renewed when a
+	// cursor is opened. Through a mongos it is tailAgeSharded, because a mongos does not report that a cursor's
+	// member was deposed or cut off.
 	tailAge        = 5 * time.Minute
 	tailAgeKeys    = time.Minute
 	tailAgeSharded = 20 * time.Second
 
 	// If the server ends a cursor, the next cursor is opened at once, unless the server ended an earlier one less
-	// than tailPause ago. In that case the tail breaks, and its caller waits before it listens again. Nor does a new
-	// primary end a cursor that is younger than tailPause, because each new cursor on another primary makes every
+	// than tailPause ago. In that case the tail breaks, and its caller waits before it listens again. A cursor
+	// younger than tailPause is kept even if there is a new primary, because each change of the primary makes every
 	// waiter request again.
 	tailPause = time.Second
 
@@ -44,12 +45,12 @@ var (
 
 	errNotCapped = errors.New("the collection is not capped")
 
-	// errDeposed is the cause of a context that ended because of a new primary.
+	// errDeposed is the cause of a context that was cancelled because there is a new primary.
 	errDeposed = errors.New("there is a new primary")
 )
 
-// A tail follows the notices in one collection with a tailable cursor. From time to time it opens
-// another cursor, which continues after the last notice that was seen.
+// A tail follows the notices in one collection with a tailable cursor. From time to time it
+// replaces the cursor; the new one continues after the last notice seen.
 type tail struct {
 	s       *store
 	address int
@@ -59,15 +60,15 @@ type tail struct {
 	cursor *mongo.Cursor
 	opened time.Time
 	member string          // the member on which the cursor was opened
-	moved  <-chan struct{} // closed when the driver has found another primary; nil: no watch
+	moved  <-chan struct{} // closed when the driver finds another primary; nil: no watch
 	last   bson.ObjectID   // the last notice seen; zero: none
 	fresh  []driver.Notice
 	marked time.Time // when the keys were last marked; zero: never
 
-	closing sync.WaitGroup // waits until former cursors are closed
+	closing sync.WaitGroup // the goroutines that close former cursors
 }
 
-// open opens the first cursor, and skips existing notices.
+// open opens the first cursor, and skips the notices that exist already.
 func (t *tail) open(ctx context.Context) error {
 	if _, err := t.reopen(ctx); err != nil {
 		return err
@@ -96,14 +97,14 @@ func (t *tail) follow(ctx context.Context, f func(driver.Notice)) error {
 		former := t.cursor
 		gap, err := t.reopen(ctx)
 		if t.cursor != former {
-			// Close it in the background, since its member may no longer answer.
+			// Close the former cursor in the background, because its member may no longer answer.
 			t.closing.Go(func() { closeCursor(ctx, former) })
 		}
 		if err != nil {
 			return err
 		}
-		if missed || gap || t.member != member { // a fail-over loses notices
-			f(driver.Notice{Type: driver.NoticeReady}) // makes waiters request again, so they don't need the new notices
+		if missed || gap || t.member != member { // a fail-over can lose notices
+			f(driver.Notice{Type: driver.NoticeReady}) // waiters request again, so they don't need t.fresh
 		} else {
 			for _, n := range t.fresh {
 				f(n)
@@ -113,8 +114,8 @@ func (t *tail) follow(ctx context.Context, f func(driver.Notice)) error {
 	}
 }
 
-// read calls f for the notices that the cursor returns, until the cursor is too old or on the
-// wrong member, ctx ends, or the cursor breaks.
+// read calls f for the notices that the cursor returns. It returns when the cursor is too old
+// or breaks, when there is a new primary, or when ctx ends.
 func (t *tail) read(ctx context.Context, f func(driver.Notice)) error {
 	age := tailAge
 	switch {
@@ -148,9 +149,9 @@ func (t *tail) read(ctx context.Context, f func(driver.Notice)) error {
 	return nil
 }
 
-// awaitPrimary returns nil when, as far as the driver knows, the primary is no longer the member on which the
-// cursor was opened. Until the driver knows a new primary, the cursor is kept, since it could not be replaced. With
-// a watch the driver reports the change, otherwise awaitPrimary asks. If ctx ends first, it returns ctx's error.
+// awaitPrimary returns nil when the driver knows that a member other than the cursor's is the primary. While the
+// driver knows no primary, awaitPrimary keeps waiting, because the cursor could not be replaced. With a watch, the
+// driver reports the change; without one, awaitPrimary asks. If ctx ends first, it returns ctx's error.
 func (t *tail) awaitPrimary(ctx context.Context) error {
 	if t.s.server.topology != replicaSet {
 		<-ctx.Done()
@@ -186,8 +187,8 @@ func (t *tail) awaitPrimary(ctx context.Context) error {
 	}
 }
 
-// next waits for one answer, with or without a notice. Its own deadline ends the wait on a connection that died
-// silently, where the driver's Next would wait forever.
+// next waits for one answer, with or without a notice. It sets a deadline, because on a connection that died
+// silently the driver's Next would wait forever.
 func (t *tail) next(parent context.Context) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(parent, awaitLimit+silenceLimit)
 	defer cancel()
@@ -217,9 +218,9 @@ func (t *tail) seen() (n driver.Notice, ok bool) {
 	return n, ok
 }
 
-// deposed reports whether, as far as the driver knows, the primary is no longer the member on which the cursor was
-// opened. While the driver knows no primary it returns false. Tails that ask at the same time, as all tails of a
-// store do after a heartbeat, share one hello. If the tail that sent it ends, the others ask again later.
+// deposed reports whether a member other than the cursor's is now the primary, as far as the driver knows. It
+// returns false while the driver knows no primary. All tails of a store ask after each heartbeat, so they share
+// one hello. If the tail that sent the hello ends, the others ask again later.
 func (t *tail) deposed(ctx context.Context) bool {
 	asked := t.s.asked.DoChan("primary", func() (any, error) { return t.primary(ctx) })
 	select {
@@ -247,7 +248,8 @@ func (t *tail) reopen(ctx context.Context) (gap bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, silenceLimit)
 	defer cancel()
 	last := t.last
-	// This comes before find: if the primary changes in between, the cursor is merely replaced once more.
+	// Do this before find. If the primary then changes between the two, the cursor is merely replaced once
+	// more.
 	if t.s.primary != nil {
 		t.moved = t.s.primary.changed.next()
 	}
@@ -304,8 +306,8 @@ func (s *store) tail(ctx context.Context, collection string, filter bson.D) (*mo
 	return cursor, nil
 }
 
-// begin creates the collection if it is missing, and inserts a notice for nobody, because an empty collection
-// cannot be tailed.
+// begin creates the collection if it is missing, and inserts a notice without a receiver, because an empty
+// collection cannot be tailed.
 func (t *tail) begin(ctx context.Context) error {
 	if err := t.s.createNoticeCollection(ctx, t.address); err != nil {
 		return err
@@ -313,8 +315,8 @@ func (t *tail) begin(ctx context.Context) error {
 	return t.s.insertNotices(ctx, t.address, bson.A{bson.D{e("to", "")}})
 }
 
-// first reads the first batch, in the order of insertion, and keeps the notices after the one whose _id is last.
-// found is false if the batch does not contain it.
+// first reads the first batch, in the order of insertion, and keeps the notices after the notice whose _id is
+// last. found reports whether the batch contains that notice; it is true if last is zero.
 func (t *tail) first(ctx context.Context, last bson.ObjectID) (found bool, err error) {
 	t.fresh, t.last, found = nil, bson.ObjectID{}, last.IsZero()
 	// The first batch has arrived, so next does not wait, even if the batch is empty.
@@ -346,7 +348,7 @@ func (t *tail) close(ctx context.Context) {
 	t.closing.Wait()
 }
 
-// closeCursor closes a cursor. It returns within a second. The server would close the idle cursor by itself after ten
+// closeCursor closes a cursor. It returns within a second. If it fails, the server closes the idle cursor after ten
 // minutes.
 func closeCursor(ctx context.Context, cursor *mongo.Cursor) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
