@@ -12,7 +12,7 @@ import (
 )
 
 // scripts test the effects of edits on the holders and the queue of a key. A script is a state, followed by edits,
-// each with the state that it leads to:
+// each with the state afterwards. This is the notation:
 //
 //	a2 b | c d3           a and b hold and c and d wait, in this order; a has the weight 2, and d 3
 //	leave a; keep a       a Release, and one with Keep
@@ -24,8 +24,8 @@ import (
 //	e for a late          the same, after the NotAfter of the Acquire
 //	resize 5; publish a   a Resize to 5, and a Publish by a
 //
-// Two slashes begin another script, on a key of its own. The states determine what each edit must return: whether
-// a Release found its claim, the error, the notices, and the position of a claim that joins.
+// Two slashes begin another script, which runs on another key. The states determine what each edit must return:
+// whether a Release found its claim, the error, the notices, and the position of a claim that joins.
 func scripts() []scriptRow {
 	return []scriptRow{
 		{name: "Acquire/HolderMayRepeat", text: "a |; join a; a |; join a; a |; join a; a |"},
@@ -112,8 +112,8 @@ func scriptCases() []conformanceCase {
 	return cases
 }
 
-// lag is how far a command's time may be before the time of an earlier command on the same key. MongoDB's routers
-// have clocks of their own, and a short Acquire uses a slightly older time.
+// lag is how much earlier a command's time may be than the time of the previous command on the key. MongoDB's
+// routers have clocks of their own, and a short Acquire uses a slightly older time.
 const lag = 2 * time.Second
 
 // A stage is the key on which a script runs.
@@ -168,7 +168,7 @@ func (s *stage) parse(text string) (holders, queue []driver.Claim) {
 	return holders, queue
 }
 
-// named returns the claim with the name that word begins with. The claim's weight may follow the name.
+// named returns the claim that word names. A word is a name of one letter, which the claim's weight may follow.
 func (s *stage) named(word string) driver.Claim {
 	c, ok := s.names[word[:1]]
 	if !ok {
@@ -187,7 +187,7 @@ func among(claims []driver.Claim, c driver.Claim) bool {
 	return slices.ContainsFunc(claims, func(o driver.Claim) bool { return o.ID == c.ID })
 }
 
-// leaving returns c with the fields that its session would set to release it.
+// leaving returns c with the fields set that a session sets in a Release.
 func (s *stage) leaving(c driver.Claim) driver.Claim {
 	if h, ok := s.state.Holder(c.ID); ok {
 		c.Token, c.NoneWaiting = h.Token, s.alone[c.ID]

@@ -337,8 +337,8 @@ func testLivesSlim(e *env) {
 	})
 }
 
-// testMembersMost is one of sweepCases, which run alone: otherwise Members would return sessions of other cases and
-// leave out its own.
+// testMembersMost is one of sweepCases, because those run alone. Otherwise Members would return sessions of other
+// cases instead of the sessions of this one.
 func testMembersMost(e *env) {
 	const n, workers = 1010, 16
 	ids := make([]string, n)
@@ -380,8 +380,8 @@ func testMembersMost(e *env) {
 	e.all("fewer again", func(m map[string]driver.Member) bool { return len(m) < 1000 })
 }
 
-// pages reads all sessions, page by page, and starts again until all of the sorted ids are among them, because a
-// reading may be stale.
+// pages reads all sessions, page by page, and repeats that until all ids are among them, because a reading may be
+// stale. The ids must be sorted.
 func (e *env) pages(ids []string) {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -607,8 +607,8 @@ func testExpiredOnlyNamed(e *env) {
 	}
 }
 
-// wantLapse acquires c, naming the expired sessions, until c is granted. It checks that c is granted as soon as
-// the hold h ends, and no earlier.
+// wantLapse repeats an Acquire of c, which names the expired sessions, until c is granted. It checks that this
+// happens as soon as the hold h ends, and no earlier.
 func (e *env) wantLapse(c driver.Claim, h driver.Holder, expired ...string) {
 	e.Helper()
 	for {

@@ -12,7 +12,7 @@ func successorCases() []conformanceCase {
 	}
 }
 
-// releaseTo releases c with successor as its Successor.
+// releaseTo releases c with the given Successor.
 func (e *env) releaseTo(c, successor driver.Claim, wantFound bool) {
 	e.Helper()
 	if h, ok := e.load(c.Key).Holder(c.ID); ok {
@@ -21,7 +21,7 @@ func (e *env) releaseTo(c, successor driver.Claim, wantFound bool) {
 	e.releaseAs(c, driver.Release{Successor: successor.ID}, wantFound)
 }
 
-// electing returns the claims on a new election's key: the leader's, which has published a value, and those of n
+// electing returns the claims of a new election: the leader's, which has published a value, and those of n
 // candidates.
 func (e *env) electing(n int) (leader driver.Claim, candidates []driver.Claim) {
 	e.Helper()

@@ -280,14 +280,14 @@ func testSweepCursor(e *env) {
 	e.each(claims, func(c driver.Claim) error {
 		s, err := e.store.Load(e.ctx, c.Key, 1000)
 		if err == nil && s.Token != 0 {
-			err = fmt.Errorf("Sweep left out an idle key: %+v", s)
+			err = fmt.Errorf("Sweep did not delete the record of an idle key: %+v", s)
 		}
 		return err
 	})
 }
 
-// testSweepTells checks the reports of two rounds of several slices. The first round deletes nothing; the second
-// deletes the records that the case has created.
+// testSweepTells checks what Sweep reports in two rounds, each of several slices. The first round deletes nothing;
+// the second deletes the records that the case has created.
 func testSweepTells(e *env) {
 	made := int64(len(e.many(e.session())))
 	e.until(e.now().Add(short))

@@ -121,7 +121,7 @@ func wrongWakes() []plant {
 	}
 }
 
-// A command records a command that returned notices, with its key's state afterwards. For an Acquire, that is the
+// A command describes a command that returned notices. Its state is the key's state afterwards; for an Acquire, the
 // state in the reply.
 type command struct {
 	method  dsynctest.Method

@@ -184,7 +184,8 @@ func noting(next func(old, keys []string) []string) func(*dsynctest.Memory, *wro
 	}
 }
 
-// comparing finds a key's observers by comparing keys with equal, and includes sessions that are not alive.
+// comparing treats a session as an observer of a key if equal returns true for one of its observed keys, even if
+// the session is not alive.
 func comparing(equal func(observed, key string) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex

@@ -195,7 +195,7 @@ func wrongPublishes() []plant {
 	}
 }
 
-// inherited makes a key keep the last published value in states for which where returns true.
+// inherited adds the last published value to each state of the key for which where returns true.
 func inherited(where func(driver.State) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
@@ -378,7 +378,7 @@ func resultIs(which func(found bool, was, sent []byte) []byte) func(*dsynctest.M
 	}
 }
 
-// sealForHolder lets a claim that does not hold the key seal it as if it were the holder, if where returns true.
+// sealForHolder lets a claim that does not hold the key seal it as if it did, if where returns true.
 func sealForHolder(where func(driver.State, driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {

@@ -246,7 +246,8 @@ func wrongMembers() []plant {
 	}
 }
 
-// takesOver makes Register succeed for an id that is already registered, if ok returns true for its session.
+// takesOver makes Register succeed for an id that is already registered, if ok returns true for the registered
+// session.
 func takesOver(ok func(driver.Member, time.Time) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
@@ -259,7 +260,7 @@ func takesOver(ok func(driver.Member, time.Time) bool) func(*dsynctest.Memory, *
 	}
 }
 
-// wrongLives makes Sessions with Liveness pass its answer through change.
+// wrongLives changes the results of Sessions with Liveness.
 func wrongLives(change func(m *dsynctest.Memory, ctx context.Context, found []driver.Member, ids []string) []driver.Member) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.lives = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {

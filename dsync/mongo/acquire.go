@@ -13,7 +13,7 @@ import (
 // editAcquire executes an Acquire.
 func (s *store) editAcquire(ctx context.Context, j driver.Acquire) (driver.Edited, error) {
 	c := j.Claim
-	if j.Wait && plain(c) { // a try must send only one command, even if it fails
+	if j.Wait && plain(c) { // a try skips this: it must send only one command, even if it fails
 		st, granted, err := s.acquireFree(ctx, j)
 		if err != nil {
 			return driver.Edited{}, failure("acquire", err)
@@ -51,8 +51,8 @@ func (s *store) editAcquire(ctx context.Context, j driver.Acquire) (driver.Edite
 	return driver.Edited{State: st, Notices: s.sendable(r.acquired(c))}, nil
 }
 
-// editReplace executes a Release with an Acquire. If possible, it sends a short hand-over that also adds the claim
-// of the Acquire; otherwise it sends the commands of both.
+// editReplace executes a Release with an Acquire. If possible, it sends one short hand-over that also adds the
+// claim of the Acquire. Otherwise it sends the commands of the Release and then those of the Acquire.
 func (s *store) editReplace(ctx context.Context, l driver.Release, j driver.Acquire) (driver.Edited, error) {
 	old, c := l.Claim, j.Claim
 	if j.Wait && plain(c) && simple(old) && old.Kind == c.Kind && old.Token > 0 && !c.First && len(j.Expired) == 0 {
@@ -68,7 +68,7 @@ func (s *store) editReplace(ctx context.Context, l driver.Release, j driver.Acqu
 				s.contended.add(c.Key, h.left)
 			}
 			st := h.state(c)
-			st.Final = true // a late copy changes nothing, because its condition needs old, which is gone
+			st.Final = true // a late copy changes nothing, because it requires that old still holds the key
 			return driver.Edited{State: st, Found: true, Notices: s.sendable(append(h.grant(c), h.Before.change(c.Key)...))}, nil
 		}
 	}
@@ -78,7 +78,7 @@ func (s *store) editReplace(ctx context.Context, l driver.Release, j driver.Acqu
 	}
 	joined, err := s.editAcquire(ctx, j)
 	if err != nil {
-		return driver.Edited{Notices: left.Notices}, err // a repeated Release would not return these notices
+		return driver.Edited{Notices: left.Notices}, err // the notices must not be lost: a repeated Release would not return them
 	}
 	for i := range left.Notices {
 		n := &left.Notices[i]
@@ -88,8 +88,8 @@ func (s *store) editReplace(ctx context.Context, l driver.Release, j driver.Acqu
 }
 
 // mismatch reports whether c, which neither holds the key nor waits for it, was refused because of its kind or
-// limit. If the key is free and not sealed, any kind and limit would do, so c was not refused: its request only
-// came too late.
+// limit. If the key is free and not sealed, a claim of any kind and limit could join, so c was not refused for
+// these: its request came after its NotAfter.
 func mismatch(c driver.Claim, st driver.State, former []int64) bool {
 	known := st.Kind == c.Kind && (st.Limit == c.Limit || slices.Contains(former, c.Limit))
 	switch {
@@ -129,7 +129,8 @@ func (s *store) acquire(ctx context.Context, id string, j driver.Acquire) (r key
 		dead = bson.D{e("dead", j.Expired)}
 	}
 	var early []driver.Notice
-	// A claim that was requested before usually waits, unless it has a tick, which is usually over by then.
+	// A claim that is requested again is usually in the queue already. The exception are claims with a tick,
+	// because their tick is usually over by then.
 	if j.Wait && j.Repeated && c.Tick == 0 {
 		r, found, err := s.poll(ctx, id, c, dead)
 		if err != nil || found {
@@ -153,9 +154,9 @@ func (s *store) acquire(ctx context.Context, id string, j driver.Acquire) (r key
 	return r, err
 }
 
-// poll sends the pipeline for claims that already wait, which never adds c to the queue. It reports whether the
-// claim holds the key or waits for it. Its filter is the _id alone, even though the record may not have the claim,
-// because any other filter costs the server more than it saves.
+// poll sends a pipeline that never adds c to the queue, because c probably waits already. It reports whether c
+// holds the key or waits for it. The filter has only the _id and does not require that the record has c, because
+// any further condition costs the server more than it saves.
 func (s *store) poll(ctx context.Context, id string, c driver.Claim, dead bson.D) (r keyRecord, found bool, err error) {
 	shape := s.shapes.acquire[acquiring{expired: len(dead) > 0, poll: true}]
 	found, err = s.modify(ctx, modify{query: bson.D{e("_id", id)}, update: pipeline(shape, dead), fields: seenBy(c.ID)}, &r)
@@ -167,8 +168,8 @@ func (s *store) poll(ctx context.Context, id string, c driver.Claim, dead bson.D
 	return r, holds || r.Position > 0, nil
 }
 
-// update sends one update statement. matched reports whether the statement matched or created a record; changed
-// reports whether it changed or created one.
+// update sends one update statement. matched reports whether it matched or created a record, and changed whether it
+// changed or created one.
 func (s *store) update(ctx context.Context, statement bson.D) (matched, changed bool, err error) {
 	raw, err := s.write(ctx, updating(s.collection, statement))
 	if err != nil {

@@ -154,8 +154,8 @@ func TestAcquireRefusesNonsense(t *testing.T) {
 	})
 }
 
-// A repeated Acquire first sends a poll, which never adds the claim to the queue. If the claim is no longer there,
-// it then sends a command that does.
+// A repeated Acquire first sends a poll, which never adds the claim to the queue. If the claim is not in the
+// record, the Acquire then sends a command that adds it.
 func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
 	now := time.Now()
 	there := ok(e("value", bson.D{e("now", now), e("position", 1), e("waiting", 1)}))

@@ -15,16 +15,17 @@ import (
 )
 
 // A session's address is the number of the capped collection that it listens in. An insert wakes only the sessions
-// that tail that collection. Address 0 is for the observers of keys; the others are for sessions. The address is
-// stored in the session's record and its claims, so processes need not agree on the number of collections.
+// that tail that collection. Address 0 is for notices to the observers of keys; the other addresses are for notices
+// to sessions. The address is stored in the session's record and its claims, so processes need not agree on the
+// number of collections.
 const (
 	observersAddress = 0
 
-	// The number of collections for sessions.
+	// The default and the greatest number of collections for notices to sessions.
 	defaultNoticeCollections = 64
 	maxNoticeCollections     = 1_000
 
-	// noticeCollectionSize, in bytes, has room for about nine hundred notices. A new cursor reads all of them.
+	// noticeCollectionSize, in bytes, is enough for about nine hundred notices. A new cursor reads them all.
 	noticeCollectionSize = 128 << 10
 
 	noticeSuffix = ".notices."
@@ -64,8 +65,8 @@ func (s *store) withAddress(record bson.D, session string) bson.D {
 	return record
 }
 
-// createdCollections are the notice collections that this process has created or found, and those that it cannot
-// create. For those, made has the error.
+// createdCollections remembers which notice collections this process has created or found, and which it cannot
+// create. For the latter, made has the error.
 type createdCollections struct {
 	search sync.Once
 	mu     sync.Mutex
@@ -88,9 +89,9 @@ func (m *createdCollections) set(address int, err error) {
 	m.made[address] = err
 }
 
-// createNoticeCollection creates the collection, unless it exists. It must run before the first insert, because an
-// insert would create a collection that is not capped, which cannot be tailed. It waits for a majority, because
-// otherwise a fail-over could undo the collection, and the next insert would create one that is not capped.
+// createNoticeCollection creates the collection, unless it exists. It must run before the first insert, which would
+// otherwise create a collection that is not capped and cannot be tailed. It waits for a majority, because the same
+// would happen if a fail-over undid the creation.
 func (s *store) createNoticeCollection(ctx context.Context, address int) error {
 	_, err := s.run(ctx, bson.D{
 		e("create", noticeCollection(s.collection, address)), e("capped", true), e("size", noticeCollectionSize),
@@ -106,16 +107,16 @@ func (s *store) createNoticeCollection(ctx context.Context, address int) error {
 }
 
 // findNoticeCollections finds the collections that other processes have created, so that this process need not
-// create them before its first notice. own is this session's address. Creating own's collection, even if it
-// exists, waits until a majority has everything that the server has, so no fail-over can undo the collections that
-// were found.
+// create them before its first notice. own is this session's address. It then creates own's collection: even if
+// that exists, the command waits until a majority has all earlier changes, so no fail-over can undo the collections
+// that were found.
 func (s *store) findNoticeCollections(ctx context.Context, own int) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second) // a short time, because the session is waiting to listen
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // short, because the session waits for it before it listens
 	defer cancel()
 	prefix := s.collection + noticeSuffix
 	raw, err := s.run(ctx, bson.D{
 		e("listCollections", 1), e("filter", bson.D{e("name", bson.D{e("$gt", prefix), e("$lt", prefix+":")})}), // ':' is the character after '9'
-		e("nameOnly", true), e("authorizedCollections", true), // needs no further privilege
+		e("nameOnly", true), e("authorizedCollections", true), // with these, the command needs no further privilege
 		e("cursor", bson.D{e("batchSize", maxNoticeCollections+1)}),
 	})
 	var found []struct{ Name string }
@@ -156,7 +157,7 @@ func (s *store) insertNotices(ctx context.Context, address int, docs bson.A) err
 	return s.noteRefusal(address, err)
 }
 
-// A trouble is a log message: why notices do not work, and what to do about it.
+// A trouble is a log message that explains why notices do not work, and what to do about it.
 type trouble string
 
 const polling = ": waiters poll, and holders learn of Break and ForceHold with their next heartbeat; "
@@ -169,7 +170,7 @@ const (
 	dropped    trouble = "a collection of notices was dropped while sessions listened; it is created again"
 )
 
-// troubleOf returns the trouble that the server's error means.
+// troubleOf returns the trouble that explains the error.
 func troubleOf(err error) trouble {
 	switch {
 	case errors.Is(err, errNotCapped):

@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A capped simulates capped collections: it stores notices and serves tailable cursors as a server does. Its function
-// more answers all other commands.
+// A capped simulates capped collections: it stores notices and serves tailable cursors as a server does. The
+// function more answers all other commands.
 type capped struct {
 	more func(call) bson.D
 
@@ -61,7 +61,7 @@ func (s *capped) overrun(name string, n int) {
 	})
 }
 
-// drop drops a collection; then all cursors on it end with an error.
+// drop drops a collection and ends all cursors on it with an error.
 func (s *capped) drop(name string) {
 	s.change(func() {
 		delete(s.collections, name)
@@ -116,7 +116,7 @@ func (s *capped) create(name string, c call) bson.D {
 	return ok()
 }
 
-// list answers a listCollections with the names of the collections in its range.
+// list answers a listCollections command with the names of the collections in its range.
 func (s *capped) list(c call) bson.D {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +215,7 @@ func (s *capped) getMore(c call) bson.D {
 	}
 }
 
-// passes evaluates a filter. It supports only what this package uses: equality and $in.
+// passes evaluates a filter. It supports only equality and $in, which is all that this package uses.
 func passes(doc, filter bson.Raw) bool {
 	for _, el := range must(filter.Elements()) {
 		got, _ := doc.Lookup(el.Key()).StringValueOK()

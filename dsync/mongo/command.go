@@ -14,8 +14,8 @@ import (
 // confirmLimit is how long a write waits for its majority if ctx has no deadline.
 const confirmLimit = 10 * time.Second
 
-// answerLimit is how long a command waits for its reply if ctx has no deadline. On a connection that died silently
-// the driver would wait forever. The driver's default time-out for finding a server is the same.
+// answerLimit is how long a command waits for its reply if ctx has no deadline. Without it, the driver would wait
+// forever on a connection that died silently. The driver waits equally long, by default, to find a server.
 const answerLimit = 30 * time.Second
 
 // limited returns ctx with a deadline.
@@ -27,11 +27,11 @@ func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // run sends one command and returns its reply. It does not use FindOneAndUpdate and the like, because they add a
-// transaction number for the driver's retries. The number costs the server a second write, and the server answers
-// a retry from a stored image, which lacks what "fields" computes.
+// transaction number for the driver's retries. With it, the server makes a second write, which stores an image of
+// the document, and it answers a retry from that image, without what "fields" computes.
 //
 // The command is encoded here, with the driver's defaults, because the caller's client may have its own registry
-// and options, such as one that turns 64-bit integers into 32-bit ones. The driver sets maxTimeMS from ctx's
+// and options, which could turn 64-bit integers into 32-bit ones, for example. The driver sets maxTimeMS from ctx's
 // deadline.
 func (s *store) run(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 	raw, err := marshal(cmd)
@@ -96,8 +96,8 @@ func (s *store) mayWrite(command string) error {
 func majority(within any) bson.D { return bson.D{e("w", "majority"), e("wtimeout", within)} }
 
 // confirmWithin returns how many milliseconds a write may wait for its majority. The limit is somewhat less than
-// the time that ctx has left, so that the server itself reports a missing majority. Otherwise the driver would
-// close the connection, and report that the server is silent.
+// the time that ctx has left, so that the server can report that there is no majority. Otherwise the driver would
+// close the connection first, and report only a time-out.
 func confirmWithin(ctx context.Context) int64 {
 	limit := confirmLimit
 	if end, ok := ctx.Deadline(); ok {
@@ -108,24 +108,23 @@ func confirmWithin(ctx context.Context) int64 {
 
 // A modify is one findAndModify of one record, which may not exist yet.
 type modify struct {
-	query  bson.D // {_id: …}; for an upsert with no other condition, the server resolves most races itself
+	query  bson.D // {_id: …}, perhaps with conditions; without them, the server itself resolves most races of upserts
 	update bson.A
 	fields any // the projection, a document; nil: the whole record
 	upsert bool
 	before bool // reply with the record as it was before the command
 }
 
-// modify sends m and decodes into v the record as it is after the command or, with m.before, as it was before it.
+// modify sends m and decodes the record into v, as it is after the command or, with m.before, as it was before.
 // found is false if there is no record and m does not upsert.
 //
-// If many upserts of a new _id race, one or two may get "duplicate key" from a server that did not resolve the
-// race itself (seen on 4.4). Such an upsert is repeated once, immediately. Servers other than MongoDB may answer
-// such a race with any error (FerretDB 2.7: FailedToParse). On those servers, modify sends no upsert. If the
-// record is missing, it creates the record and repeats the command, so the first command for a record becomes
-// three.
+// When many upserts of a new _id race, MongoDB may still refuse one or two as "duplicate key" (seen on 4.4). modify
+// repeats such an upsert once, immediately. Other servers may return any error after such a race (FerretDB 2.7:
+// FailedToParse), so modify sends them no upserts. If the record is missing there, modify creates it and repeats
+// the command: three commands instead of one.
 //
-// An upsert with further conditions is not repeated. Its "duplicate key", or errNoMatch on other servers, means
-// that a record exists that does not meet the conditions.
+// An upsert with further conditions is not repeated. If it fails with "duplicate key", or with errNoMatch on other
+// servers, the record exists but does not meet the conditions.
 func (s *store) modify(ctx context.Context, m modify, v any) (found bool, err error) {
 	cmd := bson.D{
 		e("findAndModify", s.collection), e("query", m.query), e("update", m.update),
@@ -161,8 +160,8 @@ func (s *store) modify(ctx context.Context, m modify, v any) (found bool, err er
 // errNoMatch means that the record of an upsert exists but does not meet its conditions.
 var errNoMatch = errors.New("the record does not match")
 
-// create creates a record that has only the time. It leaves an existing record alone, whatever further conditions
-// the query has. If the process dies before its next command, the time tells Sweep how old the record is.
+// create creates a record with only the time, unless there is a record with that _id. If the process dies before
+// its next command, the time tells Sweep how old the record is.
 func (s *store) create(ctx context.Context, query bson.D) error {
 	record := bson.D{query[0], e("at", s.server.clock())}
 	_, err := s.write(ctx, bson.D{e("insert", s.collection), e("documents", bson.A{record})})
@@ -187,7 +186,7 @@ func value(reply bson.Raw, v any) (found bool, err error) {
 	return true, nil
 }
 
-// read returns an aggregate with the given stages.
+// read returns an aggregate command with the given stages.
 func (s *store) read(stages []bson.D, cursor bson.D, majority bool) bson.D {
 	cmd := bson.D{e("aggregate", s.collection), e("pipeline", stages), e("cursor", cursor)}
 	if majority && s.server.majorityReads {
@@ -218,15 +217,15 @@ func batch(reply bson.Raw, v any) error {
 	return nil
 }
 
-// noValues is the wrapped context without its values; it keeps the deadline and the cancellation. With the values,
-// a driver session in the caller's context would pull a lock's command into the caller's transaction (mongo-driver
+// noValues is the wrapped context without its values; it keeps the deadline and the cancellation. Otherwise, a
+// driver session among the values would make a lock's command part of the caller's transaction (mongo-driver
 // v2.9.3, Database.RunCommand: sessionFromContext), and aborting the transaction would undo the command.
 type noValues struct{ context.Context }
 
 func (noValues) Value(any) any { return nil }
 
-// AfterFunc lets package context end the contexts derived from this one without starting a goroutine for each, as
-// it does for a type that it does not know and that has no AfterFunc.
+// AfterFunc spares a goroutine for each context derived from this one: package context starts one if a type that it
+// does not know has no such method.
 func (c noValues) AfterFunc(f func()) (stop func() bool) {
 	return context.AfterFunc(c.Context, f)
 }

@@ -22,8 +22,8 @@ import (
 // onFile is the list of commands that docs/protocol.md refers to.
 const onFile = "../../docs/commands.txt"
 
-// B23: docs/commands.txt lists every command as it is sent. After a change to a command, write the file again, and
-// read the diff:
+// B23: docs/commands.txt lists every command as it is sent. After changing a command, write the file again and read
+// the diff:
 //
 //	LEASEHOLD_WRITE=1 go test ./dsync/mongo -run TestCommandsOnFile
 func TestCommandsOnFile(t *testing.T) {
@@ -197,7 +197,7 @@ func TestCommandsOnFile(t *testing.T) {
 		fmt.Fprintf(&got, "\n== Open, after a probe\n%s", asSent(t, opened[len(opened)-1].cmd))
 		for _, c := range calls {
 			f.script(nil)
-			s := f.storeOn(client, nil, wellAnswered) // a new store, which remembers no keys from earlier calls
+			s := f.storeOn(client, nil, wellAnswered) // a new store remembers no keys from earlier calls
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			if err := c.do(ctx, s); err != nil {
 				t.Errorf("%s: %v", c.name, err)
@@ -223,7 +223,7 @@ func TestCommandsOnFile(t *testing.T) {
 	}
 }
 
-// A sending is a call of a store. The file lists the commands that the call sends.
+// A sending is a call of a store whose commands the file lists.
 type sending struct {
 	name string
 	do   func(context.Context, driver.Store) error
@@ -282,7 +282,7 @@ func asSent(t *testing.T, cmd bson.Raw) string {
 	return folded(text.String())
 }
 
-// folded puts values that are short enough on one line.
+// folded writes each value on one line if it is short enough.
 func folded(text string) string {
 	const width = 140
 	var b bytes.Buffer

@@ -23,9 +23,8 @@ import (
 //     waiter, if its claim is of the same sort as the released one, or frees the key;
 //   - the pipeline, which handles everything.
 //
-// So a Release sends one command if its session rightly believes that nobody waits, and two if somebody does. For a
-// Mutex or an election, it sends one more if the next claim is of another sort, such as a fixed lease or a claim
-// with Yield.
+// So a Release usually sends one command, and two if somebody waits without the session's knowledge. For a Mutex or
+// an election, it sends one more if the next claim is of another sort, such as a fixed lease or a claim with Yield.
 //
 // A Release with Keep, Seal or Successor sends only a version of the pipeline made for that option. If a Release
 // cannot seal because its hold has already ended, the claims that it grants get no notice.
