@@ -12,7 +12,7 @@ import (
 var memory = []struct {
 	name, unit string
 	most       float64
-	each       func(n int) (float64, error) // measures the bytes for each of n
+	each       func(n int) (float64, error) // measures how many bytes each of n takes
 }{
 	{"held lock", "B/lock", 2048, measure.HeldMemory},
 	{"waiter of one key", "B/waiter", 6144, func(n int) (float64, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// onEach runs f on the store in memory and, if MONGODB_URI is set, on that server.
+// onEach runs f on the store in memory and, if MONGODB_URI is set, on the server that it names.
 func onEach(b *testing.B, f func(b *testing.B, to *measure.Target)) {
 	b.Run("memory", func(b *testing.B) { f(b, measure.Memory()) })
 	b.Run("server", func(b *testing.B) {

@@ -125,9 +125,9 @@ func (e *candidate) stop(t *testing.T) {
 	<-e.ran
 }
 
-// One of three processes leads at any time. After an orderly stop, another leads soon. If the
-// leader is cut off, another leads when the lease has expired, and by then the former leader has
-// stopped.
+// One of three processes leads at any time. After an orderly stop, another process leads soon. If
+// the leader is cut off, another process leads when the lease has expired; the former leader has
+// stopped by then.
 func TestElectors(t *testing.T) {
 	const slack = 20 * time.Second // for a busy machine
 	c := &contest{place: newPlace(t), started: make(chan *candidate, 10)}

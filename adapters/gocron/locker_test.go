@@ -15,9 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// B35: two schedulers whose clocks differ run a job once in each period, even if the job has ended
-// before the other scheduler requests the lock. A lock that is held only while the job runs does
-// not achieve that.
+// B35: two schedulers whose clocks differ run a job once in each period, even if the job has ended before the other
+// scheduler requests the lock. If the lock were held only while a short job runs, the job would run on both.
 func TestLockerRunsAJobOncePerPeriod(t *testing.T) {
 	const period, periods = time.Minute, 20
 	tests := []struct {

@@ -18,8 +18,8 @@
 // With WithInstance, leave Config.Locking.Enabled false, which is the default; in a URL, set
 // x-advisory-locking=false.
 //
-// Processes that use this package and processes that don't do not exclude each other, so switch all
-// of them at the same time.
+// This package's lock does not exclude processes that migrate without this package, so switch all processes at the same
+// time.
 //
 // # Waiting
 //

@@ -27,8 +27,8 @@ type Options struct {
 	// with those of other locks. Default "cron/".
 	Prefix string
 
-	// Logger logs, as Info, when a job runs elsewhere, and, as errors, when its lock can't be acquired, was lost or
-	// can't be released. Default cron.DefaultLogger, which logs only errors.
+	// Logger logs when a job runs elsewhere (with Info), and when its lock can't be acquired, was lost or can't be
+	// released (with Error). Default cron.DefaultLogger, which logs only errors.
 	Logger cron.Logger
 }
 

@@ -17,9 +17,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// B35: on hosts whose clocks differ a job runs once in each period, even if the job has ended
-// before the other host requests the lock. A lock that is held only while the job runs does not
-// achieve that.
+// B35: on hosts whose clocks differ a job runs once in each period, even if the job has ended before the other host
+// requests the lock. If the lock were held only while a short job runs, the job would run on both hosts.
 func TestJobRunsOncePerPeriod(t *testing.T) {
 	const period, periods = time.Minute, 20
 	tests := []struct {

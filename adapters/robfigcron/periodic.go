@@ -117,14 +117,14 @@ func (p *periodic) skip(tick time.Time, why error) {
 	p.l.opt.Logger.Info("skip", "job", p.name, "tick", tick, "reason", why)
 }
 
-// begun is a schedule that remembers the times for which cron has begun a run. A run cannot find out its own time,
-// because cron may have begun others by the time it gets through the chain.
+// begun is a schedule that remembers the times for which cron has begun a run. A run cannot compute its own time: while
+// the chain delays it, cron may begin later runs.
 type begun struct {
 	cron.Schedule
 
 	mu   sync.Mutex
 	next time.Time
-	due  []time.Time // times for which cron has begun a run and that no run has taken yet
+	due  []time.Time // the times for which cron has begun a run, minus those that runs have taken
 }
 
 // Next returns the next time. cron calls it after it has begun the run for the previous time.

@@ -23,8 +23,8 @@ func late(d time.Duration) cron.Option {
 	})
 }
 
-// On hosts whose clocks differ, a periodic job runs once at each time, however short it is, even if the first host's
-// run fails.
+// On hosts whose clocks differ, even a very short periodic job runs once at each time, and even if the first host's run
+// fails.
 func TestPeriodicRunsOncePerTick(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -64,8 +64,8 @@ func TestPeriodicRunsOncePerTick(t *testing.T) {
 	}
 }
 
-// AddPeriodic refuses a schedule that each process counts from its own start, because it has no ticks. A run that cron
-// has not begun has no tick either, so it does not call f.
+// AddPeriodic refuses a schedule that each process counts from its own start, because it has no ticks. A call of Run
+// that does not come from cron has no tick either, so it does not call f.
 func TestPeriodicNeedsTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, log := newLocker(t, dsynctest.NewMemory(), robfigcron.Options{})

@@ -18,12 +18,12 @@ type run struct {
 	Name     string // the version's name
 	Kind     string // "mutex", "leader" or "alone"
 	Sessions int
-	Writes   int             // per second, by an application on the same server
-	Took     []time.Duration // per hand-off; for "alone" per Unlock
-	Locks    []time.Duration // for "alone": per Lock
-	Sent     map[string]int  // for "alone": total commands by name
+	Writes   int             // how many writes per second an application makes on the same server
+	Took     []time.Duration // the time of each hand-off; for "alone", of each Unlock
+	Locks    []time.Duration // for "alone": the time of each Lock
+	Sent     map[string]int  // for "alone": the number of commands, by name
 
-	Stages [][]time.Duration `json:",omitempty"` // for each hand-off, with -stages
+	Stages [][]time.Duration `json:",omitempty"` // the stages of each hand-off, if -stages is set
 }
 
 func main() {
@@ -62,7 +62,7 @@ func main() {
 			for _, w := range ws {
 				for _, n := range ns {
 					if kind == "alone" && n != ns[0] {
-						continue // one session, whatever n is
+						continue // uses one session, so n does not matter
 					}
 					r := run{Name: *name, Kind: kind, Sessions: n, Writes: w}
 					if err := measure(ctx, *uri, &r, *count, *parts); err != nil {

@@ -133,7 +133,7 @@ func alone(ctx context.Context, r *run, l locker, c *counter, count int) error {
 		if i == warmUps {
 			c.reset()
 		}
-		time.Sleep(rand.N(2 * time.Millisecond)) // otherwise the loop synchronizes with the server's clock
+		time.Sleep(rand.N(2 * time.Millisecond)) // otherwise the loop would synchronize with the server's clock
 		begin := time.Now()
 		if err := l.lock(ctx); err != nil {
 			return err
@@ -149,7 +149,7 @@ func alone(ctx context.Context, r *run, l locker, c *counter, count int) error {
 			r.Locks = append(r.Locks, locked.Sub(begin))
 		}
 	}
-	time.Sleep(100 * time.Millisecond) // count commands sent in the background, too
+	time.Sleep(100 * time.Millisecond) // so that commands sent in the background are counted, too
 	r.Sent = c.reset()
 	return nil
 }

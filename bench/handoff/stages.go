@@ -26,7 +26,7 @@ var stages = []string{
 // A watch records when a session's commands are sent and answered.
 type watch struct {
 	mu               sync.Mutex
-	sent, answered   time.Time // of the last release
+	sent, answered   time.Time // when the last release was sent and answered
 	noticed          time.Time // when the last notice was sent
 	heard            time.Time // when the listener's last reply came
 	release, listens map[int64]bool

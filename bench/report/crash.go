@@ -26,7 +26,7 @@ func (r *report) crash(ctx context.Context) ([]row, error) {
 		three: func(ctx context.Context, i int) (time.Duration, error) { return r.killed(ctx, three, i) },
 		etcd:  r.killedEtcd,
 	}
-	var lates [columns]measure.Sample // from the end of the lease to the grant
+	var lates [columns]measure.Sample // the times from the end of a lease to the grant
 	g, ctx := errgroup.WithContext(ctx)
 	for c, f := range rounds {
 		if !r.lab.here[c] {

@@ -5,9 +5,9 @@
 //	go run ./bench/report -readme bench/README.md
 //	go run ./bench/report -draw bench/README.md     # only draw the plot
 //
-// If MONGODB_URI is set, it uses that server; otherwise it starts mongod on loopback, with its data
-// in a temporary directory. It starts etcd, PostgreSQL and Redis in the same way, and stops all of
-// them at the end. The tables list a server that is not installed as "not here". Most figures are
-// ratios of medians (p99: of 99th percentiles) of operations that ran in turn in one loop. Run
-// nothing else on the machine meanwhile.
+// If MONGODB_URI is set, it uses the server that it names; otherwise it starts mongod on loopback,
+// with its data in a temporary directory. It starts etcd, PostgreSQL and Redis in the same way, and
+// stops all of them at the end. The tables list a server that is not installed as "not here". Most
+// figures are ratios of medians (p99: of 99th percentiles) of operations that ran in turn in one
+// loop. Run nothing else on the machine meanwhile.
 package main

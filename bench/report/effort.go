@@ -12,14 +12,14 @@ type effort struct {
 	heldFor                  time.Duration
 	crashes                  int
 	crashTTL                 time.Duration
-	crowd, releases          int // how many sessions use one key, and how often it is released
+	crowd, releases          int // the number of sessions that use one key, and the number of its releases
 	inMemory                 int
 	keys, newKeys            int
 	fleets                   []fleetSize
-	fleetIdle                time.Duration // enough for the connections opened at the start to be closed again
+	fleetIdle                time.Duration // long enough that connections needed only at the start are closed again
 	fleetFor                 time.Duration
-	fleetCollections         int // collections of notices
-	reconnect                int // processes
+	fleetCollections         int // number of collections for notices
+	reconnect                int // number of processes
 }
 
 var full = effort{

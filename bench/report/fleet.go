@@ -90,7 +90,7 @@ func (l load) String() string {
 // A fleet holds the figures of one fleet.
 type fleet struct {
 	idle, waiting, busy load
-	took                measure.Sample // from the release to the grant in another session
+	took                measure.Sample // the times from a release to the grant in another session
 	client, server      int64          // bytes per session
 }
 

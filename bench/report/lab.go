@@ -20,13 +20,13 @@ import (
 type lab struct {
 	uris     [columns]string // connection strings of columns one and three
 	given    bool            // column one is the server at MONGODB_URI
-	pid      int             // of column one's mongod; 0 if the report did not start it
+	pid      int             // the process ID of column one's mongod; 0 if the report did not start it
 	etcd     *peer.Etcd
 	postgres *peer.Postgres
 	redis    *peer.Redis
 
 	here    [columns]bool
-	about   [columns]string // the version, or why it is not here
+	about   [columns]string // the version of a column's server, or why there is no server
 	stops   []func()
 	targets atomic.Int64
 }
@@ -101,7 +101,7 @@ func (l *lab) askVersion(ctx context.Context, c column) {
 	l.found(c, fmt.Sprintf("MongoDB %s, %s", info.Version, l.head(c)), err)
 }
 
-// tryMongoLock returns an error if mongo-lock does not work on column one's server. For example
+// tryMongoLock returns an error if mongo-lock does not work on column one's server. For example,
 // FerretDB 2.7 does not report a duplicate key as MongoDB does, so mongo-lock cannot tell that a
 // key is held.
 func (l *lab) tryMongoLock(ctx context.Context) error {

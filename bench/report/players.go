@@ -13,7 +13,7 @@ import (
 type player struct {
 	column column
 	system measure.System
-	raw    *measure.Raw // nil for another system
+	raw    *measure.Raw // nil if the system is not this library
 	target *measure.Target
 }
 

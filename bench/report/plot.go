@@ -56,7 +56,7 @@ func plot(text string) (string, error) {
 
 	const (
 		width, top, step, bottom = 760, 62, 40, 44
-		left, unit               = 250, 220 // x of the bars' left end; width in pixels of two raw writes
+		left, unit               = 250, 220 // x of the bars' left end; the width, in pixels, that stands for two raw writes
 		height                   = top + step*int(columns) + bottom
 	)
 	x := func(v float64) float64 { return left + v*unit }

@@ -13,17 +13,17 @@ import (
 // that uses the server for more than locks.
 type Application struct {
 	raw    *Raw
-	writes []bson.Raw // one for each document
+	writes []bson.Raw // one write for each document
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error // of the first failed write; read it after done is closed
+	err    error // the error of the first failed write; read it after done is closed
 }
 
 const (
 	// writers is the maximum number of concurrent writes.
 	writers = 64
 
-	// documents is how many documents it writes to in turn.
+	// documents is how many documents an application writes to, in turn.
 	documents = 100
 )
 

@@ -12,7 +12,7 @@ import (
 const together = 20
 
 // A Crowd is many sessions waiting in the queue of one key. All share one client, and each has its
-// own listener. They send no heartbeats and polls, because those are not part of a release. The
+// own listener. They send no heartbeats or polls, because those are not part of a release. The
 // target must be Counted.
 type Crowd struct {
 	many *many

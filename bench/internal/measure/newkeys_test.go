@@ -11,7 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// Every call of the Op uses new keys, each once, as many at a time as there are goroutines.
+// Each call of the Op uses new keys, and each key once. As many keys are in use at a time as there
+// are goroutines.
 func TestNewKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

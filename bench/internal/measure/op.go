@@ -41,7 +41,8 @@ func LockUnlock(l Locker) Op {
 	})
 }
 
-// LockUnlockEach is the Op that locks and unlocks a new key, beginning with prefix, on each call.
+// LockUnlockEach is the Op that locks and unlocks a new key on each call. All keys begin with
+// prefix.
 func LockUnlockEach(p Process, prefix string) Op {
 	n := 0
 	return func(ctx context.Context) (time.Duration, error) {
@@ -54,8 +55,8 @@ func LockUnlockEach(p Process, prefix string) Op {
 	}
 }
 
-// LockUnlockAfter is the Op in which p locks and unlocks a key, beginning with prefix, that was
-// last used by the process other, a few calls earlier.
+// LockUnlockAfter is the Op in which p locks and unlocks a key that was last used by the other
+// process, a few calls earlier. All keys begin with prefix.
 func LockUnlockAfter(other, p Process, prefix string) Op {
 	const ahead = 32
 	first, second := LockUnlockEach(other, prefix), LockUnlockEach(p, prefix)

@@ -84,7 +84,7 @@ func (r *Raw) WriteEarly(ctx context.Context) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
-// WriteEach writes to the document with that id, once with each of the write concerns.
+// WriteEach writes to the document with that id once for each write concern in ws.
 func (r *Raw) WriteEach(ctx context.Context, id string, ws ...any) error {
 	for _, w := range ws {
 		update, err := increment(id, w)

@@ -84,7 +84,7 @@ func awaitRequeue(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// wait has the process wait for the key in a goroutine.
+// wait starts a goroutine in which the process waits for the key.
 func (r *Ring) wait(process int) {
 	l := r.locks[process]
 	r.wg.Go(func() {
@@ -93,7 +93,7 @@ func (r *Ring) wait(process int) {
 	})
 }
 
-// next waits until a process gets the key, and returns when it got it.
+// next waits until a process gets the key, and returns the time when that happened.
 func (r *Ring) next(ctx context.Context) (time.Time, error) {
 	select {
 	case g := <-r.got:
@@ -107,7 +107,8 @@ func (r *Ring) next(ctx context.Context) (time.Time, error) {
 }
 
 // HandOff is the [Op] that measures from the call of Unlock until the next process has the key.
-// Unless Leave is set, it returns when the former holder is likely to be in the queue again.
+// Unless Leave is set, HandOff then makes the former holder wait again, and returns when it is
+// probably in the queue.
 func (r *Ring) HandOff(ctx context.Context) (time.Duration, error) {
 	former, unlocked := r.holder, make(chan error, 1)
 	r.holder = -1

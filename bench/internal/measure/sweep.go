@@ -16,7 +16,7 @@ import (
 
 // A Sweeping is the cost of sweeping a store.
 type Sweeping struct {
-	Slices        Sample // how long each took
+	Slices        Sample // the time for each slice
 	Seen, Deleted int64
 	Commands      int
 }
@@ -33,7 +33,7 @@ func Sweep(ctx context.Context, t *Target, n int) (Sweeping, error) {
 		return Sweeping{}, err
 	}
 	defer end()
-	var records [2]bson.D // of an idle key, and of an election, which is never idle because it counts terms
+	var records [2]bson.D // the record of an idle key and that of an election, which is never idle because it counts terms
 	for i, kind := range []driver.Kind{driver.KindMutex, driver.KindElection} {
 		c := driver.Claim{Key: string(kind), ID: "s.1", Session: "s", Kind: kind, Weight: 1, Limit: 1}
 		if _, _, err := storecmd.Acquire(ctx, store, c, false, nil, time.Now().Add(time.Hour)); err != nil {

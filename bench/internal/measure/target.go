@@ -19,9 +19,9 @@ import (
 // A Target is where this library is measured: on a server, or on the store in memory, which shows
 // the cost of the library alone.
 type Target struct {
-	DB *mongo.Database // on a client that no session uses; nil: in memory
+	DB *mongo.Database // uses a client that no session uses; nil: the target is in memory
 
-	// Store holds the options for stores on a server. Its Session is ignored.
+	// Store holds the options for stores on a server. The field Session is ignored.
 	Store dsyncmongo.Options
 
 	uri     string

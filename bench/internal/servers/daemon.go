@@ -25,13 +25,13 @@ type daemon struct {
 
 // spec describes how to start a daemon.
 type spec struct {
-	dir  string // the daemon's own; stop removes it
+	dir  string // only for the daemon's files; stop removes it
 	args []string
 	user *account // nil: this process's user
 	end  os.Signal
 }
 
-// start starts the process and returns when answers returns nil.
+// start starts the process, and returns once answers has returned nil.
 func start(ctx context.Context, s spec, answers func(context.Context) error) (*daemon, error) {
 	d := &daemon{dir: s.dir, end: s.end, done: make(chan struct{})}
 	out, err := os.Create(filepath.Join(s.dir, "out"))

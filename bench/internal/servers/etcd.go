@@ -16,7 +16,7 @@ type Etcd struct {
 	d       *daemon
 }
 
-// StartEtcd starts etcd with its defaults; it syncs every write.
+// StartEtcd starts etcd with its default settings, which sync every write.
 func StartEtcd(ctx context.Context) (*Etcd, error) {
 	path, err := program("etcd")
 	if err != nil {

@@ -15,8 +15,8 @@ type Redis struct {
 	d       *daemon
 }
 
-// StartRedis starts Redis with its append-only file, synced every second, which is that file's
-// default: if the machine crashes, the last second of locks is lost.
+// StartRedis starts Redis with its append-only file, which by default is synced every second: if
+// the machine crashes, the locks of the last second are lost.
 func StartRedis(ctx context.Context) (*Redis, error) {
 	path, err := program("redis-server")
 	if err != nil {
