@@ -64,7 +64,7 @@ func (s *Session) Acquire(ctx context.Context, w Want) (*Hold, error) {
 		got, err := h.result()
 		if got != h {
 			*h = Hold{}
-			s.spare = h // nothing refers to h any more, so the next RLock can reuse it
+			s.spare = h // nothing refers to h now, so the next RLock can reuse it
 		}
 		s.mu.Unlock()
 		return got, err
@@ -104,8 +104,8 @@ func (s *Session) Acquire(ctx context.Context, w Want) (*Hold, error) {
 }
 
 // TryAcquire acquires w if the key is free, in this process and in the store; otherwise the error is a *HeldError. If
-// sessions that hold the key or wait for it may have lapsed, it expires them and requests the key again. Otherwise a
-// program that never waits, only tries, would never get the key after its holder had crashed.
+// sessions that hold the key or wait for it may have lapsed, TryAcquire expires those that have, and requests the key
+// again: otherwise a program that only tries would never get a crashed holder's key.
 func (s *Session) TryAcquire(ctx context.Context, w Want) (*Hold, error) {
 	w.Try = true
 	h, err := s.Acquire(ctx, w)
@@ -115,7 +115,7 @@ func (s *Session) TryAcquire(ctx context.Context, w Want) (*Hold, error) {
 	return h, err
 }
 
-// describe adds to a try's error who holds the key, and until when.
+// describe adds to a try's error who holds the key and until when.
 func (s *Session) describe(ctx context.Context, e driver.HeldError) error {
 	s.mu.Lock()
 	e.Here = e.Here || s.reg != nil && e.Session == s.reg.id // the session itself may keep the key, for example with ReleaseAfter
@@ -157,8 +157,8 @@ func (s *Session) memberOf(ctx context.Context, id string) (m driver.Member, unt
 	return m, until
 }
 
-// Hold waits for w and holds it. If the hold ends before its holder is done, its slot in this process becomes free when
-// the grace is over, even if the holder does nothing. It returns the errors of Acquire, and [ErrInvalidKey].
+// Hold waits until it has acquired w. If the hold ends before its holder is done, its slot in this process becomes free
+// when the grace is over, even if the holder does nothing. It returns the errors of Acquire, and [ErrInvalidKey].
 func (s *Session) Hold(ctx context.Context, w Want) (*Hold, error) {
 	if err := CheckKey(w.Key); err != nil {
 		return nil, err
@@ -171,8 +171,8 @@ func (s *Session) Hold(ctx context.Context, w Want) (*Hold, error) {
 	return h, nil
 }
 
-// TryHold holds w as Hold does, if that is possible without waiting. It returns the errors of TryAcquire, and
-// [ErrInvalidKey].
+// TryHold acquires w as Hold does, but only if that is possible without waiting. It returns the errors of TryAcquire,
+// and [ErrInvalidKey].
 func (s *Session) TryHold(ctx context.Context, w Want) (*Hold, error) {
 	if err := CheckKey(w.Key); err != nil {
 		return nil, err
@@ -185,8 +185,8 @@ func (s *Session) TryHold(ctx context.Context, w Want) (*Hold, error) {
 	return h, nil
 }
 
-// waitError returns why ctx ended, together with the store's last error if there is one, so that a caller whose wait
-// was due to an unreachable store can see that.
+// waitError returns why ctx ended, together with the store's last error if there is one, so that a caller can see that
+// it waited because the store was unreachable.
 func waitError(ctx context.Context, last error) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); !errors.Is(cause, err) {
@@ -198,8 +198,8 @@ func waitError(ctx context.Context, last error) error {
 	return err
 }
 
-// TryError adds to err which operation was tried. It returns a *driver.HeldError unchanged, since that names the key
-// itself.
+// TryError adds to err which operation was tried. It returns a *driver.HeldError unchanged, since that error already
+// names the key.
 func TryError(what, key string, err error) error {
 	if errors.Is(err, driver.ErrHeld) {
 		return err

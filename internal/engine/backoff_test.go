@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// While down is set, a failing store fails each call of one of its methods at once, and counts these calls.
+// While down is set, a failing store fails each call of the chosen method at once, and counts the calls.
 type failing struct {
 	*dsynctest.Memory
 	method string
@@ -49,8 +49,8 @@ func (f failing) Revoke(ctx context.Context, session string, r driver.Revocation
 	return f.Memory.Revoke(ctx, session, r)
 }
 
-// If a waiter's commands about other sessions fail for some time, the pauses between them grow up to TTL/12. When
-// one succeeds again, the waiter gets the key.
+// If a waiter's commands about other sessions keep failing, the pauses between them grow up to TTL/12. Once a command
+// succeeds, the waiter gets the key.
 func TestWhatWaitersAskBacksOff(t *testing.T) {
 	for _, method := range []string{"Expire", "Sessions", "Revoke"} {
 		t.Run(method, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestWhatWaitersAskBacksOff(t *testing.T) {
 					time.Sleep(ttl / 4)
 				}
 				time.Sleep(2 * ttl)
-				// After the first few, each pause is at least half of TTL/12.
+				// After the first few pauses, each is at least half of TTL/12.
 				if n, most := store.calls.Load(), int64(2*(2*24+10)); n == 0 || n > most {
 					t.Errorf("%d calls failed in two TTLs, want some, and at most %d", n, most)
 				}

@@ -31,7 +31,7 @@ type breaking struct {
 	asked   map[string]bool // claims whose sessions were asked to give up the key
 }
 
-// holders returns the state of the key. Its Holders are only those targets that have not given up the key yet.
+// holders returns the state of the key. Its Holders are only the targets that have not given up the key yet.
 func (b *breaking) holders(ctx context.Context, s *Session) (driver.State, error) {
 	st, err := s.Load(ctx, b.key)
 	if err != nil {
@@ -67,8 +67,8 @@ func (s *Session) breakHolders(ctx context.Context, b *breaking) error {
 	return reg.breakHolders(ctx, b)
 }
 
-// breakHolders asks the targets to give up the key and waits until none of them holds it. The
-// error errOver means that the session was lost.
+// breakHolders asks the targets to give up the key and waits until none of them holds it. If the session is lost, the
+// error is errOver.
 func (reg *registration) breakHolders(ctx context.Context, b *breaking) error {
 	s := reg.s
 	changed := s.watch(b.key)
@@ -103,9 +103,9 @@ func (reg *registration) breakHolders(ctx context.Context, b *breaking) error {
 	}
 }
 
-// expireLapsed expires those sessions in ids that have lapsed. lives has the earliest time at which each session can
-// lapse. expireLapsed reads the sessions whose time is missing or past, and updates lives. It returns the expired
-// sessions, and how long it takes until another session may lapse.
+// expireLapsed expires those sessions in ids that have lapsed. lives maps session ids to the earliest time at which
+// each session can lapse. expireLapsed reads the sessions whose time is missing or past, and updates lives. It returns
+// the expired sessions, and how long it takes until another session may lapse.
 func (s *Session) expireLapsed(ctx context.Context, ids []string, lives map[string]time.Time) (expired []string, left time.Duration, err error) {
 	var due []string
 	for _, id := range ids {
@@ -130,7 +130,7 @@ func (s *Session) expireLapsed(ctx context.Context, ids []string, lives map[stri
 			left = min(left, time.Until(lives[id]))
 			continue
 		}
-		// The reading may be stale. Only Expire decides.
+		// The sessions may have been read from stale data, so only Expire decides.
 		l, err := request(ctx, s, "Expire", func(ctx context.Context) (time.Duration, error) { return s.store.Expire(ctx, id, false) })
 		switch {
 		case err != nil:
@@ -146,8 +146,8 @@ func (s *Session) expireLapsed(ctx context.Context, ids []string, lives map[stri
 }
 
 // drop removes the claims of expired sessions. It sends an Acquire that names these sessions in Expired. The Acquire
-// itself cannot join the queue, because its NotAfter is long past. Releasing each claim would be wrong: since st was
-// read, a holder may have closed its session and left its claim in the store for the rest of its grace.
+// never joins the queue, because its NotAfter is long past. Releasing each claim would be wrong: since st was read, a
+// holder may have closed its session and left its claim in the store for the rest of its grace.
 func (reg *registration) drop(ctx context.Context, st driver.State, expired []string) error {
 	s := reg.s
 	s.mu.Lock()
@@ -236,7 +236,7 @@ func (s *Session) Forget(ctx context.Context, key string) error {
 }
 
 // forget reads the key and asks the store to forget it if its token has not changed since. If the key was used in
-// between, forget starts over.
+// between, it starts over.
 func (s *Session) forget(ctx context.Context, key string) (*driver.HeldError, error) {
 	for retry := s.backoff(); ; {
 		st, err := s.Load(ctx, key)

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// If a hold has a fixed end (ReleaseAfter or a lease), Break and ForceHold end it early if its process is reachable.
+// Break and ForceHold end a hold with a fixed end (ReleaseAfter or a lease) early if its process is reachable.
 // Otherwise the hold lasts until its fixed end.
 func TestBreakOfAHoldWithAnEnd(t *testing.T) {
 	const d = 90 * time.Second
@@ -181,8 +181,8 @@ func TestBreakDuringCloseLeavesTheGrace(t *testing.T) {
 	}
 }
 
-// Break removes the claims of expired sessions, but not the claims of a session that has just closed, as long as its
-// holders' grace is running.
+// Break removes the claims of expired sessions. It does not remove claims of a session that has just closed, as long as
+// the holders' grace is running.
 func TestBreakDuringCloseTakesNothingInItsGrace(t *testing.T) {
 	for ms := range time.Duration(60) {
 		bubble(t, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestBreakDuringCloseTakesNothingInItsGrace(t *testing.T) {
 	}
 }
 
-// If a lease has outlived its session, its process still knows the lease, and a Break notifies the holder at once.
+// If a lease has outlived its session, a Break still notifies the holder at once, because the lease's process knows it.
 func TestBreakOfALeaseOfThePreviousSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// If Break revokes a grant that its process has not learned of yet, the process gives up the grant and requests the key
-// again, at the end of the queue.
+// If Break revokes a grant before the grantee's process has learned of it, the process gives up the grant and requests
+// the key again, at the end of the queue.
 func TestBreakOfAGrantUnderWay(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprint("try ", try), func(t *testing.T) {
@@ -179,7 +179,8 @@ func TestBreakInTheSameProcess(t *testing.T) {
 		if d := time.Since(began); d != grace {
 			t.Errorf("Break of a hold in this process that was not unlocked took %v, want the grace of %v", d, grace)
 		}
-		// B32: a waiter in the holder's process waits for the Unlock, but a waiter in another process does not.
+		// B32: after a Break, a waiter in the holder's process waits for the holder's Unlock, but a waiter in another
+		// process only for the end of the grace.
 		if err := <-elsewhere; err != nil || isClosed(later.Lost()) {
 			t.Errorf("the waiter in the other process: %v", err)
 		}

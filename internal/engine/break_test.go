@@ -55,7 +55,7 @@ func TestBreakOutlivesItsSession(t *testing.T) {
 			})
 		})
 	}
-	// It also keeps trying while it waits for a holder that was notified but does not stop.
+	// Break also keeps trying while it waits for a holder that was notified but does not stop.
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		faulty := newFaulty(t, store, nil)
@@ -79,7 +79,7 @@ func TestBreakOutlivesItsSession(t *testing.T) {
 	})
 }
 
-// Break retries after errors of the store. When ctx ends, it returns ctx's error with the store's last error.
+// Break retries after errors of the store. When ctx ends, Break returns ctx's error with the store's last error.
 func TestBreakErrors(t *testing.T) {
 	for _, method := range []dsynctest.Method{
 		dsynctest.MethodLoad, dsynctest.MethodRevoke, dsynctest.MethodMembers, dsynctest.MethodExpire,
@@ -157,8 +157,8 @@ func TestRevocationStandsAfterBreakTimesOut(t *testing.T) {
 	})
 }
 
-// Break of a key without a holder costs one reading. The key may have been released, may never have been used, or its
-// last hold may have reached its fixed end.
+// Break of a key without a holder costs one reading. It makes no difference whether the key was released, was never
+// used, or had a hold that reached its fixed end.
 func TestBreakOfAFreeKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A HoldChan can be used in a select. The channel delivers the hold once the key is held, and not earlier.
+// A HoldChan can be used in a select. The channel delivers the hold only once the key is held.
 func TestHoldChan(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -41,7 +41,7 @@ func TestHoldChan(t *testing.T) {
 	})
 }
 
-// If nobody has received the hold when ctx ends, it is released, and the channel is closed.
+// If nobody has received the hold when ctx ends, HoldChan releases it and closes the channel.
 func TestUnreceivedHoldIsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -18,9 +18,9 @@ type clock struct {
 func newClock() clock { return clock{base: time.Now(), mark: markSleep()} }
 
 // at returns the Instant of now, which the caller has just read. Measuring how long the machine slept takes system
-// calls, so at does it only if the wall clock and the monotonic clock have drifted apart since the last time. It
-// ignores a difference below slewed: slewing the wall clock can cause that much within a heartbeat interval, and
-// the margin covers it.
+// calls, so at does it only if the wall clock and the monotonic clock have drifted apart since the last measurement. It
+// ignores a drift below slewed: slewing the wall clock can cause that much within a heartbeat interval, and the margin
+// covers it.
 func (c *clock) at(now time.Time) core.Instant {
 	const slewed = 10 * time.Millisecond
 	d := now.Sub(c.base)

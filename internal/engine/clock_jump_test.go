@@ -12,7 +12,7 @@ import (
 )
 
 // If the store's clock jumps so far ahead that another session expires this one, the jump is still reported. The
-// session finds it at its next registration, since the store no longer acknowledges heartbeats.
+// session detects it at its next registration, since the store no longer acknowledges heartbeats.
 func TestClockJumpThatEndsTheSessionIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -34,7 +34,7 @@ func TestClockJumpThatEndsTheSessionIsReported(t *testing.T) {
 	})
 }
 
-// If a session registers again long after its loss, it does not mistake a difference in clock rates for a jump.
+// A session that registers again long after its loss does not mistake a difference in clock rates for a jump.
 func TestSlowClockIsNoJump(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -58,9 +58,9 @@ func TestSlowClockIsNoJump(t *testing.T) {
 	})
 }
 
-// If a waiter reads the holder's session right after the store's clock went back, the session's last heartbeat seems to
-// lie in the future. The waiter does not rely on that time: if the holder crashes, the waiter gets the key
-// within a TTL.
+// If a waiter reads the holder's session right after the store's clock was set back, the last heartbeat seems to lie in
+// the future. The waiter does not rely on the heartbeat's time: if the holder crashes, the waiter gets the key within a
+// TTL.
 func TestClockThatGoesBackHidesNoCrash(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

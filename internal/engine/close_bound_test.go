@@ -28,7 +28,7 @@ func keys(n int) (all []string) {
 	return all
 }
 
-// holds returns the hold function of a shutdown with n keys, which calls release for the hold of each key.
+// holds returns a shutdown's hold function, which holds n keys and calls release with each hold.
 func holds(n int, release func(h *dsync.Hold)) func(*testing.T, *dsync.Session, func()) []string {
 	return func(t *testing.T, s *dsync.Session, cut func()) []string {
 		for _, key := range keys(n) {
@@ -162,9 +162,9 @@ func TestCloseOnASlowStore_B39(t *testing.T) {
 	})
 }
 
-// In each case Close has exactly one reason to return an error, or none. Unregistering the session frees all its claims
-// except leases. So if a holder is not done, the session stays registered unless the store has confirmed a Release that
-// keeps the key for the grace.
+// In each case Close has at most one reason to return an error. Unregistering a session frees all its claims except
+// leases. So if a holder is not done, the session stays registered unless the store has confirmed a Release that keeps
+// the key for the grace.
 func TestWhatCloseSays_B39(t *testing.T) {
 	lose := func(method dsynctest.Method) func(dsynctest.Request) dsynctest.Fault {
 		return func(r dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{LoseRequest: r.Method == method} }
@@ -216,7 +216,7 @@ func TestWhatCloseSays_B39(t *testing.T) {
 	}
 }
 
-// The ctx of a second Close also bounds the first Close.
+// When the ctx of a second Close ends, the first Close stops waiting as well.
 func TestSecondCloseHurriesTheFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -239,8 +239,8 @@ func TestSecondCloseHurriesTheFirst(t *testing.T) {
 	})
 }
 
-// B39: if the store never answers a lease's release, Release returns when the lease is over, with an error that says
-// so, even if the session was lost long before.
+// B39: if the store never answers a lease's release, Release returns an error once the lease is over, even if the
+// session was lost long before. The error reports the end of the lease.
 func TestLeaseReleaseEndsWithTheLease_B39(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)

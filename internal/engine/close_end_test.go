@@ -43,8 +43,8 @@ func (s *closableStore) Load(ctx context.Context, key string, waiters int) (driv
 	return s.Store.Load(ctx, key, waiters)
 }
 
-// Close closes the store after all commands of the session have returned. Even if Close's ctx has ended, it passes the
-// store a ctx that has not, so that the store can close its connections in an orderly way.
+// Close closes the store after all commands of the session have returned. Even if its own ctx has ended, Close passes
+// the store's Close a ctx that has not, so that the store can close its connections in an orderly way.
 func TestCloseClosesTheStoreLast(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &closableStore{Store: dsynctest.NewMemory()}
@@ -130,8 +130,7 @@ func TestCloseDuringARegistration(t *testing.T) {
 	})
 }
 
-// If its ctx has ended, Close does not wait for the grace of any holder, not even of a holder that Break has just
-// notified.
+// If its ctx has ended, Close does not wait for any holder's grace, not even if Break has just notified the holder.
 func TestCloseAfterABreakDoesNotWaitForTheGrace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -155,8 +154,8 @@ func TestCloseAfterABreakDoesNotWaitForTheGrace(t *testing.T) {
 	})
 }
 
-// Close releases several keys at a time, neither just one nor thousands. If its ctx has ended, it releases hundreds
-// at a time, because it then has the time of one attempt for all of them.
+// Close releases several keys at a time, neither just one nor thousands. If its ctx has ended, it releases hundreds at
+// a time, because it then has only the time of one attempt.
 func TestCloseReleasesSomeAtATime(t *testing.T) {
 	for _, tt := range []struct {
 		ended       bool

@@ -29,7 +29,7 @@ func TestCloseNeverUnregistersALostSession(t *testing.T) {
 		time.AfterFunc(grace/2, f.Heal)
 		ctx, cancel := context.WithTimeout(background, grace*3/4)
 		defer cancel()
-		s.Close(ctx) // its holder is notified, and then lost
+		s.Close(ctx) // its holder is notified, and then the session is lost
 		m, _, err := storecmd.Members(background, memory, id)
 		if err != nil || len(m) != 1 || m[0].Expired {
 			t.Errorf("within the grace of its holder the session is %+v (%v)", m, err)
@@ -38,8 +38,8 @@ func TestCloseNeverUnregistersALostSession(t *testing.T) {
 	})
 }
 
-// Before Close unregisters the session, it waits for a heartbeat that is under way: otherwise the heartbeat could
-// reach the store after the session has ended.
+// Close unregisters the session only after a heartbeat that is under way has been answered: otherwise the heartbeat
+// could reach the store after the session has ended.
 func TestUnregisterWaitsForTheHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var beating, early atomic.Bool
@@ -182,7 +182,7 @@ func TestCloseDuringTheEndOfALease(t *testing.T) {
 		if _, err := l.Extend(background); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(1700 * time.Millisecond) // 300 ms before the lease's first end, 800 ms before its second
+		time.Sleep(1700 * time.Millisecond) // 300 ms before the lease's end, or 800 ms before the extended lease's end
 		if err := s.Close(background); err != nil {
 			t.Errorf("Close: %v", err)
 		}

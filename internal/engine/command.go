@@ -17,9 +17,9 @@ import (
 	"github.com/rs/xid"
 )
 
-// maxCommands is how many commands of a session may be under way at once, not counting heartbeats. maxPolls is how
-// many of them may be repeated requests and notices: a thousand goroutines that poll must not keep an Unlock
-// waiting. A store's client should have maxCommands connections, plus one for heartbeats and two for the listener.
+// maxCommands is how many commands of a session may be under way at once, not counting heartbeats. At most maxPolls of
+// these may be repeated requests and notices, so that a thousand polling goroutines cannot keep an Unlock waiting. A
+// store's client should have maxCommands connections, plus one for heartbeats and two for the listener.
 const (
 	maxCommands = 32
 	maxPolls    = 8
@@ -43,8 +43,8 @@ func (s *Session) attemptTime() time.Duration { return s.opt.attemptTime() }
 // backoff returns a new backoff for retries of a command.
 func (s *Session) backoff() backoff { return backoff{cap: s.opt.maxBackoff()} }
 
-// execute sends a command for the Core and passes the answer to it. It also sends the first command that the answer
-// leads to, such as the notice of a grant, because that is quicker than starting another goroutine.
+// execute sends a command for the Core and passes the answer to it. If the Core then sends another command, such as the
+// notice of a grant, execute sends it too, because that is quicker than starting another goroutine.
 func (s *Session) execute(f *core.Send) {
 	for f != nil {
 		r, read := s.answer(f), f.Op == core.Read
@@ -71,7 +71,7 @@ func (s *Session) answer(f *core.Send) *core.Reply {
 	}
 	r.Err = s.attempt(f.Op.String(), func(ctx context.Context) error { return s.call(ctx, f.Command, r) })
 	r.Lost = r.Err != nil && !isAnswer(r.Err)
-	switch { // a refusal is an answer, which in these cases nobody else may report
+	switch { // the store refused the command, and for these commands nobody else may report that
 	case f.Op == core.Discard && isAnswer(r.Err),
 		f.Op == core.Release && isAnswer(r.Err) && !errors.Is(r.Err, driver.ErrNotWaiting),
 		f.Op == core.Heartbeat && errors.Is(r.Err, driver.ErrRefused):
@@ -116,8 +116,8 @@ func (s *Session) call(ctx context.Context, cmd *core.Command, r *core.Reply) (e
 	return err
 }
 
-// register registers the session under a new id. If the last attempt got no answer, register first checks whether it
-// succeeded after all. Otherwise each attempt would leave another record in a slow store.
+// register registers the session under a new id. If the last attempt got no answer, register first checks whether that
+// attempt succeeded after all: otherwise each attempt at a slow store would leave another record.
 func (s *Session) register(ctx context.Context) (id string, now time.Time, err error) {
 	if s.tried != "" {
 		switch hb, err := s.store.Heartbeat(ctx, s.tried, nil); {
@@ -181,9 +181,9 @@ var version = sync.OnceValue(func() string {
 // and the same machine id, only its 24-bit counter differs. So 65 random bits from crypto/rand follow it.
 func sessionID() string { return xid.New().String() + "-" + rand.Text()[:13] }
 
-// attempt runs one command under a deadline. Its context is derived from the session's, never from the caller's: if
-// a cancelled caller left a command half sent, the server might still execute it, and the command must not become
-// part of a caller's transaction.
+// attempt runs one command under a deadline. The command's context is derived from the session's, never from a
+// caller's. Otherwise a caller could cancel a command that the server then still executes, or make the command part of
+// its own transaction.
 func (s *Session) attempt(op string, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(s.base, s.attemptTime())
 	defer cancel()
@@ -256,8 +256,8 @@ func (s *Session) notify(notices []driver.Notice) {
 	s.step(core.NoticesDue{Notices: notices})
 }
 
-// tooSlow adds the time limit of a command to its error. With a short TTL, that limit can be less than a working link
-// needs, and then no command ever succeeds.
+// tooSlow adds the time limit of a command to its error. With a short TTL, even a working link can take longer than the
+// limit, and then no command ever succeeds.
 func (s *Session) tooSlow(err error) error {
 	d := s.attemptTime().Round(time.Millisecond)
 	if d < maxAttemptTime {
@@ -266,9 +266,9 @@ func (s *Session) tooSlow(err error) error {
 	return fmt.Errorf("no answer within %v: %w", d, err)
 }
 
-// isAnswer reports whether err is an answer of the store rather than a failure to get one. A store that answers with
-// an error has changed nothing. ErrSessionExists does not count as an answer: waiters try again under another id,
-// and an operator should learn of it.
+// isAnswer reports whether err is the store's answer to a command, which then has changed nothing, rather than a
+// failure to get an answer. ErrSessionExists does not count as an answer: waiters try again under another id, and the
+// log should report the error.
 func isAnswer(err error) bool {
 	return errors.Is(err, driver.ErrSessionExpired) || errors.Is(err, driver.ErrMismatch) ||
 		errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrNotWaiting) ||
@@ -297,7 +297,7 @@ func (s *Session) listen(ctx context.Context, f *core.Listen) {
 			s.step(core.Noticed{Listener: f.Number, Notice: n})
 		}
 		s.mu.Unlock()
-		runtime.Gosched() // let the notified waiter run before this goroutine asks the store for more notices
+		runtime.Gosched() // let the notified waiter run before this goroutine waits for more notices
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -318,8 +318,8 @@ func (s *Session) listen(ctx context.Context, f *core.Listen) {
 const maxIdle = 4
 
 // workers run a session's background work. Each function runs on a goroutine of its own, but a few idle goroutines are
-// kept for reuse: a new goroutine would have to grow its stack several times to the size that a driver needs, which
-// costs more than all other work for it.
+// kept for reuse. A new goroutine would have to grow its stack several times for a driver, which costs more than all
+// its other work.
 type workers struct {
 	ctx  context.Context // ends the idle goroutines
 	wg   sync.WaitGroup  // counts all goroutines
@@ -372,10 +372,9 @@ func (b *backoff) next() time.Duration {
 
 func (b *backoff) reset() { b.failed = 0 }
 
-// Forever calls f until it succeeds. It turns a LockContext into a Lock, which returns no error. If the session is
-// closed already, or f returns a *driver.MismatchError, it panics, because waiting cannot fix that. If the session is
-// closed during the call, Forever never returns: a panic in a waiting goroutine would crash a program that is shutting
-// down.
+// Forever calls f until it succeeds. Lock, which returns no error, uses it. If the session is closed already, or f
+// returns a *driver.MismatchError, Forever panics, because waiting cannot help. If the session is closed during the
+// call, Forever never returns: a panic in a waiting goroutine would crash a program that is shutting down.
 func (s *Session) Forever(key string, f func(context.Context) error) {
 	if s.ends() {
 		panic(fmt.Sprintf("dsync: lock %q: the session is closed", key))

@@ -38,8 +38,8 @@ func TestUncontendedLockCost(t *testing.T) {
 	})
 }
 
-// Promise 7: in each heartbeat interval, a session sends one heartbeat, which costs one write, and one read, whether it
-// holds one lock or ten thousand. If it holds nothing, it reads nothing.
+// Promise 7: in each heartbeat interval, a session sends one heartbeat (a write) and one read, whether it holds one
+// lock or ten thousand. If it holds nothing, it sends no read.
 func TestHeldLocksCost(t *testing.T) {
 	testkit.Large(t)
 	for _, locks := range []int{0, 1, 10_000} {
@@ -54,7 +54,7 @@ func TestHeldLocksCost(t *testing.T) {
 					held = append(held, mu)
 				}
 				turn(s.Mutex("not held"))
-				time.Sleep(2 * ttl) // until the session listens, or has stopped listening
+				time.Sleep(2 * ttl) // until the session has begun or stopped listening
 				before := store.Counts()
 				const periods = 100
 				time.Sleep(periods * ttl / 3)
@@ -75,8 +75,8 @@ func TestHeldLocksCost(t *testing.T) {
 	}
 }
 
-// Promise 7, B11: a failed try is one command, plus at most one reading of the holder's session per
-// TTL. It writes nothing.
+// Promise 7, B11: a failed try costs one command, plus at most one reading of the holder's session per TTL. It writes
+// nothing.
 func TestFailedTryCost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -228,7 +228,7 @@ func TestReleaseWakesOne(t *testing.T) {
 	})
 }
 
-// Promise 5: if a notice is missed, a waiter still gets its lock, only later.
+// Promise 5: a waiter that misses a notice still gets its lock, only later.
 func TestLostNoticesCostNoProgress(t *testing.T) {
 	for _, ready := range []bool{false, true} { // whether the listener reports that it is ready
 		t.Run(fmt.Sprint("ready ", ready), func(t *testing.T) {
@@ -278,8 +278,8 @@ func TestPollCanBeSet(t *testing.T) {
 	})
 }
 
-// A session has one listener. The listener is opened for the first waiter and closed a while after the last waiter is
-// done. A hold of less than a second does not open it.
+// A session has one listener. The session opens its listener for the first waiter, and closes it a while after the last
+// waiter is done. A hold of less than a second does not open it.
 func TestListensOnlyWhileSomeoneWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -315,7 +315,7 @@ func TestListensOnlyWhileSomeoneWaits(t *testing.T) {
 	})
 }
 
-// B10: an error of the store counts neither as success nor as a held key.
+// B10: an error of the store means neither that the key was acquired nor that somebody holds it.
 func TestStoreErrorIsReturned(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		broken := errors.New("the store is broken")

@@ -12,14 +12,13 @@ import (
 	"github.com/leasehold-go/leasehold/internal/process"
 )
 
-// lookIfDue searches for deadlocks once a wait is half a TTL old (at least 5 s and at most 15 s), and again each
-// time that its age has doubled. Every heartbeat calls it, so a search is late by at most one heartbeat interval.
-// The wait that closes a deadlock began last, so searching ever less often for older waits delays no report. s.mu
+// lookIfDue searches for deadlocks once a wait is half a TTL old (at least 5 s and at most 15 s), and again each time
+// the wait's age has doubled. Every heartbeat calls it, so a search is late by at most one heartbeat interval. The
+// youngest wait of a deadlock is the one that closed it, so searching less often for older waits delays no report. s.mu
 // must be held.
 //
-// A goroutine cannot acquire anything while it waits, so a wait that began before a hold belongs to a different
-// goroutine than the hold. So processes that hold some Mutexes and wait for others in different goroutines are not
-// reported as deadlocked.
+// A goroutine cannot acquire anything while it waits, so a hold that began during a wait belongs to a different
+// goroutine. Such a hold and wait do not make their process part of a deadlock.
 func (s *Session) lookIfDue() {
 	due, long := false, s.longWait()
 	waits := make(map[string]core.Instant) // by key: when the wait began
@@ -60,12 +59,12 @@ func (s *Session) lookIfDue() {
 
 const maxLinger = time.Hour
 
-// look returns the deadlocks that the session with the given id is in, each under a unique name. It reads all keys
-// only if somebody waits for a key that the session holds. Otherwise the session is in no deadlock, however long it
-// waits.
+// look returns the deadlocks that the session with the given id is in, each under a unique name. It reads all keys only
+// if somebody waits for a key that the session holds; otherwise the session is in no deadlock.
 //
 // polls means that the store can't notify. Then another session may keep an unused key until its Linger is over, which
-// is hardly ever longer than maxLinger. So if a hold may be lingering, look ignores it until it is that old.
+// is hardly ever longer than maxLinger. So look ignores a hold that may be lingering until the hold is older than
+// maxLinger.
 func (s *Session) look(id string, held []string, polls bool, nested func(held, waits string) bool) (map[string]DeadlockInfo, error) {
 	ctx, found := context.Background(), make(map[string]DeadlockInfo)
 	var failed error
@@ -93,7 +92,7 @@ func (s *Session) look(id string, held []string, polls bool, nested func(held, w
 	return found, err
 }
 
-// nameOf returns a name for the process of that session, for display.
+// nameOf returns a name for the process of the session, for display.
 func nameOf(session string, m driver.Member) string {
 	return process.Describe(m.Name, m.Host, m.PID, session)
 }
@@ -165,7 +164,7 @@ func (r *Reading) forDeadlocks() deadlock.Key {
 	return k
 }
 
-// longWait is the age at which a wait is first suspected to be part of a deadlock.
+// longWait is the age at which a wait may first count as part of a deadlock.
 func (s *Session) longWait() time.Duration {
 	return min(max(s.opt.TTL/2, 5*time.Second), 15*time.Second)
 }
@@ -182,13 +181,12 @@ func (s *Session) reportDeadlock(d DeadlockInfo) {
 
 // waitsForItselfLocked reports whether a call for w waits for a hold that, according to ctx, belongs to the work that
 // makes the call. Such a call ends only with ctx, because the work can't release before the call returns. A reader that
-// can share its session's hold need not wait. If it waits nevertheless, it waits for a writer that in turn waits for
-// that hold.
+// can share the session's hold waits only if a writer is waiting, and that writer waits for the shared hold.
 func (s *Session) waitsForItselfLocked(ctx context.Context, w *Want) bool {
 	held, shares := int64(0), false
 	var inner []*Hold
 	for o := scopeOf(ctx); o != nil; o = o.outer {
-		least := int64(0) // the smallest weight of o's holds of the key, since it is unknown which of them the work uses
+		least := int64(0) // the smallest weight of o's holds of the key; the work may belong to any of them
 		for _, h := range o.holds {
 			if r := &h.acquire; h.s == s && h.state == live && r.Key == w.Key && r.Kind == w.Kind {
 				shares = shares || r.Shares
@@ -197,7 +195,7 @@ func (s *Session) waitsForItselfLocked(ctx context.Context, w *Want) bool {
 				}
 			}
 		}
-		if !slices.Equal(o.holds, inner) { // otherwise o is a second context of the same holds
+		if !slices.Equal(o.holds, inner) { // otherwise the two contexts were made from the same holds
 			held += least
 		}
 		inner = o.holds

@@ -21,15 +21,15 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// longestPoll is the longest poll interval of a session that listens, jitter included. The first search for
-// deadlocks comes earlier.
+// longestPoll is the longest poll interval of a session that listens, jitter included. A wait is searched for deadlocks
+// before it is that old.
 const longestPoll = ttl + ttl/5
 
 // A stuckFleet is a set of named processes that lock keys. It records the deadlocks that they report.
 type stuckFleet struct {
 	t       *testing.T
 	store   driver.Store
-	opt     dsync.Options // options of processes that start later
+	opt     dsync.Options // options of processes that are started from now on
 	ctx     context.Context
 	process map[string]*dsync.Session
 
@@ -111,8 +111,8 @@ func (f *stuckFleet) want(when string, want ...string) {
 	}
 }
 
-// Each process in a cycle of two or three reports the cycle once, with all members, within a poll interval of the wait
-// that closed it. If the cycle ends and forms again, it is reported again.
+// Each process in a cycle of two or three reports the cycle once, with all members, within a poll interval after the
+// wait that closed the cycle. If the cycle ends and forms again, it is reported again.
 func TestDeadlockIsNamedWithinAPoll(t *testing.T) {
 	for _, poll := range []time.Duration{0, 100 * time.Millisecond} {
 		long := time.Hour
@@ -187,7 +187,7 @@ func TestDeadlockIsReportedByItsMembers(t *testing.T) {
 	})
 }
 
-// In each case processes wait for each other, perhaps forever, but the store has no proof of a deadlock.
+// In each case processes wait for each other, perhaps forever, but the store's data does not prove a deadlock.
 func TestNoDeadlockWhereThereIsNone(t *testing.T) {
 	for name, begin := range map[string]func(*stuckFleet){
 		"a chain": func(f *stuckFleet) {
@@ -246,7 +246,7 @@ func TestNoDeadlockWhereThereIsNone(t *testing.T) {
 			f.wants("a", "x")
 			f.waits(hold("b"))
 		},
-		"singletons": func(f *stuckFleet) { // in each process, one goroutine per singleton waits until it may run the singleton
+		"singletons": func(f *stuckFleet) { // each process has one goroutine per singleton, which waits until it may run the singleton
 			x, y := f.of("c").Mutex("x"), f.of("c").Mutex("y")
 			lock(f.t, x)
 			lock(f.t, y)
@@ -359,8 +359,8 @@ func (s *changingStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.S
 	return states, err
 }
 
-// The states of the keys are read at different moments. So a cycle does not count if only the first reading shows
-// it, or if its parts did not exist at the same time.
+// Since the keys are read at different moments, a cycle does not count if only the first reading shows it, or if its
+// parts did not exist at the same time.
 func TestCycleThatNeverWas(t *testing.T) {
 	for name, then := range map[string]func(f *stuckFleet, give func()){
 		"a wait ends":             func(_ *stuckFleet, give func()) { give() },
@@ -382,9 +382,9 @@ func TestCycleThatNeverWas(t *testing.T) {
 	}
 }
 
-// A search costs nothing while the session holds nothing, and one Load while nobody waits for a key that the session
-// holds. If somebody does, the search reads all keys. A search runs when a wait is half a TTL old, and again each time
-// the wait's age has doubled.
+// A search costs nothing while the session holds nothing, and one Load per held key while nobody waits for those keys.
+// If somebody waits, the search reads all keys. A search runs when a wait is half a TTL old, and again each time the
+// wait's age has doubled.
 func TestLookingForDeadlocksIsCheap(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -458,8 +458,8 @@ func TestLookIsRepeatedUntilItIsAnswered(t *testing.T) {
 }
 
 // A lingering key is not part of a deadlock, because its process gives it up: at once if the store can notify,
-// otherwise when its Linger is over. Only that process knows whether the key lingers or is in use, so others must wait
-// before they report a deadlock.
+// otherwise when its Linger is over. Only the holding process knows whether a key lingers or is in use, so other
+// processes must wait before they report a deadlock.
 func TestLingerIsNoDeadlock(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		for _, inUse := range []bool{false, true} {
