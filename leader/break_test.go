@@ -109,9 +109,9 @@ func TestBreakDeposes(t *testing.T) {
 	}
 }
 
-// B15, B29: when Break deposes a leader whose work is a function of Run, the next leader's work
-// begins only when the function has returned or the grace is over. Run waits for its function and
-// then campaigns again, behind the waiting candidates.
+// B15, B29: when Break deposes a leader that works in Run's function, the next leader's work begins
+// only when the function has returned or the grace is over. Run waits for its function and then
+// campaigns again, behind the waiting candidates.
 func TestBreakOfRun(t *testing.T) {
 	for _, wind := range []time.Duration{grace / 4, 5 * grace} { // how long Run's function takes to return
 		t.Run(wind.String(), func(t *testing.T) {
@@ -186,8 +186,8 @@ func TestBreakOfRun(t *testing.T) {
 	}
 }
 
-// If Break has ended the term of a Run, Resign, called outside its function, waits for the
-// function to return, at most for the grace.
+// After Break has ended a term of Run, Resign, if called outside Run's function, waits for the
+// function to return, but no longer than the grace.
 func TestResignAfterBreak(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

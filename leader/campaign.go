@@ -59,8 +59,8 @@ func (e *Election) CampaignChan(ctx context.Context) <-chan context.Context {
 }
 
 // TryCampaign is Campaign without waiting. If a process leads or waits to lead, the error is a
-// *dsync.HeldError, which matches dsync.ErrHeld. Its field Here is true if this process is the one. The error
-// is [ErrPaused] if the election is paused. Errors of the store are returned at once.
+// *dsync.HeldError, which matches dsync.ErrHeld. Its field Here is true if this process itself leads or
+// waits. The error is [ErrPaused] if the election is paused. Errors of the store are returned at once.
 func (e *Election) TryCampaign(ctx context.Context) (context.Context, error) {
 	t, err := e.campaign(ctx, how{try: true})
 	if err != nil {

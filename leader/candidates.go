@@ -34,8 +34,8 @@ func (c Candidate) String() string {
 // Candidates returns the leader, followed by the processes that wait to be elected, in the order of
 // the queue. A crashed candidate is left out once its session has expired, within one TTL.
 //
-// Candidates costs two reads, and one more for each further 1,000 candidates and for a queue of more
-// than 1,000. It writes nothing. The error is that of ctx, dsync.ErrClosed or the store's.
+// Candidates costs two reads, one more for each further 1,000 candidates, and one more if the queue
+// is longer than 1,000. It writes nothing. The error is ctx's, dsync.ErrClosed or the store's.
 func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
 	st, err := e.s.Load(ctx, e.name)
 	if err != nil {
@@ -65,8 +65,8 @@ func (e *Election) ObserveCandidates(ctx context.Context) <-chan []Candidate {
 	})
 }
 
-// sameCandidate reports whether a and b are the same session in the same role. Nothing else that
-// others see of a session ever changes, except the time of its last heartbeat.
+// sameCandidate reports whether a and b are the same session in the same role. Apart from the time
+// of the last heartbeat, nothing else that others see of a session ever changes.
 func sameCandidate(a, b Candidate) bool { return a.Session == b.Session && a.IsLeader == b.IsLeader }
 
 func (e *Election) candidates(ctx context.Context, st driver.State) (all []Candidate, err error) {

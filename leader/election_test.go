@@ -241,7 +241,7 @@ func TestNewRefusesNonsense(t *testing.T) {
 }
 
 // Promise 1, B02, B03, B29: whatever goes wrong between the leader and the store, the leader's
-// context is cancelled before another process's Campaign returns, at least by the grace.
+// context is cancelled at least the grace before another process's Campaign returns.
 func TestContextEndsBeforeTheNextLeads(t *testing.T) {
 	n := 1000
 	if testing.Short() {

@@ -17,9 +17,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Group is an errgroup of named singletons. Of all processes that have a function in a group of the
-// same name, one at a time runs it. When that process dies, loses the function's election or removes
-// the function, another process runs it.
+// A Group is an errgroup of named singletons. A function runs on one process at a time, of all those
+// that have it in a group of the same name. When that process dies, loses the function's election or
+// removes the function, another process runs it.
 //
 // The functions spread over the processes. A process's share is the number of functions in its group,
 // divided by the number of processes that have them, rounded up. A process that runs more than its
@@ -146,8 +146,8 @@ var errRemoved = errors.New("leader: removed from the group")
 
 // NewGroup returns a group of that name on s, and a context made from ctx. As with errgroup.WithContext,
 // that context ends when a function first returns an error, or when Wait returns. NewGroup returns an
-// error if s is nil or if BalanceInterval is too short or too long, and one that matches
-// dsync.ErrInvalidKey if name contains a slash or dsync.CheckKey returns an error for it.
+// error if s is nil or BalanceInterval is too short or too long. If name contains a slash or
+// dsync.CheckKey returns an error for it, the error matches dsync.ErrInvalidKey.
 func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOptions) (*Group, context.Context, error) {
 	if s == nil {
 		return nil, nil, errors.New("leader: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
@@ -223,8 +223,8 @@ func (g *Group) Go(name string, f func(context.Context) error) (*Singleton, erro
 }
 
 func (g *Group) run(ctx context.Context, r *Singleton, f func(context.Context) error) error {
-	// Processes that start together must join the queues in different orders. For that the delay
-	// need not grow with the BalanceInterval.
+	// Processes that start together must join the queues in different orders. A longer
+	// BalanceInterval does not require a longer delay.
 	if g.opt.BalanceInterval > 0 {
 		t := time.NewTimer(rand.N(min(g.opt.BalanceInterval, g.s.TTL()/3) / 10))
 		defer t.Stop()

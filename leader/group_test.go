@@ -351,8 +351,8 @@ func TestGroupForgetsRemovedFunctions(t *testing.T) {
 	})
 }
 
-// S4: the list says for each function whether it runs on this process. A function does not run
-// while it waits to be elected, or after it has stopped.
+// S4: the list shows which functions run on this process. A function does not run while it waits to
+// be elected, or after it has stopped.
 func TestGroupListsRunningFunctions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -84,8 +84,9 @@ func (e *Election) Observe(ctx context.Context) <-chan Leader {
 	})
 }
 
-// observe returns a channel that receives what read returns for the election's state: the first
-// value, and then each changed value. changed is called with every value, from one goroutine.
+// observe calls read with each state of the election, and returns a channel that receives the first
+// value and then each value for which changed returns true. It calls changed with every value, from
+// one goroutine.
 func observe[T any](ctx context.Context, e *Election, read func(context.Context, driver.State) (T, error), changed func(T) bool) <-chan T {
 	e.attachHooks()
 	ch := make(chan T, 1)

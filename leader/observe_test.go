@@ -97,8 +97,8 @@ func TestObserveLatestWins(t *testing.T) {
 	})
 }
 
-// If the store sends notices, observers learn of a change of leader without waiting for a poll, and
-// so does the candidate that was elected.
+// If the store sends notices, the observers and the elected candidate learn of a change of leader
+// without waiting for a poll.
 func TestChangesAreNotified(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -160,8 +160,8 @@ func TestHooksOfTheFleet(t *testing.T) {
 		defer mu.Unlock()
 		for _, name := range []string{"b", "o"} {
 			got := changes[name]
-			// There was a moment without a leader between the two terms, which may or may not have
-			// been observed.
+			// Nobody led for a moment between the two terms. b and o may or may not have observed
+			// that.
 			got = slices.DeleteFunc(slices.Clone(got), func(c string) bool { return c == "a>" })
 			if len(got) != 2 || got[0] != ">a" || got[1] != "a>b" && got[1] != ">b" {
 				t.Errorf("%s was notified of the changes %q", name, changes[name])
@@ -289,8 +289,8 @@ func TestEveryObservedElectionIsNotified(t *testing.T) {
 	})
 }
 
-// If a leader is elected again, for another term, it is reported as a new leader, even if nobody
-// observed the time between the terms.
+// If a leader is elected again, for another term, it is reported as a new leader, even if the
+// observer missed the time between the two terms.
 func TestReelectedLeaderIsReportedAsNew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -66,7 +66,7 @@ func TestPauseAtTheElection(t *testing.T) {
 					go b.Resign(background)
 					paused := make(chan struct{})
 					go func() {
-						for range draws.IntN(20) { // so that in some run Pause comes at each step of the election
+						for range draws.IntN(20) { // so that each step of the election is interrupted by Pause in some run
 							runtime.Gosched()
 						}
 						a.Pause(background)

@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// If a leader's work hangs, its term ends when the limit is over, and the next candidate leads after the grace. The
-// old leader campaigns again only when its work has returned.
+// If a leader's work makes no progress within its limit, its term ends, and the next candidate leads after the
+// grace. The old leader campaigns again only when its work has returned.
 func TestHangingLeaderIsDeposed(t *testing.T) {
 	const limit = 20 * time.Second
 	for _, group := range []bool{false, true} {

@@ -88,7 +88,7 @@ func TestResignAfterWaitsForTheWork(t *testing.T) {
 func TestResignAfterRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		slow := dsynctest.NewFaulty(dsynctest.NewMemory(), func(dsynctest.Request) dsynctest.Fault {
-			return dsynctest.Fault{ReplyDelay: time.Millisecond} // later than a call returns whose ctx has ended
+			return dsynctest.Fault{ReplyDelay: time.Millisecond} // long enough for a call to return first if its ctx has ended
 		})
 		a := newElection(t, slow, nil)
 		wantErr(t, "ResignAfter of a candidate", a.ResignAfter(background, time.Second), leader.ErrNotLeader)
@@ -114,7 +114,7 @@ func TestResignAfterRefuses(t *testing.T) {
 
 // Break ends the delay of ResignAfter, so that the next candidate is elected.
 func TestResignAfterAndBreak(t *testing.T) {
-	for _, before := range []time.Duration{0, grace / 4, 2 * grace} { // one of the calls of Break comes while the work stops
+	for _, before := range []time.Duration{0, grace / 4, 2 * grace} { // with grace/4, Break comes while the work is stopping
 		t.Run(before.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
@@ -136,8 +136,8 @@ func TestResignAfterAndBreak(t *testing.T) {
 	}
 }
 
-// If the term is lost before the store has the resignation, the leadership is not kept for d, and
-// ResignAfter returns an error that says so.
+// If the term is lost before the store has the resignation, the next election is not delayed by d,
+// and ResignAfter's error says so.
 func TestResignAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -151,7 +151,7 @@ func TestResignAfterALoss(t *testing.T) {
 	})
 }
 
-// While the time of this process's own ResignAfter runs, TryCampaign's error does not claim that
+// During the delay of this process's own ResignAfter, TryCampaign's error does not report that
 // another process holds the key.
 func TestTryCampaignAfterOnesOwnResignAfter(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -301,8 +301,8 @@ func TestRunThatEndsAtItsElection(t *testing.T) {
 	})
 }
 
-// endsWhenHeld is a context that ends when the term's context is made from it. It notices that by
-// the first call of Value after the store has granted the election.
+// endsWhenHeld is a context that ends when the term's context is made from it: at the first call of
+// Value after the store has granted the election.
 type endsWhenHeld struct {
 	context.Context
 	end   context.CancelFunc

@@ -27,7 +27,7 @@ import (
 // If the term is lost before it is released, the error is [ErrLost], and the next leader comes from the queue as
 // usual. A lost reply does no harm: the repeated request elects nobody else and ends no other term. In one rare case
 // the candidate may have been elected although the error is ErrLost: the reply was lost, and a late copy of this
-// process's own request to lead has put it back into the queue.
+// process's own request to lead has put this process back into the queue.
 //
 // If ctx ends, Transfer returns ctx's error, and the transfer goes on. If ctx is the term's context
 // or made from it, as inside Run's function, Transfer ends the term and returns nil without waiting.

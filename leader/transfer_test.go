@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// named returns the election of a new session with the given name.
+// named returns an election on a new session that has the given name.
 func named(t *testing.T, store driver.Store, name string) *leader.Election {
 	t.Helper()
 	return electionOf(t, newSession(t, store, &dsync.Options{Name: name}), nil)
@@ -335,14 +335,14 @@ func TestTransferWithFaults(t *testing.T) {
 	}
 }
 
-// The reply to the release that elected the candidate is lost. A late copy of the old leader's own request puts
-// its claim back into the queue, and the candidate resigns. So when the release is repeated, the old leader's
-// claim has been elected again, and the candidate no longer waits. Transfer must not say that the candidate was
-// not elected.
+// The reply to the release that elected the candidate is lost, and a late copy of the old leader's own request
+// puts its claim back into the queue. The candidate resigns, so the old leader's claim is elected again. The
+// repeated release then finds no such candidate in the queue, but Transfer must not report that the candidate
+// was not elected.
 func TestTransferIsNotDeniedAfterALateCopy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		store.Polling = true // a sends no notice, so d must soon find out by itself that it was elected
+		store.Polling = true // d gets no notice, so it must poll to find out that it was elected
 		joins, releases := 0, 0
 		f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
 			switch r.Method {

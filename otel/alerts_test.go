@@ -54,11 +54,11 @@ var (
 	alertWord     = regexp.MustCompile(`\bleasehold_[a-z_]+`)
 )
 
-// Every alert names only existing metrics, labels and values. If its expression sums, its text
+// Every alert names only existing metrics, labels and values. If its expression is a sum, its text
 // names only the labels that the sum keeps.
 func TestAlertsAreOfTheMetrics(t *testing.T) {
 	labels, _ := prometheusSeries(t)
-	// values has the values of the labels that rules name. doc.go documents them.
+	// values lists the values that doc.go documents for the labels used in rules.
 	values := []string{"", "expired", "session_expired", "record_deleted", "stalled", "ahead", "election"}
 	names := map[string]bool{}
 	for _, a := range readAlerts(t) {

@@ -37,9 +37,9 @@
 // for their end: expired (no heartbeat reached the store in time, or a fixed lease was over), session_expired
 // (another process found that the session had expired), revoked (somebody used Break or ForceHold), stalled (the
 // holder made no progress within its limit), record_deleted (somebody deleted the key's record in the store) or
-// closed (the session was closed before the holder was done). It is missing if the holder released the hold, or if
-// a leader resigned or its context ended. For heartbeats and commands, error.type is timeout or the type of the
-// error.
+// closed (the session was closed before the holder was done). The attribute is missing if the holder released the
+// hold, or if a leader resigned or its context ended. For heartbeats and commands, error.type is timeout or the
+// type of the error.
 //
 // Only leasehold.queue.length has leasehold.key by default, because there can be many keys and each value makes
 // its own time series. [Options].Key adds it to the other metrics, unchanged or shortened.
@@ -59,16 +59,16 @@
 // # Spans
 //
 // With [Options].TracerProvider each hold is a span "lock mutex" (or another kind) that begins with the call and
-// ends with the hold. A child span "acquire mutex" covers the wait. The parent of a hold's span is the caller's
-// span, which is in the context passed to LockContext, Do, Acquire or Campaign. The span of a plain Lock, which
-// has no context, is the root of a trace of its own. A hold's span has the attributes above, always with the key,
-// and leasehold.fencing_token. A loss sets the span's status. A term of an election is a span "lead" with the
-// attribute leasehold.leader.term.number; its parent is also the caller's span. The hooks are called a moment
-// after the event, so a span can end after its parent.
+// ends with the hold. A child span "acquire mutex" covers the wait. The parent of a hold's span is the span in
+// the context passed to LockContext, Do, Acquire or Campaign. The span of a plain Lock, which has no context, is
+// the root of a trace of its own. A hold's span has the attributes above, always with the key, and
+// leasehold.fencing_token. A loss sets the span's status. A term of an election is a span "lead" with the
+// attribute leasehold.leader.term.number; its parent is the span in the context of the campaign. The hooks are
+// called a moment after the event, so a span can end after its parent.
 //
 // # Cost
 //
 // Hooks are called on a goroutine of their own, so no lock waits for them. But no report of a hold is dropped, so
-// reports pile up if, for a long time, holds are handed off within the process faster than they can be recorded.
-// BenchmarkHold measures how fast that is: some hundred thousand holds a second.
+// reports pile up while the process hands off holds faster than they can be recorded. BenchmarkHold measures how
+// fast holds are recorded: some hundred thousand a second.
 package otel

@@ -213,8 +213,8 @@ func TestMetricsOfClockJumps(t *testing.T) {
 	})
 }
 
-// deadlock makes a hold x and wait for y while b holds y and waits for x, until a has detected
-// the deadlock.
+// deadlock makes two sessions deadlock for a minute, long enough for session a to detect it: a
+// holds x and waits for y, and b holds y and waits for x.
 func deadlock(a, b *dsync.Session) {
 	ctx, cancel := context.WithCancel(background)
 	x, y := a.Mutex("x"), b.Mutex("y")
@@ -346,8 +346,8 @@ func (d *deaf) Listen(ctx context.Context, session string, keys []string, f func
 	return context.Cause(ctx)
 }
 
-// ObserveSession records what the session knows: whether it listens, why it polls if it does,
-// and how many records the store has.
+// ObserveSession records whether the session listens, or else why it polls, and how many records
+// the store has.
 func TestMetricsOfASession(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 // DefaultDatabase is used if a connection string names no database.
 const DefaultDatabase = "leasehold"
 
-// ErrUnescaped means that the driver mistakes a part of the user name or the password for a host or a database.
+// ErrUnescaped means that the driver takes part of the user name or password for a host or a database.
 var ErrUnescaped = errors.New("the user name or the password in the connection string has a character that must be percent-encoded, such as @ (%40) or / (%2F)")
 
 // Database returns the database for locks: the one named in the connection string uri, which the driver has

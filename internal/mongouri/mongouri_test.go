@@ -9,7 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Redact removes what the driver quotes and keeps the rest of the error, which says what is wrong.
+// Redact removes what the driver quotes, and keeps the rest of the error, which describes the
+// problem.
 func TestRedact(t *testing.T) {
 	for _, c := range []struct{ uri, want string }{
 		{"http://u:secret@h", `error parsing uri: scheme must be "mongodb" or "mongodb+srv"`},

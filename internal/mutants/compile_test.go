@@ -100,7 +100,7 @@ func newCompiler(t *testing.T, root string) *compiler {
 
 // check returns why the mutant does not apply, or why its package does not compile. If a mutant changes only
 // bodies of functions, it can't affect the other files, so they are checked without the bodies of their
-// functions. Otherwise checking a thousand mutants would take too long.
+// functions. Checking a thousand mutants would otherwise take too long.
 func (c *compiler) check(m mutant) error {
 	before, after, err := m.applyTo(c.root)
 	if err != nil {

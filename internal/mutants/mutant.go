@@ -147,7 +147,7 @@ func (m *mutant) matches(name string) bool {
 }
 
 // apply returns the text with the change made. If the text to be changed is no longer there, apply returns an
-// error, because a mutant that changes nothing would prove nothing.
+// error, because a mutant that changes nothing proves nothing.
 func (m *mutant) apply(text string) (string, error) {
 	var errs []error
 	for _, e := range m.Edits {

@@ -7,8 +7,8 @@ import (
 
 const root = "../.."
 
-// Each mutant in testdata applies to the current tree. This test quickly finds mutants whose lines somebody has
-// edited; go run ./internal/mutants, which checks that each mutant is caught, takes much longer.
+// Each mutant in testdata applies to the current tree. This quickly finds mutants whose lines somebody has
+// edited. go run ./internal/mutants takes much longer: it checks that each mutant is caught.
 func TestMutantsApply(t *testing.T) {
 	all, err := load("testdata")
 	if err != nil {

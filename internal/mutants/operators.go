@@ -115,8 +115,8 @@ func (o *operators) walk(n ast.Node, f *ast.FuncType) {
 	})
 }
 
-// swaps maps an operator to its replacements. The boundary of a comparison is moved, or the comparison is
-// negated.
+// swaps maps an operator to its replacements. For a comparison, the replacements move its boundary or
+// negate it.
 var swaps = map[token.Token][]token.Token{
 	token.LSS: {token.LEQ, token.GEQ}, token.LEQ: {token.LSS, token.GTR},
 	token.GTR: {token.GEQ, token.LEQ}, token.GEQ: {token.GTR, token.LSS},
@@ -191,7 +191,7 @@ func (o *operators) drops(body *ast.BlockStmt) {
 	}
 }
 
-// returns records other results of a function, according to their types.
+// returns records that a function may return other results of the same types.
 func (o *operators) returns(r *ast.ReturnStmt, f *ast.FuncType) {
 	var types []string
 	if f != nil && f.Results != nil {
@@ -224,7 +224,8 @@ func (o *operators) returns(r *ast.ReturnStmt, f *ast.FuncType) {
 	}
 }
 
-// number records that a constant may be doubled or halved. Adding or subtracting one would seldom be wrong.
+// number records that a constant may be doubled or halved. Adding or subtracting 1 would seldom break
+// anything.
 func (o *operators) number(n *ast.BasicLit) {
 	if n.Kind != token.INT && n.Kind != token.FLOAT {
 		return

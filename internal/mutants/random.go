@@ -64,8 +64,8 @@ func (d *draw) run(root string) error {
 	r := rand.New(rand.NewPCG(d.seed, 0))
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 
-	// Places are tried in the order in which they were drawn, and for each mutant that does not compile, one more
-	// place is tried. So a seed gives the same mutants regardless of how many are tried at once.
+	// Places are tried in the order drawn. For each mutant that does not compile, one more place is tried. So a
+	// seed gives the same mutants regardless of how many are tried at once.
 	var (
 		mu                    sync.Mutex
 		changed               = sync.NewCond(&mu)
@@ -141,7 +141,7 @@ type suite struct {
 }
 
 // places returns all changes to the files of the packages and, for each directory, the suites that may notice a
-// change in it: first its own suite, then those of the packages that depend on it, in the order of their speed. A
+// change in it: first its own suite, then, fastest first, the suites of the packages that depend on it. A
 // package's own tests must pass without a change.
 func (d *draw) places(l *lab) (all []change, tests map[string][]suite, err error) {
 	packages, err := l.list(d.patterns...)

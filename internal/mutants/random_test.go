@@ -62,7 +62,7 @@ func TestOperators(t *testing.T) {
 }
 
 // A seed gives the same mutants regardless of how many are tried at once. A mutant that does not compile does not
-// count. A mutant may be caught by the tests of its own package, or by those of a package that depends on it.
+// count. A mutant may be caught by the tests of its own package or of a package that depends on it.
 func TestRandom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds many test programs")

@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// breakKey breaks key. It checks that, when Break returns, all earlier holds have ended and their graces are
-// over.
+// breakKey breaks key. It checks that all earlier holds have ended, and that their graces are over, when
+// Break returns.
 func (g *goroutine) breakKey(o Op, key string) {
 	c := g.begin(key)
 	cancel := c.context(g.tempo.patience(o), o.Variant&1 == 0)

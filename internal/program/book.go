@@ -81,7 +81,7 @@ func (r *runner) lost(h *hold) {
 		return
 	}
 	h.wasLost, h.Live = true, r.now()
-	if h.verb == Once { // its context may just have ended
+	if h.verb == Once { // the hold's context may just have ended
 		return
 	}
 	r.note(h.who, "lost %s (token %d)", h.Key, h.Token)
@@ -131,8 +131,8 @@ func (r *runner) ended(h *hold) {
 // touch records that the key was in use until now.
 func (p *page) touch() { p.held, p.unused = time.Now(), time.Now() }
 
-// idle returns how long nobody has held the key or, if line is true, how long nobody has held it or waited for it.
-// The time counts from the last fault if that came later, and is 0 while a link is cut. r.mu must be held.
+// idle returns how long nobody has held the key or, if line is true, neither held it nor waited for it. The time
+// counts from the last fault if the fault came later, and is 0 while a link is cut. r.mu must be held.
 func (r *runner) idle(key string, line bool) time.Duration {
 	p := r.page(key)
 	if len(p.holds) > 0 || line && p.waits > 0 || r.cuts > 0 {
@@ -159,8 +159,8 @@ func (r *runner) note(who, format string, args ...any) {
 	}
 }
 
-// now returns the time as package rules counts it. It is never 0, because package rules uses 0 for what has not
-// happened.
+// now returns the time as package rules counts it. It is never 0, which in package rules means that something
+// has not happened.
 func (r *runner) now() time.Duration { return r.since(time.Now()) }
 
 func (r *runner) since(t time.Time) time.Duration { return t.Sub(r.began) + 1 }
@@ -218,7 +218,7 @@ type hold struct {
 	who     string
 	life    *life
 	pooled  bool // held through a Semaphore or RWMutex that has several holds and can't tell whether one is lost
-	brief   bool // its context may have ended it
+	brief   bool // the hold may have ended because its context did
 	lost    <-chan struct{}
 	open    func() bool // reports whether Lost is open or, for a pooled hold, whether nothing excuses a loss; r.mu must be held
 	release func(Op)

@@ -97,7 +97,7 @@ func (r *runner) disturb(s *slot, v Verb) {
 	s.life.shaken = true
 }
 
-// replay delivers all requests that a slot has sent once more. A copy of a request may join the queue again,
+// replay delivers once more all requests that a slot has sent. A copy of a request may join the queue again,
 // and the session must then release that claim without being asked.
 func (r *runner) replay(s *slot) {
 	_ = r.w.Links[s.number].Replay(context.Background())
@@ -129,7 +129,8 @@ func (r *runner) close(l *life, patience time.Duration, who string) {
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	// Close waits for holders, and then tries each command that it still has to send once.
+	// Close waits for holders, and then makes one attempt at each command that it still has to
+	// send.
 	c.ctx, c.most = ctx, min(patience, r.grace())+r.ttl
 	err := l.Session.Close(ctx)
 	c.returned(err, store)

@@ -42,13 +42,13 @@ func (p *Program) hash() uint64 {
 	return h.Sum64()
 }
 
-// Cut makes every request get lost until Heal.
+// After Cut, every request is lost until Heal.
 func (l *Link) Cut() {
 	l.cut.Store(true)
 	l.Faulty.Cut()
 }
 
-// Noise makes a third of the requests, or their replies, get lost, late or repeated, until Heal.
+// After Noise, a third of the requests, or their replies, are lost, late or repeated, until Heal.
 func (l *Link) Noise() { l.noisy.Store(true) }
 
 // Heal ends Cut and Noise. Late requests still arrive.

@@ -184,7 +184,8 @@ func (g *goroutine) beginRelease(h *hold) *call {
 	return g.call(g.name, h.life, h.Key)
 }
 
-// checkRelease checks the error of a release. It must report every loss, but no loss that has no reason.
+// checkRelease checks the error of a release. The error must report every loss, but only losses that
+// have a reason.
 func (g *goroutine) checkRelease(c *call, h *hold, err error, wasLost, excused bool) {
 	c.returned(err, lost)
 	g.mu.Lock()

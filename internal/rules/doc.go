@@ -6,9 +6,9 @@
 //
 // A hold is certain from the moment when the call that requested it returns, provided that it has a token then. If
 // Unlock returns nil, the hold is certain until Unlock was called; otherwise, until the holder last checked Lost
-// and found it open. A check counts as made when it began. So for a process that freezes nothing is certain after
-// its last check, because the library can't notify it in time. But if its first check after the freeze wrongly
-// finds Lost open, the hold counts as certain until then.
+// and found it open. A check counts as made when it began. So if a process freezes, nothing is certain after its
+// last check before the freeze, because the library can't notify it in time. But if its first check after the
+// freeze wrongly finds Lost open, the hold counts as certain until then.
 //
 // # What is checked
 //
@@ -18,5 +18,5 @@
 //   - grace: the same holds for the grace after the last certain moment of a lost hold, unless its release has
 //     been called;
 //   - token: tokens grow from grant to grant, and only readers of one process share one;
-//   - kept: a key that was released with Keep is granted to nobody until the time Keep is over.
+//   - kept: a key that was released with Keep is granted to nobody until Keep has elapsed.
 package rules

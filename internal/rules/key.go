@@ -33,7 +33,7 @@ func (k *Key) Grant(o *Hold) []Violation {
 		found = append(found, Violation{Rule: rule, Key: o.Key, At: o.Granted, Text: fmt.Sprintf(format, args...)})
 	}
 	certain, all := o.Weight, o.Weight
-	var others []*Hold // holds whose part of the key the store may not have granted to others yet
+	var others []*Hold // holds that may still occupy their part of the key in the store
 	var same *Hold     // a hold with o's token
 	var newest *Hold   // the hold with the greatest token, among those certainly granted before o
 	for _, b := range k.granted {

@@ -30,7 +30,7 @@ var public = []string{
 	"adapters/certmagic", "adapters/clientgo", "adapters/gocron", "adapters/golangmigrate", "adapters/robfigcron",
 }
 
-// forTests lists packages that are made for the tests of stores, so that uses in tests count.
+// forTests lists packages made for testing stores. For these, uses in tests count.
 var forTests = []string{"dsync/driver", "dsync/dsynctest"}
 
 // harness lists the folders whose programs and packages only test or measure other packages. All their code counts as
@@ -280,7 +280,7 @@ func (c *checker) check(folder string, imp types.Importer, names []string, kind 
 	return pkg
 }
 
-// embedded returns the embedded fields through which a selection goes without naming them.
+// embedded returns the embedded fields that a selection passes through without naming them.
 func embedded(s *types.Selection) (fields []*types.Var) {
 	typ := s.Recv()
 	for _, i := range s.Index()[:len(s.Index())-1] {

@@ -1,6 +1,6 @@
-// Package table checks the table of tests in integration/README.md, that the tests which the docs name exist, and that
-// go test runs the examples. It is not in the module integration, because go test would there use cached results even
-// if the tests of this module had changed.
+// Package table checks the table of tests in integration/README.md. It also checks that the tests named in the docs
+// exist and that go test runs the examples. It is not in the module integration, because go test would there use
+// cached results even if the tests of this module had changed.
 package table_test
 
 import (
@@ -46,10 +46,11 @@ var folders = map[string]string{
 // suite is the test whose cases may be named by the table and the docs.
 const suite = "dsynctest.TestStore"
 
-// untested has the numbers that have no test. The row of every other number must name a test.
+// untested lists the numbers (of promises, limits, …) that have no test. The row of every other
+// number must name a test.
 var untested = map[string]bool{}
 
-// numbers returns the numbers that must each have a row. The numbers without a letter are those of the promises.
+// numbers returns the numbers that must each have a row. Numbers without a letter belong to promises.
 func numbers() []string {
 	var all []string
 	for _, s := range []struct {

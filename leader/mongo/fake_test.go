@@ -64,7 +64,7 @@ func (f *fake) count(n *int, d int) {
 
 // answer reads one OP_MSG and answers it.
 func (f *fake) answer(conn net.Conn) error {
-	const header, flags = 16, 4 // the number of bytes of an OP_MSG before the byte with the kind of the first section
+	const header, flags = 16, 4 // lengths of the parts of an OP_MSG that precede the kind of its first section
 	head := make([]byte, header)
 	if _, err := io.ReadFull(conn, head); err != nil {
 		return err

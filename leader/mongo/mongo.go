@@ -25,8 +25,8 @@ type Options struct {
 	// Election has the election's settings: the published value and the hooks.
 	Election leader.Options
 
-	// Store has the settings of the store, such as the collection. Its field Session has those of the
-	// session, such as the TTL, the identity that others see and the logger.
+	// Store has the settings of the store, such as the collection. Its field Session has the
+	// session's settings, such as the TTL, the identity that others see and the logger.
 	Store dsyncmongo.Options
 }
 

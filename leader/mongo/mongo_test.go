@@ -32,7 +32,7 @@ func newClient(t *testing.T, f *fake) *mongo.Client {
 	return client
 }
 
-// A way is Open or, if own is true, Connect.
+// A way makes an election with Open or, if own is true, with Connect.
 type way struct{ own bool }
 
 func (w way) open(ctx context.Context, t *testing.T, f *fake, name string, opt *leadermongo.Options) (*leadermongo.Election, error) {
@@ -119,7 +119,7 @@ func TestServerThatCannotBeReached(t *testing.T) {
 	})
 }
 
-// readOnly returns options with which Open and Connect send no command but hello.
+// readOnly returns options that make Open and Connect send no command but hello.
 func readOnly(value []byte) *leadermongo.Options {
 	return &leadermongo.Options{
 		Election: leader.Options{Value: value},
