@@ -130,7 +130,7 @@ func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynct
 			t.Errorf("seed %d: taken %v after Lost closed, want at least the grace of %v", seed, d, grace)
 		}
 
-		// B05, B32: the late Release does not free anybody else's hold.
+		// B05, B32: the late Release does not free another holder's hold.
 		if isClosed(h.Lost()) && h.Token() == 0 {
 			faulty.Heal()
 			if !released {
@@ -156,7 +156,7 @@ func TestCrashedHolderIsFollowedAtExpiry(t *testing.T) {
 			a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
 			lock(t, a.Mutex("k"))
 			time.Sleep(draws.Below(ttl))
-			faulty.Cut() // to the store, this looks like a crash
+			faulty.Cut() // the store can't tell this from a crash
 			m, _, err := storecmd.Members(background, memory, a.ID())
 			if err != nil {
 				t.Fatal(err)
@@ -189,7 +189,7 @@ func TestTryLockTakesALapsedHold(t *testing.T) {
 	})
 }
 
-// B03: a timer reports a loss in time, even while a heartbeat hangs.
+// B03: even while a heartbeat hangs, a timer reports the loss in time.
 func TestTimerReportsLossDuringAHungHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
@@ -381,7 +381,8 @@ func TestRequestThatOvertakesItsReleaseIsReleasedAgain(t *testing.T) {
 	}
 }
 
-// A resetStore fails the next resets Acquires at once, but executes them later.
+// While resets is positive, a resetStore counts it down and fails each Acquire at once,
+// but executes the Acquire later.
 type resetStore struct {
 	*dsynctest.Memory
 	resets atomic.Int64
@@ -404,7 +405,7 @@ func (s *resetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, er
 	return driver.Edited{}, errors.New("connection reset")
 }
 
-// B31: if a session's requests are all delivered again later, none of them joins a queue or frees a key.
+// B31: if all of a session's requests are delivered again later, none of them joins a queue or frees a key.
 func TestReplayedRequestsChangeNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -450,7 +451,7 @@ func TestReplayedRequestsChangeNothing(t *testing.T) {
 			time.Sleep(ttl)
 			check("later")
 		}
-		// The replayed requests must change nothing after the session has ended, either.
+		// The replayed requests must not change anything after the session has ended, either.
 		mine.Unlock()
 		if err := a.Close(background); err != nil {
 			t.Fatal(err)
@@ -492,8 +493,8 @@ func TestRepeatedUnlockFreesNoNewerLock(t *testing.T) {
 	})
 }
 
-// B05, B32, L6: after a loss, the lock stays locked in its process until the holder unlocks it. This late Unlock does
-// not free anybody's newer hold, not even a hold of the same process.
+// B05, B32, L6: after a loss, the lock stays locked in its process until the holder unlocks it. The late Unlock does
+// not free a newer hold, not even one of the same process.
 func TestLostMutexStaysLockedHere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -606,7 +607,7 @@ func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
 				time.Sleep(time.Second)
 				mu := other.Mutex("k")
 				if !polling {
-					lock(t, mu) // the two unknown claims wait, and the Unlock grants them
+					lock(t, mu) // the two unknown claims join the queue, and the Unlock grants the first
 				}
 				for _, id := range []string{".1000000", ".1000001"} {
 					unknown := driver.Claim{
@@ -699,9 +700,9 @@ func TestLateRepliesCostNothing(t *testing.T) {
 	})
 }
 
-// If the reply to a Release says that the claim is absent, the session first has a heartbeat acknowledged and then
-// sends the Release again, because the reply may come from a deposed primary. If the reply to the second Release is the
-// same, the session believes it.
+// The reply to a Release may report that the claim is absent because it comes from a deposed primary. So the session
+// waits until a heartbeat has been acknowledged, and then sends the Release again. If the second reply is the same,
+// the session believes it.
 func TestAbsentHoldIsReleasedAgain(t *testing.T) {
 	for _, lies := range []int64{1, 2} {
 		t.Run(fmt.Sprint(lies, " times absent"), func(t *testing.T) {
@@ -726,7 +727,8 @@ func TestAbsentHoldIsReleasedAgain(t *testing.T) {
 	}
 }
 
-// A deposedStore does not execute the next lies Releases, and answers them as if the claim were absent.
+// A deposedStore executes no Release while lies is positive. It counts lies down, and answers as if the
+// claim were absent.
 type deposedStore struct {
 	*dsynctest.Memory
 	lies atomic.Int64

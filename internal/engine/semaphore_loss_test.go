@@ -70,7 +70,7 @@ func TestTryAcquireTakesALapsedPart(t *testing.T) {
 	})
 }
 
-// Release takes lost units first, and does not free units that were acquired later.
+// Release gives up lost units first, and does not free units that were acquired later.
 func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -88,7 +88,7 @@ func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 			t.Errorf("the key is held by %v: a hold that was not lost was released in place of a lost one", h)
 		}
 		time.Sleep(2 * ttl)
-		m.Release(2) // releases the last lost unit, and then the new hold of 1
+		m.Release(2) // this releases the last lost unit, and then the new hold of 1 unit
 		if h := holders(t, memory, "k"); len(h) != 1 && len(h) != 2 || h[len(h)-1].Weight != 2 {
 			t.Errorf("the key is held by %v, want by the new hold of 2", h) // the lost hold may remain until somebody requests its units
 		}
@@ -99,7 +99,8 @@ func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 	})
 }
 
-// Release takes lost units first, even if the lost hold is not the oldest. Likewise, RUnlock ends a lost hold first.
+// Release gives up lost units first, even if the lost hold is not the oldest. Likewise, RUnlock ends a lost hold
+// first.
 func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -142,8 +143,8 @@ func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 	})
 }
 
-// Nobody has to wait until lost units are released, not even in the same process. The units become free when the lost
-// session is expired, which is after the grace.
+// Nobody has to wait until the former holder releases lost units, not even in the same process. The units become free
+// when another session expires the lost one, which happens after the grace.
 func TestSemaphoreLostPartIsFreeHere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -277,7 +278,8 @@ func TestCloseNotifiesSemaphoreHolders(t *testing.T) {
 	})
 }
 
-// B10: an error of the store counts neither as success nor as a held key.
+// B10: an error of the store means neither that the call succeeded nor that the key is
+// held.
 func TestSemaphoreReturnsStoreError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		broken := errors.New("the store is broken")

@@ -21,7 +21,8 @@ func resize(t testing.TB, m *dsync.Semaphore, size int64) {
 	}
 }
 
-// If Resize makes a semaphore larger, waiters that now fit get their units, both in this process and in others.
+// If Resize makes a semaphore larger, waiters whose units are now free get them, both in this process and in
+// others.
 func TestResizeUpLetsWaitersIn(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +92,7 @@ func TestResizeDownTakesEffectAsReleased(t *testing.T) {
 	})
 }
 
-// Processes that use the old size can continue next to processes that use the new size, and both can use all units of
+// Processes that use the old size can go on beside processes that use the new size, and both can acquire all units of
 // the new size. A process with a third size gets an error.
 func TestOldSizeStillWorksAfterResize(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -119,7 +120,8 @@ func TestOldSizeStillWorksAfterResize(t *testing.T) {
 	})
 }
 
-// Resize may be repeated or undone. It may be called for a free key and for a key that was never used.
+// A Resize may be repeated or undone. Resize may also be called for a free key or for a key that was never
+// used.
 func TestResizeRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -52,7 +52,8 @@ func sum(t testing.TB, store driver.Store, key string) (n int64) {
 	return n
 }
 
-// Together, the holders never have more units than the semaphore's size, but sometimes they have all.
+// Together, the holders never have more units than the semaphore's size, but sometimes they have all of
+// its units.
 func TestSemaphoreHoldsAtMostItsSize(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -233,7 +234,7 @@ func TestSemaphoreSizesDiffer(t *testing.T) {
 	})
 }
 
-// Using a key as a second kind fails with an error that names both kinds.
+// Using a key as two kinds fails with an error that names both kinds.
 func TestSemaphoreKeyOfAnotherKind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -256,8 +257,8 @@ func TestSemaphoreKeyOfAnotherKind(t *testing.T) {
 	})
 }
 
-// The units of one Acquire may be released in parts, or together with the units of others. Other processes can get the
-// units of an Acquire only when all of them have been released.
+// The units of one Acquire may be released in parts, or together with the units of others. The units of an Acquire
+// become free for other processes only when all of them have been released.
 func TestReleaseInOtherParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -266,7 +267,7 @@ func TestReleaseInOtherParts(t *testing.T) {
 		acquire(t, m, 3)
 		acquire(t, m, 2)
 		for _, c := range []struct{ release, held int64 }{
-			{3, 7}, // exactly as many as one hold has
+			{3, 7}, // exactly the units of one hold
 			{1, 7}, // one unit of the oldest hold
 			{3, 7},
 			{1, 2}, // the rest of the oldest hold
@@ -291,8 +292,8 @@ func TestReleaseInOtherParts(t *testing.T) {
 	})
 }
 
-// If Release ends several acquisitions, it waits for the store for at most a third of the TTL in all. It logs only the
-// releases that the store has not confirmed by then.
+// If a Release ends several acquisitions, it waits for the store for at most a third of the TTL in total. It logs
+// only the releases that the store has not confirmed by then.
 func TestReleaseOfSeveralWaitsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -329,7 +330,7 @@ func TestReleaseOfSeveralWaitsOnce(t *testing.T) {
 }
 
 // Goroutines of one process can hold units at the same time, each with a claim and a token of its own. At most one of
-// those that wait is in the store's queue.
+// the waiting goroutines is in the store's queue.
 func TestSemaphoreWithinAProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -364,7 +365,7 @@ func TestSemaphoreWithinAProcess(t *testing.T) {
 	})
 }
 
-// Each hold of a Semaphore has a token of its own and ends by itself.
+// Each hold of a Semaphore has its own token and ends independently of the others.
 func TestSemaphoreHoldsEndByThemselves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -32,17 +32,17 @@ type Session struct {
 	hooks calls.Queue
 	all   atomic.Pointer[[]*Hooks] // Options.Hooks and the hooks of AddHooks; the slice is replaced, never changed
 
-	base context.Context // parent of all commands' contexts: has no values, ends with Close
+	base context.Context // parent of the contexts of all commands; has no values, and ends with Close
 	stop context.CancelFunc
 
 	closing  chan struct{} // closed when Close begins
 	released chan struct{} // closed when Close has released and unregistered everything
-	closed   chan struct{} // closed when Close is done
+	closed   chan struct{} // closed when Close is finished
 	workers  *workers      // all goroutines except hooks
 	outages  outages
 	hostDir  *hostdir.Dir // nil: no HostDir
-	unlocks  sync.Map     // from the id of a registration to the func() that unlocks its file in hostDir
-	tried    string       // id of an unanswered registration; "": none. Only the Register under way uses it
+	unlocks  sync.Map     // maps the id of a registration to the func() that unlocks its file in hostDir
+	tried    string       // id of an unanswered registration, or "". Only the Register under way uses it
 	hearing  sync.Once    // starts hearOfDeaths
 
 	mu          sync.Mutex // held during a Step, never while something blocks
@@ -52,14 +52,14 @@ type Session struct {
 	clock       clock
 	recorder    *trace.Recorder // nil: nobody has called Record
 	now         core.Instant    // time of the Step under way, or of the last
-	timer       *time.Timer     // calls tick; nil: not made yet
+	timer       *time.Timer     // calls tick; nil until it is first needed
 	armed       core.Instant    // when timer fires
-	next        **core.Send     // gets the first Send of a Step made by a worker; nil: another goroutine makes the Step
+	next        **core.Send     // receives the first Send of a Step that a worker makes; nil if another goroutine makes the Step
 	finished    bool            // Close waits for all goroutines; no other may start
 	closeErr    error
-	hurried     time.Time // when the ctx of a waiting Close ended; zero: it has not
+	hurried     time.Time // when a waiting Close's ctx ended; zero if it has not
 	calls       uint64    // number of calls that have requested a hold
-	spare       *Hold     // for the next call to reuse; nil: the call makes a new one
+	spare       *Hold     // reused by the next call; nil if the call must make a new one
 	drops       uint64    // see drop
 	reg         *registration
 	registering *registering
@@ -75,7 +75,7 @@ type Session struct {
 	deadlocks map[string]DeadlockInfo // deadlocks that the session is in; each key identifies a deadlock
 }
 
-// New returns a session that uses store. It does not contact the store; an error means that store is nil or that opt is
+// New returns a session that uses store. It does not contact the store. It fails only if store is nil or opt is
 // invalid. A nil opt means the defaults; see [Options].
 func New(store driver.Store, opt *Options) (*Session, error) {
 	if store == nil {
@@ -129,7 +129,8 @@ func (o *Options) config() *core.Config {
 	}
 }
 
-// step passes an event to the Core, as happening now, and carries out the effects. s.mu must be held.
+// step passes an event to the Core, with the current time, and carries out the effects. s.mu must be
+// held.
 func (s *Session) step(e core.Event) { s.stepAt(s.clock.at(time.Now()), e) }
 
 func (s *Session) stepAt(now core.Instant, e core.Event) {
@@ -162,8 +163,8 @@ func (s *Session) tick() {
 	}
 }
 
-// compareClock reads the clock and makes the Core do what is due. Every method that reports on a lock calls
-// compareClock first. Otherwise a process that was frozen past its deadline could still see a hold as live until the
+// compareClock reads the clock and has the Core do everything that is due. Every method that reports on a lock calls
+// compareClock first. Otherwise, after a freeze past its deadline, a process could see a lost hold as live until the
 // timer fires. s.mu must be held.
 func (s *Session) compareClock() (now core.Instant) {
 	if now = s.clock.at(time.Now()); now >= s.core.Next() {
@@ -231,17 +232,17 @@ type registration struct {
 	over chan struct{} // closed when the session is lost or ends
 
 	announced  int64 // the value of observed.change that the store last received
-	announcing bool  // a goroutine is sending the list of observed keys, or has given up for good
+	announcing bool  // true while a goroutine sends the list of observed keys, and after it has given up permanently
 }
 
-// A registering is an attempt to register that callers wait for.
+// A registering is a running attempt to register, for which callers wait.
 type registering struct {
 	done chan struct{}
 	err  error
 }
 
 // registered returns the session's registration. If there is none, it tries once to register. The error is ctx's,
-// ErrClosed, the store's, or errOver if the session is lost meanwhile.
+// ErrClosed, the store's, or errOver if the session is lost in the meantime.
 func (s *Session) registered(ctx context.Context) (*registration, error) {
 	s.mu.Lock()
 	s.compareClock()
@@ -354,7 +355,8 @@ func (s *Session) TTL() time.Duration { return s.opt.TTL }
 // Margin returns the session's [Options].Margin.
 func (s *Session) Margin() time.Duration { return s.opt.Margin }
 
-// Reserve returns how much margin and grace take from a lease of length d; its holder has only the rest.
+// Reserve returns the margin plus the grace of a lease of length d. Its holder may use the lease only for
+// the rest of d.
 func (s *Session) Reserve(d time.Duration) time.Duration {
 	return s.config.MarginOf(d) + s.config.GraceOf(d)
 }
@@ -362,8 +364,8 @@ func (s *Session) Reserve(d time.Duration) time.Duration {
 // Grace returns the session's [Options].Grace.
 func (s *Session) Grace() time.Duration { return s.opt.Grace }
 
-// Close ends the session, as documented for dsync.Session.Close. A second Close waits for the first; when the ctx of
-// either ends, the first no longer waits for holders.
+// Close ends the session, as documented for dsync.Session.Close. A second Close waits for the first. When the ctx of
+// either call ends, the first stops waiting for holders.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.ends()
@@ -403,7 +405,7 @@ func (s *Session) Close(ctx context.Context) error {
 	err := s.closeErr
 	if c, ok := s.store.(interface{ Close(context.Context) error }); ok {
 		ctx := context.WithoutCancel(ctx)
-		if !bound.IsZero() { // waiting for commands already sent has used up part of the store's time
+		if !bound.IsZero() { // the wait for commands already sent has used up part of the time allowed for the store
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithDeadline(ctx, bound.Add(s.attemptTime()))
 			defer cancel()
@@ -417,7 +419,7 @@ func (s *Session) Close(ctx context.Context) error {
 	return s.closeErr
 }
 
-// spawn runs f on a goroutine that Close waits for. If Close no longer waits, spawn returns false and does not run f.
+// spawn runs f in a goroutine that Close waits for. If Close no longer waits, spawn returns false and does not run f.
 func (s *Session) spawn(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -470,8 +472,8 @@ func (s *Session) wait(ctx context.Context, d time.Duration) error {
 	return s.waitFor(ctx, nil, nil, d)
 }
 
-// waitFor is like wait, but also ends early when ready has a value or is closed, then without an error, and when over
-// is closed, then with errOver. Either channel may be nil.
+// waitFor is like wait, but can end early: without an error when ready has a value or is closed, and with errOver
+// when over is closed. Either channel may be nil.
 func (s *Session) waitFor(ctx context.Context, ready, over <-chan struct{}, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

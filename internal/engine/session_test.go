@@ -112,8 +112,7 @@ func TestLostSessionContinuesUnderANewID(t *testing.T) {
 	})
 }
 
-// B24, S1: the library generates the ids of sessions, and they never repeat. The names that processes show may
-// repeat.
+// B24, S1: the library generates the ids of sessions, and they never repeat. The names of processes may repeat.
 func TestIdentitiesAreDistinct(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -188,7 +187,7 @@ func TestCloseFreesEverything(t *testing.T) {
 }
 
 // B29, promise 1: holders have their grace even if Close's context ends early. A notified holder may still be working
-// during that time, so its key is granted to nobody else.
+// during its grace, so its key is granted to nobody else.
 func TestCloseGrantsTheGrace(t *testing.T) {
 	for _, limit := range []time.Duration{0, grace / 2, time.Hour} {
 		t.Run(fmt.Sprint("ctx of ", limit), func(t *testing.T) {
@@ -216,7 +215,7 @@ func TestCloseGrantsTheGrace(t *testing.T) {
 				if d := time.Since(notified); d > min(limit, grace) {
 					t.Errorf("Close took %v, want %v", d, min(limit, grace))
 				}
-				// If ctx ended before the grace, the key becomes free by itself at the end of the grace, and no notice
+				// If ctx ends before the grace does, the key becomes free by itself at the end of the grace, and no notice
 				// is sent.
 				late := 50 * time.Millisecond
 				if limit < grace {
@@ -256,15 +255,16 @@ func TestCloseWithoutStore(t *testing.T) {
 	})
 }
 
-// For a holder that is still busy, Close sends a Release that keeps the key for the rest of the grace. If this Release
-// is not answered, Close does not unregister the session, because others could then drop its claims at once.
+// For a holder that is still busy, Close sends a Release that keeps the key for the rest of the grace. If this
+// Release is not answered, Close does not unregister the session: others could drop the claims of an unregistered
+// session at once.
 func TestCloseLeavesAGraceThatIsUnconfirmed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
 		faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
 			return dsynctest.Fault{LoseRequest: r.Method == dsynctest.MethodRelease}
 		})
-		const grace = 3 * time.Second // longer than an attempt
+		const grace = 3 * time.Second // longer than an attempt may take
 		s, other := newSession(t, faulty, &dsync.Options{Grace: grace}), newSession(t, memory, nil)
 		lock(t, s.Mutex("k"))
 		start := time.Now()
@@ -282,7 +282,7 @@ func TestCloseLeavesAGraceThatIsUnconfirmed(t *testing.T) {
 	})
 }
 
-// Lock panics if waiting can't help: on a closed session, or if the key is in use as another kind.
+// Lock panics if it could never succeed: on a closed session, or if the key is in use as another kind.
 func TestLockPanics(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -403,8 +403,8 @@ func TestHooksDisturbNothing(t *testing.T) {
 	}
 }
 
-// The Heartbeat hooks of Options and of AddHooks are all called equally often. Reports are merged only while a slow
-// hook delays them.
+// The Heartbeat hooks of Options and of AddHooks are all called equally often. Reports to the Heartbeat hook are
+// merged only while a slow hook delays them.
 func TestEveryHeartbeatHookIsCalled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		calls := make([]int, 3)

@@ -27,8 +27,8 @@ type Local struct {
 	Poll                          time.Duration // current poll interval of the first waiter in a queue
 
 	// Renewed is when the last acknowledged heartbeat was sent; the registration counts as the first heartbeat. The
-	// session lease lasts for Lease from then on, and Left is what remains of it. When nothing remains, everything that
-	// lives with the session is lost. Renewed is zero if ID is "".
+	// session lease lasts for Lease from then on, and Left is how much of it remains. When Left reaches zero, everything
+	// that lives with the session is lost. Renewed is zero if ID is "".
 	Renewed     time.Time
 	Lease, Left time.Duration
 
@@ -47,10 +47,10 @@ type LocalHold struct {
 	Key           string
 	Kind          driver.Kind
 	Claim         string
-	Weight, Limit int64 // how much it holds, out of how much; a writer of an RWMutex holds all
+	Weight, Limit int64 // the units that it holds, and the key's limit; a writer of an RWMutex holds all units
 	Token         int64
 	Term          int64     // of an election; 0 for other kinds
-	Since         time.Time // when this process learned of the grant; hand-offs do not change it
+	Since         time.Time // when this process learned of the grant; not changed by hand-offs
 	HandOffs      int       // number of hand-offs in this process since then
 	Holders       int       // number of readers that share the hold, or 1; 0: the key lingers
 
@@ -73,9 +73,9 @@ type LocalWait struct {
 	Weight int64
 	Since  time.Time // when the call was made
 
-	// Position is the call's position in the store's queue, as of the last reply. 1 is the first; 0 means that the call
-	// is not known to be in that queue, where each process has at most one call for a key. Ahead is the number of calls
-	// in this process that are ahead of this call.
+	// Position is the call's position in the store's queue, as of the last reply. 1 is the first. 0 means that the call
+	// is not known to be in that queue; each process has at most one call in it for each key. Ahead is the number of
+	// calls in this process that are ahead of this call.
 	Position, Ahead int
 }
 
@@ -168,7 +168,7 @@ func (s *Session) unreleased() error {
 }
 
 // stillInUse returns an error if lost holds are still in use after their grace. The error names up to four holds, the
-// longest overdue first. s.mu must be held.
+// most overdue first. s.mu must be held.
 func (s *Session) stillInUse(now core.Instant) error {
 	var late []*Hold
 	for h, since := range s.overdue {
@@ -212,7 +212,7 @@ func (s *Session) unrenewed(now core.Instant) error {
 		case ahead > 0:
 		case renewed == 0:
 			since = max(since, now.Sub(holdOf(a).since))
-		default: // count from the last renewal, because the request of a waiter after a loss does not restart the time
+		default: // count from the last renewal: a waiter's request after a loss must not restart the time
 			since = now.Sub(renewed)
 		}
 	})

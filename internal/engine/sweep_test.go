@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// use acquires and releases a key once, for a session that was never registered.
+// use acquires and releases a key once, as a session that was never registered.
 func use(t testing.TB, store driver.Store, key string, kind driver.Kind) {
 	t.Helper()
 	c := driver.Claim{Key: key, ID: "user.1", Session: "user", Kind: kind, Weight: 1, Limit: 1}
@@ -41,8 +41,8 @@ func swept(t testing.TB, store driver.Store) driver.SweepState {
 	return st
 }
 
-// replaced keeps n sessions running, and replaces each of them with a new session after life, at different times. end
-// ends them all.
+// replaced keeps n sessions running. It replaces each with a new session after the time life, not all at the same
+// moment. end ends them all.
 func replaced(t testing.TB, store driver.Store, n int, life time.Duration, opt dsync.Options) (end func()) {
 	ctx, cancel := context.WithCancel(background)
 	done := make(chan bool)
@@ -116,7 +116,7 @@ func TestStoreStaysBounded(t *testing.T) {
 	}
 }
 
-// B22: the store is swept even if all processes are short-lived. If they live only for seconds, most of them send no
+// B22: the store is swept even if all processes are short-lived. Most processes that live only for seconds send no
 // Sweep.
 func TestShortLivedProcessesSweep(t *testing.T) {
 	testkit.Large(t)
@@ -156,7 +156,7 @@ func TestShortLivedProcessesSweep(t *testing.T) {
 	}
 }
 
-// B22: sweeping also reaches the records behind many that are never deleted, even if processes are replaced now and
+// B22: sweeping also reaches records that come after many undeletable ones, even if processes are replaced now and
 // then.
 func TestSweepReachesRecordsBehindThoseKept(t *testing.T) {
 	testkit.Large(t)
@@ -286,7 +286,8 @@ func TestPauseBetweenSlices(t *testing.T) {
 	}
 }
 
-// If a session finds that another session sweeps, or if its Sweep fails, it checks less and less often.
+// If a session finds that another session is sweeping, or if its own Sweep fails, it checks less and less
+// often.
 func TestSweepersStayAway(t *testing.T) {
 	testkit.Large(t)
 	const retention = 7 * 24 * time.Hour
@@ -323,7 +324,7 @@ func TestSweepersStayAway(t *testing.T) {
 	}
 }
 
-// If the session that sweeps is cut off, another session soon continues where the first stopped.
+// If the sweeping session is cut off, another session soon continues where the first stopped.
 func TestSweeperIsReplaced(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
@@ -351,8 +352,8 @@ func TestSweeperIsReplaced(t *testing.T) {
 			if st.After != "" && st.After <= last.After {
 				t.Errorf("turn %d by %s ends at %q, but the turn before had reached %q (by %s)", st.Turn, st.By, st.After, last.After, last.By)
 			}
-			// The time of a session's first check is exponentially distributed with a mean of a minute. A first check
-			// comes later than a quarter of an hour only once in three million times.
+			// The time of a session's first check is exponentially distributed with a mean of a minute. It comes later
+			// than a quarter of an hour only once in three million cases.
 			if d := st.At.Sub(last.At); d > 18*time.Minute {
 				t.Errorf("%v passed between turns %d and %d", d, last.Turn, st.Turn)
 			}
@@ -384,7 +385,7 @@ func TestHungSweepDelaysNothing(t *testing.T) {
 		for swept.Load() == 0 {
 			time.Sleep(time.Second)
 		}
-		time.Sleep(4 * time.Second) // less than an attempt may take
+		time.Sleep(4 * time.Second) // shorter than the longest time of an attempt
 		if err := s.Healthy(); err != nil || swept.Load() > 1 || beats.Load() < 3 {
 			t.Errorf("while a Sweep hangs: Healthy is %v, %d heartbeats in 4 s, %d Sweeps", err, beats.Load(), swept.Load())
 		}

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 )
 
-// However many functions ran at the same time, only a few idle goroutines are kept for reuse. When the context ends,
-// these end as well.
+// Only a few idle goroutines are kept for reuse, no matter how many functions ran at the same time. When the context
+// ends, the idle goroutines end as well.
 func TestWorkersAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const others = 10 // unrelated goroutines that come and go

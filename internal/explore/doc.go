@@ -1,7 +1,7 @@
 // Package explore runs small worlds of sessions through every order of events. A world has some Cores, a store in
 // memory, and a network that delays, loses and repeats messages. The package has only tests.
 //
-// A world is a value, and an action turns it into the next one. These are the actions:
+// A world is a value, and an action makes the next world from it. These are the actions:
 //
 //   - The store receives a command at once, late, twice or never, or refuses it.
 //   - A reply or a notice arrives at once, late or never.
@@ -9,34 +9,33 @@
 //   - The clock moves to the next due time, or the store's clock steps within the margin.
 //   - A process freezes, is cut off, crashes, or learns that another process has crashed.
 //   - A Sweep removes expired and lapsed sessions.
-//   - A caller locks, gives up, resigns, reports progress, hangs, extends a lease, unlocks, or unlocks once more.
+//   - A caller locks, gives up, resigns, reports progress, hangs, extends a lease, unlocks, or unlocks a second time.
 //   - A session closes, or the context of its Close ends.
 //   - Somebody revokes the key.
 //
-// Time passes only when nothing is under way except late messages, so a network without faults takes no time. Each
-// kind of fault has a budget.
+// Time passes only when nothing but late messages is under way, so without faults the network has no delay. Each kind
+// of fault has a budget.
 //
 // After each step the package checks:
 //
-//   - While a hold's Lost is open, and for the grace after it has closed, the store has the hold's claim. The weights
-//     of these claims and of kept claims never add up to more than the key's limit. A release never moves the end of a
-//     hold to a later time, and an Extend never to an earlier one.
-//   - A caller whose tick is over is never granted the key, and only such a caller is told that its tick is over. The
-//     last tick that succeeded only grows, its result does not change, and its seal does not remove a waiter for a
-//     later tick.
+//   - While a hold's Lost is open, and for the grace after Lost has closed, the store has the hold's claim. The total
+//     weight of these claims and of kept claims never exceeds the key's limit. A release never moves the end of a hold
+//     to a later time, and an Extend never to an earlier one.
+//   - A caller is told that its tick is over only if it is, and then it is never granted the key. The last successful
+//     tick never decreases, its result does not change, and its seal does not remove a waiter for a later tick.
 //   - A holder that names a successor learns whether the successor was granted the key. Tokens grow.
 //   - Within a process, no caller is served before the holder is done, unless both share the hold or the key has room
 //     for both. Every caller gets one answer. Every hold is freed once, after its holder is done.
 //
-// The package also checks every state for what happens without further faults: every caller is served, revoked claims
-// are given up, and live sessions leave nothing behind in the store or in the Cores. In a small world this takes at
-// most three TTLs, even if the store has an abandoned lease, which no process knows of.
+// From every state, the package also checks what happens if there are no further faults: every caller is served,
+// revoked claims are given up, and live sessions leave nothing behind in the store or in the Cores. In a small world
+// this takes at most three TTLs, even if the store has an abandoned lease, which no process knows of.
 //
 // The tests explore small worlds completely, and large worlds by random walks.
 //
-// The store implements the short commands of dsync/mongo too, and uses them whenever their conditions are met.
+// The store also implements the short commands of dsync/mongo, and uses them whenever their conditions are met.
 //
-// Of several worlds that behave alike, only one is visited: see
+// If several worlds behave alike, only one of them is visited: see
 // [github.com/leasehold-go/leasehold/internal/core.Core.State]. Commands that concern only their own session are
 // answered as soon as they are executed, unless a fault delays the answer.
 package explore

@@ -168,7 +168,7 @@ func putNotices(put func(...int), name *namer, notices []driver.Notice) {
 	}
 }
 
-// number returns the number that name gives to a call, or 0 for nil.
+// number returns the number that name assigns to the call, or 0 if the call is nil.
 func number(name *namer, a *core.Call) uint64 {
 	if a == nil {
 		return 0
@@ -176,7 +176,7 @@ func number(name *namer, a *core.Call) uint64 {
 	return name.Number('w', a.Call)
 }
 
-// A visited describes how a state was first reached: from which state, and by which action.
+// A visited records how a state was first reached: from which state and by which action.
 type visited struct {
 	from int32
 	what string
@@ -186,10 +186,10 @@ type visited struct {
 type explorer struct {
 	seen        map[fingerprint]int32
 	path        []visited
-	fair        []int32        // successor of each state without further faults; or ended, or unknown
+	fair        []int32        // for each state, the next state without further faults, or ended, or unknown
 	takes       []core.Instant // time from each state to that successor
 	transitions int
-	longest     time.Duration // longest time, from any state without further faults, until every caller is served
+	longest     time.Duration // the longest time until every caller is served, over all states, without further faults
 }
 
 const (
@@ -197,8 +197,8 @@ const (
 	unknown = -2 // not visited
 )
 
-// explore visits all states that can be reached from w, but no more than most, and checks each. wrong has the steps
-// that lead to an error, or is nil. Actions for which without returns true are left out.
+// explore visits and checks the states that can be reached from w, at most most of them. wrong has the steps that
+// lead to an error, or is nil. It leaves out actions for which without returns true.
 func explore(w *world, most int, without func(what string) bool) (e *explorer, wrong []string) {
 	e = &explorer{seen: make(map[fingerprint]int32)}
 	type open struct {
@@ -266,7 +266,7 @@ func explore(w *world, most int, without func(what string) bool) (e *explorer, w
 // cycles looks for a cycle of states without faults. In such a cycle, some caller is never served, or something is
 // never cleaned up. It returns the steps that lead into the cycle and through it, or nil.
 func (e *explorer) cycles() []string {
-	checked := make([]int32, len(e.fair)) // the walk that first reached each state; 0: none yet
+	checked := make([]int32, len(e.fair)) // number of the walk that first reached each state; 0: none yet
 	for first := range e.fair {
 		n, walk := int32(first), int32(first+1)
 		for n >= 0 && checked[n] == 0 {
@@ -286,8 +286,8 @@ func (e *explorer) cycles() []string {
 	return nil
 }
 
-// tooLong looks for a state from which, even without further faults, it takes longer than most until every caller is
-// served and everything is cleaned up. It returns the steps that lead to that state, or nil.
+// tooLong looks for a state from which it takes longer than the time most, even without further faults, until every
+// caller is served and everything is cleaned up. It returns the steps that lead to that state, or nil.
 func (e *explorer) tooLong(most time.Duration) []string {
 	left := make([]core.Instant, len(e.fair)) // 0: not known yet
 	for first := range e.fair {
@@ -318,8 +318,9 @@ func (e *explorer) steps(n int32) (steps []string) {
 	return steps
 }
 
-// most returns how long it may take until every caller is served without further faults: ten TTLs, plus a poll interval
-// for each time that a caller still has to lock, plus the longest lease of a process that has crashed or is closing.
+// most returns the longest time that may pass, without further faults, until every caller is served. It is ten TTLs,
+// plus a poll interval for each Lock that callers still have to make, plus the longest lease of a process that has
+// crashed or is closing.
 func (w *world) most() time.Duration {
 	most := 10 * w.cfg.TTL
 	lease := time.Duration(0)
@@ -335,7 +336,7 @@ func (w *world) most() time.Duration {
 	return most + lease
 }
 
-// ends checks that, without further faults, every caller is served in the end and live sessions leave nothing behind.
+// ends checks that, without further faults, every caller is eventually served and live sessions leave nothing behind.
 // An abandoned lease, which the store has but no process knows of, must not block its key for more than two TTLs.
 func (w *world) ends() error {
 	began, most := w.now, w.most()
@@ -365,7 +366,7 @@ func (w *world) ends() error {
 	}
 }
 
-// left describes what remains in a Core, or returns "" if the Core is as it should be when its callers are done.
+// left describes what wrongly remains in a Core after all its callers are done, or returns "" if nothing does.
 func left(c *core.Core) string {
 	v := reflect.ValueOf(c).Elem()
 	for _, field := range []string{"claims", "past", "queues", "messages", "changes", "sent"} {
@@ -488,11 +489,11 @@ func eager(w *world)    { w.deaf, w.eager = true, true }
 func oneHost(w *world)  { w.deaf, w.eager, w.store.hostFile = true, true, "file" }
 func observed(w *world) { w.store.observed = true }
 
-// inHaste leaves out actions by which time passes, except when nothing else can happen.
+// inHaste leaves out actions by which time passes, unless nothing else can happen.
 func inHaste(what string) bool { return strings.HasSuffix(what, " pass") }
 
-// cutOffWith keeps only the actions by which A takes the key and is cut off for good, those by which B waits for the
-// key, and those whose names contain may.
+// cutOffWith keeps only three kinds of actions: those by which A takes the key and is cut off for good, those by
+// which B waits for the key, and those whose names contain the string may.
 func cutOffWith(may string) func(what string) bool {
 	return func(what string) bool {
 		switch {
@@ -505,7 +506,8 @@ func cutOffWith(may string) func(what string) bool {
 	}
 }
 
-// crashWith leaves out B's crash and all network faults except those whose names begin with fault.
+// crashWith leaves out B's crash, and all network faults except those whose names begin with the
+// string fault.
 func crashWith(fault string) func(what string) bool {
 	return func(what string) bool {
 		if what == "B crashes" {
@@ -520,8 +522,8 @@ func crashWith(fault string) func(what string) bool {
 	}
 }
 
-// faultsBut leaves out all network faults except these. Each of these is given by the beginning and the end of its
-// name.
+// faultsBut leaves out all network faults except the given ones. Each exception is given by the beginning and the end
+// of its name.
 func faultsBut(these ...[2]string) func(what string) bool {
 	return func(what string) bool {
 		for _, f := range []string{"is lost", "is late", "is delayed", "twice"} {
@@ -533,7 +535,7 @@ func faultsBut(these ...[2]string) func(what string) bool {
 	}
 }
 
-// closing leaves out B's Close, all refusals except those of A's releases, and the actions that inHaste leaves out.
+// closing leaves out B's Close, every refusal except of A's releases, and whatever inHaste leaves out.
 func closing(what string) bool {
 	return what == "B closes" || inHaste(what) || strings.HasSuffix(what, "is refused") && !strings.HasPrefix(what, "A's Release")
 }
@@ -689,14 +691,14 @@ func settings() []setting {
 	}
 }
 
-// Large worlds are explored by random walks, each from a seed. Every run of the test, including the mutants', tries the
-// seed onFile. With LEASEHOLD_LONG it tries a few more. Other seeds are tried only on request:
+// Large worlds are explored by random walks, each from a seed. Every run of the test, including runs on mutants,
+// tries the seed onFile. With LEASEHOLD_LONG it tries a few more seeds. Other seeds are tried only on request:
 //
 //	LEASEHOLD_SEED=7 go test ./internal/explore -run TestLargeWorlds                         # repeats what seed 7 has found
 //	LEASEHOLD_SEED=7 LEASEHOLD_WORLDS=1000 go test -v ./internal/explore -run TestLargeWorlds # 7 and the 999 that follow
 //
-// A seed makes the same 20,000 walks every time; with -short, only the first 4,000. Each seed is a subtest, so the
-// other seeds are tried even if one finds an error. The failure prints the command that repeats the seed.
+// A seed always makes the same 20,000 walks; with -short, it makes only the first 4,000. Each seed is a subtest, so
+// the other seeds are tried even if one finds an error. The failure prints the command that repeats the seed.
 func TestLargeWorlds(t *testing.T) {
 	testkit.Large(t)
 	asked := func(name string, otherwise uint64) uint64 {
@@ -795,7 +797,7 @@ func randomSetting(r *rand.Rand) setting {
 			case 1:
 				o = o.insisting()
 			case 2:
-				if o.want.Tick == 0 { // the library has no call that forces a hold of a Periodic
+				if o.want.Tick == 0 { // the library has no call to force a hold of a Periodic
 					o = o.forces()
 				}
 			case 3:
@@ -812,7 +814,7 @@ func randomSetting(r *rand.Rand) setting {
 		}
 		s.processes = append(s.processes, callers)
 	}
-	if kind > 3 { // these callers have no leases, so use the number of extends for reports of progress
+	if kind > 3 { // these callers have no leases, so reuse the number of extends as the number of progress reports
 		if s.budget.progress = s.budget.extends; s.budget.progress > 0 {
 			s.processes[0][0].limit = 3 * time.Second
 		}
@@ -847,8 +849,8 @@ func walk(r *rand.Rand) (passed []string, err error) {
 	return passed, w.ends()
 }
 
-// rare reports whether random walks should take the action less often. If every holder unlocked at once and every cut
-// healed at once, no session would ever expire.
+// rare reports whether random walks should take the action less often than others. If holders always unlocked at once
+// and cuts always healed at once, no session would ever expire.
 func (a action) rare() bool {
 	for _, what := range []string{
 		"unlocks", "gives up", "closes", "hurries", "freezes", "crashes", "goes on", "cut off", "lost", "late", "delayed", "refused", "twice", "steps", "asks for", "notice", "slow", "breaks",
@@ -860,8 +862,8 @@ func (a action) rare() bool {
 	return false
 }
 
-// Two walks with the same seed take the same steps, because nothing in a world depends on map order, a real clock or
-// chance.
+// Two walks with the same seed take the same steps, because a world does not depend on map order, a real clock or any
+// other randomness.
 func TestWalksRepeat(t *testing.T) {
 	for n := range uint64(50) {
 		first, err := walk(rand.New(rand.NewPCG(1, n)))
