@@ -45,7 +45,7 @@ type env struct {
 	notices  []driver.Notice // returned by the last command
 	left     bool            // Edited.Found of the last edit with Release and Acquire
 	seen     time.Time       // the store's clock in the last state
-	before   time.Time       // the store's clock in the last state before the last command
+	before   time.Time       // the store's clock in the last state that was returned before the last command
 	alone    map[string]bool // by claim: whether it was granted at once, with nobody waiting
 	observed map[string]bool // keys that a listener of the case observes
 }
@@ -53,7 +53,7 @@ type env struct {
 // grantsOfAKey are the grants of a key that the case has seen.
 type grantsOfAKey struct {
 	last    int64
-	shrunk  bool // after a Resize, holders may weigh more than the limit, but nothing is granted until they fit
+	shrunk  bool // set after a Resize: holders may weigh more than the limit, but nothing is granted until they fit
 	byClaim map[string]driver.Holder
 }
 
@@ -293,8 +293,8 @@ func (e *env) member(id, want string, ok func(driver.Member) bool) driver.Member
 	}
 }
 
-// wantExpired checks that a session has expired and that nothing revives it. It sends the commands that could
-// themselves expire the session last.
+// wantExpired checks that a session has expired and that nothing revives it. Commands that could themselves expire
+// the session come last.
 func (e *env) wantExpired(session string) {
 	e.Helper()
 	if _, err := e.store.Heartbeat(e.ctx, session, nil); !errors.Is(err, driver.ErrSessionExpired) {
@@ -326,8 +326,8 @@ func (e *env) wantHolders(s driver.State, want ...driver.Claim) {
 	}
 }
 
-// wantQueue checks the queue in a state from Load, or in a state read for a claim that does not wait. Such a state
-// shows at most 8 claims unless it is from Load.
+// wantQueue checks the queue in a state from Load, or in a reply to a claim that does not wait, which shows at most
+// 8 waiters.
 func (e *env) wantQueue(s driver.State, want ...driver.Claim) {
 	e.Helper()
 	if got := ahead(s); s.Waiting != len(want) || s.Position != 0 || !slices.Equal(got, claimIDs(want)) {
@@ -359,8 +359,8 @@ func claimIDs(claims []driver.Claim) []string {
 	return ids
 }
 
-// check checks the invariants of a key's state, which may show at most the given number of waiters. Call it with
-// the states in the order of the commands that returned them.
+// check checks the invariants of a key's state, which may show at most the given number of waiters. States must be
+// checked in the order in which commands returned them.
 func (e *env) check(key string, s driver.State, most int) {
 	e.Helper()
 	if s.Key != key {

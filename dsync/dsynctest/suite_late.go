@@ -21,7 +21,7 @@ type life struct {
 	session string
 	wire    *Faulty // keeps a copy of each request of the session
 	keys    []string
-	sealed  string // the one of keys that the session sealed
+	sealed  string // the key that the session sealed; also in keys
 	resized string // a key whose limit the session changed; not in keys
 }
 
@@ -61,12 +61,12 @@ func (e *env) live() life {
 	me.release(c)
 	beat()
 
-	c = e.claim(key(), session) // this claim is requested with a try and released twice
+	c = e.claim(key(), session) // this claim is requested without waiting and released twice
 	e.wantHolders(ask(c, false), c)
 	me.release(c)
 	me.releaseKeep(c, 0, false)
 
-	held := e.claim(key(), other) // a try is refused, then the claim waits and is released
+	held := e.claim(key(), other) // this claim is first requested without waiting, then waits, and is released
 	e.hold(held)
 	ask(e.claim(held.Key, session), false)
 	c = e.claim(held.Key, session)
@@ -170,7 +170,7 @@ func (e *env) live() life {
 	e.wantHolders(me.replace(c, last, latest), last)
 	me.release(last)
 
-	e.until(latest.Add(short + time.Millisecond)) // from here on all requests are late
+	e.until(latest.Add(short + time.Millisecond)) // requests sent again from here on are late
 	return l
 }
 
@@ -201,8 +201,8 @@ func (e *env) replayed(l life, keys ...string) {
 
 func testLateReplay(e *env) {
 	l := e.live()
-	// Some keys are free. Others have a holder and a waiter, one from another session and one from the session
-	// itself. The first Acquire of a key drops lapsed leases.
+	// Some keys are left free. Others get a holder and a waiter, one from another session and one from l's session.
+	// The first Acquire of a key drops lapsed leases.
 	other := e.session()
 	for i, key := range l.keys {
 		if key == l.sealed {

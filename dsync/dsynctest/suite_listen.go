@@ -19,7 +19,7 @@ type listener struct {
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when Listen has returned err
 	err     error
-	more    chan struct{} // has a token if a notice has arrived since the last one was taken
+	more    chan struct{} // has a token if notices have arrived since the last token was taken
 
 	mu      sync.Mutex
 	notices []driver.Notice
@@ -79,7 +79,7 @@ func (l *listener) heard() []driver.Notice {
 	return l.notices[:len(l.notices):len(l.notices)]
 }
 
-// wait waits until notices have been received and ok returns true for them. It reports false if the Listen ends or
+// wait waits until notices have been received and ok returns true for them. It returns false if the Listen ends or
 // patience runs out first.
 func (l *listener) wait(ok func([]driver.Notice) bool) bool {
 	timeout := time.NewTimer(patience)
@@ -99,7 +99,7 @@ func (l *listener) wait(ok func([]driver.Notice) bool) bool {
 	}
 }
 
-// wantHeard waits until the given notices have been received unchanged.
+// wantHeard waits until the given notices have been received, unchanged except for their addresses.
 func (l *listener) wantHeard(want ...driver.Notice) {
 	l.e.Helper()
 	for _, n := range want {
@@ -109,7 +109,7 @@ func (l *listener) wantHeard(want ...driver.Notice) {
 	}
 }
 
-// wantOnly checks that no notices other than these have arrived, and that none arrive directly afterwards.
+// wantOnly checks that no notices other than these arrive, apart from NoticeReady.
 func (l *listener) wantOnly(want ...driver.Notice) {
 	l.e.Helper()
 	time.Sleep(20 * time.Millisecond)
@@ -148,7 +148,8 @@ func (e *env) send() []driver.Notice {
 	return e.notices
 }
 
-// listenCases test Listen and Notify. If the store can't notify, they test that it returns errors.ErrUnsupported.
+// listenCases test Listen and Notify. If the store can't notify, they test that Listen returns
+// errors.ErrUnsupported.
 func listenCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Listen/ReadyFirstOrUnsupportedAtOnce", test: testListenReady},
@@ -165,8 +166,8 @@ func listenCases() []conformanceCase {
 	}
 }
 
-// handOff releases another session's claim, so that a new claim of the session is granted, and returns the new
-// claim. It leaves the notices of the Release in e.notices.
+// handOff hands the key from another session to a new claim of the given session, and returns that claim. It leaves
+// the notices of the Release in e.notices.
 func (e *env) handOff(key, session string) driver.Claim {
 	e.Helper()
 	holder, waiter := e.claim(key, e.session()), e.claim(key, session)

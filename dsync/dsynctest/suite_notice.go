@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// noticeCases test the notices of grants that commands return. In every case of the suite, noticed checks that the
-// notices are true.
+// noticeCases test the notices of grants that commands return. Besides, in every case of the suite, noticed checks
+// that all returned notices are true.
 func noticeCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Notice/GrantByRelease", test: testNoticeRelease},
@@ -22,7 +22,7 @@ func noticeCases() []conformanceCase {
 	}
 }
 
-// granted returns the notice of a grant.
+// granted returns the notice that c was granted.
 func granted(c driver.Claim, crowded bool) driver.Notice {
 	return driver.Notice{Type: driver.NoticeGrant, Session: c.Session, Key: c.Key, Claim: c.ID, Crowded: crowded}
 }
@@ -47,8 +47,8 @@ func change(key string) driver.Notice {
 	return driver.Notice{Type: driver.NoticeChange, Key: key}
 }
 
-// noticed records the notices that a command of c has returned, and checks that they are true. before is the last
-// known time of the store's clock before the command.
+// noticed records the notices that a command about c has returned, and checks that they are true. before is a time
+// of the store's clock before the command.
 func (e *env) noticed(c driver.Claim, before time.Time, notices []driver.Notice) {
 	e.Helper()
 	e.notices, e.before = notices, before
@@ -90,8 +90,8 @@ func (e *env) noticed(c driver.Claim, before time.Time, notices []driver.Notice)
 }
 
 // wantNotices checks which notices the last command has returned; noticed has already checked their tokens and
-// terms. It tolerates a change notice when nothing has changed, and a repeated notice of a grant made in the same
-// millisecond.
+// terms. It tolerates any NoticeChange, and another notice of a grant that is no older than the command, in
+// milliseconds.
 func (e *env) wantNotices(want ...driver.Notice) {
 	e.Helper()
 	var got []driver.Notice
@@ -144,7 +144,7 @@ func testNoticeRelease(e *env) {
 	}
 }
 
-// testNoticeWhoevers grants a waiting claim with each kind of command that can do so.
+// testNoticeWhoevers grants a waiting claim by each kind of command that can grant one.
 func testNoticeWhoevers(e *env) {
 	other := e.session()
 	l := e.hears()
@@ -330,8 +330,8 @@ func wakeCases() []conformanceCase {
 	}
 }
 
-// testSealRace seals a key while others acquire it. Each of them must either be woken from the queue or see the
-// result.
+// testSealRace seals a key while others acquire it. Each of these claims must either be woken in the queue or get
+// the result in the reply.
 func testSealRace(e *env) {
 	for range 3 {
 		key, session := newID(), e.session()
@@ -362,7 +362,7 @@ func testSealRace(e *env) {
 	}
 }
 
-// testSealNotice uses as many waiters as a server can queue in a short time.
+// testSealNotice uses only as many waiters as a server can queue in a short time.
 func testSealNotice(e *env) {
 	key := newID()
 	a, b := e.hears(), e.hears()

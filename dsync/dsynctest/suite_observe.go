@@ -432,7 +432,7 @@ func testChangeSeveral(e *env) {
 	}
 }
 
-// changes returns how many NoticeChanges of a key were received so far.
+// changes returns how many NoticeChanges of a key have been received so far.
 func (l *listener) changes(key string) (n int) {
 	for _, heard := range l.heard() {
 		if heard.Type == driver.NoticeChange && heard.Key == key {
@@ -442,7 +442,7 @@ func (l *listener) changes(key string) (n int) {
 	return n
 }
 
-// testChangeNothing reads observed keys, to test that nothing that the store writes for observers is visible.
+// testChangeNothing reads observed keys, to test that what the store writes for observers does not show.
 func testChangeNothing(e *env) {
 	unused, session := newID(), e.session()
 	c, waiter := e.candidate(newID(), session), e.candidate(newID(), session)

@@ -123,8 +123,7 @@ func testPublishStays(e *env) {
 
 func testPublishGoes(e *env) {
 	key, session, value := newID(), e.session(), []byte("value")
-	// wantGone checks that the key has no value once next holds it, and that values published late by earlier
-	// holders do not appear.
+	// wantGone checks that the key has no value when next holds it, even if earlier holders publish late.
 	wantGone := func(next driver.Claim, before ...driver.Claim) {
 		e.Helper()
 		e.wantHolders(e.load(key), next)
@@ -246,8 +245,8 @@ func valued(c driver.Claim, value string) driver.Claim {
 	return c
 }
 
-// testPublishByGrant grants claims that have a value, by every kind of Release. The key has the value from the
-// grant on, until the claim publishes another value or its hold ends.
+// testPublishByGrant grants claims that have a value, by every kind of Release. From the grant on, the key must
+// have that value, until the claim publishes another one or its hold ends.
 func testPublishByGrant(e *env) {
 	full := strings.Repeat("\xfe", driver.MaxClaimValue)
 	for _, new := range []func(key, session string) driver.Claim{e.candidate, e.claim} {
@@ -296,7 +295,8 @@ func testPublishByGrant(e *env) {
 	}
 }
 
-// testPublishByGrantSorts grants claims of all sorts, each with a value, by commands other than a plain Release.
+// testPublishByGrantSorts grants claims of all sorts, each with a value, by a replacement and by a Release with
+// Successor.
 func testPublishByGrantSorts(e *env) {
 	for _, sort := range []func(key, session string) driver.Claim{
 		e.candidate, e.claim, func(key, session string) driver.Claim { return e.leased(key, session, long) },
@@ -320,8 +320,7 @@ func testPublishByGrantSorts(e *env) {
 		e.wantValue(s, []byte("next"))
 	}
 
-	// If several claims hold the key, the key has the value of the claim granted last, as long as that claim holds
-	// it.
+	// If several claims hold the key, its value is that of the claim granted last, as long as that claim holds it.
 	key, session := newID(), e.session()
 	whole, a, b, c := e.weighted(key, session, 3, 3), e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 3)
 	e.hold(whole)
@@ -412,13 +411,13 @@ func (e *env) seal(c driver.Claim, result []byte, wantFound bool) {
 	e.releaseAs(c, driver.Release{Seal: 1, Result: result}, wantFound)
 }
 
-// wantSealed checks a state of a key that was sealed up to tick 1 by the claim with that token.
+// wantSealed checks that a state is sealed up to tick 1, with the result and the last token.
 func (e *env) wantSealed(s driver.State, token int64, result []byte) {
 	e.Helper()
 	e.wantTick(s, 1, token, result)
 }
 
-// wantTick checks a state of a key that is sealed up to tick with result, and whose last token is token.
+// wantTick checks that a state is sealed up to the tick, with the result and the last token.
 func (e *env) wantTick(s driver.State, tick, token int64, result []byte) {
 	e.Helper()
 	if s.Sealed != tick || s.Value == nil || !bytes.Equal(s.Value, result) || s.Token != token {

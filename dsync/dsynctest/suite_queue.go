@@ -208,7 +208,7 @@ func testMismatchFreeKey(e *env) {
 	}
 	e.wantMismatch(e.claim(key, session), driver.MismatchError{Key: key, Kind: "other", WantKind: driver.KindMutex, Limit: 4, WantLimit: 1})
 
-	// Expired holders do not keep the key's kind and limit.
+	// The key of an expired holder takes over another kind and limit.
 	e.expire(session)
 	third := e.claim(key, e.session())
 	if h := e.hold(third, session); h.Token < s.Token+driver.TokenStep {
@@ -216,8 +216,7 @@ func testMismatchFreeKey(e *env) {
 	}
 }
 
-// yieldCases test claims with Yield: the notices for their sessions, and the distance from their tokens to the
-// next.
+// yieldCases test claims with Yield: the notices for their sessions, and how much greater the next token is.
 func yieldCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Yield/IsShown", test: testYieldShown},
@@ -298,8 +297,8 @@ func testYieldFirst(e *env) {
 	e.wantNotices()
 }
 
-// testYieldEach uses a key with several holders. Every holder that yields gets a notice, even one of the
-// requester's own session.
+// testYieldEach uses a key with several holders. Every holder that yields must get a notice, even a holder of the
+// requesting session.
 func testYieldEach(e *env) {
 	key := newID()
 	a, b := e.hears(), e.hears()
@@ -317,7 +316,7 @@ func testYieldEach(e *env) {
 	e.wantNotices()
 }
 
-// testYieldGrant grants claims that yield. The notice of the grant tells whether others wait.
+// testYieldGrant grants claims that yield. The notice of the grant must tell whether others wait.
 func testYieldGrant(e *env) {
 	key, other := newID(), e.session()
 	l := e.hears()
@@ -351,7 +350,7 @@ func testYieldGrant(e *env) {
 	e.wantNotices(granted(next, true), yields(next))
 }
 
-// testYieldRoom ends, in every possible way, the hold of a claim that yields.
+// testYieldRoom ends holds of claims that yield in every possible way.
 func testYieldRoom(e *env) {
 	key, living := newID(), e.session()
 	var last int64

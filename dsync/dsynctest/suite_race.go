@@ -156,8 +156,8 @@ func testRaceReleases(e *env) {
 	e.wantQueue(s, last)
 }
 
-// testRaceLimit counts the holders, from the reply to Acquire until Release is sent. There are never more than the
-// limit allows.
+// testRaceLimit counts a claim as a holder from the reply to its Acquire until its Release is sent. The holders
+// must never weigh more than the limit.
 func testRaceLimit(e *env) {
 	const limit = 3
 	key, session := newID(), e.session()
@@ -244,8 +244,8 @@ func testRaceWaiters(e *env) {
 	e.wantFree(key)
 }
 
-// testRaceNotices runs workers that wait only for notices, which the worker whose command grants their claims
-// sends. The queue is often empty, so Acquires race with Releases.
+// testRaceNotices runs workers that learn of grants only by notices, which the worker sends whose command granted
+// the claim. The queue is often empty, so Acquires race with Releases.
 func testRaceNotices(e *env) {
 	const workers, rounds, limit = 4, 10, 2
 	key := newID()
@@ -284,7 +284,7 @@ func testRaceNotices(e *env) {
 	e.wantFree(key)
 }
 
-// A learnt holds what a session knows about the grant of its claim.
+// A learnt is what a session knows about the grant of its claim.
 type learnt struct {
 	token int64
 	alone bool // the first reply had the grant, and nobody was in the queue
@@ -336,7 +336,7 @@ func count(notices []driver.Notice, t driver.NoticeType) (n int) {
 	return n
 }
 
-// testRaceRegister registers several sessions with one id, as two processes on cloned machines could.
+// testRaceRegister registers several sessions under the same id at the same time, as cloned machines could.
 func testRaceRegister(e *env) {
 	id := newID()
 	errs := make([]error, 16)
@@ -360,8 +360,8 @@ func testRaceRegister(e *env) {
 	}
 }
 
-// testRaceExpire expires a lapsed session while its owner's heartbeat arrives. Afterwards the session either has
-// expired for good, or is alive for everybody.
+// testRaceExpire calls Expire and Heartbeat for a lapsed session at the same time. Afterwards the session must
+// either have expired for good or be alive for everybody.
 func testRaceExpire(e *env) {
 	for round := range 6 {
 		const ttl = 60 * time.Millisecond

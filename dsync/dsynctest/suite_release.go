@@ -122,7 +122,7 @@ func testKeepRepeated(e *env) {
 			e.Errorf("Keep %v repeated with %v: ends at %v, want still %v", long, d, again.Until, first.Until)
 		}
 	}
-	// Nor does a repeated Acquire turn the hold back into one that lasts as long as its session.
+	// Nor does a repeated Acquire remove the end of the hold.
 	s := e.acquire(c)
 	if h, ok := s.Holder(c.ID); !ok || !h.Until.Equal(first.Until) {
 		e.Errorf("Acquire repeated after Keep: %+v, want it kept until %v", s.Holders, first.Until)
@@ -201,8 +201,8 @@ func testLeaseEnd(e *env) {
 	}
 }
 
-// However a claim with a lease is granted, its hold lasts as long as its session until the first Extend. Otherwise
-// a grant that nobody learns of would block the key for the whole lease.
+// However a claim with a lease is granted, its hold has no end until the first Extend, and lasts as long as its
+// session. Otherwise a grant that nobody learns of would block the key for the whole lease.
 func testLeaseUndated(e *env) {
 	for _, grant := range []func(c driver.Claim){
 		func(c driver.Claim) { e.acquire(c) },
@@ -244,7 +244,7 @@ func testLeaseShown(e *env) {
 	h := e.hold(c)
 	e.until(h.Until)
 	e.wantHolders(e.load(c.Key), c)
-	// A late Acquire of the claim has no effect, and does not bring it back.
+	// A late Acquire of the claim does not bring it back.
 	s := e.acquireAs(c, true, h.Since.Add(-time.Second))
 	e.wantHolders(s)
 	e.wantQueue(s)

@@ -129,8 +129,8 @@ func (s *store) acquire(ctx context.Context, id string, j driver.Acquire) (r key
 		dead = bson.D{e("dead", j.Expired)}
 	}
 	var early []driver.Notice
-	// A claim that is requested again is usually in the queue already. The exception are claims with a tick,
-	// because their tick is usually over by then.
+	// A claim that is requested again is usually in the queue already, unless it has a tick, which is usually over
+	// by then.
 	if j.Wait && j.Repeated && c.Tick == 0 {
 		r, found, err := s.poll(ctx, id, c, dead)
 		if err != nil || found {
