@@ -55,9 +55,9 @@ func trimmed(code string) string {
 
 // B23: every Go block in the documentation is the program examples/quickstart, or in the body of a
 // function of examples_test.go, peers_test.go, shedlock_test.go or nolock_test.go, or in a file of
-// integration/recipes. All of these are compiled, and run if they are Examples or tests call them.
-// A block in a module's README is in an Example of that module. Blocks with code for other
-// libraries are marked as "theirs".
+// integration/recipes. All this code is compiled. It also runs if it is in an Example or a test
+// calls it. A block in a module's README must come from an Example of that module. Blocks with code
+// for other libraries are marked as "theirs".
 func TestCodeIsFromExamples(t *testing.T) {
 	quickstart, err := os.ReadFile("../examples/quickstart/main.go")
 	if err != nil {
@@ -174,7 +174,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// anchors returns the anchors that GitHub makes for the headings.
+// anchors returns the anchors that GitHub generates for the headings.
 func anchors(text string) map[string]bool {
 	drop := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	all := map[string]bool{}

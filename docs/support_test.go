@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// Each server on which the tests ran, according to support.md, has a log that names the server.
+// For each server on which, according to support.md, the tests ran, there is a log that names the
+// server.
 func TestRunLiveIsLogged(t *testing.T) {
 	_, section, ok := strings.Cut(pages(t)["support.md"], "\n**Run live.**")
 	if !ok {
@@ -90,9 +91,9 @@ func TestModulesAreListed(t *testing.T) {
 			t.Errorf("%s, after %q: %q, want %q", list.name, strings.TrimSpace(list.begin), got, list.want)
 		}
 	}
-	// pkg.go.dev and GitHub show the README in a module's directory. It must say what the module is
-	// and how to get it and, unless the module is a command, contain a Go example.
-	// TestCodeIsFromExamples compiles the example.
+	// pkg.go.dev and GitHub show the README in a module's directory. The README must say what the
+	// module is and how to get it. Unless the module is a command, it must also contain a Go
+	// example. TestCodeIsFromExamples compiles the example.
 	for _, m := range published[1:] {
 		text := pages(t)["../"+m+"/README.md"]
 		if !strings.Contains(text, "github.com/leasehold-go/leasehold/"+m) {

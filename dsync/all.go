@@ -34,8 +34,8 @@ type Locker interface {
 // the order of the arguments. So a fleet can be moved from an old lock to a new one: hold both while old and new
 // versions run.
 //
-// If LockAll loses a lock while it waits for another, it unlocks all and begins again. ctx bounds the wait. Errors are
-// those of LockContext; then nothing stays locked, and the context has ended.
+// If LockAll loses a lock while it waits for another, it unlocks all and begins again. ctx bounds the wait. The errors
+// are LockContext's; after an error nothing stays locked, and the context has ended.
 func LockAll(ctx context.Context, locks ...Locker) (held context.Context, unlock func() error, err error) {
 	lock := func(ctx context.Context, l Locker) error { return l.LockContext(ctx) }
 	for {
@@ -110,8 +110,8 @@ func lockAll(ctx context.Context, lock func(context.Context, Locker) error, lock
 	var a all
 	a.over, a.end = context.WithCancelCause(context.Background())
 	for _, l := range inOrder(locks) {
-		// The wait ends when an earlier lock is lost: another process may hold it by now, and must not be kept from the
-		// rest.
+		// The wait ends when an earlier lock is lost: another process may hold that lock by now and wait for the locks
+		// that are still held here.
 		wait, cancel := engine.Scoped(ctx, a.holds, a.over, a.live)
 		err := lock(wait, l)
 		if err == nil {
@@ -143,7 +143,7 @@ type all struct {
 	locks []Locker
 	holds []*engine.Hold // holds of the locks that belong to this package
 	over  context.Context
-	end   context.CancelCauseFunc // ends over; called when the first lock is lost, and by unlock
+	end   context.CancelCauseFunc // cancels over; called when the first lock is lost, and by unlock
 }
 
 func (a *all) add(l Locker) {
@@ -166,7 +166,7 @@ func (a *all) add(l Locker) {
 	}
 }
 
-// live checks the clock, and ends over if a hold has ended. It reports whether no lock has been
+// live checks the clock, and cancels over if a hold has ended. It reports whether no lock has been
 // lost.
 func (a *all) live() bool {
 	for _, h := range a.holds {

@@ -80,7 +80,7 @@ func TestLockAllLosesOne(t *testing.T) {
 					t.Fatal(err)
 				}
 				if dsync.HoldFrom(held) != nil {
-					t.Error("HoldFrom returns one of several holds")
+					t.Error("HoldFrom has returned one of several holds")
 				}
 				lose(store, o)
 				select {
@@ -104,7 +104,7 @@ func TestLockAllLosesOne(t *testing.T) {
 	}
 }
 
-// If unlock can't release a lock, that is logged, as Mutex.Unlock does.
+// If unlock can't release a lock, it logs that, as Mutex.Unlock does.
 func TestLockAllLogsWhatIsNotReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -145,7 +145,7 @@ func TestLockAllUnlock(t *testing.T) {
 	})
 }
 
-// A LockAll that gives up leaves nothing locked, and its context has ended.
+// When LockAll gives up, nothing stays locked, and its context has ended.
 func TestLockAllGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
 		b.Mutex("b").Lock()

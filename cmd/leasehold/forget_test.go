@@ -7,7 +7,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// After forget, a once can run again. forget does not change a held key, and prints its holder.
+// After leasehold forget, leasehold once can run its command again. If the key is held, forget does
+// not change it, but prints its holder.
 func TestForget(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t)

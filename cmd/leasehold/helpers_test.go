@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A result is the outcome of a command line.
+// A result is what running a command line has led to.
 type result struct {
 	status   int
 	out, err string
@@ -52,7 +52,7 @@ func (s *screen) take() string {
 	return text
 }
 
-// holdAs acquires key for session s, as a key of the given kind.
+// holdAs acquires key, of the given kind, for session s.
 func holdAs(t *testing.T, s *dsync.Session, key string, kind driver.Kind) *engine.Hold {
 	t.Helper()
 	w := engine.Whole(key, kind)

@@ -10,7 +10,7 @@ import (
 
 // untilSignal calls f with a context that ends on SIGINT and SIGTERM. If f then fails because it
 // was interrupted, untilSignal returns a failure with the exit status for that signal. A second
-// signal ends the process, as if it were not caught.
+// signal is not caught, so it ends the process.
 func untilSignal(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

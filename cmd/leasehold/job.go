@@ -228,8 +228,8 @@ func (j *job) seal(h *engine.Hold) error {
 	return nil
 }
 
-// campaignsAgain reports whether to call turn again after it has returned err: in an election, if
-// the leadership was lost and no signal has asked leasehold to end.
+// campaignsAgain reports whether to call turn again after it has returned err. That is so in an
+// election if the leadership was lost and no signal has asked leasehold to end.
 func (j *job) campaignsAgain(err error, sig *signals) bool {
 	var f *failure
 	return j.kind == driver.KindElection && errors.As(err, &f) && f.status == exitLost && !sig.lastEnding().ends()
@@ -245,8 +245,8 @@ func (j *job) release(a *app, h *engine.Hold) {
 	}
 }
 
-// close ends the session. It waits for at most one request to the server, which takes at most a
-// sixth of the TTL, and never more than 5 s. If the requests fail, the session expires.
+// close ends the session. It waits for at most one request to the server, for at most a sixth of
+// the TTL and never longer than 5 s. If its requests fail, the session expires.
 func (j *job) close(a *app, s *dsync.Session) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // Close need not wait for holds: there are none
@@ -263,11 +263,12 @@ func (j *job) notReleased(a *app, err error) {
 // takes less than the 10 s after which docker stop kills a container.
 const releaseTimeout = 3 * time.Second
 
-// sealTimeout bounds the wait for the server to record a success. It is longer than MongoDB takes
-// to elect a primary after a step-down, because a command whose success is not recorded runs again.
+// sealTimeout bounds the wait for the server to record a success. A command runs again if its
+// success is not recorded, so sealTimeout is longer than MongoDB takes to elect a primary after a
+// step-down.
 const sealTimeout = 5 * time.Second
 
-// hold acquires the key, and waits as long as the flags allow.
+// hold acquires the key. It waits for the key as long as the flags allow.
 func (j *job) hold(ctx context.Context, s *dsync.Session) (*engine.Hold, error) {
 	j.silence.wait(true)
 	defer j.silence.wait(false)

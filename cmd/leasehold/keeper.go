@@ -99,7 +99,7 @@ func besideInherited(files ...*os.File) (extra []*os.File, at []int, closeFiles 
 			continue
 		}
 		// Pass a copy, because the garbage collector closes the descriptor of an os.File. The
-		// copy's number is above fd: starting the child would move a lower one, perhaps onto
+		// copy's number is above fd: starting the child would move a lower descriptor, perhaps onto
 		// another of the caller's descriptors.
 		number, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, fd+1)
 		if err != nil {
@@ -175,7 +175,7 @@ func statusOf(w syscall.WaitStatus) int {
 // An order is a message from leasehold to the keeper: a line of JSON. The first order that has Stop
 // and Kill makes the keeper start the command.
 type order struct {
-	// The command's group gets SIGTERM at the time Stop and SIGKILL at the time Kill, both on
+	// The command's group gets SIGTERM at the time Stop and SIGKILL at the time Kill, both by
 	// [clock]. An order with a Signal does not change them.
 	Stop, Kill time.Duration
 
@@ -184,8 +184,8 @@ type order struct {
 }
 
 // A report is a message from the keeper to leasehold: a line of JSON. The first report says that
-// the command was started, the last one that it ended or could not be started. Any report in
-// between means that job control has stopped the command.
+// the command was started. The last report says that the command has ended, or that it could not be
+// started. Any report between them says that job control has stopped the command.
 type report struct {
 	Started int    // the ID of the command's process and of its group
 	Job     int    // the job control signal that stopped the command
@@ -237,8 +237,8 @@ func newKeep() *cobra.Command {
 }
 
 // A keep is the state of the keeper process. The keeper runs the command and, whatever happens to
-// leasehold, stops it at a deadline that leasehold keeps extending. It is as simple as possible: it
-// knows nothing about stores and keys.
+// leasehold, stops it at a deadline that leasehold keeps extending. To keep it simple, it knows
+// nothing about stores and keys.
 type keep struct {
 	orders     chan order // closed when leasehold has exited
 	reports    *json.Encoder

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A kept is a keeper whose command and its child ignore SIGTERM.
+// A kept is a keeper with a command that ignores SIGTERM, as does the command's child.
 type kept struct {
 	*keeper
 	t    *testing.T
@@ -77,7 +77,7 @@ func TestKeeperStopsAtTheDeadline(t *testing.T) {
 	}
 }
 
-// Once the keeper has begun to stop the command, a new deadline does not keep it from doing so.
+// Once the keeper has begun to stop the command, a new deadline comes too late.
 func TestKeeperStopsForGood(t *testing.T) {
 	k := newKept(t, hour())
 	k.tell(order{Stop: clock(), Kill: clock() + 500*time.Millisecond})

@@ -65,8 +65,8 @@ func manPage(c *cobra.Command) ([]byte, error) {
 	return bytes.Replace(page.Bytes(), []byte(next), []byte(own), 1), nil
 }
 
-// environmentHelp is the section ENVIRONMENT of all pages. Neither it nor exitHelp may contain what
-// roff would take for a command: a backslash, or a line that begins with a dot.
+// environmentHelp is the section ENVIRONMENT of all pages. Neither environmentHelp nor exitHelp may
+// contain a backslash or a line that begins with a dot: roff would take them for commands.
 const environmentHelp = `leasehold reads
 
   MONGODB_URI      the connection string, if there is no --uri

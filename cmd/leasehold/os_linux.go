@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An alarm fires at a time on [clock] or, if the machine is suspended at that time, as soon as it
-// wakes. Go's timers stop while the machine is suspended, so they would fire late.
+// An alarm fires at a given time of [clock] or, if the machine is suspended at that time, as soon
+// as the machine wakes. Go's timers stop while the machine is suspended, so they would fire late.
 type alarm struct {
 	c    chan struct{} // with a capacity of one
 	file *os.File
@@ -46,8 +46,8 @@ func (a *alarm) set(t time.Duration) {
 	}
 }
 
-// clock returns the time since boot, including suspension. All processes see the same clock, and
-// nobody can set it.
+// clock returns the time since boot, including the time that the machine was suspended. All
+// processes see the same clock, and nobody can set it.
 func clock() time.Duration { return readClock(unix.CLOCK_BOOTTIME) }
 
 // executable returns the path of the file that this process runs, even if that file has been

@@ -21,8 +21,8 @@ func newAlarm() (*alarm, error) { return &alarm{time.Tick(20 * time.Millisecond)
 // set does nothing: the alarm fires all the time.
 func (*alarm) set(time.Duration) {}
 
-// clock returns the time since boot, on darwin including suspension. All processes see the same
-// clock, and nobody can set it.
+// clock returns the time since boot; on darwin it includes the time that the machine was suspended.
+// All processes see the same clock, and nobody can set it.
 func clock() time.Duration { return readClock(unix.CLOCK_MONOTONIC) }
 
 func executable() (string, error) { return os.Executable() }

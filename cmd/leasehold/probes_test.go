@@ -29,7 +29,8 @@ func get(t *testing.T, store driver.Store, path string) *httptest.ResponseRecord
 	return w
 }
 
-// /metrics counts what is in the store, in the text format of Prometheus, and writes nothing.
+// /metrics counts what is in the store, in the text format of Prometheus, without writing to the
+// store.
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
@@ -78,7 +79,7 @@ func TestProbesWithoutStore(t *testing.T) {
 	})
 }
 
-// If there are too many keys, the metrics say that they do not count all of them.
+// If there are too many keys, the metrics show that not all of them were counted.
 func TestMetricsOfManyKeys(t *testing.T) {
 	for _, n := range []int{maxMetricsKeys, maxMetricsKeys + 1} {
 		synctest.Test(t, func(t *testing.T) { // in a bubble, reading takes no time even on a slow machine

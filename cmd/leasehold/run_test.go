@@ -55,7 +55,7 @@ func free(t *testing.T, store driver.Store, key string) {
 	}
 }
 
-// read returns the content of a file that a command writes.
+// read returns the content of a file that a command has written.
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -211,8 +211,8 @@ func TestRunRefused(t *testing.T) {
 	}
 }
 
-// SIGTERM is forwarded to the group, SIGUSR1 only to the command. The command decides what to do
-// with either; the key is held until the command has ended.
+// SIGTERM is forwarded to the group, SIGUSR1 only to the command. The command decides how to react;
+// the key is held until the command has ended.
 func TestRunForwardsSignals(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "out")
@@ -365,8 +365,8 @@ func TestElectEndsOnSignal(t *testing.T) {
 	free(t, store, "e")
 }
 
-// With --at-least the key stays held for that long from its grant, whether the command succeeds or
-// fails. If the command runs longer, the key is released as soon as it ends.
+// With --at-least, the key stays held for at least that long, counted from its grant, whether the
+// command succeeds or fails. If the command runs longer, the key is released as soon as it ends.
 func TestRunAtLeast(t *testing.T) {
 	for _, c := range []struct {
 		script string
@@ -445,7 +445,7 @@ func TestRunBeside(t *testing.T) {
 	}
 }
 
-// A once runs its command until it has succeeded, and then never again. After that, a dsync.Once of
+// A once runs its command until it has succeeded, and then never again. After that, a dsync.Once on
 // the same key does not run either.
 func TestOnce(t *testing.T) {
 	store := dsynctest.NewMemory()
@@ -510,8 +510,8 @@ func TestRunTick(t *testing.T) {
 	}
 }
 
-// B43: the tick of an interval is the last one that is due, however late a host runs the command. A
-// tick counts as due a tenth of the interval early, but at most 30 s.
+// B43: with an interval, leasehold uses the last tick that is due, however late a host runs the
+// command. A tick counts as due a tenth of the interval before its time, but at most 30 s before.
 func TestTickOfAnInterval(t *testing.T) {
 	midnight := time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
@@ -532,7 +532,7 @@ func TestTickOfAnInterval(t *testing.T) {
 			}
 		}
 	}
-	// Runs by hand at 23:39 and at noon.
+	// The command is run by hand at 23:39 and at noon.
 	if got, err := tickOf("1h", midnight.Add(-21*time.Minute)); err != nil || got != midnight.Add(-time.Hour).UnixMilli() {
 		t.Errorf("1h: got %v, %v, want 23:00: midnight is the tick of the run at midnight", time.UnixMilli(got).UTC(), err)
 	}
@@ -543,9 +543,9 @@ func TestTickOfAnInterval(t *testing.T) {
 	}
 }
 
-// A run by hand, or on a host with a wrong clock, cannot silently take the tick of the next run:
-// leasehold prints the tick of each command that it runs or skips. --quiet suppresses both
-// messages.
+// If a run by hand, or on a host with a wrong clock, takes the tick of the next run, people can
+// notice that: leasehold prints the tick of each command that it runs or skips. --quiet suppresses
+// both messages.
 func TestRunSaysTheTick(t *testing.T) {
 	for _, quiet := range []bool{false, true} {
 		store := dsynctest.NewMemory()
@@ -580,7 +580,8 @@ func TestRunSaysTheTick(t *testing.T) {
 	}
 }
 
-// If the key of a once is broken while its command runs, the next once runs the command again.
+// If the key of leasehold once is broken while the command runs, the next leasehold once runs the
+// command again.
 func TestOnceBroken(t *testing.T) {
 	store := dsynctest.NewMemory()
 	out, end := start(t.Context(), store, "once", "--ttl", "6s", "--grace", "1s", "k", "--",

@@ -35,15 +35,14 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// A scene is a store in a bubble with sessions whose IDs, hosts and times are the same in every
-// run.
+// A scene is a store in a bubble. Its sessions have the same IDs, hosts and times in every run.
 type scene struct {
 	*dsynctest.Memory
 	t *testing.T
 }
 
-// newScene returns a scene with three sessions: a and b with a TTL of ten minutes, c of ten
-// seconds.
+// newScene returns a scene with three sessions: a and b have a TTL of ten minutes, and c has a TTL
+// of ten seconds.
 func newScene(t *testing.T) scene {
 	s := scene{dsynctest.NewMemory(), t}
 	for _, m := range []driver.Member{
@@ -59,7 +58,7 @@ func newScene(t *testing.T) scene {
 	return s
 }
 
-// claim returns a claim of the session that is named by the first letter of id.
+// claim returns a claim whose session is named by the first letter of id.
 func claim(key, id string, kind driver.Kind, weight, limit int64) driver.Claim {
 	return driver.Claim{Key: key, ID: id, Session: id[:1], Kind: kind, Weight: weight, Limit: limit}
 }
@@ -129,8 +128,7 @@ func (s scene) allKinds() {
 	time.Sleep(1234 * time.Millisecond)
 }
 
-// wrote fails the test if anything was written, or a session was registered, since before was
-// counted.
+// wrote fails the test if the store has counted a write or a registration since before.
 func (s scene) wrote(before dsynctest.Counts) {
 	s.t.Helper()
 	d := s.Counts().Since(before)

@@ -142,8 +142,8 @@ func newPageServer(h http.Handler, page *dsynchttp.Handler, at net.Addr) *http.S
 }
 
 // onlyLoopback refuses requests whose Host is not this machine's own. This prevents DNS rebinding:
-// a hostile site could point its own name to a loopback address, so that a browser on this machine
-// would send requests here and consider them same-origin.
+// a hostile site could point its own name to a loopback address, and a browser on this machine
+// would then send that site's requests here as if they were same-origin.
 func onlyLoopback(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r.Host) {
@@ -164,7 +164,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// pageURL returns the page's URL, with the host from --listen and the port that is really used.
+// pageURL returns the page's URL, with the host from --listen and the actual port.
 func pageURL(listen string, at net.Addr) string {
 	host, _, _ := net.SplitHostPort(listen)
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {

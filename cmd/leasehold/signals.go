@@ -26,7 +26,8 @@ type signals struct {
 // A caught is a caught signal.
 type caught syscall.Signal
 
-// ends reports whether the signal asks programs to end. Such a signal is for a whole process group.
+// ends reports whether the signal asks programs to end. A signal that does is meant for a whole
+// process group.
 func (c caught) ends() bool {
 	s := syscall.Signal(c)
 	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGQUIT
@@ -41,8 +42,8 @@ func catch() *signals {
 	return s
 }
 
-// catchJobControl is like catch, and if there is a controlling terminal it also catches the signals
-// that stop and continue jobs.
+// catchJobControl is like catch, but if there is a controlling terminal, it also catches the
+// signals that stop and continue jobs.
 func catchJobControl() *signals {
 	s := catch()
 	if s.terminal = openTerminal(); s.terminal != nil {

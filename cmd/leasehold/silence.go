@@ -19,13 +19,13 @@ const (
 	// Most fail-overs end sooner.
 	firstSaid = 3 * time.Second
 
-	// saidAgain is the time between one report and the next.
+	// saidAgain is the time between two reports.
 	saidAgain = time.Minute
 )
 
 // A silence reports on standard error that the server does not answer while leasehold waits for a
-// key. Without a report, a silent server would look like another holder that keeps the key for
-// long. Its methods are called by the session's hooks and by the job.
+// key. Without a report, a silent server would look as if another process held the key for long.
+// Its methods are called by the session's hooks and by the job.
 type silence struct {
 	say func(error)
 	key string
@@ -58,7 +58,7 @@ func (s *silence) answered() {
 func (s *silence) failed(op string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A waiter depends only on these commands. Don't report a refusal, because it ends the wait.
+	// Only these commands matter to a waiter. Don't report a refusal, because it ends the wait.
 	if !s.waiting || errors.Is(err, dsync.ErrRefused) || !slices.Contains([]string{"Register", "Heartbeat", "Acquire", "Load", "Read"}, op) {
 		return
 	}

@@ -238,7 +238,7 @@ func keyRows(st admin.Status) (rows [][]cell) {
 	return rows
 }
 
-// published formats the value that a leader published or a run returned.
+// published formats the value that a leader has published, or that a run has returned.
 func published(st admin.Status) string {
 	switch {
 	case st.LastTick.IsZero():

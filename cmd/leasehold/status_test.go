@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Golden files make every change of status's output visible, for every kind of key, as a table and
-// as JSON.
+// Golden files hold the output of status for every kind of key, as a table and as JSON, so that
+// every change of it is visible.
 func TestStatusGolden(t *testing.T) {
 	for _, c := range []struct {
 		file string
@@ -80,8 +80,8 @@ func TestStatusOfDeadlocks(t *testing.T) {
 	}
 }
 
-// If nothing is found, the exit status says so, and a hint is printed. For a single key, the JSON
-// output is an object with the kind "".
+// If nothing is found, status prints a hint and exits with a status of its own. For a single key,
+// the JSON output is an object with the kind "".
 func TestStatusOfNothing(t *testing.T) {
 	s := newScene(t)
 	s.release(s.acquire(claim("free", "a.1", driver.KindMutex, 1, 1)), driver.Release{})
@@ -125,7 +125,7 @@ func (s *pagedStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.Stat
 	return s.Memory.Keys(ctx, q)
 }
 
-// A noting writer records how many pages had been read before the first write.
+// A noting is a writer that records how many pages were read before the first write.
 type noting struct {
 	io.Writer
 	store *pagedStore

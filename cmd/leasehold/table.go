@@ -12,7 +12,7 @@ import (
 // A column is a column of a table.
 type column struct {
 	name string
-	keep int // a narrow display omits columns with the highest keep first, and never those with 0
+	keep int // a narrow display omits columns with the highest keep first, and never those with keep 0
 	cut  int // cells may be cut to this width; 0: never
 }
 
@@ -40,12 +40,12 @@ type table struct {
 	display display
 	columns []column
 	rows    [][]cell
-	widths  []int // the widths that the cells seen so far need
+	widths  []int // the widths needed by the cells so far
 	shown   []int // indexes of the columns that fit; nil: not decided
 }
 
-// tableBlock is the number of rows that a table collects before it first prints: as many as the
-// first page that is read from a store has keys.
+// tableBlock is the number of rows that a table collects before it first prints. It equals the
+// number of keys in the first page that is read from a store.
 const tableBlock = 100
 
 // columnGap is the number of spaces between two columns.
@@ -102,7 +102,7 @@ func (t *table) flush() error {
 	return err
 }
 
-// choose decides which columns fit if cells are cut wherever their column allows it.
+// choose decides which columns fit, provided that cells are cut in all columns that allow it.
 func (t *table) choose() {
 	for i := range t.columns {
 		t.shown = append(t.shown, i)

@@ -67,12 +67,12 @@ func (t *terminal) takeBack() {
 }
 
 // stopped handles a command that a signal has stopped. It reports whether the command must be
-// continued now. If not, it stops leasehold's job, too, and SIGCONT follows later.
+// continued now. If it returns false, it has stopped leasehold's job, too, and SIGCONT comes later.
 func (t *terminal) stopped(by syscall.Signal, command int) (goOn bool) {
 	t.command = command
 	fg := t.foreground()
-	// On Ctrl-Z, a command that is already stopped because it needs the terminal does not stop a
-	// second time. So stopRequested counts as well.
+	// If the command is already stopped because it needs the terminal, Ctrl-Z does not stop it a
+	// second time. So check stopRequested as well.
 	wants := by != syscall.SIGTSTP && !t.stopRequested
 	t.stopRequested = false
 	switch {
@@ -87,8 +87,8 @@ func (t *terminal) stopped(by syscall.Signal, command int) (goOn bool) {
 }
 
 // hasShell reports whether there is a shell that stops and continues leasehold's job. There is none
-// if leasehold runs in the session leader's own process group. The kernel does not stop that group
-// on Ctrl-Z either.
+// if leasehold runs in the session leader's own process group. On Ctrl-Z the kernel does not stop
+// that group.
 func (t *terminal) hasShell() bool {
 	sid, err := unix.Getsid(0)
 	return err == nil && sid != t.job

@@ -169,8 +169,8 @@ func TestTerminalSuspend(t *testing.T) {
 	}
 }
 
-// A command that is suspended for longer than the lease is dead when the lease ends, even though
-// leasehold is stopped.
+// If leasehold and its command stay suspended for longer than the lease, the command is dead by the
+// time the lease ends.
 func TestTerminalSuspendedTooLong(t *testing.T) {
 	y := newTTY(t, "-mc", `"$0" run --ttl 2s k -- sh -c 'echo pid $$; read x'; echo suspended; read x; fg; echo "status $?"`)
 	pid := y.want(`pid (\d+)\r\n`)[1]
@@ -213,7 +213,7 @@ func TestTerminalWithoutShell(t *testing.T) {
 	y.want("got hello\r\n")
 }
 
-// The command does not ignore the signals that only leasehold ignores.
+// Signals that only leasehold ignores are not ignored by the command.
 func TestTerminalSignals(t *testing.T) {
 	y := newTTY(t, "-mc", `grep SigIgn /proc/self/status; "$0" run k -- grep SigIgn /proc/self/status`)
 	const ignored = `SigIgn:\s*([0-9a-f]+)\r\n`
@@ -222,8 +222,8 @@ func TestTerminalSignals(t *testing.T) {
 	}
 }
 
-// A background command that needs the terminal is stopped, with its job, and gets the terminal
-// after fg.
+// A background command that needs the terminal is stopped together with its job, and gets the
+// terminal after fg.
 func TestTerminalBackground(t *testing.T) {
 	y := newTTY(t, "-mc", `"$0" run k -- sh -c 'echo pid $$; read x; echo "got $x"; exit 7' & read x; fg; echo "status $?"`)
 	pid := y.want(`pid (\d+)\r\n`)[1]
@@ -239,7 +239,7 @@ func TestTerminalBackground(t *testing.T) {
 	y.want("status 7\r\n")
 }
 
-// The rest of a pipeline keeps the terminal as long as the command does not need it, and Ctrl-C
+// The other programs of a pipeline can use the terminal until the command needs it, and Ctrl-C
 // interrupts the whole pipeline.
 func TestTerminalPipeline(t *testing.T) {
 	y := newTTY(t, "-mc", `"$0" run k -- sh -c 'trap "echo interrupted >/dev/tty; exit" INT; echo page; while :; do sleep 0.01; done' |

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A watch is the setting of whether and how often a command refreshes its output.
+// A watch determines whether and how often a command refreshes its output.
 type watch struct {
 	on       bool
 	interval time.Duration
@@ -45,8 +45,8 @@ func (a *app) watching(cmd *cobra.Command, w watch, show func(context.Context, *
 	})
 }
 
-// title returns the first line of a frame: the command, its interval and the deployment that it
-// reads.
+// title returns the first line of a frame: the command, its refresh interval and the deployment
+// that it reads.
 func title(cmd *cobra.Command, w watch, t target) string {
 	args := make([]string, 0, cmd.Flags().NArg())
 	for _, arg := range cmd.Flags().Args() {
@@ -93,7 +93,7 @@ func (a *app) repeat(ctx context.Context, w watch, title string, show func(conte
 	}
 }
 
-// redraw prints a frame: over the previous one if the cursor can be moved, else below it.
+// redraw prints a frame: over the previous frame if the cursor can be moved, otherwise below it.
 func (a *app) redraw(d display, title, text string, first bool) error {
 	if !d.cursor {
 		if !first && !strings.HasPrefix(text, "{") { // no blank line between JSON objects
@@ -104,7 +104,7 @@ func (a *app) redraw(d display, title, text string, first bool) error {
 	}
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	lines = append([]string{d.paint(faint, title+", "+time.Now().UTC().Format("15:04:05 UTC")), ""}, lines...)
-	if room := d.height - 1; d.height > 0 && len(lines) > room { // the cursor needs the last line
+	if room := d.height - 1; d.height > 0 && len(lines) > room { // keep the last line free for the cursor
 		more := len(lines) - room + 1
 		lines = append(lines[:max(0, room-1)], d.paint(faint, fmt.Sprintf("and %d lines more", more)))
 	}

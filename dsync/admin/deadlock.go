@@ -7,10 +7,10 @@ import (
 	"github.com/leasehold-go/leasehold/internal/deadlock"
 )
 
-// A Deadlock is a cycle of sessions: Members[i] holds Keys[i] and waits for Keys[i+1], the last one for Keys[0]. If in
-// each session the same work holds and waits, all wait forever, unless a wait's context ends, a process ends, or
-// somebody calls [Inspector.Break] on one of the keys. Programs that always lock their keys in the same order never
-// deadlock.
+// A Deadlock is a cycle of sessions: Members[i] holds Keys[i] and waits for Keys[i+1], the last member for Keys[0]. If
+// in each session the goroutine that holds the key is the one that waits, all wait forever, unless a wait's context
+// ends, a process ends, or somebody calls [Inspector.Break] on one of the keys. Programs that always lock their keys in
+// the same order never deadlock.
 //
 // Each session looks for the deadlocks that it is part of: if it holds a key that it locked before it began to wait, a
 // heartbeat looks once the wait has lasted for half a TTL (at least 5 s and at most 15 s), and again each time the wait
@@ -18,12 +18,13 @@ import (
 // [dsync.Hooks].Deadlock.
 //
 // A call that waits for a key that its own context holds, such as locking a key inside a [dsync.Mutex.Do] on the same
-// key, is a deadlock with one member. Its process reports it in the same way and after the same time. If the call has
-// another context, or none, the deadlock is not reported. The store does not know of such a deadlock, and
-// [Inspector.Deadlocks] does not find it.
+// key, is a deadlock with one member. The process reports such a deadlock in the same way and after the same time, but
+// not if the call has another context, or none. The store does not know of it, so [Inspector.Deadlocks] does not find
+// it.
 //
 // The store knows sessions, not goroutines, so a cycle is only a possible deadlock: one goroutine of a process may hold
-// the key and work, while another waits. The cycle itself is certain: it existed at one moment. A cycle is not reported
+// its key and work while another goroutine waits. The cycle itself is certain: it existed at one moment. A cycle is not
+// reported
 //
 //   - if somebody in the cycle can go on: a holder waits for nothing, a semaphore has room, or a hold has
 //     a fixed end;
@@ -56,10 +57,10 @@ func (i *Inspector) Deadlocks(ctx context.Context, prefix string) ([]Deadlock, e
 	}), listError(prefix, err)
 }
 
-// FindDeadlocks returns the deadlocks that are in both of two readings of some keys, at least one for each waiter in a
-// deadlock. Each Status is from a different moment, so one reading may show a cycle that never existed. But everything
-// that is in both readings existed at the same time, at one moment between them. A cycle counts only if nobody in it
-// could be freed by releases outside of it, in whatever order.
+// FindDeadlocks returns deadlocks that both of two readings of the same keys show, at least one for each waiter in a
+// deadlock. Each Status is from a different moment, so one reading may show a cycle that never existed. But what both
+// readings show existed as a whole at a moment between them. A cycle counts only if releases by sessions outside the
+// cycle, in any order, could free none of its members.
 //
 // FindDeadlocks is for tools that have already read the keys; [Inspector.Deadlocks] reads them
 // itself.

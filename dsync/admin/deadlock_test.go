@@ -187,8 +187,8 @@ func (w *world) keys() (all []admin.Status) {
 	return all
 }
 
-// play lets the sessions that wait for nothing release all that they hold, one session after the other in random order.
-// It returns the keys that sessions still wait for at the end.
+// play lets the sessions that wait for nothing release all their keys, one session after the other in random order. It
+// returns the keys that sessions still wait for at the end.
 func (w *world) play(r *rand.Rand) (stuck []string) {
 	p := &world{w.limit, map[string]map[string]int64{}, map[string][]string{}, w.want, map[string]string{}}
 	for k := range w.limit {

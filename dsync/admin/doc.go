@@ -1,4 +1,4 @@
-// Package admin is for operators' tools. It shows the holders and the waiters of a key, and the processes that have a
+// Package admin is for tools of operators. It shows the holders and the waiters of a key, and the processes that have a
 // session. [Inspector.Break] takes a key away from its holders.
 //
 //	locks, err := dsyncmongo.Open(ctx, db, nil) // a *dsync.Session
@@ -24,6 +24,6 @@
 // registered. Both keep the promises of package dsync: Break takes a key only from holders that were notified and
 // had their grace, or whose session or lease is over, and tokens keep growing after Forget.
 //
-// All times are the store's, not this host's. An answer describes the moment that it names, and may be out of date when
-// it arrives: a Status that shows a key as free is no permission to write.
+// All times are by the store's clock, not this host's. An answer describes the moment that it names, and may be out of
+// date when it arrives: a Status that shows a key as free is no permission to write.
 package admin

@@ -15,7 +15,7 @@ import (
 )
 
 // A forgotten Once runs again, with a greater token, in a process that has not learned its result.
-// The rest of its record is swept like the record of an idle lock.
+// What remains of its record is swept like the record of an idle lock.
 func TestForgetOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

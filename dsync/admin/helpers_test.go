@@ -33,7 +33,7 @@ func turn(m sync.Locker) {
 	defer m.Unlock()
 }
 
-// status returns the status of key, as s reads it.
+// status returns the status of key, read by s.
 func status(t testing.TB, s *dsync.Session, key string) admin.Status {
 	t.Helper()
 	st, err := admin.New(s).Status(background, key)

@@ -15,14 +15,14 @@ type Inspector struct {
 	s *engine.Session
 }
 
-// New returns an inspector for the store of s, which sends its commands through s. New itself sends none. After
+// New returns an inspector for the store of s. It sends its commands through s; New itself sends none. After
 // [dsync.Session.Close] every method that reads or writes returns [dsync.ErrClosed].
 func New(s *dsync.Session) *Inspector { return &Inspector{engine.Of(s)} }
 
 // Break asks the current holders of key to give it up, and waits until they have. Each holder is notified (its Lost
-// channel closes, and the cause is [dsync.ErrRevoked]) and then has its session's grace to stop and unlock. After
-// that the first waiter gets the key. The key is never taken from a holder that was not notified: if its process
-// cannot be reached, Break waits until its session expires or, for a hold with a fixed end, until that end. If
+// channel closes, and the cause is [dsync.ErrRevoked]) and then has its session's grace to stop and unlock. After that
+// the first waiter gets the key. The key is never taken from a holder that was not notified: if the holder's process
+// cannot be reached, Break waits until the holder's session expires or, if the hold has a fixed end, until that end. If
 // nobody holds key, Break does nothing. Nobody holds a key that a [dsync.Once] has sealed; see [Inspector.Forget].
 //
 // A process that listens for notices is notified at once, any other with its next heartbeat.
@@ -43,13 +43,13 @@ func (i *Inspector) Break(ctx context.Context, key string) error { return i.s.Br
 // that no process will use again, or that should start over.
 //
 // If a process holds the key or waits for it, the error is a [*dsync.HeldError], and nothing is forgotten; the claims
-// of an expired session count until another process has dropped them; [Inspector.Break] does that. Other errors are as
-// for Break.
+// of an expired session count as well until they are dropped, for example by [Inspector.Break]. Other errors are
+// Break's.
 func (i *Inspector) Forget(ctx context.Context, key string) error { return i.s.Forget(ctx, key) }
 
-// Members returns the sessions with the given ids, and the store's time of the reading. Unknown ids are left out.
-// Without ids it returns all sessions that are alive, ordered by id. It reads 1,000 sessions at a time; now is not
-// before any heartbeat that was read. The error is ctx's, [dsync.ErrClosed] or the store's.
+// Members returns the sessions with the given ids, and the time of the reading, by the store's clock. Unknown ids are
+// left out. Without ids it returns all sessions that are alive, ordered by id. It reads 1,000 sessions at a time; now
+// is not before any heartbeat that was read. The error is ctx's, [dsync.ErrClosed] or the store's.
 func (i *Inspector) Members(ctx context.Context, ids ...string) (members []driver.Member, now time.Time, err error) {
 	return i.s.Members(ctx, ids...)
 }
@@ -62,15 +62,15 @@ func (i *Inspector) Observers(ctx context.Context, election string) ([]driver.Me
 	return i.s.Observers(ctx, election)
 }
 
-// Stats are the facts about a session that are worth a metric: see [Inspector.Stats].
+// Stats are facts about a session for its metrics: see [Inspector.Stats].
 type Stats struct {
 	// Listening reports whether the session gets notices now. It listens only while it needs to:
 	// see [dsync.Options].AlwaysListen.
 	Listening bool
 
-	// Polling is why waiters of this session poll: an error that matches [errors.ErrUnsupported] if the store can't
-	// notify, and otherwise the error that ended the last listener. It is nil if the session listens, or has not needed
-	// to.
+	// Polling is the reason why this session's waiters poll: an error that matches [errors.ErrUnsupported] if the store
+	// can't notify, and otherwise the error that ended the last listener. It is nil if the session listens, or has not
+	// needed to listen.
 	Polling error
 
 	// Records is the number of records in the store, including those of sessions, as of the last complete round of

@@ -13,13 +13,13 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
-// A Status is what the store knows about a key at one moment: its state, its holders and its waiters. All times are
-// the store's, not this host's.
+// A Status is what the store knows about a key at one moment: its state, its holders and its waiters. All times are by
+// the store's clock, not this host's.
 type Status struct {
 	Key   string
 	Now   time.Time   // the time of the reading
 	Kind  driver.Kind // "" if the store has no record of the key
-	Limit int64       // what all holders may hold together: 1 for a mutex, its size for a semaphore
+	Limit int64       // how much all holders together may hold: 1 for a mutex, the size for a semaphore
 	Token int64       // the store's last fencing token, or one that was reserved with it for hand-offs; 0: none
 	Term  int64       // the number of terms of an election so far; 0 for other kinds
 
@@ -50,9 +50,9 @@ type Participant struct {
 	TTL        time.Duration // how long after its last heartbeat the session may expire
 
 	// For holders only:
-	Token   int64     // as granted; each hand-off within its process adds one
+	Token   int64     // as granted; each hand-off within the holder's process adds 1
 	Since   time.Time // when it was granted
-	Until   time.Time // when the hold ends: a fixed lease's end, otherwise when the session lapses unless a heartbeat renews it
+	Until   time.Time // when the hold ends: at the end of a fixed lease, otherwise when the session lapses if no heartbeat comes before
 	Renewed bool      // heartbeats move Until; false for a fixed end
 	Lapsed  bool      // its session sent no heartbeat before Until: the hold no longer counts, and the next request for the key removes it
 	Yields  bool      // its process may keep it unused until others wait
@@ -78,15 +78,15 @@ func (i *Inspector) Status(ctx context.Context, key string) (Status, error) {
 	return newStatus(r), nil
 }
 
-// List returns the status of every key that begins with prefix, in byte order; "" means all keys. It reads them
-// during the iteration, a hundred at a time and later up to a thousand, so they are from different moments. If ctx
-// ends, the session is closed or the store fails, the error comes last.
+// List returns the status of every key that begins with prefix, in byte order; "" means all keys. It reads the keys
+// during the iteration, first a hundred at a time and later up to a thousand, so the statuses are from different
+// moments. If ctx ends, the session is closed or the store fails, the error comes last.
 func (i *Inspector) List(ctx context.Context, prefix string) iter.Seq2[Status, error] {
 	return i.ListAfter(ctx, prefix, "")
 }
 
-// ListAfter is [Inspector.List] for the keys that come after the key after in byte order. It is for showing keys
-// page by page.
+// ListAfter is like [Inspector.List], but lists only keys that are greater than after in byte order. It is for showing
+// keys page by page.
 func (i *Inspector) ListAfter(ctx context.Context, prefix, after string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		for r, err := range i.s.ReadAll(ctx, prefix, after) {
@@ -131,7 +131,7 @@ func newStatus(r engine.Reading) Status {
 	return st
 }
 
-// String returns the status as text for people, in several lines, with all times in UTC.
+// String returns the status as text for people, on several lines, with all times in UTC.
 func (st Status) String() string {
 	var b strings.Builder
 	kind := string(st.Kind)

@@ -23,8 +23,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// L1, L9: Status says who holds a key of each kind, on which host, as which process, since when and
-// until when.
+// L1, L9: For a key of each kind, Status shows who holds it, on which host, in which process, since
+// when and until when.
 func TestStatusOfEachKind(t *testing.T) {
 	const wait = 4 * time.Second // between the grant and the reading; one heartbeat is sent meanwhile
 	type use struct {
@@ -109,7 +109,7 @@ func TestStatusOfEachKind(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := dsynctest.NewMemory()
-				store.Skew(3 * time.Hour) // all times are the store's
+				store.Skew(3 * time.Hour) // all times are by the store's clock
 				opt := &dsync.Options{Name: "pod-1", Host: "a.example", App: "v1", Meta: map[string]string{"zone": "x"}}
 				if test.name == "lingers" {
 					opt.Linger = time.Minute
@@ -236,12 +236,12 @@ func TestStatusShowsTheQueue(t *testing.T) {
 	})
 }
 
-// L8: a session can tell whether a key is locked, whether it owns the lock, and who holds the key.
-// The key is free, held by this or another session, or has a holder that has lapsed but has not
-// been dropped yet.
+// L8: a session can tell whether a key is locked, whether the session itself holds it, and who else
+// does. The key is free, or held by this session, or held by another one, or it has a holder that
+// has lapsed but has not been dropped yet.
 func TestLockedOwnedAndHolder(t *testing.T) {
 	type want struct {
-		owned, locked bool // as mu of the asking session reports it
+		owned, locked bool // as the asking session's mu reports it
 		holder        string
 		lapsed        bool
 	}
@@ -449,7 +449,7 @@ func collect(list iter.Seq2[admin.Status, error]) (keys []string, err error) {
 	return keys, err
 }
 
-// List returns keys with any characters, in byte order, by prefix.
+// List finds keys by prefix and returns them in byte order, whatever characters they contain.
 func TestListByPrefix(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -480,9 +480,9 @@ func TestListByPrefix(t *testing.T) {
 	})
 }
 
-// A list is read while it is iterated. The first read returns a hundred keys, each further read
-// twice as many as the one before, up to a thousand. One more read for each page returns the
-// sessions of its keys.
+// A list is read while it is iterated. The first read returns a page of a hundred keys, and each
+// further read a page twice as long, up to a thousand keys. For each page, one more read returns
+// the sessions of its keys.
 func TestListCost(t *testing.T) {
 	testkit.Large(t)
 	for _, test := range []struct{ keys, take, pages int }{
@@ -523,7 +523,7 @@ func TestListCost(t *testing.T) {
 				if want := min(test.keys, test.take); n != want {
 					t.Errorf("the list has %d keys, want %d", n, want)
 				}
-				members := 0 // one reading of sessions for each page that is not empty
+				members := 0 // sessions are read once for each page that is not empty
 				for got, page := 0, 100; got < min(test.keys, test.take); members++ {
 					got, page = got+page, min(2*page, 1000)
 				}
@@ -536,8 +536,8 @@ func TestListCost(t *testing.T) {
 	}
 }
 
-// An error comes last, after the keys that were read before it. Keys that are added or removed
-// meanwhile do no harm.
+// An error is the last element, after the keys that were read before the error. Adding or removing
+// keys during the iteration does no harm.
 func TestListErrorComesLast(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		broken := errors.New("the store is broken")
@@ -585,8 +585,8 @@ func TestListErrorComesLast(t *testing.T) {
 			t.Errorf("the list has %d elements, want 100 statuses and the error", n)
 		}
 
-		// Each page is from one moment: a key that is added after the end of the page is listed, a
-		// key that is added before it is not.
+		// Each page shows one moment. Later, a key that is added behind the last key of the page is
+		// still listed; a key that is added before it is not.
 		var keys []string
 		for st, err := range admin.New(s).List(background, "") {
 			if err != nil {
@@ -604,7 +604,7 @@ func TestListErrorComesLast(t *testing.T) {
 	})
 }
 
-// A key can have more sessions than one read returns.
+// A key can have more holders and waiters than the number of sessions that one read returns.
 func TestStatusOfManySessions(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
