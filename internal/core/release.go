@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// release releases a claim that nobody in this process uses, or may use, any more. If a request is under way, the
-// release waits for its answer: if it overtook the request, it would find nothing to release, and the claim would join
+// release releases a claim that this process no longer uses. If a request is under way, the release waits for the
+// request's answer: a release that overtook the request would find nothing to release, and the claim would join
 // afterwards.
 func (c *Core) release(cl *claim) {
 	if cl.state != leaving {
@@ -21,7 +21,7 @@ func (c *Core) release(cl *claim) {
 		}
 	}
 	cl.due = never
-	if s := c.sent[cl.command]; s == nil || s.op != Acquire && s.op != Release { // it waits for a lane, or is a command that the release need not wait for
+	if s := c.sent[cl.command]; s == nil || s.op != Acquire && s.op != Release { // the claim's command waits for a lane, or the release need not wait for it
 		cl.command = 0
 	}
 	switch {
@@ -39,8 +39,8 @@ func (c *Core) release(cl *claim) {
 	}
 }
 
-// leaveBy sets how to release a claim. It is too late for that if the claim is already being released (because its
-// grace is over, or because Close keeps it for the grace), since the store may already have executed that release.
+// leaveBy sets how to release a claim. If the claim is already being released (because its grace is over, or because
+// Close keeps it for the grace), it is too late, since the store may already have executed the release.
 func (c *Core) leaveBy(cl *claim, l driver.Release) {
 	if cl.state == leaving {
 		var before leave
@@ -78,7 +78,7 @@ func (c *Core) sendRelease(cl *claim) {
 }
 
 // leaseEnded reports whether the lease is known to be over by the store's clock, so that the next user of the key drops
-// it. An unanswered Extend may have been executed at any time before the lease's end, and may have set a later end.
+// the claim. An unanswered Extend may have been executed at any time before the lease's end, and have set a later end.
 func (c *Core) leaseEnded(cl *claim) bool { return cl.endedBy(c.storeClock()) }
 
 // endedBy is like leaseEnded, but for a given time of the store's clock.
@@ -90,8 +90,8 @@ func (cl *claim) endedBy(now time.Time) bool {
 	return now.After(cl.until.Add(time.Duration(cl.extends) * lease))
 }
 
-// releaseAnswered handles the reply to a release. A refused release is repeated as long as the session lives: the user
-// may get a privilege back that was revoked by mistake.
+// releaseAnswered handles the reply to a release. A refused release is repeated as long as the session lives: the
+// database user may get back a privilege that was revoked by mistake.
 func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 	if cl == nil || cl.state != leaving {
 		return
@@ -114,8 +114,8 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 		c.settled(cl, r.Err)
 		c.retry(cl)
 	case !r.Found && cl.token != 0 && cl.doubted == 0:
-		// The store reports that it does not have a claim that was held. A deposed primary may report that too; believe
-		// it only if the answer is the same after an acknowledged heartbeat.
+		// The claim was held, but the store reports that it does not have the claim. A deposed primary may report that
+		// too; believe it only if the answer is the same after an acknowledged heartbeat.
 		cl.doubted = max(c.session.acks, 1)
 		c.heartbeatSoon()
 		c.at(&cl.timer, cl.number, c.now.Add(c.cfg.TTL))
@@ -138,8 +138,8 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 	}
 }
 
-// endedBy returns the error of a hold whose session closed before its holder was done: the store keeps its claim for
-// the rest of the grace. Otherwise it returns nil.
+// endedBy returns errClosed if the session closed before the hold's holder was done, so that the store keeps the claim
+// for the rest of the grace. Otherwise it returns nil.
 func (l *leave) endedBy() error {
 	if l.grace {
 		return errClosed
@@ -148,8 +148,8 @@ func (l *leave) endedBy() error {
 }
 
 // leftAsSaid records that the store has released a claim as ReleaseBy requested. If an earlier release had no answer
-// and now the claim is not found, that release was executed, because claims of expired sessions are not released. For a
-// lease that proves nothing, since the lease may have run out instead.
+// and the store now does not find the claim, the earlier release was executed, because claims of expired sessions are
+// not released. A lease is an exception: it may have run out instead.
 func (c *Core) leftAsSaid(cl *claim, r *Reply) {
 	if l := cl.leave; l != nil && l.passed == ErrLost && (r.Found || !cl.fixed()) {
 		done := *l
@@ -159,9 +159,9 @@ func (c *Core) leftAsSaid(cl *claim, r *Reply) {
 }
 
 // notPassed returns why a claim was not released to its successor, given the store's answer that the successor does not
-// wait. Suppose that an earlier release had no answer and that a copy of a request could join after it. Then that
-// release may have granted the key to the successor, which is why the successor no longer waits, and the claim in the
-// store was made by the copy.
+// wait. If an earlier release had no answer, it may have granted the key to the successor, which then no longer waits.
+// If a copy of a request could join after that release, the claim that the store has may be the copy's, so the answer
+// proves nothing.
 func (cl *claim) notPassed(err error) error {
 	if cl.failed > 0 && !cl.void.IsZero() {
 		return errUnsure
@@ -169,7 +169,7 @@ func (cl *claim) notPassed(err error) error {
 	return err
 }
 
-// errUnsure is the error for a holder if nobody can know whether its successor was granted the key.
+// errUnsure is a holder's error if it is unknown whether the successor was granted the key.
 var errUnsure = fmt.Errorf("%w: it is not known whether the successor was granted the key", ErrLost)
 
 // A past claim has left the store. It is remembered until no notice, reply or request about it can arrive late.
@@ -178,9 +178,9 @@ type past struct {
 	key    string
 	token  int64  // token of its grant; 0: it was never granted
 	acks   uint64 // session.acks when it left
-	void   int64  // like claim.void, in Unix nanoseconds; 0: no request can join; discarding: a Discard is under way
+	void   int64  // claim.void in Unix nanoseconds; 0: no request can join; discarding: a Discard is under way
 
-	applied driver.OpTime // when its release was applied, if a fail-over may still undo that; otherwise zero
+	applied driver.OpTime // when its release was applied, if a fail-over may still undo the release; otherwise zero
 }
 
 const (
@@ -190,12 +190,11 @@ const (
 
 // leftStore ends a claim that the store no longer has. While an unanswered request, or a copy of an answered request,
 // could still make the claim join again, it stays a past claim, to be discarded afterwards. Otherwise it is remembered
-// for two heartbeats, so that late notices and replies about it are ignored. If the session does not listen and no
-// command is under way, none can be late.
+// for two heartbeats, so that late notices and replies about it are ignored. It is forgotten at once if nothing can be
+// late, because the session does not listen and no command is under way.
 func (c *Core) leftStore(cl *claim) { c.leftStoreAt(cl, driver.OpTime{}) }
 
-// leftStoreAt is like leftStore, but for a claim whose release was applied at the given time and may not be committed
-// yet.
+// leftStoreAt is like leftStore, for a claim whose release was applied at the given time and may not be committed yet.
 func (c *Core) leftStoreAt(cl *claim, applied driver.OpTime) {
 	cl.refused = nil
 	c.settled(cl, cl.lostBy)
@@ -212,8 +211,8 @@ func (c *Core) leftStoreAt(cl *claim, applied driver.OpTime) {
 	c.forgetUnused(cl)
 }
 
-// isNew reports whether a notice or reply that names this session's claim id, with the token of its grant, is about
-// something newer than the past claim with that id.
+// isNew reports whether a notice or reply about the session's claim with that id and token is newer than the past claim
+// with that id.
 func (c *Core) isNew(id string, token int64) bool {
 	n, _ := numberOf(id)
 	i := slices.IndexFunc(c.past, func(p past) bool { return p.number == n })
@@ -237,8 +236,8 @@ func (c *Core) forgetPast() {
 	})
 }
 
-// committed handles the store's report of how far its writes are committed. A release applied in another term may have
-// been undone, and the store may be unable to tell, so the claim is discarded.
+// committed handles the store's report that its writes are committed up to at. A release applied in another term may
+// have been undone, and the store may not know, so the claim is discarded.
 func (c *Core) committed(at driver.OpTime) {
 	undone, busy := false, c.closing != nil
 	var rejoin []past
@@ -285,9 +284,9 @@ func (c *Core) forgetVoid(cl *claim) {
 	}
 }
 
-// discards schedules the Discards of past claims that a copy of a request could make join again. Once no request can do
-// so, one command discards all claims that are due, up to maxDiscards. So a session sends at most one Discard within
-// the time of two attempts, plus one for each further maxDiscards claims.
+// discards schedules the Discards of past claims that a copy of a request could make join again. A claim is due once no
+// such copy can join. One command discards up to maxDiscards claims that are due. So a session sends at most one
+// Discard within the time of two attempts, plus one for each further maxDiscards claims.
 type discards struct {
 	due    Instant // when to send a Discard; never: nothing to discard, or one is under way
 	failed int     // consecutive Discards that were refused or not answered
@@ -296,8 +295,9 @@ type discards struct {
 // maxDiscards is the most claims that one command discards.
 const maxDiscards = 1000
 
-// discardLater schedules the next Discard. It is due one attempt's time after the first claim could be discarded, so
-// that later claims share the command. If the releases of some claims may have been undone, it is due now.
+// discardLater schedules the next Discard. The Discard is due one attempt's time after the first claim could be
+// discarded, so that later claims share the command. If a fail-over may have undone the release of a claim, the Discard
+// is due now.
 func (c *Core) discardLater() {
 	due := never
 	for i := range c.past {
@@ -361,8 +361,8 @@ func (c *Core) discarded(s *sent, r *Reply) {
 	}
 }
 
-// discardAgain schedules the claims of a failed Discard for another one after a pause. It puts them behind the other
-// past claims, so that claims that can't be discarded don't block the rest.
+// discardAgain schedules another Discard, after a pause, for the claims of a failed Discard. It puts them behind the
+// other past claims, so that claims that can't be discarded don't block the rest.
 func (c *Core) discardAgain() {
 	var failed []past
 	c.past = slices.DeleteFunc(c.past, func(p past) bool {

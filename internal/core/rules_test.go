@@ -32,8 +32,8 @@ func TestBrokenHoldIsNotKeptByClose(t *testing.T) {
 	r.says("closed", "Release keeping")
 }
 
-// A wake that comes while a request is under way makes the claim request again after the answer, whether or not a
-// listener is ready.
+// If a wake arrives while a request is under way, the claim requests again after the answer, whether or not a listener
+// is ready.
 func TestWakeDuringARequest(t *testing.T) {
 	r := newRig(t)
 	r.joining()
@@ -54,14 +54,14 @@ func TestGrantWhileInLine(t *testing.T) {
 	r.says("granted", "Deliver 1: hold 1, token 7000")
 }
 
-// An Expire answered during a Load takes effect when the Load is answered. If the claim went on earlier, nobody would
+// An Expire answered during a Load takes effect when the Load is answered. If the claim resumed earlier, nobody would
 // handle the Load's reply, and the claim would wait forever.
 func TestExpiryDuringALoad(t *testing.T) {
 	r := newRig(t)
 	r.mismatched()
 	r.answer("Load", r.behind(0, "p"))
 	r.answer("Read", core.Reply{})
-	r.answer("Read", core.Reply{}) // nothing was known of the sessions, and now they may have lapsed
+	r.answer("Read", core.Reply{}) // the sessions were unknown to the Core, and now they may have lapsed
 	r.says("both have lapsed", "Expire, Expire")
 	ofO := r.sent["Expire"].ID - 1
 	r.answer("Expire", core.Reply{})
@@ -74,9 +74,9 @@ func TestExpiryDuringALoad(t *testing.T) {
 	r.says("loaded", "Acquire without the expired")
 }
 
-// A forced claim that is revoked before its grant is known asks for the grant, begins its hold and winds it down.
-// If its caller requested another claim instead, two such callers could take the key from each other forever, and
-// neither would ever hold it.
+// If a forced claim is revoked before its grant is known, it requests again to learn of the grant, begins its hold and
+// winds it down. If its caller requested another claim instead, two such callers could take the key from each other
+// forever without ever holding it.
 func TestForcedClaimIsRevokedBeforeItsGrantIsKnown(t *testing.T) {
 	r := newRig(t)
 	r.begin(first)

@@ -12,7 +12,7 @@ type session struct {
 	id     string  // "": not registered
 	sent   Instant // when the last acknowledged heartbeat was sent; the deadline counts from it
 	failed int     // consecutive failed heartbeats or registrations
-	why    error   // why the last heartbeat failed; nil: it did not
+	why    error   // why the last heartbeat or registration failed; nil: it succeeded
 	acks   uint64  // acknowledged heartbeats in the Core's life
 
 	due     Instant // when the next heartbeat is due
@@ -22,31 +22,31 @@ type session struct {
 		clock time.Time // the store's clock in that answer
 	}
 
-	clock time.Time // the store's clock in the last reply that had it
+	clock time.Time // the store's clock in the last reply that reported it
 	at    Instant   // when that reply came
 
 	revoked map[driver.Revocation]bool // revocations that the store has recorded
 
 	registering uint64  // the command that registers; 0: none
-	registerAt  Instant // when to register again; never: nobody needs it
-	tried       Instant // when the last unanswered registration was sent (why has its error); 0: none
+	registerAt  Instant // when to register again; never: nobody needs the session
+	tried       Instant // when the last unanswered registration, whose error is why, was sent; 0: none
 }
 
 // Session returns the id under which the session is registered, or "".
 func (c *Core) Session() string { return c.session.id }
 
-// Deadline returns when the session is lost unless a heartbeat is acknowledged first.
+// Deadline returns when the session is lost if no further heartbeat is acknowledged.
 func (c *Core) Deadline() Instant { return c.session.sent.Add(c.cfg.Hold(c.cfg.TTL)) }
 
 // Renewed returns when the last acknowledged heartbeat or registration was sent, for this session id or the previous
 // one. It is 0 if there was none.
 func (c *Core) Renewed() Instant { return c.session.sent }
 
-// storeClock returns a time that the store's clock has certainly reached: its time in the last reply plus the time
-// since that reply.
+// storeClock returns a lower bound of the store's clock: the time in the store's last reply plus the time since that
+// reply.
 func (c *Core) storeClock() time.Time { return c.clockAt(c.now) }
 
-// clockAt is like storeClock, but for the given time instead of the last Step's.
+// clockAt is like storeClock, but for the given time instead of the time of the last Step.
 func (c *Core) clockAt(now Instant) time.Time { return c.session.clock.Add(now.Sub(c.session.at)) }
 
 func (c *Core) sawClock(now time.Time) { c.session.clock, c.session.at = now, c.now }
@@ -103,8 +103,8 @@ func (c *Core) registered(s *sent, r *Reply) {
 	c.beginAdmitted()
 }
 
-// mayBeListed returns an error if the store may have the session registered under an id that the Core does not know:
-// the reason why the registration had no answer.
+// mayBeListed returns the error of an unanswered registration, if the store may have registered the session under an id
+// that the Core does not know.
 func (c *Core) mayBeListed() error {
 	if s := &c.session; s.tried > 0 && c.now < s.tried.Add(c.cfg.Attempt+c.cfg.TTL) {
 		return s.why
@@ -174,12 +174,12 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	c.do(Beat{Took: took, Left: c.Deadline().Sub(c.now)})
 }
 
-// checkJump reports a jump of the store's clock between the last heartbeat and the heartbeat that was sent at sent and
-// whose reply has the time now. It reports only jumps that are certainly greater than the margin. The store read its
-// clock at some moment between each heartbeat's send and its answer, so the true interval between the two readings lies
-// between lo and hi. A registration counts as a heartbeat: a jump ahead may end the previous session, and then the
-// store acknowledges none of that session's heartbeats any more. The interval can then be long, so the limit allows for
-// clocks that run at different rates, as [Config.Hold] does.
+// checkJump reports a jump of the store's clock between the last acknowledged heartbeat and this one, which was sent at
+// sent. now is the store's time in the reply. checkJump reports only jumps that are certainly greater than the margin.
+// The store read its clock at some moment between each heartbeat's send and its answer, so the true interval between
+// the two readings lies between lo and hi. A registration counts as a heartbeat: a forward jump may end the previous
+// session, and then the store no longer acknowledges that session's heartbeats. The interval can then be long, so the
+// limit allows for clocks that run at different rates, as [Config.Hold] does.
 func (c *Core) checkJump(sent Instant, now time.Time) {
 	const truncation = time.Millisecond
 	if c.session.beat.clock.IsZero() {
@@ -216,7 +216,7 @@ func (c *Core) lose(cause error) {
 	c.beginAdmitted()
 }
 
-// recorded handles a revocation that the store has recorded.
+// recorded handles a revocation that is recorded in the store.
 func (c *Core) recorded(v driver.Revocation) {
 	s := &c.session
 	if s.id == "" || s.revoked[v] {

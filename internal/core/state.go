@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Held is a claim that this process holds or keeps, for display.
+// A Held describes, for display, a claim that is held or lingers.
 type Held struct {
 	Call    *Call // the holder's call; nil if the claim lingers
 	Claim   *driver.Claim
@@ -30,9 +30,9 @@ func (c *Core) Claims(f func(Held)) {
 	}
 }
 
-// Waits calls f for each caller that waits for a key: for each key in FIFO order, beginning with the caller that
-// has the turn. The order of keys is random. position is the caller's position in the store's queue, or 0; ahead is
-// how many callers of this process are ahead of it.
+// Waits calls f for each caller that waits for a key. Keys come in random order, and the callers for one key in FIFO
+// order, beginning with the caller that has the turn. position is the caller's position in the store's queue, or 0;
+// ahead is how many callers of this process are ahead of it.
 func (c *Core) Waits(f func(a *Call, position, ahead int)) {
 	for _, q := range c.queues {
 		n := 0
@@ -53,8 +53,8 @@ func (c *Core) Waits(f func(a *Call, position, ahead int)) {
 	}
 }
 
-// Refused returns how many claims the store refuses to release, the claim with the alphabetically first key among them,
-// and why that claim's release is refused.
+// Refused returns how many claims the store refuses to release, the one whose key is alphabetically first, and why the
+// store refuses to release that claim.
 func (c *Core) Refused() (first *driver.Claim, n int, err error) {
 	for _, cl := range c.claims {
 		if cl.refused == nil {
@@ -67,7 +67,7 @@ func (c *Core) Refused() (first *driver.Claim, n int, err error) {
 	return first, n, err
 }
 
-// Lives reports whether any claim lives with the session.
+// Lives reports whether any claim ends with the session.
 func (c *Core) Lives() bool {
 	for _, cl := range c.claims {
 		if cl.state != lost && !cl.outlives() {
@@ -86,7 +86,7 @@ func (c *Core) Empty() bool { return len(c.claims) == 0 }
 // Failure returns why the last command that callers waited for had no answer, or nil if it had one.
 func (c *Core) Failure() error { return c.failure }
 
-// Clone returns a copy of c. Either can change without changing the other.
+// Clone returns a copy of c. A change of either does not affect the other.
 func (c *Core) Clone() *Core {
 	n := *c
 	n.claims = make(map[uint64]*claim, len(c.claims))
@@ -134,8 +134,8 @@ type Namer interface {
 	Number(kind byte, n uint64) uint64
 }
 
-// State appends everything that the Core's behaviour depends on, in a form in which states that behave alike are
-// equal: times are relative to now, and ids and numbers are replaced by their names from name.
+// State appends everything that the Core's behaviour depends on. States that behave alike append the same: times are
+// relative to now, and ids and numbers are replaced by their names from name.
 func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 	w := writer{b, now, name}
 	s := &c.session
@@ -144,7 +144,7 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 		w.put(uint64(cg.phase))
 		w.at(cg.due)
 		w.put(uint64(min(cg.failed, 8)))
-		w.at(max(cg.again, now)) // any time that has passed means the same as now
+		w.at(max(cg.again, now)) // all past times have the same effect as now
 		w.flags(cg.listed != nil)
 		for _, u := range cg.notReleased {
 			w.b = append(append(w.b, u.key...), byte(u.end))

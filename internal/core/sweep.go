@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// sweepPause is the longest pause between two slices of a sweeper, and the mean time until a new session first
-	// checks whether anybody sweeps. If the retention is less than about half an hour, both are shorter: see
+	// sweepPause is the longest pause of a sweeper between two slices. It is also the mean time until a new session
+	// first checks whether anybody sweeps. If the retention is less than about half an hour, both are shorter: see
 	// longestPause.
 	sweepPause = time.Minute
 
@@ -26,16 +26,15 @@ const (
 
 // A sweeper decides when its session sweeps the store.
 //
-// One session sweeps for the whole fleet, slice by slice. The other sessions see that in the store's
-// [driver.SweepState] and check less and less often. When the sweeper has ended, the next session that checks continues
-// where it stopped. So a fleet with nothing to sweep sends about one Sweep a minute, however many processes it has, and
-// no record is missed even though processes come and go.
+// One session sweeps for the whole fleet, slice by slice. The other sessions see its progress in the store's
+// [driver.SweepState], and check less and less often. When the sweeper has ended, the next session that checks
+// continues where the sweeper stopped. So a fleet with nothing to sweep sends about one Sweep a minute, however many
+// processes it has, and no record is missed even though processes come and go.
 //
-// A session first checks after an exponentially distributed time with a mean of a minute. So most processes that
-// live for seconds send nothing, yet 300 of them in succession check as often as one process that lives as long as
-// all of them together. The alternatives are worse: sweeping in Close makes Close slower, sweeping after a number
-// of commands makes one Lock slower, and sweeping with the first heartbeat is too late for a cron job, which ends
-// before it.
+// A session first checks after an exponentially distributed time with a mean of a minute. So most processes that live
+// for seconds send nothing, yet many of them in succession check as often as one process that runs as long as all of
+// them together. The alternatives are worse: sweeping in Close makes Close slower, sweeping after a number of commands
+// makes one Lock slower, and sweeping with the first heartbeat is too late for a cron job, which ends before it.
 type sweeper struct {
 	due  Instant           // when to sweep; never: the session does not sweep, or a Sweep is under way
 	last driver.SweepState // the store's last answer
@@ -51,11 +50,11 @@ func (c *Core) sweepLater() {
 	}
 }
 
-// longestPause returns the longest pause between two slices. One process takes over from another within a few
-// such pauses, so they must be short compared with the retention.
+// longestPause returns the longest pause between two slices. Another session takes over within a few such pauses, so
+// they must be short compared with the retention.
 func longestPause(retention time.Duration) time.Duration { return min(sweepPause, retention/32) }
 
-// Swept returns how far sweeping had progressed when the session last checked.
+// Swept returns the progress of sweeping when the session last checked.
 func (c *Core) Swept() driver.SweepState { return c.sweeper.last }
 
 func (c *Core) sweepDue() {
@@ -92,8 +91,8 @@ func (c *Core) nextSweep(r *Reply, took time.Duration) time.Duration {
 	return c.stayAway()
 }
 
-// stayAway returns how long to wait before checking again whether the sweeper still runs. The mean doubles, up to
-// an eighth of the retention. If the sweeper ends and no new session starts, idle records may stay that much
+// stayAway returns how long to wait before checking again whether another session still sweeps. The mean wait doubles,
+// up to an eighth of the retention. If the sweeper ends and no new session starts, idle records may stay that much
 // longer.
 func (c *Core) stayAway() time.Duration {
 	w := &c.sweeper
@@ -105,10 +104,10 @@ func (c *Core) stayAway() time.Duration {
 //
 // Idle records can be anywhere, because keys can have any names. To find them in time, a whole round must take no
 // longer than a quarter of the retention. Then the store has at most a quarter more records than the retention
-// requires, and each record is examined about five times in its life. The number of records that the last slice deleted
-// would not be enough to set the pace. If new keys have ascending names, there are long stretches without an idle
-// record, and at one slice a minute the sweeper might never get past them in a fast-growing store. But if the last
-// slice deleted many records, there is a backlog, so the sweeper does not pause.
+// requires, and each record is examined about five times in its life. If the pace depended only on how many records the
+// last slice deleted, a sweeper could fall behind a fast-growing store: where new keys have ascending names, there are
+// long stretches without an idle record, which would take a minute per slice. But if the last slice deleted many
+// records, there is a backlog, so the sweeper hardly pauses.
 func pauseAfter(st *driver.SweepState, retention time.Duration) time.Duration {
 	most := longestPause(retention)
 	if st.After != "" {

@@ -21,13 +21,13 @@ const never = Never
 const Never = Instant(1<<63 - 1)
 
 // A timer fires at due. Its entry in timers may be earlier: setting a later time leaves the entry where it is. So a
-// timer that is set and stopped all the time, such as a lingering claim's, costs almost nothing.
+// timer that is often set and stopped, such as a lingering claim's, costs almost nothing.
 type timer struct {
 	due   Instant
-	armed Instant // time of its entry in timers; never: it has none
+	armed Instant // time of the timer's entry in timers; never: no entry
 }
 
-// timers is a heap of the timers of claims and messages, the earliest first.
+// timers is a heap of the claims' and messages' timers, the earliest first.
 type timers []entry
 
 type entry struct {
@@ -49,7 +49,7 @@ func (t *timers) Pop() any {
 	return e
 }
 
-// at sets the timer of the claim or message with that number.
+// at sets the timer of the claim or message with the given number.
 func (c *Core) at(t *timer, number uint64, due Instant) {
 	t.due = due
 	if due < t.armed {
@@ -97,7 +97,7 @@ type lanes struct {
 }
 
 // A delayed is a command that waits for a lane: either a complete command, or the number of the claim or message that
-// will make the command.
+// makes the command when a lane is free.
 type delayed struct {
 	number uint64 // number of a claim, or messageBit plus the number of a message; 0: cmd is set
 	cmd    *Command
@@ -122,8 +122,8 @@ func (c *Core) enterLane(poll bool, d delayed) bool {
 	return false
 }
 
-// leaveLane frees the lane of an answered command, and sends commands that wait for a lane. Polls come first: they are
-// few, and must not starve.
+// leaveLane frees the lane of an answered command, and sends commands that wait for a lane. Polls come first: few can
+// be under way, and they must not starve.
 func (c *Core) leaveLane(s *sent) {
 	l := &c.lanes
 	switch s.op {
@@ -162,7 +162,7 @@ func (c *Core) fillLanes() {
 	}
 }
 
-// most returns the limit on commands under way: normally n, and more after a Hurry.
+// most returns how many commands may be under way: normally n, and more after a Hurry.
 func (c *Core) most(n int) int {
 	if c.closing != nil && c.closing.phase == hurried {
 		return n * hurryLanes

@@ -1,5 +1,5 @@
-// Package deadlock finds processes that wait for each other, in readings of the keys that they hold and wait for.
-// It does not read the keys itself: the engine does, for sessions and for package admin.
+// Package deadlock finds processes that wait for each other. It searches readings of the keys that they hold and wait
+// for. Package engine reads the keys, for sessions and for package admin.
 package deadlock
 
 import (
@@ -30,8 +30,8 @@ type Claim struct {
 	// For holders only:
 	Since   time.Time // time of the grant
 	Renewed bool      // the hold lives with its session; false: it has a fixed end
-	Lapsed  bool      // its session has expired or may be expired
-	Yields  bool      // its process may keep it unused until others wait
+	Lapsed  bool      // its session has expired, or has lapsed and can be expired
+	Yields  bool      // its process may keep it, unused, until others wait
 }
 
 // A Cycle is a deadlock: Members[i] holds Keys[i] and waits for Keys[i+1], the last one for Keys[0].
@@ -54,11 +54,11 @@ func Describe(members, keys []string) string {
 	return strings.Join(all, "; ")
 }
 
-// Find returns deadlocks in two readings of some keys, at least one for each waiter that is in a deadlock. Each key is
-// read at a different moment, so one reading may show a cycle that never existed. But there is a moment between the two
-// readings at which everything that both show existed. A cycle counts only if nothing can free any of its members. A
-// release by a holder outside the cycle, for example, could free one. ends reports whether a hold of a whole key may
-// end by itself; nil means that none does.
+// Find returns the deadlocks that two readings of the same keys show, at least one for each waiter in a deadlock. Each
+// key is read at a different moment, so a single reading may show a cycle that never existed. But everything that both
+// readings show existed at the same time, between the readings. A cycle counts only if nothing, such as a release by a
+// holder outside the cycle, can free any of its members. ends reports whether a hold of a whole key may end by itself;
+// nil means that none does.
 func Find(first, again []Key, ends func(h Claim, now time.Time) bool) (all []Cycle) {
 	g := &waitGraph{waits: make(map[string][]Claim), key: make(map[string]*Key)}
 	role := func(p Claim) string { return p.ID + p.Since.String() } // Since is zero for a waiter
@@ -69,11 +69,11 @@ func Find(first, again []Key, ends func(h Claim, now time.Time) bool) (all []Cyc
 		}
 	}
 	for _, k := range again {
-		if k.Kind == driver.KindElection { // candidates of an election go on with their work
+		if k.Kind == driver.KindElection { // a candidate that waits in an election still does its other work
 			continue
 		}
 		k.Holders = slices.DeleteFunc(slices.Clone(k.Holders), func(h Claim) bool {
-			return !before[role(h)] || !h.Renewed || h.Lapsed || k.Now.Sub(h.Since) < 4*time.Second || // short holds may keep changing hands
+			return !before[role(h)] || !h.Renewed || h.Lapsed || k.Now.Sub(h.Since) < 4*time.Second || // a key that changes hands often is not stuck
 				ends != nil && h.Weight == k.Limit && ends(h, k.Now)
 		})
 		k.Queue = slices.DeleteFunc(slices.Clone(k.Queue), func(w Claim) bool { return !before[role(w)] })
@@ -98,15 +98,15 @@ func Find(first, again []Key, ends func(h Claim, now time.Time) bool) (all []Cyc
 
 // A waitGraph is a wait-for graph of claims.
 type waitGraph struct {
-	keys  []*Key             // with their remaining holders and queues
+	keys  []*Key             // with the holders and waiters that reduce has left
 	waits map[string][]Claim // by session
 	key   map[string]*Key    // by the id of a waiting claim: the key that it waits for
 }
 
-// reduce simulates what happens if every session that waits for nothing releases what it holds, then the sessions that
-// are served thereby do the same, and so on. Claims that are never served remain. The order does not matter: what can
-// be released or granted now can also be released or granted later. Every claim that is granted in the simulation is
-// also released in it, because the waits that exist now began before that grant.
+// reduce simulates what happens if every session that waits for nothing releases its holds, then every session that
+// this serves does the same, and so on. The claims that are never served remain. The order does not matter: what can be
+// released or granted now can also be released or granted later. Once a claim is granted in the simulation, its session
+// also releases it there, because all its waits began before that grant.
 func (g *waitGraph) reduce() {
 	for changed := true; changed; {
 		changed = false
@@ -127,8 +127,8 @@ func (g *waitGraph) reduce() {
 	}
 }
 
-// keepers returns the waits that may keep h's session from releasing h. A wait for h's own key is not among them,
-// because it belongs to another goroutine: with a semaphore, one goroutine often holds a part while others wait.
+// keepers returns the waits that may keep h's session from releasing h. Waits for h's own key are not among them,
+// because they belong to other goroutines: one goroutine often holds part of a semaphore while others wait for it.
 func (g *waitGraph) keepers(k *Key, h Claim) (some []Claim) {
 	for _, w := range g.waits[h.Session] {
 		later := cmp.Or(len(w.ID)-len(h.ID), strings.Compare(w.ID, h.ID)) > 0 // the ids end in numbers: see driver.Claim
@@ -142,7 +142,7 @@ func (g *waitGraph) keepers(k *Key, h Claim) (some []Claim) {
 // through returns the shortest cycle through w, or a Cycle without Keys if there is none. Its first member holds w's
 // key.
 func (g *waitGraph) through(w Claim) (c Cycle) {
-	before := make(map[string]Claim) // by the id of a session's wait: the wait for what that session holds
+	before := make(map[string]Claim) // by a wait's id: the wait for a key that the first wait's session holds
 	for line := []Claim{w}; len(line) > 0; line = line[1:] {
 		at := line[0]
 		for _, h := range g.key[at.ID].Holders {
