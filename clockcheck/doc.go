@@ -15,13 +15,13 @@
 //
 // # The bound
 //
-// A server answers the command hello with its clock, truncated to milliseconds. It reads its clock
-// after the command was sent and before the answer arrives, so one answer bounds the difference
-// between the clocks from both sides, however the round trip divides between the two directions.
-// The check intersects the intervals from several answers, at different fractions of a millisecond,
-// after widening each by how far the clocks may have drifted apart since. The bound is therefore
-// about half of the fastest round trip plus an eighth of a millisecond; the error is usually much
-// less.
+// The answer to the command hello contains the server's time, truncated to milliseconds. The server
+// reads its clock after the command was sent and before the answer arrives, so one answer bounds
+// the difference between the clocks from both sides, however the round trip divides between the two
+// directions. The check intersects the intervals from several answers, at different fractions of a
+// millisecond, after widening each interval by how far the clocks may have drifted apart since that
+// answer. The bound is therefore about half of the fastest round trip plus an eighth of a
+// millisecond; the error is usually much less.
 //
 // The check measures time with the host's monotonic clock, and compares the host's wall clock with
 // it at the start and at the end. If the wall clock was stepped in between, or the machine was
@@ -31,8 +31,9 @@
 // The true difference can be outside the bound only if a server's clock drifts faster than
 // [Options].DriftRate, or if it is stepped during the check by too little for the answers to show
 // it (at most 2 ms and two round trips, usually far less). After such a step, the difference is
-// outside the bound by at most the size of the step. Steps of the host's clock are detected down to
-// some microseconds (on Windows, whose clocks tick every 15.6 ms, to some tens of milliseconds).
+// outside the bound by at most the size of the step. Steps of the host's clock are detected if they
+// are larger than some microseconds (on Windows, whose clocks tick every 15.6 ms, some tens of
+// milliseconds).
 //
 // # What it costs
 //

@@ -14,15 +14,14 @@ type sample struct {
 	server    time.Duration // what the server's clock showed between sent and got, truncated
 }
 
-// truncation is more than a server ever cuts off its localTime.
+// truncation is greater than any amount by which a server truncates its localTime.
 const truncation = time.Millisecond
 
 // interval returns the server's clock less the host's monotonic clock at s.got.
 //
-// The server read its clock at some moment between sent and got. It was at least
-// s.server then, and less than s.server + truncation. The earlier that moment, the
-// greater the difference, and the longer the clocks could drift until s.got, so only
-// the upper end is widened.
+// The server read its clock at some moment between sent and got. At that moment it showed at least
+// s.server, and less than s.server + truncation. The earlier that moment, the greater the
+// difference, and the longer the clocks could drift until s.got, so only the upper end is widened.
 func (s sample) interval(rate float64) interval {
 	return interval{
 		lo: s.server - s.got,

@@ -77,7 +77,7 @@ func ExampleServer() {
 	// db2:27017 was not measured
 }
 
-// The monitor stops a process when its clock leaves the limit.
+// A process stops its work when the monitor reports that the host's clock is beyond the limit.
 func ExampleMonitor() {
 	server := newCluster("db1:27017")
 	defer server.close()
@@ -141,8 +141,8 @@ func ExampleError() {
 	// Output: off by -1h0m0s, more than 500ms
 }
 
-// A tool shows the clocks without judging them. Just after a host has started, chrony may slew its clock by as much
-// as 8.3 %.
+// A tool shows the clocks without judging them. Its DriftRate allows for a host that has just started, whose clock
+// chrony may still slew by as much as 8.3 %.
 func ExampleOptions() {
 	server := newCluster("db1:27017")
 	defer server.close()
@@ -160,7 +160,7 @@ func ExampleOptions() {
 		return
 	}
 	for _, s := range result.Servers {
-		clock := s.At.Add(s.Offset) // what the server's clock showed at s.At, or up to s.Bound earlier or later
+		clock := s.At.Add(s.Offset) // what the server's clock showed at s.At, ± s.Bound
 		fmt.Println(clock.Sub(s.At).Round(time.Minute), "ahead, by", s.Samples, "answers")
 	}
 	// Output: 0s ahead, by 8 answers

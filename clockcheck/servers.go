@@ -23,8 +23,8 @@ const (
 )
 
 // others measures the other servers whose clocks can matter, each over a client of its own. A
-// replica set lists its members. A mongos does not know the others, so the caller must list them. A
-// standalone is the only server.
+// replica set lists its members. A mongos does not know the other mongos, so the caller must list
+// them. A standalone has no others.
 func (c *check) others(ctx context.Context, own *measured) ([]*measured, []Server) {
 	var addrs []string
 	switch {
@@ -55,7 +55,7 @@ func (c *check) others(ctx context.Context, own *measured) ([]*measured, []Serve
 		case errs[i] != nil:
 			missing = append(missing, Server{Addr: addr, Err: errs[i]})
 		case found[i].process() == own.process():
-			own.addr = addr // this is the mongos that was measured first; a mongos does not know its own name
+			own.addr = addr // the mongos that was measured first; only now is its name known, because a mongos does not report it
 		default:
 			found[i].addr = addr
 			all = append(all, found[i])
@@ -110,7 +110,7 @@ func disconnect(client *mongo.Client, answers bool) {
 	_ = client.Disconnect(ctx) // the client has written nothing that could be lost
 }
 
-// directOptions returns the options of a client that talks to the one server at addr, with the
+// directOptions returns options for a client that talks only to the server at addr, with the
 // connection settings of o. It does not copy o, because the copy would keep o's connection string,
 // and if that is a mongodb+srv:// string, the driver refuses SetDirect.
 func directOptions(o *options.ClientOptions, addr string) *options.ClientOptions {

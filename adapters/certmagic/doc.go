@@ -16,6 +16,6 @@
 // dsync.Hooks.Lost and the log report the loss. certmagic can cope with that: it checks the storage
 // before it requests a certificate, so the worst case is one certificate too many. Before certmagic
 // retries a failed operation, it renews the lock; if the lock was lost, the renewal acquires it
-// again, after its present holder and waiters. Fencing tokens are not used, because storages don't
-// check them.
+// again, after the processes that hold it or wait for it by then. Fencing tokens are not used,
+// because storages don't check them.
 package certmagic

@@ -141,9 +141,8 @@ func (l *Locker) leave(name string, n *turns) {
 	}
 }
 
-// Unlock unlocks name. ctx bounds only the wait for the store's answer. The error is ctx's, or
-// reports that name is not locked. If the lock was lost, there is nothing to release, and Unlock
-// returns nil.
+// Unlock unlocks name. ctx bounds only the wait for the store's answer. It returns ctx's error, or an error that
+// reports that name is not locked. If the lock was lost, there is nothing to release, and Unlock returns nil.
 func (l *Locker) Unlock(ctx context.Context, name string) error {
 	l.mu.Lock()
 	n := l.names[name]
@@ -167,11 +166,10 @@ func (l *Locker) Unlock(ctx context.Context, name string) error {
 	return nil
 }
 
-// RenewLockLease checks that name is still locked. The session renews the lock anyway, so the
-// duration has no effect. If the lock was lost, RenewLockLease acquires it again, after the
-// processes that wait for it by now; other goroutines of this process wait until name is unlocked.
-// After an error, the caller may renew name again, and must still unlock it. The error is one of
-// [Locker.Lock], or reports that name is not locked.
+// RenewLockLease checks that name is still locked. The session renews the lock anyway, so the duration has no effect.
+// If the lock was lost, RenewLockLease acquires it again, after the processes that are already waiting for it; other
+// goroutines of this process wait until name is unlocked. After an error, the caller may renew name again, and must
+// still unlock it. It returns the errors of [Locker.Lock], or an error that reports that name is not locked.
 func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	l.mu.Lock()
 	n := l.names[name]

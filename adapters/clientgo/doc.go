@@ -37,8 +37,8 @@
 //   - When leadership is lost, the context of OnStartedLeading ends, but nothing waits until
 //     that function returns. Most programs exit in OnStoppedLeading for this reason.
 //
-// leader.Election has a fencing token for each term and leases that expire by the store's
-// clock, and ends its context a grace before another process can lead.
+// leader.Election does not have these limits: each term has a fencing token, leases expire by the
+// store's clock, and the leader's context ends a grace before another process can lead.
 //
 // # Durations
 //
@@ -59,10 +59,10 @@
 // # ReleaseOnCancel
 //
 // Set ReleaseOnCancel: after an orderly stop, another process then leads within about two
-// RetryPeriods. Otherwise it leads only after LeaseDuration. The elector releases as soon as the
-// context of Run ends, so end the leader's work first, then cancel that context. A renewal in
-// progress at that moment is aborted. If the server has stored it nevertheless, the release fails,
-// and another process leads only when the lease has expired.
+// RetryPeriods. Otherwise, that process leads only after LeaseDuration. The elector releases as
+// soon as the context of Run ends, so end the leader's work first, then cancel that context. A
+// renewal in progress at that moment is aborted. If the server has stored the renewal nevertheless,
+// the release fails, and another process leads only when the lease has expired.
 //
 // ReleaseOnCancel has a price: a leader that gives up because it cannot renew also tries to
 // release, with a Get and an Update, and only then does the context of OnStartedLeading end. If the

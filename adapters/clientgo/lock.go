@@ -43,9 +43,8 @@ type Options struct {
 	// and a unique string.
 	Identity string
 
-	// Timeout bounds each call of Get, Create and Update, in addition to its context. It must
-	// suit the elector's durations; see the package comment. It is at least 10 ms. Default
-	// 2 s.
+	// Timeout bounds each call of Get, Create and Update, in addition to its context. It must suit
+	// the elector's durations; see the package comment. The least is 10 ms. Default 2 s.
 	Timeout time.Duration
 
 	// Events records that the process has become the leader, or has stopped leading, as Kubernetes
@@ -200,7 +199,7 @@ func (l *Lock) Describe() string {
 	return l.c.Database().Name() + "." + l.opt.Collection + "/" + l.name
 }
 
-// failed wraps err. The functions of apierrors still recognize it.
+// failed wraps err so that the functions of apierrors still recognize it.
 func (l *Lock) failed(op string, err error) error {
 	return fmt.Errorf("clientgo: %s %s: %w", op, l.Describe(), err)
 }

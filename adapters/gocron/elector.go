@@ -27,20 +27,19 @@ func NewElector(election *leader.Election) (*Elector, error) {
 	return &Elector{election}, nil
 }
 
-// Run campaigns, and campaigns again whenever the leadership was lost, until ctx ends. Then it
-// resigns, so that another process leads at once. Jobs don't end with ctx, so shut the scheduler
-// down first, which waits for them.
+// Run campaigns until ctx ends, and again after each loss of the leadership. Then it resigns, so that another process
+// leads at once. Jobs don't end with ctx, so shut the scheduler down first: that waits for the jobs.
 //
 // When the leadership is lost, gocron does not report when the running jobs have ended. So Run waits for the session's
-// grace, during which nobody else leads, and then assumes that they have ended: dsync.Session.Healthy reports no error
-// for a job that still runs.
+// grace, during which nobody else leads, and then assumes that the jobs have ended. If a job still runs then,
+// dsync.Session.Healthy does not report that.
 //
 // Run returns ctx's error, or an error of leader.Election.Campaign that waiting can't fix. It is
 // meant to be passed to errgroup.Group.Go.
 func (e *Elector) Run(ctx context.Context) error {
 	return e.election.Run(ctx, func(term context.Context) error {
 		<-term.Done()
-		if !errors.Is(context.Cause(term), leader.ErrResigned) { // a caller that resigns declares that the jobs have ended
+		if !errors.Is(context.Cause(term), leader.ErrResigned) { // by resigning, a caller has already declared that the jobs have ended
 			_ = e.election.Resign(ctx) // waits for the end of the grace
 		}
 		return nil

@@ -137,8 +137,8 @@ func TestElectorRunEnds(t *testing.T) {
 }
 
 // A process that has lost the leadership and waits to be elected again is healthy. Otherwise a liveness probe that
-// checks for dsync.ErrStillInUse would restart it again and again. The jobs that were running at the loss had the grace
-// to end in, before anybody else led; by resigning or pausing, a process declares that its jobs have ended.
+// checks for dsync.ErrStillInUse would restart it again and again. After a loss, running jobs have the grace to end
+// before another process leads. By resigning or pausing, a process declares that its jobs have ended.
 func TestFormerLeaderIsHealthy(t *testing.T) {
 	losses := []struct {
 		name  string

@@ -95,8 +95,8 @@ func (d *Driver) Open(url string) (database.Driver, error) {
 	return newDriver(inner, d.locks, d.name, d.wait), nil
 }
 
-// Close ends a Lock that waits, closes the inner driver, and releases the lock if this driver still
-// has it. It returns the errors of the inner driver and of the release.
+// Close makes a waiting Lock return, closes the inner driver, and releases the lock if this driver still has it. It
+// returns the errors of the inner driver and of the release.
 func (d *Driver) Close() error {
 	d.stop()
 	err := d.inner.Close() // first, so that whatever the inner driver still does happens under the lock
@@ -106,11 +106,10 @@ func (d *Driver) Close() error {
 	return err
 }
 
-// Lock locks the name, and waits in the queue while another process has it. If Lock has not
-// acquired it within Options.Wait, or cannot reach the store for that long, the error matches
-// database.ErrLocked. If this driver already has the lock or waits for it, Lock returns an error
-// that matches database.ErrLocked at once. Other errors are dsync.ErrClosed, dsync.ErrMismatch and
-// dsync.ErrRefused, and one that reports that the driver was closed.
+// Lock locks the name, and waits in the queue while another process has it. If Lock has not acquired it within
+// Options.Wait, or cannot reach the store for that long, the error matches database.ErrLocked. If this driver already
+// has the lock or waits for it, Lock returns an error that matches database.ErrLocked at once. Other errors are
+// dsync.ErrClosed, dsync.ErrMismatch and dsync.ErrRefused, and an error that reports that the driver was closed.
 func (d *Driver) Lock() error {
 	d.mu.Lock()
 	if d.waiting || d.hold != nil {
@@ -134,7 +133,7 @@ func (d *Driver) Lock() error {
 
 	switch {
 	case closed:
-		// Close may have come too late to end the wait, and too early to find the hold.
+		// If Close came after Hold had succeeded, it found no hold in d, so release it here.
 		if err == nil {
 			err = d.release(hold)
 		}

@@ -14,8 +14,8 @@
 // [Locker.AddPeriodic] is for jobs that must run once for each scheduled time, and never be skipped. It identifies a
 // run by its scheduled time, so hosts' clocks need to be right only roughly. If a run fails, another process repeats
 // it. When clocks are changed for daylight saving time, no time of the day is skipped or repeated. [Locker.JobWrapper]
-// and [Locker.Job] skip a run that would overlap with another, and use cron's own times: on the day when summer time
-// begins, for example, cron skips "30 2 * * *".
+// and [Locker.Job] skip a run that would overlap with another. They use cron's own times: cron skips "30 2 * * *" on
+// the day when summer time begins, for example.
 //
 // # How long a lock is held
 //
@@ -26,10 +26,9 @@
 //
 // # Skipped and lost runs
 //
-// With [Locker.JobWrapper] and [Locker.Job], a run is skipped if no process can lock the job when
-// it is due, because the store is unreachable. If a process dies during a run, no other process
-// repeats that run. Later runs are not skipped, because a crashed process's locks become free when
-// its session's TTL runs out.
+// With [Locker.JobWrapper] and [Locker.Job], a run is skipped if the store is unreachable from every process when the
+// job is due. If a process dies during a run, no other process repeats that run. Later runs are not skipped, because a
+// crashed process's locks become free when its session's TTL runs out.
 //
 // A run loses its lock if its process can't reach the store for most of the TTL, or if somebody
 // breaks the lock. A cron.Job has no context, so a wrapped job continues, and another process may

@@ -22,8 +22,8 @@ func localTimes(s cron.Schedule) cron.Schedule {
 
 // A local is a schedule of times of the day.
 type local struct {
-	zone *time.Location    // time.Local means the zone of the Cron
-	wall cron.SpecSchedule // treats the readings of the zone's clocks as times in UTC, where clocks are never changed
+	zone *time.Location    // time.Local stands for the zone of the Cron
+	wall cron.SpecSchedule // treats what the zone's clocks show as a time in UTC, where clocks are never changed
 }
 
 // Next returns the first time after t.
@@ -38,7 +38,7 @@ func (l *local) Next(t time.Time) time.Time {
 		if reading.IsZero() {
 			return reading
 		}
-		// While clocks repeat an hour, skip its readings: they were already shown before t.
+		// When clocks are set back, skip the readings that they already showed before t.
 		if next := first(reading, zone); next.After(t) {
 			return next.In(t.Location())
 		}

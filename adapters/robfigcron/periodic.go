@@ -19,21 +19,21 @@ import (
 //
 // Runs never overlap. If f runs elsewhere or the store is unreachable when the job is due, the process waits.
 // cron.Cron.Stop ends this wait within about a second, but does not interrupt f. The context passed to f ends when the
-// hold is lost. The Logger logs errors of f and of the store, and, as Info, when a run was not needed or c was stopped
-// before the run began.
+// hold is lost. The Logger logs errors of f and of the store (with Error), and when a run was not needed or c was
+// stopped before the run began (with Info).
 //
-// If a chain delays or skips runs because one is still in progress (cron.DelayIfStillRunning, cron.SkipIfStillRunning),
-// f is called for their ticks, in order, as soon as that run has ended. If f can run for longer than its period and
-// should not catch up, let it return nil for a tick that is too old.
+// If a chain delays or skips runs because an earlier run is still in progress (cron.DelayIfStillRunning,
+// cron.SkipIfStillRunning), f is called for their ticks, in order, as soon as the earlier run has ended. If f can run
+// for longer than its period and should not catch up, let it return nil for a tick that is too old.
 //
 // When clocks are changed, as for daylight saving time, a spec that names hours neither loses nor repeats a time of the
-// day: all times that the change skips together become one tick, at the moment of the change, and a time that occurs
-// twice is a tick only the first time. A spec whose hour is "*" has no ticks in an hour that is skipped, and if an hour
-// is repeated it has ticks both times.
+// day: all times that the change skips become a single tick, at the moment of the change, and a time that occurs twice
+// is a tick only the first time. A spec whose hour is "*" has no ticks in an hour that is skipped, and if an hour is
+// repeated it has ticks both times.
 //
-// AddPeriodic returns the error of cron.Cron.AddJob, or an error if the times of the spec differ between processes:
-// "@every 1h" counts from the start of each process. It panics if the name, with the prefix, is not a valid key. Do not
-// use the name for another job of this package.
+// AddPeriodic returns the error of cron.Cron.AddJob, or an error if the spec's times differ between processes, as do
+// those of "@every 1h", which counts from the start of each process. It panics if the name, with the prefix, is not a
+// valid key. Do not use the name for another job of this package.
 func (l *Locker) AddPeriodic(c *cron.Cron, spec, name string, f func(ctx context.Context, tick time.Time) error) (cron.EntryID, error) {
 	l.checkName(name)
 	parsed, err := c.AddJob(spec, cron.FuncJob(func() {})) // only to parse spec with c's parser

@@ -66,7 +66,8 @@ func interleave(ctx context.Context, n int, u units, cs ...contender) (took, ear
 	return took, early, nil
 }
 
-// compared returns the row with stat of each sample divided by stat of its unit.
+// compared returns the row with a figure for each sample: stat of the sample, divided by stat of
+// the sample's unit.
 func (r row) compared(stat statistic, took map[column]measure.Sample, u units) row {
 	for c, s := range took {
 		r = r.put(c, ratio(stat(s), stat(u.of(c))), milliseconds(stat(s))+by(stat, u[c]))

@@ -38,7 +38,7 @@ func (r *report) crowd(ctx context.Context) ([]row, error) {
 		}
 		took = append(took, d)
 	}
-	time.Sleep(time.Second) // to count commands of sessions woken in vain, too
+	time.Sleep(time.Second) // so that commands of sessions that are woken in vain are counted, too
 	commands, notices = t.Commands()-commands, t.Notices()-notices
 	log, err := logged()
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 const fleetReleases = 20
 
 // A fleetSize says how many sessions a fleet has, and how many of them wait for a key. Each session
-// has its own client, as if it were in its own process. But if shared is true, all sessions of a
-// child share one client.
+// has its own client, as if it were in its own process. If shared is true, however, all sessions of
+// a child process share one client.
 type fleetSize struct {
 	sessions, waiting int
 	shared            bool

@@ -21,8 +21,8 @@ import (
 )
 
 // reconnect measures how long many processes take to recover when all of them lose all connections
-// at once, as after the crash of a primary, with TLS in front of the server. It reports how long it
-// takes until all processes listen again, and until all have received a heartbeat reply. Each
+// at once, as after the crash of a primary, with TLS in front of the server. It reports the time
+// until all processes listen again, and the time until all have received a heartbeat reply. Each
 // process holds a key.
 func (r *report) reconnect(ctx context.Context) ([]row, error) {
 	const ttl = 30 * time.Second

@@ -43,7 +43,7 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
-// alone fails the test unless exactly the sessions with these IDs are left in the store.
+// alone fails the test unless the store has as many sessions left as there are ids.
 func alone(t *testing.T, store driver.Store, ids ...string) {
 	t.Helper()
 	m, _, err := storecmd.Members(t.Context(), store)

@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Raw is the unit that the library is compared with: a small majority update of one document,
-// encoded once and sent with the same driver's RunCommand.
+// Raw is what the library is compared with: a small majority update of one document, encoded once
+// and sent with the same driver's RunCommand.
 type Raw struct {
 	db                    *mongo.Database
 	update, early, notice bson.Raw
