@@ -39,7 +39,8 @@ func wantJittered(t *testing.T, what string, all []time.Duration, low, high time
 	}
 }
 
-// timesOf returns a Faulty that records when method is called. times returns these times.
+// timesOf returns a Faulty that records when method is called, and a function times that
+// returns these times.
 func timesOf(t *testing.T, store driver.Store, method dsynctest.Method) (f *dsynctest.Faulty, times func() []time.Time) {
 	var mu sync.Mutex
 	var all []time.Time
@@ -70,7 +71,7 @@ func TestHeartbeatsAreJittered(t *testing.T) {
 	})
 }
 
-// The first retry comes quickly. Later retries back off, with jitter, to at most a twelfth of the TTL.
+// The first retry follows quickly. Later retries back off, with jitter, to at most a twelfth of the TTL.
 func TestRetriesAreSpacedAndJittered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &brokenStore{Memory: dsynctest.NewMemory()}
@@ -143,7 +144,7 @@ func TestChecksAfterACrashAreJittered(t *testing.T) {
 				if _, ok := first[i]; !ok {
 					first[i] = time.Since(expiry)
 				}
-				return dsynctest.Fault{LoseRequest: true} // so that every waiter must try to expire the holder's session
+				return dsynctest.Fault{LoseRequest: true} // so that every waiter has to try to expire the holder's session
 			})
 			s := newSession(t, f, &dsync.Options{PollInterval: time.Hour})
 			wg.Go(func() { s.Mutex("k").LockContext(ctx) })
@@ -199,7 +200,7 @@ func TestLiveSessionsAheadAreReadTogether(t *testing.T) {
 	})
 }
 
-// The time for which a key lingers counts from its last Unlock, not from an earlier Unlock.
+// A key lingers for Linger from its last Unlock, not from an earlier Unlock.
 func TestLingerCountsFromTheLastUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -219,8 +220,8 @@ func TestLingerCountsFromTheLastUnlock(t *testing.T) {
 	})
 }
 
-// Readers still share their hold when the listener has just been opened. A writer of another process that joined the
-// queue earlier waits for them only until HandOffTime is over.
+// Readers still share their hold when the listener has just been opened. If a writer of another process has joined
+// the queue before, it waits for these readers only until HandOffTime is over.
 func TestReadersShareThroughTheOpeningOfAListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -105,8 +105,9 @@ func TestPeriodicLast(t *testing.T) {
 	})
 }
 
-// While one caller runs a tick, other callers with the same tick wait. If the run fails, one of them runs the tick
-// next. When a run has succeeded, the rest return. A caller with a later tick waits, and then runs its own tick.
+// While one caller runs a tick, other callers with the same tick wait. If the run fails, one of these callers runs
+// the tick next. Once a run has succeeded, the remaining callers return. A caller with a later tick waits, and then
+// runs its own tick.
 func TestPeriodicWaitersTakeOver(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -159,8 +160,8 @@ func TestPeriodicWaitersTakeOver(t *testing.T) {
 	}
 }
 
-// Within a process and among processes, waiters are served in the order of their ticks, not in FIFO order. So a process
-// that has fallen behind runs the ticks that it missed before another process runs the current tick. A caller that
+// Within a process and among processes, waiters are served in the order of their ticks, not in FIFO order. So a
+// process that has fallen behind runs its missed ticks before another process runs the current tick. A caller that
 // waits for a run in its own process sends no command.
 func TestPeriodicOrder(t *testing.T) {
 	for name, polling := range deliveries {
@@ -211,7 +212,7 @@ func TestPeriodicWaitsForAnEndlessRun(t *testing.T) {
 		"break": func(t *testing.T, _ *dsynctest.Memory, other *dsync.Session) {
 			wantErr(t, "Break", admin.New(other).Break(background, "k"), nil)
 		},
-		"by hand": func(t *testing.T, store *dsynctest.Memory, _ *dsync.Session) { // as if somebody had removed the claim from the record
+		"by hand": func(t *testing.T, store *dsynctest.Memory, _ *dsync.Session) { // as if somebody had deleted the claim from the key's record
 			st, err := store.Load(background, "k", 1)
 			if err != nil {
 				t.Fatal(err)
@@ -291,7 +292,7 @@ func TestPeriodicHandsOffOneTick(t *testing.T) {
 	}
 }
 
-// Do refuses, without sending a command, a time that other processes would not compute in the same way.
+// Do refuses a time that other processes would not compute in the same way. It sends no command then.
 func TestPeriodicRefusesTicks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -324,7 +325,7 @@ func TestPeriodicRefusesTicks(t *testing.T) {
 	})
 }
 
-// A key can be a Once or a Periodic, but not both, even while nobody holds it.
+// A key can't be both a Once and a Periodic, even while nobody holds it.
 func TestPeriodicIsNoOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -363,15 +364,15 @@ func TestPeriodicForgotten(t *testing.T) {
 	})
 }
 
-// B43: a tick too far ahead of the store's clock is refused before anything is written to the key, whatever the host's
-// clock shows. The key stays usable.
+// B43: whatever the host's clock shows, a tick too far ahead of the store's clock is refused before anything is
+// written to the key's record. The key stays usable.
 func TestPeriodicRefusesFarTicks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		store.Skew(-2 * time.Hour)
 		now, p := time.Now().Truncate(time.Hour), newSession(t, store, nil).Periodic("k")
 		for _, tick := range []time.Time{time.UnixMilli(now.UnixMicro()), now.Add(driver.MaxDuration - time.Hour)} {
-			for range 2 { // first before the session is registered, then afterwards
+			for range 2 { // once before the session is registered, and once afterwards
 				ran, err := p.Do(background, tick, unwanted(t))
 				if ran || err == nil || !strings.Contains(err.Error(), "at most 438000h0m0s ahead") || !strings.Contains(err.Error(), tick.UTC().Format("2006-01-02T15")) {
 					t.Errorf("Do of %v: %t, %v", tick, ran, err)
@@ -421,7 +422,7 @@ func TestPeriodicMisuse(t *testing.T) {
 }
 
 // For hours, ten hosts call Do for a tick each minute, while processes die or are cut off and runs fail. No tick
-// succeeds twice, and ticks succeed in order. When Do returns without an error, its tick is over. This is true even if
+// succeeds twice, and ticks succeed in order. When Do returns without an error, its tick is over. This holds even if
 // the hosts' clocks are up to an hour apart. If the clocks agree, no tick is missed.
 func TestPeriodicFleet(t *testing.T) {
 	testkit.Large(t)
@@ -459,7 +460,7 @@ type periodicFleet struct {
 // A fleetRun is a run whose function has succeeded.
 type fleetRun struct {
 	tick   int64 // in minutes
-	counts bool  // Do returned without an error, so the run counts
+	counts bool  // Do returned no error, so the run counts
 }
 
 // live runs one process until it dies.
@@ -485,7 +486,7 @@ func (f *periodicFleet) live(t *testing.T, r *rand.Rand) {
 	}
 	over, cancel := context.WithCancel(background)
 	cancel()
-	defer s.Close(over) // over has ended, so Close does not wait for holders
+	defer s.Close(over) // the context over has ended, so Close does not wait for holders
 	p := s.Periodic("k")
 	ctx, die := context.WithTimeout(background, time.Duration(r.Int64N(int64(40*time.Minute))))
 	defer die()
@@ -543,7 +544,7 @@ func (f *periodicFleet) call(t *testing.T, ctx context.Context, p *dsync.Periodi
 	}
 }
 
-// check checks that the runs that count have increasing ticks and, if the clocks agree, that no tick was missed.
+// check checks that the ticks of the runs that count increase and, if the clocks agree, that none was missed.
 func (f *periodicFleet) check(t *testing.T) {
 	last, count := int64(0), 0
 	ran := make(map[int64]bool)

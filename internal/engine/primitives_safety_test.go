@@ -41,7 +41,8 @@ func readLocked(s *dsync.Session) locked {
 	return lockedBy(s.RWMutex("k").RHold)
 }
 
-// acquired returns a function that makes a locked for n units of a semaphore of size 3.
+// acquired returns a function that makes a locked that holds n units of a semaphore of size
+// 3.
 func acquired(n int64) func(s *dsync.Session) locked {
 	return func(s *dsync.Session) locked {
 		m := s.Semaphore("k", 3)
@@ -80,7 +81,7 @@ func run(s *dsync.Session) locked {
 	}
 }
 
-// excluding lists the pairs of holds that must exclude each other.
+// excluding lists the pairs of holds that exclude each other.
 var excluding = []struct {
 	name        string
 	first, next func(*dsync.Session) locked
@@ -204,7 +205,7 @@ func primitiveLostBeforeTaken(t *testing.T, seed int, r *rand.Rand, memory *dsyn
 		t.Errorf("seed %d: a hold that is over has a token", seed)
 	}
 
-	// B05: the late unlock does not free anybody else's hold.
+	// B05: the late unlock does not free another holder's hold.
 	faulty.Heal()
 	if !tooGood {
 		wantErr(t, fmt.Sprintf("seed %d: late unlock", seed), mine.unlock(background), dsync.ErrLost)
@@ -216,7 +217,7 @@ func primitiveLostBeforeTaken(t *testing.T, seed int, r *rand.Rand, memory *dsyn
 	theirs.unlock(background)
 }
 
-// B31 for the other primitives: if a session's requests are all delivered again later, none of them joins a queue,
+// B31 for the other primitives: if all of a session's requests are delivered again later, none of them joins a queue,
 // frees a key or seals a key.
 func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -242,7 +243,8 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 		}
 		sealed(t, a.Once("sealed"), "v")
 
-		// Another session has taken these keys since, and this session gave up a wait for each of them.
+		// Since then, another session has acquired these keys, and this session has given up a wait for
+		// each of them.
 		var wg sync.WaitGroup
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		for _, key := range []string{"rw taken", "sem taken"} {
@@ -296,7 +298,7 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 			time.Sleep(ttl)
 			check("later")
 		}
-		// The replayed requests must change nothing after the session has ended, either.
+		// The replayed requests must not change anything after the session has ended, either.
 		for _, h := range held {
 			h.Release(background)
 		}

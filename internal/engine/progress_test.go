@@ -18,8 +18,8 @@ import (
 const limit = 20 * time.Second
 
 // If a holder hangs, it loses its hold at the end of its limit. Other processes do not get the key before the end of
-// the grace. They get it then or, if the store can't notify, by their next poll. The session keeps everything else that
-// it holds.
+// the grace. They get the key then or, if the store can't notify, with their next poll. The session keeps everything
+// else that it holds.
 func TestStalledHoldEnds(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		for _, here := range []bool{false, true} {
@@ -58,7 +58,7 @@ func TestStalledHoldEnds(t *testing.T) {
 						last = time.Now()
 						time.Sleep(limit - time.Millisecond)
 					}
-					// From now on the holder hangs.
+					// From now on, the holder hangs.
 					e, at := <-got, <-lost
 					if d := at.Sub(last); d != limit {
 						t.Errorf("Lost closed %v after the last report, want %v", d, limit)
@@ -88,8 +88,8 @@ func TestStalledHoldEnds(t *testing.T) {
 	}
 }
 
-// After a hold has stalled, Progress does not revive it, and ReleaseAfter does not keep its key, neither within the
-// grace nor later. Healthy reports the hold until it is released.
+// After a hold has stalled, neither during its grace nor later does Progress revive it or ReleaseAfter keep its key.
+// Healthy reports the hold until it is released.
 func TestStalledHoldStaysOver(t *testing.T) {
 	for _, late := range []time.Duration{0, grace / 2, 2 * grace} {
 		t.Run(fmt.Sprint(late), func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestStalledHoldStaysOver(t *testing.T) {
 	}
 }
 
-// A process that was frozen past the limit finds out first that its hold has stalled, so neither Progress nor Release
+// A process that was frozen past the limit first finds out that its hold has stalled, so neither Progress nor Release
 // succeeds.
 func TestStallIsSeenAfterAFreeze(t *testing.T) {
 	for name, do := range map[string]func(h *dsync.Hold) error{
@@ -138,7 +138,8 @@ func TestStallIsSeenAfterAFreeze(t *testing.T) {
 	}
 }
 
-// Reports of progress cost no command, however many there are and whatever their limits.
+// Reports of progress cost no command, no matter how many there are or which limits they
+// set.
 func TestProgressTakesNoCommand(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -158,8 +159,8 @@ func TestProgressTakesNoCommand(t *testing.T) {
 	})
 }
 
-// Each report replaces the hold's limit, and a report of 0 removes it. The next hold of the key has no limit, however
-// it is acquired.
+// Each report replaces the hold's limit, and a report of 0 removes it. The next hold of the key has no limit, no
+// matter how it is acquired.
 func TestNextHoldHasNoLimit(t *testing.T) {
 	for name, next := range map[string]func(t *testing.T, mu *dsync.Mutex, h *dsync.Hold) *dsync.Hold{
 		"0":      func(_ *testing.T, _ *dsync.Mutex, h *dsync.Hold) *dsync.Hold { h.Progress(0); return h },

@@ -11,11 +11,12 @@ import (
 // A Reading is what the store knew at one moment about a key and the sessions that hold it or wait for it.
 type Reading struct {
 	driver.State
-	Members map[string]driver.Member // by id; zero Member: the session's record was deleted; other readings may share this map
+	Members map[string]driver.Member // by id; a zero Member means that the session's record was deleted; other readings may share this map
 }
 
-// End returns when the hold of h ends. This is its fixed end or, if it has none, the time at which its session lapses
-// unless a heartbeat renews it. lapsed reports whether the session has already lapsed; if so, the hold does not count.
+// End returns the time at which h's hold ends. This is the hold's fixed end or, if it has none, the time at which its
+// session lapses unless a heartbeat renews the session. lapsed reports whether the session has already lapsed; if so,
+// the hold does not count.
 func (r *Reading) End(h driver.Holder) (until time.Time, lapsed bool) {
 	if !h.Until.IsZero() {
 		return h.Until, false

@@ -19,15 +19,15 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A heldAs is a way to hold the key "k". hold returns a context that ends with the hold, and a function that releases
-// the hold.
+// A heldAs is one way to hold the key "k". Its function hold returns a context that ends with the hold, and a
+// function that releases the hold.
 type heldAs struct {
 	name string
 	hold func(t *testing.T, s *dsync.Session) (over context.Context, release func())
 }
 
-// running calls do in the background with a function that waits until its context ends. It returns this context, and a
-// function that ends it and waits for do.
+// running calls do in the background, with a function that waits until its context ends. It returns this context, and
+// a function that ends it and waits for do.
 func running(do func(ctx context.Context, f func(context.Context) error) error) (over context.Context, release func()) {
 	begun, done := make(chan context.Context, 1), make(chan struct{})
 	ctx, cancel := context.WithCancel(background)
@@ -80,7 +80,8 @@ func heldAsEach() []heldAs {
 	}
 }
 
-// wantClosed checks that over is closed, waiting for much longer than that may take.
+// wantClosed checks that over is closed. It waits much longer for this than closing over
+// may take.
 func wantClosed(t *testing.T, over <-chan struct{}) {
 	t.Helper()
 	select {
@@ -140,7 +141,8 @@ func TestRecordOfAHeldKeyDeleted(t *testing.T) {
 	}
 }
 
-// A session that holds many keys checks some of their records with each heartbeat, and thus all of them in turn.
+// A session that holds many keys checks the records of some of them with each heartbeat, so that it checks all
+// records in turn.
 func TestRecordOfOneOfManyDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n, perLook = 1_200, 500
@@ -199,8 +201,8 @@ func (s *measuringStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.
 	return s.Memory.Keys(ctx, q)
 }
 
-// If anything in the process reads the key's state, and the state proves that another session holds the key, the
-// process's hold ends at once.
+// If anything in the holder's process reads the key's state and this proves that another session holds the key, the
+// process's own hold ends at once.
 func TestReadingShowsAnotherHolder(t *testing.T) {
 	for name, read := range map[string]func(s *dsync.Session) error{
 		"Status": func(s *dsync.Session) error { _, err := admin.New(s).Status(background, "k"); return err },
@@ -267,7 +269,7 @@ func TestObserverSeesTheNextHolder(t *testing.T) {
 	})
 }
 
-// Stale readings, such as readings from a deposed primary, do not end a hold.
+// Stale readings, for example from a deposed primary, do not end a hold.
 func TestStaleReadingEndsNoHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &forgetfulStore{Memory: dsynctest.NewMemory()}
@@ -289,7 +291,7 @@ func TestStaleReadingEndsNoHold(t *testing.T) {
 	})
 }
 
-// A forgetfulStore omits what a session holds from the next reading after stale is set.
+// After stale is set, a forgetfulStore omits from the next reading what a session holds.
 type forgetfulStore struct {
 	*dsynctest.Memory
 	stale atomic.Bool
@@ -302,8 +304,8 @@ func (s *forgetfulStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.
 	return s.Memory.Keys(ctx, q)
 }
 
-// If the record of a key is deleted, its waiters request the key again by themselves. The first waiter to do so becomes
-// the holder, and the others join the queue. The former holder is notified.
+// If the record of a key is deleted, the key's waiters request it again on their own. The first waiter to do so
+// becomes the holder, and the others join the queue. The former holder is notified.
 func TestWaiterJoinsAgain(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// If a process uses a key, a call in that process that uses the key as another kind sends no command. Its error names
-// both kinds.
+// If a process uses a key as one kind, a call in the same process that uses it as another kind sends no command. The
+// error of the call names both kinds.
 func TestLocalMismatchNamesBothKinds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -49,9 +49,8 @@ func TestLocalMismatchNamesBothKinds(t *testing.T) {
 	})
 }
 
-// Status shows a holder as lapsed if its session has expired, however recent the last heartbeat is. If nobody has
-// expired the session yet, Status shows the holder as lapsed once a TTL has passed since the last heartbeat, not a
-// millisecond earlier.
+// Status shows a holder as lapsed if its session has expired, however recent the last heartbeat is. Otherwise Status
+// shows the holder as lapsed as soon as a TTL has passed since the last heartbeat, and not a millisecond earlier.
 func TestStatusShowsLapsedSessions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -128,7 +127,7 @@ func TestDoDoesNotWaitForAnUnreachableStore(t *testing.T) {
 }
 
 // A slow request or reply is not reported as a jump of the store's clock. For a real jump, the reported size is the
-// least that the replies prove.
+// smallest one that the replies prove.
 func TestClockJumpIsNotOverstated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const slow, back = 1500 * time.Millisecond, 5 * time.Second

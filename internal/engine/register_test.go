@@ -27,7 +27,7 @@ func TestSessionsWithOneXIDHaveTheirOwnIDs(t *testing.T) {
 		const sessions = 300
 		store := dsynctest.NewMemory()
 		seen := make(map[string]bool)
-		var at []map[rune]bool // the characters seen at each position after the xid
+		var at []map[rune]bool // the set of characters seen at each position after the xid
 		for range sessions {
 			s := newSession(t, store, nil)
 			mu := s.Mutex("k")
@@ -80,8 +80,8 @@ func (s *takenStore) Register(ctx context.Context, m driver.Member) (time.Time, 
 	return s.Memory.Register(ctx, m)
 }
 
-// If another session already has the id that a session requests, the session does not take over that id. Its next
-// attempt uses a new id, and the waiter continues.
+// If another session already has the id that a session requests, the session does not take over that id. The
+// session's next attempt to register uses a new id, and its waiter continues.
 func TestSessionTakesAnotherIDIfItsOwnIsTaken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &takenStore{Memory: dsynctest.NewMemory(), taken: 2}
@@ -108,8 +108,8 @@ func TestSessionTakesAnotherIDIfItsOwnIsTaken(t *testing.T) {
 	})
 }
 
-// A session has no id before its first use. Register gives the session an id, under which it then holds locks. A second
-// Register sends nothing.
+// A session has no id before its first use. Register gives the session the id under which it will hold locks. A
+// second Register sends nothing.
 func TestRegisterBeforeFirstUse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -190,8 +190,8 @@ func TestRegisterAfterALoss(t *testing.T) {
 	})
 }
 
-// B42: if a store answers too late or not at all for ten minutes, each process creates at most one record, and all
-// processes are registered soon afterwards.
+// B42: if for ten minutes a store answers too late or not at all, each process creates at most one record, and soon
+// afterwards all processes are registered.
 func TestRegistrationsDoNotPileUp_B42(t *testing.T) {
 	for name, fault := range map[string]dsynctest.Fault{
 		"replies come too late":                    {ReplyDelay: ttl / 5},
@@ -235,8 +235,8 @@ func TestRegistrationsDoNotPileUp_B42(t *testing.T) {
 	}
 }
 
-// After a registration without a reply, the error of Close says that the session may still be listed, but only while
-// this is possible.
+// After a registration that got no reply, the error of Close mentions that the session may still be listed, but only
+// as long as that is possible.
 func TestCloseAfterARegistrationWithoutAnAnswer(t *testing.T) {
 	for _, fault := range []dsynctest.Fault{{LoseReply: true}, {LoseRequest: true}} {
 		for after, want := range map[time.Duration]error{0: dsync.ErrNotUnregistered, ttl / 2: dsync.ErrNotUnregistered, 2 * ttl: nil} {

@@ -13,7 +13,7 @@ import (
 )
 
 // waiters starts n goroutines that each lock the key "k" in s, call each and unlock the key. It returns when all of
-// them wait. done waits until they have ended.
+// them are waiting. done waits until they have ended.
 func waiters(t *testing.T, s *dsync.Session, n int, each func()) (done func()) {
 	t.Helper()
 	ended := make(chan struct{})
@@ -35,8 +35,8 @@ func waiters(t *testing.T, s *dsync.Session, n int, each func()) (done func()) {
 }
 
 // slow returns store with a delay, so that a process gets the reply to its own command before a notice from another
-// process's later command. If the notice came first, the process could not replace its claim, because a request of that
-// claim might still be under way.
+// process's later command. If the notice came first, the process could not replace its claim, because a request for
+// that claim might still be under way.
 func slow(t *testing.T, store *dsynctest.Memory) driver.Store {
 	return newFaulty(t, store, func(dsynctest.Request) dsynctest.Fault {
 		return dsynctest.Fault{Delay: time.Millisecond}
@@ -50,7 +50,7 @@ func TestUnlockRequestsForTheNext(t *testing.T) {
 		store := dsynctest.NewMemory()
 		opt := unswept()
 		opt.HandOffTime = -1
-		opt.TTL, opt.AlwaysListen = time.Hour, true // neither heartbeats nor the requests that a new listener causes
+		opt.TTL, opt.AlwaysListen = time.Hour, true // so that there are no heartbeats, and no requests caused by a new listener
 		a, b := newSession(t, slow(t, store), opt), newSession(t, slow(t, store), opt)
 		turn(a.Mutex("warm"))
 		turn(b.Mutex("warm"))
@@ -208,7 +208,7 @@ func TestNextCallerGivesUpDuringTheCommand(t *testing.T) {
 				if err := <-unlocked; err != nil {
 					t.Errorf("Release: %v", err)
 				}
-				time.Sleep(ttl / 5) // longer than an attempt may take, but too short for a Discard to clean up
+				time.Sleep(ttl / 5) // longer than an attempt may take, but too short for a Discard to clean up after it
 				if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
 					t.Errorf("the key is held by %v with %d in the queue", h, q)
 				}
@@ -247,7 +247,7 @@ func TestNextCallerGivesUpDuringUnlock(t *testing.T) {
 	}
 }
 
-// If an edit has a Release and an Acquire, a twoStep executes only the Release, and returns an error.
+// If an edit has both a Release and an Acquire, a twoStep executes only the Release and returns an error.
 type twoStep struct{ *dsynctest.Memory }
 
 func (s twoStep) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {

@@ -34,8 +34,8 @@ func (s *downStore) Heartbeat(ctx context.Context, session string, given []drive
 	return s.Memory.Heartbeat(ctx, session, given)
 }
 
-// Back-off is capped at a twelfth of the TTL. So if an outage ends at least a twelfth of the TTL before the deadline,
-// no hold is lost.
+// Back-off is capped at a twelfth of the TTL. So no hold is lost if an outage ends at least a twelfth of the TTL
+// before the deadline.
 func TestOutageWithinTheLeaseCostsNothing(t *testing.T) {
 	for range 20 {
 		bubble(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestOutageWithinTheLeaseCostsNothing(t *testing.T) {
 	}
 }
 
-// A success resets the back-off, so the first retry after the next error is quick.
+// A success resets the back-off, so the next error is retried quickly.
 func TestBackoffResetsAfterSuccess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newDownStore()
@@ -152,8 +152,8 @@ func TestNoReleaseAfterTheLoss(t *testing.T) {
 	})
 }
 
-// B31: the reply to one attempt at a request does not settle an earlier attempt. The earlier attempt can still arrive
-// after the release and join the queue.
+// B31: the reply to one attempt of a request proves nothing about an earlier attempt. The earlier attempt can still
+// arrive after the release and join the queue.
 func TestAnswerToOneAttemptDoesNotCountForAnother(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &slowResetStore{resetStore{Memory: dsynctest.NewMemory()}}
@@ -175,8 +175,8 @@ func TestAnswerToOneAttemptDoesNotCountForAnother(t *testing.T) {
 
 const slowReset = 200 * time.Millisecond
 
-// A slowResetStore is a resetStore with slow replies. Each reply has Final set: no further copy of the answered attempt
-// can join the queue.
+// A slowResetStore is a resetStore with slow replies. Each reply has Final set, which means that no other copy of the
+// answered attempt can join the queue.
 type slowResetStore struct{ resetStore }
 
 func (s *slowResetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
@@ -240,8 +240,8 @@ func TestDatingALeaseIsRetriedWithBackoff(t *testing.T) {
 	})
 }
 
-// An undated store fails every Extend. After 100 of them it no longer answers, so that a test without back-off still
-// ends.
+// An undated store fails every Extend. After 100 Extends it stops answering, so that the test ends even if there is
+// no back-off.
 type undated struct {
 	driver.Store
 	asked atomic.Int64

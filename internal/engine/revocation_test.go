@@ -40,7 +40,8 @@ func TestRevocationsAreRemoved(t *testing.T) {
 	}
 }
 
-// If a heartbeat is under way during a release, its reply reports the revocation again. This costs no command.
+// If a heartbeat is under way while a revoked claim is released, the reply to the heartbeat reports the revocation
+// again. This does not cost a command.
 func TestRepeatedRevocation(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -13,7 +13,7 @@ import (
 )
 
 // B20, L13: the hold of a crashed reader or writer ends a TTL after its last heartbeat, not earlier. The next waiter
-// gets the key at most one wake-up later, but a writer must also wait for the live readers.
+// gets the key at most one wake-up later, except that a writer must also wait for the live readers.
 func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -66,7 +66,8 @@ func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
 	}
 }
 
-// B20: if one of several readers crashes, a writer still waits until the live readers have unlocked, but not longer.
+// B20: if one of several readers crashes, a writer waits only until the crashed reader's session has lapsed and the
+// live readers have unlocked.
 func TestCrashedReaderAmongLivingOnes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -139,8 +140,8 @@ func TestLostReadLockIsUndoneFirst(t *testing.T) {
 	})
 }
 
-// B32, promise 8: within a process, a writer waits until every reader has called RUnlock, even readers whose holds are
-// lost. New readers do not wait for readers whose holds are lost.
+// B32, promise 8: within a process, a writer waits until every reader has called RUnlock, including readers whose
+// holds are lost. New readers do not wait for readers whose holds are lost.
 func TestLocalWriterWaitsForLostReaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -273,8 +274,8 @@ func TestCloseNotifiesReaders(t *testing.T) {
 	})
 }
 
-// A reader's hold ends when it is lost or released, but not when another reader in its process is done, whether or not
-// both readers share a hold in the store.
+// A reader's hold ends when it is lost or released. It does not end when another reader in its process unlocks,
+// whether or not both readers share a hold in the store.
 func TestReadersAreNotifiedOfLossesOnly(t *testing.T) {
 	for name, turn := range map[string]time.Duration{"share": 0, "don't share": -1} {
 		t.Run(name, func(t *testing.T) {

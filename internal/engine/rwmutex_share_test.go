@@ -11,7 +11,7 @@ import (
 )
 
 // Promise 7: readers of one process share one claim and one token, even if they use different RWMutex values for the
-// key. Only the first reader costs a command.
+// key. Only the first reader sends a command.
 func TestReadersOfOneProcessShareOneClaim(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -82,8 +82,8 @@ func TestConcurrentReadersRequestOnce(t *testing.T) {
 	})
 }
 
-// Overlapping readers share one hold for seconds if the store can notify, and for HandOffTime if it can't. Between two
-// such holds the process never loses the key.
+// Overlapping readers share one hold for seconds if the store can notify, and for HandOffTime if it can't. The
+// process keeps the key between one such hold and the next.
 func TestOverlappingReadersCost(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {

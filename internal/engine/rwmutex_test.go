@@ -46,7 +46,7 @@ func wlock(t testing.TB, rw *dsync.RWMutex) {
 	}
 }
 
-// within returns a context that ends in five minutes, for waits that must end.
+// within returns a context that ends after five minutes, for waits that must not hang.
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(background, 5*time.Minute)
 	t.Cleanup(cancel)
@@ -68,7 +68,8 @@ func wantPanic(t testing.TB, what string, f func(), want ...string) {
 	f()
 }
 
-// deliveries names the ways in which waiters can learn of grants. The values are for Memory.Polling.
+// deliveries lists the ways in which waiters can learn of grants. Its values are those of
+// Memory.Polling.
 var deliveries = map[string]bool{"notices": false, "polling": true}
 
 // Readers in many processes can hold the key at the same time, but never together with a writer.
@@ -191,7 +192,7 @@ func TestRWMutexExcludes(t *testing.T) {
 	}
 }
 
-// The error of a try shows whether the key is held or the store did not answer.
+// The error of a try shows whether the key is held or the store failed to answer.
 func TestRWMutexTry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -234,7 +235,8 @@ func TestRWMutexTry(t *testing.T) {
 	})
 }
 
-// B10 for readers: an error of the store counts neither as success nor as a held key.
+// B10 for readers: an error of the store means neither that the call succeeded nor that
+// the key is held.
 func TestReadLockReturnsStoreError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		broken := errors.New("the store is broken")
@@ -301,7 +303,7 @@ func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 	}
 }
 
-// Using a key as a second kind fails with an error that names both kinds, in the same process and in another.
+// Using a key as two kinds fails with an error that names both kinds, whether in one process or in two.
 func TestRWMutexKeyOfAnotherKind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -385,8 +387,8 @@ func TestRLocker(t *testing.T) {
 	})
 }
 
-// Writers of one process hand off the key to each other, each with a greater token. The readers after them have an even
-// greater token.
+// Writers of one process hand off the key to each other, each with a greater token. The readers that follow have an
+// even greater token.
 func TestWritersHandOffWithGreaterTokens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

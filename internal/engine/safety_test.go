@@ -172,7 +172,7 @@ func TestCrashedHolderIsFollowedAtExpiry(t *testing.T) {
 	})
 }
 
-// L13 for tries: nobody waits, so the try itself expires the crashed holder.
+// L13 for tries: if nobody waits, the try itself expires the crashed holder.
 func TestTryLockTakesALapsedHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -352,8 +352,8 @@ func TestAbandonedRequestLeavesNothing(t *testing.T) {
 	}
 }
 
-// B31: an attempt that fails at once, for example because its connection breaks, can still reach the store, even after
-// the claim has been released. The claim is then released once more.
+// B31: an attempt that fails at once, for example because the connection breaks, may still reach the store, even
+// after its claim has been released. The claim is then released once more.
 func TestRequestThatOvertakesItsReleaseIsReleasedAgain(t *testing.T) {
 	for _, unlocked := range []bool{false, true} {
 		t.Run(fmt.Sprint("granted and unlocked ", unlocked), func(t *testing.T) {
@@ -396,7 +396,7 @@ func (s *resetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, er
 	late := make(chan struct{})
 	s.late = late
 	time.AfterFunc(ttl/10, func() {
-		// Wait is set so that even a try's request leaves a claim behind.
+		// Set Wait, so that even a try's request leaves a claim behind.
 		join := *e.Acquire
 		join.Wait = true
 		s.Memory.Edit(background, driver.Edit{Release: e.Release, Acquire: &join})
