@@ -10,9 +10,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
-// A queue is this process's FIFO queue for one key. It admits as many callers as fit into the key, and for a semaphore
-// all of them. One admitted caller at a time has the turn: it may request the key from the store. A caller that shares
-// a hold, or gets a hold by a hand-off, needs no request. A queue exists while anybody is admitted.
+// A queue is this process's FIFO queue for one key. It admits as many callers as fit into the key; for a semaphore it
+// admits all. One admitted caller at a time has the turn: only that caller may request the key from the store. A caller
+// that shares a hold, or gets one by a hand-off, needs no request. A queue exists while anybody is admitted.
 type queue struct {
 	kind          driver.Kind
 	limit         int64        // as given by the first caller
@@ -24,11 +24,11 @@ type queue struct {
 	shared        uint64       // the claim whose hold further readers may share; 0: none
 	lingering     uint64       // the claim that lingers; 0: none
 	sealed        *SealedError // the answer to callers whose tick is over; nil: not known yet
-	readersWaited bool         // readers had to wait because a shared hold had used up its time, not because others waited
+	readersWaited bool         // readers had to wait although no other process waited, because a shared hold had used up its time
 }
 
-// share returns how many slots a caller of the given weight takes. For a semaphore it is 1, because all callers are
-// admitted, and the sum of their weights could overflow.
+// share returns how many slots a caller of the given weight uses. A semaphore's caller uses 1, because all callers are
+// admitted and the sum of their weights could overflow.
 func (q *queue) share(weight int64) int64 {
 	if q.kind == driver.KindSemaphore {
 		return 1
@@ -42,8 +42,8 @@ func (q *queue) over(tick int64) bool { return q.sealed != nil && tick <= q.seal
 // forceWaits reports whether the first caller in the queue wants the key by force.
 func (q *queue) forceWaits() bool { return len(q.calls) > 0 && q.calls[0].First }
 
-// insert puts a caller into the queue: a caller with First at the front, a caller that had the turn before behind
-// those with First, and any other at the end, but ahead of callers with later ticks.
+// insert puts a caller into the queue. A caller with First goes to the front. If again is true, the caller has had the
+// turn before, and goes behind those with First. Any other goes to the end, but ahead of callers with later ticks.
 func (q *queue) insert(a *Call, again bool) {
 	i := len(q.calls)
 	switch {
@@ -81,7 +81,7 @@ func (c *Core) acquire(a *Call) {
 	}
 	switch {
 	case a.Try && lingered != 0 && q.lingering == 0:
-		q.calls = slices.Insert(q.calls, 0, a) // wait until that claim, which nobody uses, is released
+		q.calls = slices.Insert(q.calls, 0, a) // wait until the unused claim that blocks the caller is released
 	case a.Try:
 		c.deny(a, c.heldHere(q, a.Key))
 	default:
@@ -92,7 +92,7 @@ func (c *Core) acquire(a *Call) {
 	}
 }
 
-// admit admits a caller if possible. The caller shares a hold of this process, or takes over one that lingers, or gets
+// admit admits a caller if possible. The caller shares a hold of this process, takes over a lingering claim, or gets
 // the turn to request the key. A try doesn't need the turn.
 func (c *Core) admit(q *queue, a *Call) bool {
 	if cl := c.claims[q.shared]; cl != nil && a.Shares {
@@ -124,9 +124,8 @@ func (c *Core) admit(q *queue, a *Call) bool {
 }
 
 // full reports whether the caller must wait until a hold of this process is over. For a semaphore it returns false: the
-// size can change, so only the store knows how much is free. By waiting in the store's queue, the caller also keeps its
-// position among the callers of other processes. Nor need a caller wait if its tick is later than the ticks of all
-// holds.
+// size can change, so only the store knows how much is free, and in the store's queue the caller has a position among
+// the callers of other processes. It also returns false if the caller's tick is later than the ticks of all holds.
 func (c *Core) full(q *queue, a *Call) bool {
 	if a.Kind == driver.KindSemaphore || a.Weight <= a.Limit-q.used {
 		return false
@@ -134,7 +133,7 @@ func (c *Core) full(q *queue, a *Call) bool {
 	return q.used > 0 && (a.Kind != driver.KindPeriodic || len(q.admitted) > 0 || !c.later(q, a))
 }
 
-// later reports whether all claims of this process are holds for earlier ticks than the caller's.
+// later reports whether all claims of this process are holds, for ticks before the caller's.
 func (c *Core) later(q *queue, a *Call) bool {
 	return !a.Try && !slices.ContainsFunc(q.claims, func(n uint64) bool {
 		cl := c.claims[n]
@@ -188,8 +187,8 @@ func (c *Core) request(q *queue, a *Call) {
 }
 
 // farTick is the error for a tick too far ahead to be a time in milliseconds; it may be a time in microseconds. If a
-// run for such a tick succeeded, all earlier ticks would be over. Many formats, such as JSON, can't even represent such
-// years.
+// run for such a tick succeeded, all earlier ticks would be over. Also, many formats, such as JSON, can't represent
+// such years.
 func farTick(tick int64, now time.Time) error {
 	return fmt.Errorf("the tick is %s; by the store's clock, which shows %s, it may be at most %v ahead",
 		rfc3339.Millis(time.UnixMilli(tick)), rfc3339.Millis(now), driver.MaxDuration)
@@ -204,8 +203,8 @@ func (c *Core) dismiss(q *queue, a *Call) {
 	c.next(q, a.Key)
 }
 
-// beginAdmitted requests claims for callers that were admitted while the session was not registered. If the session
-// still isn't registered, they go on waiting, and request begins a registration if needed.
+// beginAdmitted requests claims for callers that were admitted while the session was not registered. If it still isn't
+// registered, they keep waiting, and request begins a registration if needed.
 func (c *Core) beginAdmitted() {
 	for _, key := range sortedKeys(c.queues) {
 		q := c.queues[key]
@@ -234,7 +233,7 @@ func (c *Core) notRegistered(r *Reply) {
 			c.deny(a, r.Err)
 			c.dismiss(q, a)
 		}
-		needed = needed || len(q.admitted) > 0 // including callers just admitted in place of others
+		needed = needed || len(q.admitted) > 0 // counts callers that dismiss has just admitted
 	}
 	if !needed {
 		c.session.registerAt = never
@@ -261,7 +260,7 @@ func (c *Core) next(q *queue, key string) {
 	}
 }
 
-// refuseTries refuses tries that wait for the release of a claim, because that release had no answer.
+// refuseTries refuses tries that wait for the release of a claim, because the release got no answer.
 func (c *Core) refuseTries(cl *claim) {
 	q := c.queues[cl.request.Key]
 	for cl.slot != 0 && len(q.calls) > 0 && q.calls[0].Try {
@@ -346,9 +345,9 @@ func (c *Core) requestAnew(cl *claim) {
 	c.request(q, a)
 }
 
-// readmit handles a claim that was lost with its session before it was held: its caller requests another under the next
-// session id. If an Extend may have set the end of the claim's lease, the store keeps the claim until that end. So
-// readmit releases it; otherwise its own caller would have to wait for that end.
+// readmit handles a claim that was lost with its session before it was held: its caller requests another claim under
+// the next session id. If an Extend may have set the end of the claim's lease, the store may keep the claim until then.
+// So readmit releases the claim; otherwise its own caller would have to wait for the lease to end.
 func (c *Core) readmit(cl *claim) {
 	q := c.queues[cl.request.Key]
 	q.admitted = append(q.admitted, cl.call)
@@ -361,7 +360,7 @@ func (c *Core) readmit(cl *claim) {
 	c.release(cl)
 }
 
-// windDownAll ends this process's holds of the key, and puts the caller that is requesting the key back into the queue.
+// windDownAll ends this process's holds of the key, and puts callers that are requesting the key back into the queue.
 func (c *Core) windDownAll(q *queue) {
 	for _, n := range slices.Clone(q.claims) {
 		switch cl := c.claims[n]; {
@@ -386,7 +385,7 @@ func (c *Core) heldHere(q *queue, key string) *driver.HeldError {
 }
 
 // notifiedTurn is how long a session that would be notified of other waiters may keep a claim, even if HandOff and
-// Linger are shorter. If the notice is lost, others have to wait for that long.
+// Linger are shorter. If the notice is lost, the other waiters wait that long.
 const notifiedTurn = 5 * time.Second
 
 // wouldKnow reports whether the session would be notified if others began to wait for the claim.
@@ -424,12 +423,12 @@ func (c *Core) done(e *Done) {
 	if cl == nil || cl.call != e.Hold || cl.users == 0 {
 		return
 	}
-	if cl.users--; cl.users > 0 { // other readers still hold it
+	if cl.users--; cl.users > 0 { // other readers still share the hold
 		return
 	}
 	switch cl.state {
 	case held:
-		if e.Release != nil { // a hold released with options has no successor
+		if e.Release != nil { // a hold released with options is not handed off
 			cl.leave = &leave{Release: *e.Release, keep: c.now.Add(e.Release.Keep)}
 		} else if cl.leave == nil && (c.reuse(cl) || c.replace(cl)) {
 			return
@@ -461,8 +460,8 @@ func (c *Core) releaseFor(cl *claim, e *Done) {
 	c.release(cl)
 }
 
-// settled records that nobody in this process needs the claim's result any more, and frees its slot. As with a
-// sync.Mutex, the slot is not freed before the holder is done, unless the hold has Auto or is a lease.
+// settled ends the claim's hold, with err as its error, and frees the claim's slot. As with a sync.Mutex, the slot is
+// not freed before the holder is done, unless the hold has Auto or is a lease.
 func (c *Core) settled(cl *claim, err error) {
 	if a := cl.call; a != nil {
 		if cl.users > 0 && !a.Auto && !cl.fixed() {
@@ -478,10 +477,11 @@ func (c *Core) settled(cl *claim, err error) {
 	c.freeSlot(cl)
 }
 
-// reuse hands the claim, whose holder is done, off to the next caller in this process. If nobody waits here, it
-// keeps the claim for a while. It returns false if it does neither, because other processes must get their turn.
+// reuse handles a claim whose holder is done. It hands the claim off to the next caller in this process, or, if none
+// waits, keeps the claim for a while. If it may do neither, for example because other processes must get their turn, it
+// returns false.
 func (c *Core) reuse(cl *claim) bool {
-	if cl.doubted > 0 { // the store may not have the claim, so nobody else must get it
+	if cl.doubted > 0 { // the store may have lost the claim, so don't hand it off
 		return false
 	}
 	q := c.queues[cl.request.Key]
@@ -522,8 +522,8 @@ func (c *Core) handOff(cl *claim, a *Call) {
 }
 
 // replace releases the claim, whose holder is done, with the command that requests the key for the next caller in this
-// process. So that caller joins the store's queue at the same moment at which this claim leaves the store, and thus
-// ahead of any claim of this process that waits there for a later tick.
+// process. So the caller joins the store's queue at the moment when this claim leaves the store, and thus ahead of any
+// claim of this process that waits there for a later tick.
 func (c *Core) replace(cl *claim) bool {
 	q := c.queues[cl.request.Key]
 	if len(q.calls) == 0 || c.closing != nil || cl.command != 0 || cl.request.Session != c.session.id || !c.like(q.calls[0], cl) || c.lanes.busy >= c.cfg.Lanes {
