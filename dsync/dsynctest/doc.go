@@ -1,8 +1,8 @@
 // Package dsynctest helps to test programs that use package dsync, and to test stores written for it.
 //
-// [Memory] is a [driver.Store] in the memory of one process: a model of a server, with
-// its own clock. Use it to test programs that take a Session, without a database; inside
-// a bubble of testing/synctest such tests take no time:
+// [Memory] is a [driver.Store] in the memory of one process, which simulates a server with its own clock. Use it to
+// test programs that take a Session, without a database; inside a bubble of testing/synctest such tests take no
+// time:
 //
 //	locks, err := dsync.New(dsynctest.NewMemory(), nil)
 //

@@ -16,7 +16,7 @@ const (
 	MethodRegister   Method = "Register"
 	MethodHeartbeat  Method = "Heartbeat"
 	MethodExpire     Method = "Expire"
-	MethodUnregister Method = "Unregister" // Expire by the owner
+	MethodUnregister Method = "Unregister" // Expire by the session itself
 	MethodRevoke     Method = "Revoke"
 	MethodObserve    Method = "Observe"
 	MethodAcquire    Method = "Acquire" // Edit with Acquire
@@ -32,7 +32,7 @@ const (
 	MethodQueue      Method = "Queue" // Load of more than 1,000 waiters
 	MethodKeys       Method = "Keys"
 	MethodOwn        Method = "Own"       // Keys with Session: the keys that a session holds
-	MethodMembers    Method = "Members"   // Sessions, except as in the next two
+	MethodMembers    Method = "Members"   // other calls of Sessions
 	MethodLiveness   Method = "Liveness"  // Sessions with Liveness
 	MethodObservers  Method = "Observers" // Sessions with Observing or After
 	MethodSweep      Method = "Sweep"
@@ -86,18 +86,18 @@ func sessionsMethod(q driver.SessionQuery) Method {
 	return MethodMembers
 }
 
-// MethodNotice is not a method of the store: it stands for the delivery of one notice by Listen. A [Faulty] asks
-// for a Fault for every delivery, as for every request.
+// MethodNotice is not a method of the store, but stands for the delivery of one notice by Listen. A [Faulty] treats
+// each delivery like a request, with a Fault of its own.
 const MethodNotice Method = "Notice"
 
-// A Request is one call of a method of the store, or one notice for a listener. A [Faulty] asks its test for a
-// [Fault] for each Request.
+// A Request is one call of a method of the store, or one notice for a listener. For each Request, a [Faulty] asks
+// the test for a [Fault].
 type Request struct {
 	Seq    int // number of the request in this Faulty, counted from 1
 	Method Method
 
-	// Session, Claim and Key are what the request names; they are empty if the method has none. Session comes from
-	// the claim, the listener, or the arguments (Register, Heartbeat, Expire, …). Claim and Key come from the
+	// Session, Claim and Key are the session, the claim and the key that the request names, or empty. Session comes
+	// from the claim, the listener, or the arguments (Register, Heartbeat, Expire, …). Claim and Key come from the
 	// claim, the revocation, or the notice (for Notify, the first notice); Load, Resize, Forget and Sessions set
 	// only Key.
 	Session, Claim, Key string
@@ -108,17 +108,16 @@ type Request struct {
 
 // A Fault determines what happens to one [Request]. The zero Fault does nothing. The fields can be combined.
 //
-// A request that has arrived is executed, even if its caller has already returned: as on a network, the end of a
-// context does not take back what was sent. So a request whose Delay is longer than its caller waits is executed
-// after the caller has returned. With LoseReply and Again, a request is executed twice, and its caller learns of
-// neither execution.
+// As on a network, the end of a context does not take back a request that was sent: a delayed request is executed
+// even if its caller has returned in the meantime. With LoseReply and Again, a request is executed twice, and its
+// caller learns of neither execution.
 //
 // A caller whose request or reply is lost waits until its ctx ends, and gets ctx's error. If ctx never ends, the
 // call never returns.
 //
 // A Fault of MethodNotice concerns one notice on its way to one listener. Delay delivers it late and holds up the
-// notices behind it; Again delivers it twice; LoseRequest and LoseReply lose it; LoseRequest with Again delivers
-// it late, after notices that came behind it. A Fault of MethodNotify concerns notices on their way to the store,
+// notices behind it; Again delivers it twice; LoseRequest and LoseReply lose it; LoseRequest with Again delivers it
+// late, without delaying the notices behind it. A Fault of MethodNotify concerns notices on their way to the store,
 // for all listeners.
 type Fault struct {
 	// Delay is the time that the request takes to reach the store.
@@ -127,16 +126,15 @@ type Fault struct {
 	// ReplyDelay is the time that the reply takes to reach the caller.
 	ReplyDelay time.Duration
 
-	// LoseRequest: the request never reaches the store.
+	// LoseRequest makes the request never reach the store.
 	LoseRequest bool
 
-	// LoseReply: the reply never reaches the caller. A Listen is opened, but all its
-	// notices are lost.
+	// LoseReply makes the reply never reach the caller. A Listen begins, but all its notices are lost.
 	LoseReply bool
 
-	// Again, if positive, makes a second copy of the request reach the store, that long after the request was
-	// sent, whatever happens to the first copy. A notice is delivered to its listener a second time, without
-	// holding up the notices behind it. Again has no effect on Listen.
+	// Again, if positive, makes a second copy of the request reach the store, whatever happens to the first copy.
+	// Again is the time from the sending of the request to the arrival of that copy. A notice is delivered to its
+	// listener a second time, without holding up the notices behind it. Again has no effect on Listen.
 	Again time.Duration
 
 	// Hang, if positive, keeps the caller in the call for that long, even if the request
@@ -148,9 +146,9 @@ type Fault struct {
 // A Faulty is a [driver.Store] that passes requests on to another Store and misbehaves on purpose, like a network
 // between one process and the store. To cut off only some processes, give each process a Faulty of its own.
 //
-// A request without a fault runs on its caller's goroutine and with its caller's ctx. Delayed and repeated
-// requests run on goroutines of the Faulty, with a context that only [Faulty.Close] ends, because the caller's ctx
-// has often ended by then.
+// A request without a fault runs on its caller's goroutine and with its caller's ctx. Delayed and repeated requests
+// run on goroutines of the Faulty. Their context ends only with [Faulty.Close], because the caller's ctx has often
+// ended when they run.
 //
 // Create a Faulty with [NewFaulty]; it must not be copied. All its methods may be called concurrently. Call Close
 // or Wait at the end of a test, and before a bubble ends.
@@ -159,14 +157,14 @@ type Faulty struct {
 	ctx    context.Context // context of delayed and repeated requests
 	cancel context.CancelFunc
 
-	// deciding allows one call of decide at a time. It is not mu, so that decide may call
-	// Cut and Heal.
+	// deciding allows one call of decide at a time. It is another lock than mu, so that decide may call Cut and
+	// Heal.
 	deciding sync.Mutex
 	decide   func(Request) Fault
 	seq      int
 
 	mu       sync.Mutex
-	cuts     int           // number of Cuts; a Cut between a request and its reply loses the reply
+	cuts     int           // number of Cuts so far: if it changes between a request and its reply, the reply is lost
 	healed   chan struct{} // not nil while the store is cut off; Heal closes it
 	late     int           // number of goroutines of delayed and repeated requests
 	idle     chan struct{} // if not nil, closed when late is 0
@@ -174,7 +172,7 @@ type Faulty struct {
 	recorded []*recorded
 }
 
-// A recorded is a request that Replay can execute again.
+// A recorded is a request that Replay may execute again.
 type recorded struct {
 	f       *Faulty
 	do      func(context.Context) // nil if the request can't change the store
@@ -184,9 +182,9 @@ type recorded struct {
 var _ driver.Store = (*Faulty)(nil)
 
 // NewFaulty returns a Faulty in front of store. It calls decide for each request that is sent and for each notice
-// that a Listen receives, one call at a time, so decide can count and use a random source without a lock. decide
-// must not block or call a method of the store through this Faulty; it may call Cut and Heal. If decide is nil,
-// there are no faults except after Cut.
+// that a Listen receives. It makes one call at a time, so decide needs no lock to count or to use a random source.
+// decide must not block or call a method of the store through this Faulty; it may call Cut and Heal. If decide is
+// nil, only Cut causes faults.
 func NewFaulty(store driver.Store, decide func(Request) Fault) *Faulty {
 	if decide == nil {
 		decide = func(Request) Fault { return Fault{} }
@@ -196,10 +194,10 @@ func NewFaulty(store driver.Store, decide func(Request) Fault) *Faulty {
 	return f
 }
 
-// Cut cuts the store off until [Faulty.Heal]. Requests that arrive in the meantime are lost, and so are the
-// replies to all requests that are under way. Their callers wait until ctx ends. A delayed or repeated request
-// that arrives after Heal is executed. A running Listen goes on, but loses the notices that come before Heal; a
-// new Listen waits for Heal.
+// Cut cuts the store off until [Faulty.Heal]. Requests that arrive in the meantime are lost, and so are the replies
+// to all requests that are under way. The callers wait until their ctx ends. A delayed or repeated request that
+// arrives after Heal is executed. A running Listen goes on, but loses the notices that come before Heal; a new
+// Listen waits for Heal.
 func (f *Faulty) Cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -219,8 +217,8 @@ func (f *Faulty) Heal() {
 	}
 }
 
-// Record makes the Faulty remember, from now on, every request that can change the store, even if it is lost.
-// [Faulty.Replay] executes them again.
+// Record makes the Faulty remember every later request that can change the store, even if it is lost.
+// [Faulty.Replay] executes these requests again.
 func (f *Faulty) Record() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -228,10 +226,10 @@ func (f *Faulty) Record() {
 }
 
 // Replay executes every recorded request again, in the order in which they were sent, with ctx and without faults,
-// and drops the answers, as if the network had kept a copy of each request and delivered it after all later ones.
-// It leaves out requests that are still being executed or delayed, because the copy would arrive first and get the
-// answer meant for the caller. Replay may be called more than once. It returns ctx's error if ctx ends before
-// Replay is done.
+// and drops the answers. It acts like a network that has kept a copy of each request and delivers the copies after
+// all requests. It leaves out requests that are delayed or still being executed, because a copy could arrive before
+// the original and get the answer meant for the caller. Replay may be called more than once. It returns ctx's error
+// if ctx ends before Replay is done.
 func (f *Faulty) Replay(ctx context.Context) error {
 	var arrived []*recorded
 	f.mu.Lock()
@@ -307,8 +305,8 @@ func (f *Faulty) link() (cuts int, healed <-chan struct{}) {
 	return f.cuts, f.healed
 }
 
-// after waits for d and then calls do, on a goroutine that Wait waits for. It does not call do if the store is
-// then cut off or the Faulty has been closed.
+// after waits for d and then calls do, on a goroutine that Wait waits for. If the store is cut off at that time or
+// the Faulty has been closed, it does not call do.
 func (f *Faulty) after(d time.Duration, do func(context.Context)) {
 	f.mu.Lock()
 	f.late++

@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// An answer holds the results of a method of the store.
+// An answer holds the results of a call of the store.
 type answer[T any] struct {
 	value T
 	err   error
@@ -69,8 +69,8 @@ func call[T any](ctx context.Context, f *Faulty, r Request, do func(context.Cont
 	return a.value, a.err
 }
 
-// sleepOrNil is like sleep, but ignores ctx if d is 0: an answer that has arrived is returned even if ctx ended at
-// the same time.
+// sleepOrNil is like sleep, but ignores ctx if d is 0, so that an answer is returned even if ctx ended just when it
+// arrived.
 func sleepOrNil(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -155,7 +155,7 @@ func cloneEdit(e driver.Edit) driver.Edit {
 	return e
 }
 
-// clonePart replaces *part, unless it is nil, by a pointer to a copy, and returns that.
+// clonePart replaces the pointer *part, unless it is nil, by a pointer to a copy. It returns the new *part.
 func clonePart[T any](part **T) *T {
 	if *part != nil {
 		c := **part

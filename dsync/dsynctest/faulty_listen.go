@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// Listen implements [driver.Store]. Notices are delivered one by one, in order, so a delayed notice delays those
-// behind it. Only a repeated notice (Fault.Again) may arrive out of order.
+// Listen implements [driver.Store]. Notices are delivered one by one, in order, so a delayed notice also delays
+// later ones. Only a repeated notice (Fault.Again) may arrive out of order.
 func (f *Faulty) Listen(ctx context.Context, session string, keys []string, fn func(driver.Notice)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (f *Faulty) Listen(ctx context.Context, session string, keys []string, fn f
 	return err
 }
 
-// A delivery passes on the notices of one Listen.
+// A delivery delivers the notices of one Listen.
 type delivery struct {
 	f       *Faulty
 	ctx     context.Context // ends with the Listen
@@ -63,7 +63,7 @@ type delivery struct {
 	again   sync.WaitGroup // the goroutines that repeat notices
 }
 
-// end drops repeated notices that have not been delivered yet. fn is not called after end returns.
+// end drops repeated notices that have not been delivered yet. Once end has returned, fn is not called.
 func (d *delivery) end() {
 	d.cancel()
 	d.again.Wait()
@@ -95,8 +95,7 @@ func (d *delivery) pass(n driver.Notice) {
 	}
 }
 
-// call calls fn with n. If another call of fn is running, it waits for that; if the Listen ends first, it does not
-// call fn.
+// call calls fn with n, after waiting for a running call of fn. If the Listen ends first, it does not call fn.
 func (d *delivery) call(n driver.Notice) {
 	select {
 	case d.calling <- struct{}{}:

@@ -133,7 +133,7 @@ func TestFaultyListenCallsOneAtATime(t *testing.T) {
 			defer cancel()
 			calls, heard := 0, 0
 			done := make(chan struct{})
-			wake(m, 1) // is lost: nobody listens yet
+			wake(m, 1) // this notice is lost, because nobody listens yet
 			go func() {
 				defer close(done)
 				f.Listen(ctx, "a", nil, func(driver.Notice) {
@@ -149,7 +149,7 @@ func TestFaultyListenCallsOneAtATime(t *testing.T) {
 			wake(m, 2)
 			wake(m, 3)
 			if closed {
-				time.Sleep(12 * time.Second) // the call for the last notice is running; only NoticeReady was repeated
+				time.Sleep(12 * time.Second) // the call with the last notice is still running; only NoticeReady was repeated
 				f.Close()
 			}
 			<-done

@@ -27,8 +27,8 @@ func on(method dsynctest.Method, n int, fault dsynctest.Fault) func(dsynctest.Re
 	}
 }
 
-// Each case sends one Acquire with a fault. It checks what the caller gets and when, and whether the claim holds
-// the key then and in the end.
+// Each case sends one Acquire with a fault. It checks when the call returns and with what, and whether the claim
+// holds the key then and in the end.
 func TestFaultyRequests(t *testing.T) {
 	const timeout = 10 * time.Second
 	for _, tt := range []struct {
@@ -199,7 +199,7 @@ func TestFaultyCut(t *testing.T) {
 	})
 }
 
-// If the store is cut off for a moment while a request is under way, the request arrives, but its reply is lost.
+// If the store is cut off and healed while a request is under way, the request arrives, but its reply is lost.
 func TestFaultyShortCutLosesReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := dsynctest.NewMemory()

@@ -12,10 +12,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Memory is a [driver.Store] in the memory of this process, for tests. It stands in for
-// the server that processes share. Its clock is the host's (in a bubble of
-// testing/synctest, the bubble's), shifted by [Memory.Skew] and truncated to milliseconds
-// like MongoDB's. It starts no goroutines.
+// A Memory is a [driver.Store] in the memory of this process, for tests. It takes the place of the server that
+// processes share. Its clock is the host's (in a bubble of testing/synctest, the bubble's), shifted by
+// [Memory.Skew] and truncated to milliseconds like MongoDB's. It starts no goroutines.
 //
 // Create a Memory with [NewMemory]; it must not be copied. All its methods may be called
 // concurrently.
@@ -35,7 +34,7 @@ type Memory struct {
 	commands  map[Method]int
 	writes    int
 	term      int64  // 1 plus the number of fail-overs
-	early     func() // undoes the last write, a Release with Early; nil if the last write is committed
+	early     func() // undoes the last write if that was a Release with Early; nil if it is committed
 }
 
 var (
@@ -206,7 +205,8 @@ func (m *Memory) Load(ctx context.Context, key string, waiters int) (driver.Stat
 	return r.state(key, "", now, max(1, waiters)), nil
 }
 
-// Keys implements [driver.Store]. A key that nobody holds or waits for is returned as long as it has a record.
+// Keys implements [driver.Store]. It also returns keys that nobody holds or waits for, as long as they have
+// records.
 func (m *Memory) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
 	now, err := m.begin(ctx, keysMethod(q))
 	if err != nil {
@@ -238,7 +238,7 @@ func (m *Memory) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, e
 }
 
 // DeleteRecord deletes the record of a key, as an operator or a clean-up job may do in a database. Sessions never
-// delete the record of a key that is in use. Package dsync promises that the key's holder finds out: see
+// delete the record of a key that is in use. The key's holder finds out that the record is gone: see
 // dsync.ErrRecordDeleted. The call does not count as a command.
 func (m *Memory) DeleteRecord(key string) {
 	m.mu.Lock()
@@ -250,7 +250,7 @@ func (m *Memory) DeleteRecord(key string) {
 // RecordName implements [driver.Namer].
 func (m *Memory) RecordName(key string) string { return fmt.Sprintf("key %q in memory", key) }
 
-// Counts has the numbers of commands and writes that a [Memory] has executed.
+// Counts tells how many commands and writes a [Memory] has executed.
 type Counts struct {
 	// Commands is the number of calls of each method, except calls whose ctx had already ended.
 	Commands map[Method]int
@@ -269,8 +269,7 @@ func (c Counts) Total() int {
 	return n
 }
 
-// Since returns the difference between c and an earlier result, before. Its map leaves out methods that were not
-// called in between.
+// Since returns c minus the earlier result before. Its map leaves out methods that were not called in between.
 func (c Counts) Since(before Counts) Counts {
 	d := Counts{Commands: maps.Clone(c.Commands), Writes: c.Writes - before.Writes}
 	for m := range d.Commands {

@@ -85,8 +85,8 @@ func remove(listeners map[string]map[*noticeQueue]bool, name string, q *noticeQu
 	}
 }
 
-// A noticeQueue holds the notices for one call of [Memory.Listen]. It is unbounded: Notify
-// must not wait for a slow listener, and a slow listener must not lose notices.
+// A noticeQueue holds the notices for one call of [Memory.Listen]. It is unbounded, because Notify must not wait
+// for a slow listener, and a slow listener must not lose notices.
 type noticeQueue struct {
 	wake chan struct{} // has a token if notices may not be empty
 
@@ -104,7 +104,7 @@ func (q *noticeQueue) push(n driver.Notice) {
 	q.mu.Unlock()
 	select {
 	case q.wake <- struct{}{}:
-	default: // the listener has yet to receive the last token, and will then find this notice, too
+	default: // the listener will still take the previous token, and then find this notice, too
 	}
 }
 
@@ -123,8 +123,8 @@ const (
 	sessionsAddress  = 1
 )
 
-// notices returns the notices about the effect of a command on a key; own is the claim that the command was for,
-// if any. Every session counts as listening, unless the Memory is Polling.
+// notices returns the notices about the effect of a command on a key. If the command was for a claim, own is its
+// id. Every session counts as listening, unless the Memory is Polling.
 func (m *Memory) notices(key, own string, fx effect) []driver.Notice {
 	if m.Polling {
 		return nil

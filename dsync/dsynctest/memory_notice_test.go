@@ -31,8 +31,8 @@ func TestMemorySealWakesAThousand(t *testing.T) {
 	}
 }
 
-// A command that changes nothing returns no notices, and neither does a repeated Revoke. The exception is an
-// Acquire of the first claim in the queue, which returns a NoticeYield for the holders each time.
+// A command that changes nothing returns no notices, and neither does a repeated Revoke. The exception is a
+// repeated Acquire of the first claim in the queue, which returns a NoticeYield for each holder that yields.
 func TestMemoryNotifiesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, ctx := dsynctest.NewMemory(), t.Context()
@@ -90,8 +90,8 @@ func TestMemoryNotifiesOnce(t *testing.T) {
 	})
 }
 
-// When a Listen ends, the Memory forgets it for all its keys, even if the caller has since changed its slice of keys,
-// or the slice named a key twice.
+// When a Listen ends, the Memory forgets it for all its keys, even if the caller has changed the slice of keys in
+// the meantime, or a key was in it twice.
 func TestMemoryForgetsListeners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := dsynctest.NewMemory()

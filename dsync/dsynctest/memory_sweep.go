@@ -43,8 +43,7 @@ func (m *Memory) Sweep(ctx context.Context, session string, last driver.SweepSta
 	return st, nil
 }
 
-// slice returns the first records after the cursor, in order, as "k/" + key and "s/" +
-// session.
+// slice returns the first records after the cursor, in order, each as "k/" + key or "s/" + session.
 func (m *Memory) slice(after string) []string {
 	key, inKeys := strings.CutPrefix(after, "k/")
 	session, inSessions := strings.CutPrefix(after, "s/")
@@ -60,8 +59,8 @@ func (m *Memory) slice(after string) []string {
 	return ids
 }
 
-// first returns, in order, the first n keys of the map that come after the given key, or the first n of all keys
-// if beyond is false. It sorts few more keys than it returns.
+// first returns the least n keys of the map, in order, and only keys greater than after if beyond is set. It does
+// not sort the whole map.
 func first[T any](n int, from map[string]T, after string, beyond bool) []string {
 	var keys []string
 	last := "" // the greatest of the n least keys found so far, or "" if fewer than n were found

@@ -20,12 +20,12 @@ const (
 type record struct {
 	kind    driver.Kind
 	limit   int64
-	former  []int64 // earlier limits of this kind, the latest last
+	former  []int64 // former limits of this kind, the latest last
 	token   int64   // token of the latest grant, or a greater one reserved for its holder
 	term    int64   // grants while the kind was KindElection
 	holders []driver.Holder
 	queue   []waiting
-	queued  map[string]bool // the claim ids in queue, so that joining takes constant time
+	queued  map[string]bool // the ids of the claims in queue, so that joining need not search it
 	used    time.Time       // time of the last change
 
 	published map[int64]value // the holders' values, by token
@@ -50,7 +50,7 @@ type effect struct {
 	changed  bool
 	joined   bool          // an Acquire has put its claim into the queue
 	left     bool          // a Release has found its claim
-	kept     bool          // a Release has set the end of the hold
+	kept     bool          // a Release with Keep has set the end of the hold
 	holder   driver.Holder // the hold after an Extend
 	granted  []grant
 	crowded  bool            // the queue is not empty after the command
@@ -78,7 +78,7 @@ type value struct {
 	seq   int64
 }
 
-// edit does what [Memory.Edit] does to the record. If edit returns an error, it has changed nothing.
+// edit does what [Memory.Edit] does to the record. If it returns an error, nothing has changed.
 func (r *record) edit(e driver.Edit, now time.Time) (fx effect, err error) {
 	switch {
 	case e.Acquire != nil:
@@ -115,7 +115,7 @@ func (r *record) edit(e driver.Edit, now time.Time) (fx effect, err error) {
 	case !fx.crowded:
 	case fx.kept:
 		fx.woken = []driver.Waiter{r.queue[0].Waiter}
-	case e.Acquire != nil && r.queue[0].Claim == e.Acquire.Claim.ID: // repeated for each request of the claim, because a notice may be lost
+	case e.Acquire != nil && r.queue[0].Claim == e.Acquire.Claim.ID: // each request of the claim repeats this, because a notice may be lost
 		fx.yielding = without(r.holders, func(h driver.Holder) bool { return !h.Yield })
 	}
 	return fx, nil
@@ -167,8 +167,8 @@ func (r *record) join(j driver.Acquire, leave *driver.Release, now time.Time) (f
 // over reports whether the key is sealed up to the tick or a later one.
 func (r *record) over(tick int64) bool { return r.sealed > 0 && tick <= r.sealed }
 
-// suits reports whether the claim has the kind and limit of the key, or the key is not in use and can take over
-// the claim's kind and limit. If the claim's tick is over, only the kind matters.
+// suits reports whether the kind and limit of the claim are the key's, or the key is not in use and can take them
+// over. If the claim's tick is over, only the kind matters.
 func (r *record) suits(c driver.Claim, inUse bool) bool {
 	switch {
 	case r.over(c.Tick):
@@ -259,8 +259,8 @@ func (r *record) position(claim string) int {
 	return i
 }
 
-// without returns s without the elements for which drop is true. It does not change s, because callers may have
-// been given parts of it: it returns a copy, or s itself if there is nothing to drop.
+// without returns s without the elements for which drop is true. It returns a copy, or s itself if there is nothing
+// to drop, and never changes s, because callers of the store may have parts of it.
 func without[E any](s []E, drop func(E) bool) []E {
 	if !slices.ContainsFunc(s, drop) {
 		return s
@@ -274,8 +274,8 @@ func without[E any](s []E, drop func(E) bool) []E {
 	return kept
 }
 
-// ceilMilli rounds up to the millisecond, the resolution of the store's clock. Rounding
-// down could turn a short lease into 0, which means no end.
+// ceilMilli rounds up to the millisecond, the resolution of the store's clock. Rounding down could turn a short
+// lease into 0, which would mean that the hold has no end.
 func ceilMilli(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
@@ -318,8 +318,8 @@ func (r *record) toHead(claim string) {
 	r.queue = slices.Insert(slices.Delete(r.queue, i, i+1), 0, w)
 }
 
-// keep sets the end of a hold, unless it has an earlier one, and reports whether it did.
-// The hold keeps its session, to show who held the key.
+// keep sets the end of a hold, unless the hold has an earlier end, and reports whether it did. The hold stays with
+// its session, to show who held the key.
 func (r *record) keep(h *driver.Holder, end time.Time) bool {
 	if !h.Until.IsZero() && !end.Before(h.Until) {
 		return false
@@ -393,7 +393,7 @@ func (r *record) resize(z driver.Resize) (fx effect, err error) {
 	return fx, nil
 }
 
-// forget removes what the record has besides its kind, limit and token.
+// forget removes ended holds and, if the key is then unused, everything else except its kind, limit and token.
 func (r *record) forget(f driver.Forget, now time.Time) (fx effect) {
 	holders := without(r.holders, func(h driver.Holder) bool { return h.Ended(now) })
 	fx.left = len(holders)+len(r.queue) == 0 && r.token == f.Token
@@ -405,8 +405,8 @@ func (r *record) forget(f driver.Forget, now time.Time) (fx effect) {
 	return fx
 }
 
-// formerWith returns the former limits that the key will have after a Resize to kind and limit, the latest last.
-// It forgets the limits of another kind.
+// formerWith returns the former limits that the key will have after a Resize to kind and limit, the latest last. If
+// the key's kind changes, its own former limits are forgotten.
 func (r *record) formerWith(kind driver.Kind, from, limit int64) []int64 {
 	var former []int64
 	if kind == r.kind {
@@ -426,7 +426,7 @@ func (r *record) formerWith(kind driver.Kind, from, limit int64) []int64 {
 	return former[max(0, len(former)-maxFormer):]
 }
 
-// holdersOf returns the holders of a session, as a query with [driver.KeyQuery].Session shows them.
+// holdersOf returns the holders that belong to a session, as a query with [driver.KeyQuery].Session shows them.
 func (r *record) holdersOf(session string) (own []driver.Holder) {
 	for _, h := range r.holders {
 		if h.Session == session {
@@ -473,9 +473,9 @@ func (r *record) state(key, claim string, now time.Time, most int) driver.State 
 }
 
 // idle reports whether a record can be deleted. Nobody may hold the key or wait for it, and the record must not
-// have changed since old. The key must not be sealed, because a seal is permanent. It must not have counted terms,
-// because the count would start over. And old must be later than the time in the last token, so that a new record
-// begins with a greater token: with several grants in a millisecond, tokens run ahead of the clock.
+// have changed since old. The key must not be sealed, because a seal is permanent, nor have counted terms, because
+// the count would start over. And old must be later than the time in the last token, which is ahead of the clock
+// after several grants in a millisecond. Otherwise a new record could begin with a smaller token.
 func (r *record) idle(old time.Time) bool {
 	return r.sealed == 0 && r.term == 0 && len(r.holders) == 0 && len(r.queue) == 0 &&
 		r.used.Before(old) && r.token+driver.TokenStep <= old.UnixMilli()*driver.TokenStep

@@ -7,27 +7,27 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// TestStore tests that a [driver.Store] keeps the promises that the interface's comments make. Each promise has a
-// subtest named after it. A number like B08 in a name refers to a known defect of other lock systems.
+// TestStore tests that a [driver.Store] does what the interface's comments promise. Each promise has a subtest
+// named after it. A number like B08 in a name refers to a known defect of other lock systems.
 //
 //	func TestStore(t *testing.T) {
 //		dsynctest.TestStore(t, func(t *testing.T) driver.Store { return open(t) })
 //	}
 //
-// Every subtest calls newStore, which may return the same Store each time, or different Stores on the same data,
-// because each subtest uses new sessions and keys. Nothing else should use that data during the test, because the
+// Every subtest calls newStore. It may return the same Store each time, or different Stores on the same data,
+// because each subtest uses new sessions and keys. Nothing else should use the data during the test, because the
 // subtests of Sweep delete idle records. The subtests of Sweep run first, one by one; the others then run in
 // parallel.
 //
-// TestStore runs for seconds, or for up to a minute if each command takes 50 ms; a greater -parallel of go test
-// shortens that. It checks the order of events and the times that the store reports. It does not depend on the
-// store's speed, unless a command takes seconds. A store must send notices unless its Listen returns
+// TestStore takes seconds, or up to a minute if each command takes 50 ms; a greater value of go test's flag
+// -parallel makes it faster. It checks the order of events and the times that the store reports. It does not depend
+// on the store's speed, unless a command takes seconds. A store must send notices unless its Listen returns
 // [errors.ErrUnsupported].
 //
-// TestStore can't test what the interface does not show: that an Acquire that changes nothing writes nothing, that
-// the values in ctx are not used, or that committed changes survive a fail-over. Nor does it test limits that a
-// server would need minutes to reach: that at most 10,000 claims wait for a key, that Load shows all of them, and
-// that 1,000 are notified when the key is sealed.
+// TestStore can't test promises whose effects the interface does not show: that an Acquire that changes nothing
+// writes nothing, that the values in ctx are not used, and that committed changes survive a fail-over. Nor does it
+// test limits that take minutes to reach on a server: that at most 10,000 claims wait for a key, that Load shows
+// all of them, and that 1,000 are notified when the key is sealed.
 func TestStore(t *testing.T, newStore func(t *testing.T) driver.Store) {
 	for _, c := range conformance() {
 		t.Run(c.name, func(t *testing.T) {
