@@ -17,10 +17,10 @@ const (
 	probeValue   = "$t"
 	probeResult  = "$$NOW"
 	probeAgain   = "$again" // the name of a session that is registered twice
-	probeAddress = 7        // the address of claims that get notices
+	probeAddress = 7        // the address in claims that get notices
 	probeTick    = 5        // the tick that the key is sealed up to
 
-	// probeToken is the smallest token that leaves room after the record's last token, 7.
+	// probeToken is the smallest token that is a step greater than the record's last token, 7.
 	probeToken = 7 + driver.TokenStep
 )
 
@@ -137,8 +137,8 @@ func (p *prober) keepAndRelease(ctx context.Context, id string) (found bool, nex
 	return found, next, nil
 }
 
-// seal makes two.1 seal the key. Then a claim like late, whose tick is over, requests the key; the request drops
-// later.1, whose session has expired. Then three.1 releases the key.
+// seal makes two.1 seal the key. Then a claim like late, whose tick is over, requests the key. The request
+// removes later.1, whose session has expired, from the queue. Then three.1 releases the key.
 func (p *prober) seal(ctx context.Context, id string, before driver.State, late driver.Claim) error {
 	was, found, err := p.release(ctx, id, driver.Release{Claim: driver.Claim{ID: "two.1"}, Seal: probeTick, Result: []byte(probeResult)})
 	if err != nil {

@@ -8,23 +8,22 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// probeVersion is the version of the probe. Raise it whenever the probe sends or checks something else, so that
-// servers that passed an earlier version are probed again. TestProbeVersion fails if you forget.
+// probeVersion is the version of the probe. Raise it whenever you change what the probe sends or checks, so
+// that servers that passed an earlier version are probed again. TestProbeVersion fails if you forget.
 const probeVersion = 7
 
-// probeID returns the _id of the record that says that this version of the server passed this version of the probe.
-// Each pair of versions has its own record; otherwise processes of two releases, or behind two routers, would make
-// each other probe again and again. There are few such pairs, so the records are never deleted; Sweep stops before
-// them.
+// probeID returns the _id of the record for this version of the probe and this version of the server. Each pair of
+// versions has its own record; otherwise processes of two releases, or behind two routers, would make each other
+// probe again and again. There are few such pairs, so the records are never deleted; Sweep stops before them.
 func (s *store) probeID() string {
 	return fmt.Sprintf("%sprobe/%d/%d", sweepEnd, probeVersion, s.server.wireVersion)
 }
 
-// probed reports whether the server has passed the probe before. It asks by an upsert that a majority must confirm,
-// so that Open fails if the user may not find, insert or update, or if no majority confirms writes.
+// probed reports whether the server has passed the probe before. To find out, it sends an upsert that a majority
+// must confirm, so Open fails if the user may not find, insert or update, or if no majority confirms writes.
 //
-// Dropping the collection removes the record too, so a new collection is probed: it may have a collation, which only
-// the probe notices.
+// Dropping the collection removes the record too, so a new collection is always probed: it may have a collation,
+// which only the probe notices.
 func (s *store) probed(ctx context.Context) (bool, error) {
 	var r struct {
 		Passed bool      `bson:"passed"`

@@ -19,7 +19,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A memory answers like honest, but remembers which probes have passed.
+// A memory answers like honest, but remembers which servers have passed the probe.
 type memory struct {
 	passed map[string]bool // by collection and _id
 }
@@ -47,11 +47,11 @@ func (m *memory) answer(c call) bson.D {
 func TestOpenProbesOnce(t *testing.T) {
 	cases := []struct {
 		name   string
-		hello  func(bson.D) bson.D // of the second Open; nil: as before
+		hello  func(bson.D) bson.D // reply to the second Open's hello; nil: the same as to the first's
 		opt    *dsyncmongo.Options // of the second Open
-		before func(*memory)       // is called before the second Open
+		before func(*memory)       // called before the second Open
 		probes bool                // the second Open probes
-		always bool                // the third probes, too
+		always bool                // the third Open probes, too
 	}{
 		{name: "the same server"},
 		{name: "an upgraded server", hello: func(d bson.D) bson.D {

@@ -9,9 +9,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// short tries each short command on a record that meets its conditions, and on one that does not, where it must
-// change nothing. On MongoDB it also tries the short Acquire of a key without a record. The time of the grants is
-// recent, because it becomes the record's time, which decides when a sweep deletes the record.
+// short tries each short command on a record that meets its conditions, and on records that do not, which it must
+// not change. On MongoDB it also tries the short Acquire of a key without a record. The grants have a recent
+// time, because it becomes the record's time, and a sweep deletes old records.
 func (p *prober) short(ctx context.Context) error {
 	past := time.UnixMilli(1)
 	steps := []shortStep{
@@ -53,7 +53,7 @@ type shortStep struct {
 	want     bool
 }
 
-// lastHanded stands for the token of the last hand-over.
+// lastHanded stands for the token that the last hand-over granted.
 const lastHanded = 0
 
 func (p *prober) shortSteps(ctx context.Context, id string, steps []shortStep) error {
@@ -130,7 +130,7 @@ func handedShort(c driver.Claim, h *handOver) error {
 	return nil
 }
 
-// acquiredShort checks the state in the reply to the Acquire of another claim, sent after c was granted the key.
+// acquiredShort checks the state after c was granted the key and another claim has requested it.
 func acquiredShort(c driver.Claim, since time.Time, st driver.State) error {
 	h, ok := st.Holder(c.ID)
 	switch {
@@ -148,7 +148,7 @@ func acquiredShort(c driver.Claim, since time.Time, st driver.State) error {
 	return nil
 }
 
-// releasedShort checks the state after a hand-over granted c the key.
+// releasedShort checks the state after a hand-over has granted c the key.
 func releasedShort(c driver.Claim, st driver.State) error {
 	h, ok := st.Holder(c.ID)
 	switch {

@@ -15,8 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// stepsOfAProbe are the commands of the first Open in their order, as stepOf names them. The probe finds only defects
-// that these commands show.
+// stepsOfAProbe are the commands of the first Open, in order, as stepOf names them. The probe can find only defects
+// that show in these commands.
 var stepsOfAProbe = []string{
 	"findAndModify passed",
 	"find",
@@ -51,7 +51,7 @@ var stepsOfAProbe = []string{
 	"update passed",
 }
 
-// shapeOf returns c's pipeline without its first stage, which holds the arguments of the call.
+// shapeOf returns c's pipeline without its first stage, which has the call's arguments.
 func shapeOf(c call) string {
 	for _, path := range [][]string{{"update"}, {"updates", "0", "u"}} {
 		if stages, ok := c.cmd.Lookup(path...).ArrayOK(); ok {
@@ -175,8 +175,8 @@ func TestProbeTriesEveryCommand(t *testing.T) {
 	})
 }
 
-// Whichever of the probe's commands a server refuses, Open returns an error, the probe's records are deleted, and the
-// next Open probes again.
+// If the server refuses any one of the probe's commands, Open returns an error and deletes the probe's records, and
+// the next Open probes again.
 func TestProbeFailsWithEachOfItsCommands(t *testing.T) {
 	for i, step := range stepsOfAProbe {
 		if step == "find" {

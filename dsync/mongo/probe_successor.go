@@ -7,8 +7,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// successor tries a Release with a Successor. It runs after short, which leaves the key "short" held by $short.6. At
-// first the successor does not wait, and nothing must change. Then it waits, and must be granted the key.
+// successor tries a Release with a Successor. It runs after short, which leaves the key "short" held by $short.6.
+// First it names a successor that does not wait, so nothing must change. Then it names one that waits and must be
+// granted the key.
 func (p *prober) successor(ctx context.Context) error {
 	id, c, next := p.id("short"), probeShort("$short.6"), probeShort("$short.8")
 	if _, err := p.acquire(ctx, id, driver.Acquire{Claim: next, Wait: true, NotAfter: never}); err != nil {

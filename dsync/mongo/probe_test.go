@@ -32,7 +32,7 @@ func TestProbe(t *testing.T) {
 			return honest(c)
 		}
 	}
-	// short changes the replies to a short command for a claim.
+	// short changes the replies to a claim's short command.
 	short := func(command, claim string, with func(bson.D) bson.D) func(call) bson.D {
 		return func(c call) bson.D {
 			d := honest(c)
@@ -42,7 +42,7 @@ func TestProbe(t *testing.T) {
 			return d
 		}
 	}
-	// handed changes the reply to the short hand-over whose conditions are met.
+	// handed changes the reply to a short hand-over whose conditions are met.
 	handed := func(with func(bson.D) bson.D) func(call) bson.D {
 		return func(c call) bson.D {
 			d := honest(c)
@@ -357,7 +357,7 @@ func without(field string) func(bson.D) bson.D {
 }
 
 // On servers other than MongoDB, a missing record is created, once, before it is changed. The new record gets the
-// server's time, however far off the host's clock is, because Sweep judges the record's age by it.
+// server's time, however wrong the host's clock is, because Sweep computes the record's age from this time.
 func TestPortableMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)

@@ -51,8 +51,8 @@ func TestPublishAnswers(t *testing.T) {
 	}
 }
 
-// A State shows the value that a holder has published or, if the key is sealed, the result. It shows a term only for
-// an election.
+// A State has the value that a holder has published or, if the key is sealed, the result. It has a term only for an
+// election.
 func TestStateOfRecord(t *testing.T) {
 	sealed := func(result string) bson.E {
 		return e("done", bson.D{e("k", int64(512)), e("b", []byte(result))})

@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A read-only store only identifies the server when it is opened. It refuses methods that would write, without
-// sending anything, and reads as usual.
+// When a read-only store is opened, it only identifies the server. It reads as usual. Methods that would write
+// return an error without sending anything.
 func TestReadOnly(t *testing.T) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// cursor returns the answer to an aggregate that finds the documents.
+// cursor returns the reply to an aggregate that finds the given documents.
 func cursor(docs ...bson.D) bson.D {
 	batch := bson.A{}
 	for _, d := range docs {
@@ -30,8 +30,8 @@ func cursor(docs ...bson.D) bson.D {
 	return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", batch)}))
 }
 
-// Reads of keys return only what a majority has, if the server supports such reads. Reads of sessions never ask for
-// that, because they only set timers.
+// If the server supports majority reads, reads of keys use them. Reads of sessions never do, because their results
+// only set timers.
 func TestReadsOfKeysAreCommitted(t *testing.T) {
 	servers := map[string]struct {
 		hello func(bson.D) bson.D
@@ -110,8 +110,8 @@ func TestMembersReadsEveryField(t *testing.T) {
 	})
 }
 
-// Keys with a prefix reads up to the first string, in byte order, after all those that begin with the prefix,
-// whatever the prefix ends in.
+// If Keys is called with a prefix, it reads up to the first string, in byte order, after all strings that
+// begin with the prefix, whatever the prefix ends with.
 func TestKeysEndBehindThePrefix(t *testing.T) {
 	for prefix, want := range map[string]string{
 		"":                     "k0",
@@ -139,8 +139,8 @@ func TestKeysEndBehindThePrefix(t *testing.T) {
 	}
 }
 
-// A write whose ctx is about to end has a wtimeout of at least 1 ms, because with 0 the server would wait for a
-// majority without limit.
+// If ctx is about to end, a write still has a wtimeout of at least 1 ms, because 0 would make the server wait
+// for a majority without limit.
 func TestMajorityWaitAlwaysEnds(t *testing.T) {
 	for _, left := range []time.Duration{time.Nanosecond, 100 * time.Microsecond, 999 * time.Microsecond, 1500 * time.Microsecond} {
 		for _, m := range methods {
@@ -214,7 +214,8 @@ func TestOpenComparesTheSpreadWithTheMargin(t *testing.T) {
 	}
 }
 
-// asMongos and asStandalone change a replica set's reply to hello into a mongos's or a standalone's.
+// asMongos and asStandalone turn a replica set member's reply to hello into that of a mongos or a
+// standalone.
 func asMongos(d bson.D) bson.D { return append(without("setName")(d), e("msg", "isdbgrid")) }
 
 func asStandalone(d bson.D) bson.D {
@@ -239,8 +240,8 @@ func (f *fake) clientOf(opt *options.ClientOptions) *mongo.Client {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() {
-		// The context has no deadline, because with a deadline the driver may wait in a busy loop (v2.9.3,
-		// pool.close), which never ends in a bubble.
+		// The context has no deadline, because with one, the driver may wait in a busy loop (v2.9.3,
+		// pool.close), which would never end in a bubble.
 		if err := c.Disconnect(context.Background()); err != nil {
 			f.t.Error(err)
 		}

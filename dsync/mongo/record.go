@@ -7,7 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A keyRecord has the fields of a key's record that replies contain.
+// A keyRecord has the fields of a key's record that replies can contain.
 type keyRecord struct {
 	Now    time.Time `bson:"now"`
 	Format int       `bson:"f"` // in some replies only; pipelines check it themselves
@@ -28,7 +28,7 @@ type keyRecord struct {
 	Ahead    []waiterRecord `bson:"ahead"` // claims nearest ahead in the queue
 
 	early  []driver.Notice // notices of the poll before an Acquire
-	polled bool            // the reply is from a poll, which lets nobody join
+	polled bool            // the reply is from a poll, which adds no claim to the queue
 }
 
 // A resultRecord is the tick up to which the key is sealed, and its result.
@@ -91,9 +91,10 @@ func (r *keyRecord) state(key string) driver.State {
 	return st
 }
 
-// The fields of a key's record in replies. "$$NOW" has the same value in them as in the update.
+// The functions below return the fields of a key's record for a reply. In these fields, "$$NOW" has the
+// same value as in the update.
 
-// seen returns the fields of a key's state. waiting is the length of its queue.
+// seen returns the fields of a key's state. waiting is the expression for the length of the queue.
 func seen(waiting any) bson.D {
 	return bson.D{
 		e("_id", 0), e("h", 1), e("t", 1), e("y", 1), e("c", 1), e("n", 1), e("p", 1), e("done", 1),
@@ -101,9 +102,9 @@ func seen(waiting any) bson.D {
 	}
 }
 
-// seenBy returns the fields of the state as a claim sees it after a command that writes the queue, and the mark of
-// the key's observers. "ahead" has the claims nearest ahead of the claim or, if the claim does not wait, the head of
-// the queue.
+// seenBy returns the fields of the key's state after a command that writes the queue, with the claim's position and
+// the mark of the key's observers. "ahead" has the claims nearest ahead of the claim or, if the claim does not wait,
+// the head of the queue.
 func seenBy(claim string) bson.D {
 	position := op("$indexOfArray", "$q.a", literal(claim)) // from 0, or -1
 	return append(seen(op("$size", "$q")),
@@ -113,11 +114,11 @@ func seenBy(claim string) bson.D {
 			op("$slice", "$q", op("$cond", op("$lt", "$$n", 0), maxAhead, "$$n")), -maxAhead))))
 }
 
-// waiting returns the length of the queue; the record may have none.
+// waiting returns the expression for the length of the queue, which may be missing in the record.
 func waiting() bson.D { return op("$size", list("$q")) }
 
-// whom returns the fields that say whom to notify after a command that settled: whether the key is observed, and the
-// holders that meet the condition.
+// whom returns the fields that determine whom to notify after a command that settles the key. They show whether the
+// key is observed, and which holders meet the condition.
 func whom(holder bson.D) bson.D {
 	return bson.D{
 		e("_id", 0), e("at", 1), e("o", 1), e("now", now), e("waiting", op("$size", "$q")),
@@ -138,12 +139,12 @@ func whomKept(claim string) bson.D {
 	return append(whom(grantedOr(claim)), e("ahead", queueHead(1)))
 }
 
-// whomSealed returns the fields that say whom to notify after a seal. They come from the record before the seal, and
-// include the holders and the head of the queue.
+// whomSealed returns the fields that determine whom to notify after a seal. They are fields of the record before the
+// seal, with the holders and the head of the queue.
 func whomSealed() bson.D {
 	return bson.D{e("_id", 0), e("o", 1), e("now", now), e("h", 1), e("done.k", 1), e("ahead", queueHead(maxGrants))}
 }
 
-// queueHead returns the first n waiters. "$concatArrays" only hides "$slice", which at the top of a projection would
-// be find's operator.
+// queueHead returns the first n waiters. At the top of a projection, "$slice" would be find's operator, so
+// "$concatArrays" encloses it.
 func queueHead(n int) bson.D { return op("$concatArrays", op("$slice", "$q", n)) }

@@ -30,7 +30,7 @@ func (s *store) editRelease(ctx context.Context, l driver.Release) (done driver.
 	return done, nil
 }
 
-// releaseQuick tries the commands that are quicker than the pipeline.
+// releaseQuick tries the commands that are faster than the pipeline.
 func (s *store) releaseQuick(ctx context.Context, c driver.Claim, early bool) (done driver.Edited, err error) {
 	id, short := keyID(c.Key), simple(c) && c.Token > 0
 	token, known := s.lastUsed.take(c.Key, c.ID)
@@ -57,8 +57,8 @@ func (s *store) releaseQuick(ctx context.Context, c driver.Claim, early bool) (d
 	return done, err
 }
 
-// releaseAlone releases c with the pipeline if c holds the key, nobody waits and nobody observes the key. Then
-// nobody needs a notice, so an update is enough, which costs the server less than a findAndModify.
+// releaseAlone releases c with the pipeline if c holds the key, nobody waits and nobody observes the key. In
+// that case nobody needs a notice, so an update is enough, which costs the server less than a findAndModify.
 func (s *store) releaseAlone(ctx context.Context, id string, c driver.Claim, early bool) (found bool, applied driver.OpTime, err error) {
 	missing := bson.D{e("$exists", false)}
 	found, _, applied, err = s.updateEarly(ctx, early, bson.D{
@@ -68,8 +68,8 @@ func (s *store) releaseAlone(ctx context.Context, id string, c driver.Claim, ear
 	return found, applied, err
 }
 
-// release sends the pipeline. If both Seal and Keep are set, it seals, because a claim whose tick is over cannot
-// hold.
+// release sends the pipeline. If both Seal and Keep are set, it only seals, because a claim whose tick is over
+// cannot hold the key.
 func (s *store) release(ctx context.Context, id string, l driver.Release) (r keyRecord, found bool, err error) {
 	c := l.Claim
 	m := modify{
@@ -81,7 +81,7 @@ func (s *store) release(ctx context.Context, id string, l driver.Release) (r key
 	case l.Seal > 0:
 		done := bson.D{e("k", l.Seal), e("b", bson.Binary{Data: l.Result})}
 		shape, scratch = s.shapes.seal, append(scratch, e("done", done))
-		m.fields, m.before = s.shapes.sealed, true // after the seal, the queue lacks the claims whose tick is over
+		m.fields, m.before = s.shapes.sealed, true // after the seal, the queue no longer has the claims to wake
 	case l.Keep > 0:
 		shape, scratch = s.shapes.keep, append(scratch, e("keep", millis(l.Keep)))
 		m.fields = whomKept(c.ID)
@@ -97,8 +97,8 @@ func (s *store) release(ctx context.Context, id string, l driver.Release) (r key
 	return r, found, err
 }
 
-// succeeded returns an error if the claim still holds because the successor that l names does not wait.
-// r is the reply to the release.
+// succeeded returns an error if the claim still holds the key because l.Successor does not wait. r is
+// the reply to the release.
 func (r *keyRecord) succeeded(l driver.Release) error {
 	if l.Successor == "" || l.Keep > 0 || l.Seal > 0 {
 		return nil

@@ -39,11 +39,11 @@ func (s *store) resize(ctx context.Context, id string, z driver.Resize) (r keyRe
 }
 
 // resizing sets the key's limit, and keeps the previous limit and "from" as former limits, the latest last. It
-// changes nothing if the key is in use as another kind or a waiter needs more.
+// changes nothing if the key is in use as another kind, or if a waiter needs more than the new limit.
 func resizing() []bson.D {
 	had := op("$cond", op("$and", "$_.same", op("$ne", "$c", "$_.c")), bson.A{"$c"}, bson.A{})
 	former := op("$cond", op("$setIsSubset", "$_.more", "$_.p"),
-		"$_.p", // known limits stay where they are; otherwise a repeated command would write
+		"$_.p", // keep the order of known limits, so that a repeated command writes nothing
 		op("$slice", op("$concatArrays",
 			filter("$_.p", op("$not", op("$in", "$$this", op("$concatArrays", "$_.more", bson.A{"$_.c"})))),
 			"$_.more"), -maxFormer))
@@ -53,7 +53,7 @@ func resizing() []bson.D {
 			e("_.ok", op("$and",
 				op("$or", "$_.same", op("$and", op("$eq", claims(), bson.A{bson.A{}, bson.A{}}), op("$not", "$done"))),
 				op("$lte", op("$max", "$q.w"), "$_.c"))),
-			// The limits of another kind do not apply to this one.
+			// If the key had another kind, its limits do not apply.
 			e("_.p", op("$cond", "$_.same", list("$p"), bson.A{})),
 			e("_.more", op("$concatArrays", op("$setDifference", "$_.from", had), had)),
 		),

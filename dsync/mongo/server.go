@@ -17,9 +17,9 @@ const (
 	standalone = "standalone"
 )
 
-// A server is what the server's reply to hello says about it.
+// A server describes a server, from its reply to hello.
 type server struct {
-	topology string // one of those above
+	topology string // one of the constants above
 
 	// portable means that the server is not known to be MongoDB. Changing a missing record then takes two commands:
 	// the first creates the record.
@@ -32,11 +32,11 @@ type server struct {
 	// majorityReads means that reads can be restricted to data that no fail-over can undo.
 	majorityReads bool
 
-	// member identifies the member that answered, in its present term as primary. Any other member has another value,
-	// and so has the same member after a restart, or after another member was the primary in between.
+	// member identifies the member that answered, in its present term as primary. The value differs between members,
+	// and changes when the member restarts or becomes the primary again.
 	member string
 
-	// committed is the position in the replica set's log that a majority has reached; zero if the server does not
+	// committed is the position that a majority has reached in the replica set's log; zero if the server does not
 	// report it.
 	committed driver.OpTime
 
@@ -44,7 +44,7 @@ type server struct {
 	at  time.Time // when that reply arrived, by this host's clock
 }
 
-// clock returns the server's time approximately, well enough to judge ages.
+// clock returns the server's approximate time, which is precise enough to judge ages.
 func (v server) clock() time.Time { return v.now.Add(time.Since(v.at)) }
 
 // hello asks the server what it is. It needs no privilege, and unlike buildInfo it is part of
@@ -68,8 +68,8 @@ func (s *store) hello(ctx context.Context) (server, error) {
 	if err := bson.Unmarshal(raw, &r); err != nil {
 		return server{}, fmt.Errorf("decode the reply: %w", err)
 	}
-	// MongoDB 4.4 and later return a topologyVersion. A MongoDB server that does not, perhaps an old mongos, is only
-	// treated with more care than it needs.
+	// MongoDB 4.4 and later return a topologyVersion. If a MongoDB server, perhaps an old mongos, does not, it is
+	// merely treated as portable.
 	v := server{topology: standalone, portable: len(r.TopologyVersion) == 0, wireVersion: r.MaxWireVersion, now: r.LocalTime, at: time.Now()}
 	v.committed, _ = opTime(raw, "lastWrite", "majorityOpTime")
 	switch {
@@ -100,9 +100,9 @@ func (s *store) report() {
 		slog.String("database", s.db.Name()), slog.String("collection", s.collection))
 }
 
-// A clock tracks the server's clock, using only times that the server itself reported. A session also tracks it, and
-// takes the time from every reply. A clock must not do that, because the State of a short Acquire has the clock's own
-// time: the clock would fall behind by a round trip each time.
+// A clock tracks the server's clock, using only times that the server itself reported. A session also tracks the
+// server's clock, and takes the time from every State. A store's clock must not, because the State of a short Acquire
+// has this clock's own time, so each such State would set the clock back by a round trip.
 type clock struct {
 	mu      sync.Mutex
 	now, at time.Time // the last time that the server reported, and when its reply arrived
@@ -116,7 +116,7 @@ func (c *clock) set(now time.Time) {
 }
 
 // reached returns a time that the server's clock has certainly reached, or the zero time if the server has not
-// reported any. Heartbeats keep it from falling far behind.
+// reported any. Heartbeats keep the returned time from falling far behind.
 func (c *clock) reached() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

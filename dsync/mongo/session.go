@@ -81,8 +81,9 @@ func (s *store) register(ctx context.Context, query bson.D, m driver.Member) (ti
 	}
 	o := m.Settings
 	settings := settingsRecord{valid(o.Version), o.Heartbeat.Milliseconds(), o.Poll.Milliseconds(), o.Margin.Milliseconds(), o.Grace.Milliseconds()}
-	// A known session, expired or not, does not match. The upsert then tries to insert a second record with its _id,
-	// which the server refuses. A record made by create has no ttl yet.
+	// If the session is known, expired or not, its record does not match. Then the upsert tries to insert a second
+	// record with the same _id, which the server refuses. A record made by create matches, because it has no ttl
+	// yet.
 	query = append(query, e("ttl", bson.D{e("$exists", false)}), e("dead", bson.D{e("$ne", true)}))
 	fields := bson.D{
 		e("at", now),
@@ -114,11 +115,11 @@ func (s *store) register(ctx context.Context, query bson.D, m driver.Member) (ti
 	return r.At, nil
 }
 
-// valid makes text, which is only for display, valid UTF-8, so that the server does not refuse the session because of
-// it.
+// valid returns text as valid UTF-8. The text is only for display, so it must not make the server refuse the session.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// Expire implements [driver.Store]. It writes nothing if the session is alive and the caller is not its owner.
+// Expire implements [driver.Store]. If the session is alive, only its owner can expire it, and for any
+// other caller Expire writes nothing.
 func (s *store) Expire(ctx context.Context, session string, owner bool) (left time.Duration, err error) {
 	if owner {
 		return 0, s.unregister(ctx, session)
@@ -133,7 +134,7 @@ func (s *store) expire(ctx context.Context, query bson.D) (left time.Duration, e
 		query: query,
 		update: bson.A{set(
 			e("dead", op("$cond", op("$or", op("$eq", "$dead", true), op("$lte", end, now)), true, "$$REMOVE")),
-			e("at", op("$ifNull", "$at", now)), // an unknown session's record is swept by this time
+			e("at", op("$ifNull", "$at", now)), // decides when a sweep deletes the record of an unknown session
 		)},
 		fields: bson.D{e("at", 1), e("ttl", 1), e("dead", 1), e("now", now)},
 		upsert: true,
@@ -168,8 +169,8 @@ func (s *store) unregister(ctx context.Context, session string) error {
 }
 
 // Sessions implements [driver.Store]. Without IDs it scans the records of the sessions after q.After, including
-// sessions that expired in recent days, until it has as many as it may return. There is no index of the observed
-// keys, because every heartbeat would have to write it.
+// sessions that expired recently and are not swept yet, until it has found as many as it may return. There is no
+// index of the observed keys, because every heartbeat would have to write it.
 func (s *store) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
 	find := []bson.D{named(q.IDs)}
 	if len(q.IDs) == 0 {
@@ -190,8 +191,8 @@ func (s *store) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.M
 	return m, r.Now, nil
 }
 
-// aliveSessions returns the stages that find the live sessions selected by q. Their names and metadata are a few
-// KiB at most, so all of them fit into one reply.
+// aliveSessions returns the stages that find the live sessions selected by q. A session's names and metadata are
+// a few KiB at most, so one reply has room for all sessions.
 func aliveSessions(q driver.SessionQuery) []bson.D {
 	limit := q.Limit
 	if limit <= 0 || limit > maxShown {

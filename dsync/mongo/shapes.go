@@ -12,23 +12,23 @@ const (
 	// formatVersion is the version of key records that this code writes and knows.
 	formatVersion = 2
 
-	// maxAhead is the maximum number of claims ahead in the queue that a reply contains: the nearest ones. If replies
-	// contained the whole queue, the cost of n joins would grow as n².
+	// A reply contains at most maxAhead of the claims ahead in the queue, the nearest ones. If replies contained the
+	// whole queue, the cost of n joins would grow as n².
 	maxAhead = 8
 	maxShown = 1_000
 
-	// maxGrants is the maximum number of claims that one write grants, and of waiters that a seal may wake, since the
-	// reply names them all. More can fit at once only when the writer of an RWMutex, or a large hold of a semaphore,
-	// makes room for so many; the next write to the key grants the rest.
+	// One write grants at most maxGrants claims, and one seal wakes at most maxGrants waiters, because the reply
+	// names them all. More claims can fit only when an RWMutex's writer or a semaphore's large hold ends. The next
+	// write to the key then grants the rest.
 	maxGrants = 1_000
 
 	// maxFormer is how many former limits of a key are remembered.
 	maxFormer = 16
 )
 
-// shapes are the update pipelines for key records, encoded once. They are static: the arguments of a call are passed
-// as one literal document. The first stage puts this document into the field "_", which all stages use as scratch
-// space. The last stage removes it. (The "let" option of commands exists only since MongoDB 5.0.)
+// shapes are the update pipelines for key records, encoded once. They are static; each call adds a first stage that
+// puts the call's arguments, as one literal document, into the field "_". All stages use this field as scratch
+// space, and the last stage removes it. (The "let" option of commands exists only since MongoDB 5.0.)
 //
 // Every pipeline that may grant claims edits the record, then settles it:
 //
@@ -36,8 +36,8 @@ const (
 //	edit    queue or remove the command's own claim, move its end, seal, resize, forget
 //	settle  while the first claim in the queue fits, grant it
 //
-// The server takes longer to parse and free a pipeline than to run it, so what counts is the number of expressions.
-// Three things save many expressions:
+// The server takes longer to parse and free a pipeline than to run it, so a pipeline's cost depends on its number
+// of expressions. Three things save many expressions:
 //
 //   - Options that the client knows select the pipeline instead of being conditions in it.
 //   - Every write that queues or grants a claim writes both h and q. So a missing list is replaced by an empty one
@@ -51,7 +51,7 @@ type shapes struct {
 	extend, publish, resize []bson.Raw
 	forget, mark            []bson.Raw
 
-	// released, sealed and resized are the fields of the record in the replies.
+	// released, sealed and resized are projections: the fields that the replies contain.
 	released, sealed, resized bson.Raw
 }
 
@@ -59,7 +59,7 @@ type shapes struct {
 type acquiring struct {
 	expired bool // the Acquire names expired sessions
 	first   bool // the claim joins at the head of the queue
-	try     bool // a claim that is not granted is removed from the queue again, so nothing changes
+	try     bool // if the claim is not granted, it is removed from the queue again, so nothing changes
 	tick    bool // the claim has a tick
 	poll    bool // the claim usually waits already; if it does not, it does not join
 }
@@ -118,26 +118,26 @@ func pipeline(shape []bson.Raw, scratch bson.D) bson.A {
 	return a
 }
 
-// Conditions on a claim "$$this". The scratch has mine, the id of the command's own claim, and
-// dead, the ids of sessions that are known to have expired.
+// Conditions on a claim "$$this". In the scratch field, mine is the id of the command's own
+// claim, and dead has the ids of sessions that are known to have expired.
 
 func mine() bson.D  { return op("$eq", "$$this.a", "$_.mine") }
 func other() bson.D { return op("$ne", "$$this.a", "$_.mine") }
 
 func waits() bson.D { return op("$not", op("$in", "$$this.s", "$_.dead")) }
 
-// holds is true of a holder that has no end of its own, or has not reached it.
+// holds is true of a holder unless it has an end of its own and that end has come.
 func holds() bson.D { return op("$gt", op("$ifNull", "$$this.e", never), now) }
 
 // never is later than any time of the server's clock. It stands for the end of a claim without an end of its own.
 var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// alive is true of a holder until its own end, if it has one, even if its session expires, because a hold kept by
-// ReleaseAfter must outlive its process. Any other holder is alive until its session expires.
+// If a holder has an end of its own, alive is true until that end, even if the session expires, because a hold
+// kept by ReleaseAfter must outlive its process. For any other holder, alive is true until the session expires.
 func alive() bson.D { return op("$cond", "$$this.e", op("$gt", "$$this.e", now), waits()) }
 
-// claims returns the fields that a command changes if it changes anything. limits returns those of a command that
-// may also change the limit.
+// claims returns the fields that show whether a command has changed the record. limits also returns the fields of
+// the limit, for a command that may change it.
 func claims() bson.A { return bson.A{"$h", "$q"} }
 func limits() bson.A { return append(claims(), "$y", "$c", "$p") }
 
@@ -150,15 +150,15 @@ func clean(h, q any, scratch ...bson.E) bson.D {
 // was saves the original fields of the record for settle.
 func was(fields bson.A) bson.E { return e("_.was", fields) }
 
-// guard returns v. If a later version of this library wrote the record, it instead undoes the whole command by an
-// error: it converts the _id to a number, which always fails (see failure). A filter cannot do that: if it does not
-// match, an upsert tries to insert a second record, and fails with a duplicate key, which has another meaning.
+// guard returns v. If a later version of this library wrote the record, guard makes the whole command fail instead,
+// by converting the _id to a number (see failure). A filter cannot do that: if it did not match, an upsert would
+// try to insert a second record and fail with a duplicate key, which has another meaning.
 func guard(v any) bson.D {
 	return op("$cond", op("$gt", "$f", formatVersion), op("$toInt", "$_id"), v)
 }
 
-// now is the server's clock, read once per command. On a sharded cluster mongos supplies it, while $currentDate
-// would be the shard's clock; so times come only from $$NOW.
+// now is the server's clock, read once per command. On a sharded cluster $$NOW comes from the mongos, while
+// $currentDate would use the shard's clock, so we use only $$NOW.
 const now = "$$NOW"
 
 // e returns one element of a document.

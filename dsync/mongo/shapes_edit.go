@@ -7,10 +7,10 @@ import (
 
 // An edit is what a command does to a key's record before it settles the key. Its first stage is clean.
 
-// joining puts the claim into the queue, if the claim may join and neither holds nor waits: at the head, or at the
-// end but ahead of claims with later ticks. It has no effect after "until", so that a request that arrives after its
-// claim was given up leaves nothing behind. While anybody holds the key or waits for it, or it is sealed, a claim
-// must have the record's kind and limit; a former limit counts as the present one.
+// joining puts the claim into the queue, if the claim may join and neither holds nor waits. The claim goes to the
+// head of the queue, or to the end but ahead of claims with later ticks. joining has no effect after "until", so a
+// request that arrives after its claim was given up leaves nothing behind. While anybody holds the key or waits for
+// it, or the key is sealed, a claim must have the record's kind and its limit or one of its former limits.
 func joining(a acquiring) []bson.D {
 	h, q := list("$h"), list("$q")
 	if a.expired {
@@ -48,7 +48,7 @@ func joining(a acquiring) []bson.D {
 		))),
 		set(
 			e("q", op("$cond", "$_.join", joined, "$q")),
-			e("y", op("$cond", "$_.join", "$_.y", "$y")), // if the record has a kind, it is the same
+			e("y", op("$cond", "$_.join", "$_.y", "$y")), // no change while the record's kind is in use
 			e("c", op("$cond", op("$and", "$_.join", op("$not", "$_.known")), "$_.c", "$c")),
 			e("p", op("$cond", op("$and", "$_.join", op("$not", "$_.known")), "$$REMOVE", "$p")),
 		),
@@ -60,8 +60,8 @@ func releasing() []bson.D {
 	return []bson.D{clean(filter("$h", op("$and", other(), holds())), filter("$q", other()))}
 }
 
-// keeping sets the end of the claim to now + keep, unless its end is earlier. If the claim waits, keeping removes
-// it from the queue.
+// keeping sets the claim's end to now + keep, unless the claim ends earlier anyway. If the claim waits, keeping
+// removes it from the queue.
 func keeping() []bson.D {
 	end := op("$min", "$$this.e", op("$add", now, "$_.keep"))
 	return []bson.D{clean(
@@ -84,8 +84,8 @@ func succeeding() []bson.D {
 	)}
 }
 
-// sealing removes the claim. If the claim held the key until now, and the key is not yet sealed up to the claim's
-// tick, sealing also seals the key and removes from the queue the claims whose ticks are over.
+// sealing removes the claim. If the claim still held the key, and the key is not yet sealed up to the given tick,
+// sealing also seals the key, and removes claims whose ticks are then over from the queue.
 func sealing() []bson.D {
 	return []bson.D{
 		clean(filter("$h", op("$and", other(), holds())), filter("$q", other()),

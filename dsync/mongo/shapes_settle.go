@@ -6,14 +6,15 @@ import (
 )
 
 // settle grants claims from the head of the queue as long as they fit, each with a new token and, for an election,
-// the next term. It also removes a mark whose time has passed, sets the time of the change, and removes the scratch
-// field. A command that changes nothing must leave the record bit by bit as it is, so that nothing is written.
+// the next term. It also removes a mark that has expired, sets the time of the change, and removes the scratch
+// field. If a command changes nothing, the record must stay identical bit for bit, so that the server writes
+// nothing.
 //
 // fields are the fields whose original values were saved by was, or nil if the command certainly changes the record.
 // rest, if not nil, is a condition: claims that are not granted and do not meet it are removed from the queue.
 func settle(fields bson.A, rest any) []bson.D {
-	// "$$this" is the first claim that still waits. It gets the next token, which is also greater than any token that
-	// the key had before its record was swept and created again.
+	// "$$this" is the first claim that still waits. It gets the next token, which is based on the clock, so it is
+	// also greater than any token from before the record was swept and created again.
 	grant := op("$mergeObjects", "$$this", bson.D{
 		e("t", op("$max",
 			op("$add", "$$value.t", int64(driver.TokenStep)),
@@ -22,18 +23,19 @@ func settle(fields bson.A, rest any) []bson.D {
 		e("n", op("$cond", op("$eq", "$y", string(driver.KindElection)),
 			op("$sum", "$$value.n", int64(1)), "$$REMOVE")), // $sum ignores missing values
 	})
-	// A claim that takes the whole key is the only one that the command grants.
+	// A claim that takes the whole key may need room for hand-offs. No other claim is granted in the same
+	// command.
 	room := op("$cond", op("$and", "$$this.l", op("$gte", "$$this.w", "$c")),
 		int64(driver.TokenRoom-driver.TokenStep), int64(0))
 	granted := let("x", grant, bson.D{
 		e("h", op("$concatArrays", "$$value.h", bson.A{"$$x"})),
 		e("t", op("$add", "$$x.t", room)),
-		e("n", "$$x.n"), // if missing, the record's n stays
+		e("n", "$$x.n"), // if missing, the record's n does not change
 		e("k", op("$add", "$$value.k", 1)),
 		e("free", op("$subtract", "$$value.free", "$$this.w")),
 	})
-	// Claims fit in order. The first that does not fit leaves no room for those after it. Each takes at least one
-	// unit, so at most as many fit as there are free units.
+	// Claims are granted in order. The first claim that does not fit also blocks those behind it. Each claim
+	// takes at least one unit, so at most as many fit as there are free units.
 	grants := let("free", op("$subtract", "$c", op("$sum", "$h.w")), op("$reduce", bson.D{
 		e("input", op("$slice", "$q", op("$max", 1, op("$min", maxGrants, "$$free")))),
 		e("initialValue", bson.D{e("h", "$h"), e("t", "$t"), e("n", "$n"), e("k", 0), e("free", "$$free")}),

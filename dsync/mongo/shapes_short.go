@@ -8,13 +8,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The pipelines of the short commands. Their conditions are one comparison of lists, which is fast; a missing value
-// counts as null. The conditions are not in the command's filter, because a filter by _id alone is faster than any
-// other, and a sharded cluster can route it.
+// These are the pipelines of the short commands. Each compares two lists to check most of its conditions at once,
+// which is fast; a missing value counts as null. The conditions are not in the command's filter, because a filter
+// by _id alone is the fastest, and a sharded cluster can route it.
 
-// merged returns the stages that set the given fields to their values in the expression changes, unless changes is
-// null. On MongoDB one stage does it, which takes the server less time than a condition for each field. In FerretDB
-// 2.7, that stage gives a record a second _id, and counts each record as modified.
+// merged returns the stages that set the given fields to their values in the expression changes, unless its value
+// is null. On MongoDB a single stage is enough, and takes the server less time than a condition for each field. On
+// FerretDB 2.7, that stage would give a record a second _id, and would count each record as modified.
 func (s *store) merged(changes any, fields ...string) bson.A {
 	if !s.server.portable {
 		return bson.A{bson.D{e("$replaceWith", op("$mergeObjects", "$$ROOT", changes))}}
@@ -28,15 +28,16 @@ func (s *store) merged(changes any, fields ...string) bson.A {
 
 // acquiringShort does what joining and settle do to a record without claims, if token is at least a step greater than
 // the record's last token. claim is the record that c would have in the queue. The stages grant c only if the key was
-// last used with c's kind and limit or has no record; here, a record with only an _id, and perhaps the time that
-// create writes, counts as missing.
+// last used with c's kind and limit or has no record; a record that has only an _id, and perhaps the time that create
+// writes, counts as no record.
 //
-// On MongoDB it replaces the record by a literal one, which takes the server less time than any change to the
-// existing record. So the record must not have anything that the literal lacks: an election's terms, and former
-// limits.
+// On MongoDB the pipeline replaces the record with a literal, which takes the server less time than changing
+// the existing record. So the record must not have fields that the literal lacks, such as an election's terms
+// and former limits.
 //
-// The reply to an update that created a record does not show the record. So the update must not create a record
-// without granting the claim: it fails with codeConversion instead, since no _id is a number.
+// The reply to an update that creates a record does not show whether the claim was granted. So if the update
+// can't grant the claim, it must not create a record: it fails with codeConversion instead, because no _id is a
+// number.
 func (s *store) acquiringShort(id string, c driver.Claim, claim bson.D, token int64, since, until time.Time) bson.A {
 	is := bson.A{"$h", "$q", "$f", "$y", "$c", "$done", "$o", "$n", "$p"}
 	free := bson.A{bson.A{}, bson.A{}, formatVersion, string(c.Kind), c.Limit, nil, nil, nil, nil}
@@ -78,7 +79,7 @@ func (s *store) handingOver(c driver.Claim, token int64, j *joiner) bson.A {
 		queue = "$$queue"
 		met = op("$and", met, op("$lte", now, j.notAfter), op("$lt", op("$size", "$q"), driver.MaxQueue))
 	}
-	next := slices.Concat(grant, bson.D{ // the record has the same fields for the last grant
+	next := slices.Concat(grant, bson.D{ // the record also has these fields, for its last grant
 		e("h", bson.A{op("$mergeObjects", "$$first", grant)}),
 		e("q", op("$slice", queue, 1, driver.MaxQueue)),
 	})

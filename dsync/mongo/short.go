@@ -10,23 +10,23 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Short commands do what the pipelines do, in the most common states of a record, for a fraction of the server's
-// time: they grant one simple claim, and clean up nothing. Their conditions are part of the commands. If the
-// conditions are not met, they change nothing, and the pipeline must follow. So short commands are as safe as the
-// pipeline, no matter when they arrive.
+// In the most common states of a record, a short command has the same effect as a pipeline, for a fraction of the
+// server's time: it grants or releases one simple claim, and does not clean up. The conditions are part of the
+// command. If they are not met, the command changes nothing, and the pipeline must follow. So a short command is
+// as safe as a pipeline, no matter when it arrives.
 //
-// The token of a grant is not computed from the record but chosen here, on the condition that it is greater than the
-// last token by at least a step. The time that acquireShort writes is the latest that the server's clock has
-// certainly reached. So the reply need not contain the token and the time, and if nobody needs a notice, an update is
-// enough, which costs the server less than a findAndModify.
+// This file chooses the token of a grant, while a pipeline computes it from the record. The command requires the
+// token to be at least a step greater than the record's last token. The time that acquireShort writes is the latest
+// that the server's clock has certainly reached. So the reply need not contain the token and the time. If nobody
+// needs a notice, an update is enough, which costs the server less than a findAndModify.
 
 // simple reports whether c takes the whole key, without an end of its own, and without extra room for hand-offs.
 func simple(c driver.Claim) bool {
 	return c.Weight == 1 && c.Limit == 1 && c.Lease == 0 && !c.Yield
 }
 
-// after returns a token for the next grant after last: the one that the pipeline would compute at reached, a time
-// that the server has certainly reached.
+// after returns a token for the next grant, where last is the key's last token: the token that the pipeline would
+// compute if the server's clock showed reached.
 func after(last int64, reached time.Time) int64 {
 	return max(last+driver.TokenStep, reached.UnixMilli()*driver.TokenStep)
 }
@@ -36,14 +36,14 @@ func after(last int64, reached time.Time) int64 {
 func plain(c driver.Claim) bool { return simple(c) && c.Kind != driver.KindElection && c.Tick == 0 }
 
 // A short Acquire has no effect once the server's clock is more than maxLag past the time for which its token was
-// chosen. If the key has no record, there is no last token to compare with, but a sweep may have deleted a record
-// with one. Such a token is behind the clock by the retention, which is at least two TTLs and so at least two
-// seconds. So a token that is at most maxLag behind the clock is greater.
+// chosen. This protects keys without a record: there is no last token to compare with, but a sweep may have
+// deleted one. A deleted token is behind the clock by at least the retention, which is at least two TTLs and so
+// at least two seconds. A token that is at most maxLag behind the clock is therefore greater.
 const maxLag = time.Second
 
 // acquireFree sends the short Acquire, unless that would probably fail. If this process was the last to use the key,
-// it knows the last token. Otherwise the key may have no record, or another process may have used it and released it.
-// The short Acquire is sent even then, except
+// it knows the last token. Even if not, it sends the short Acquire, because the key may have no record, or another
+// process may have used and released it. It sends nothing
 //
 //   - for a key that was contended, and for a repeated request, which usually comes from a waiter;
 //   - on servers other than MongoDB, where it can't create a record.
@@ -73,13 +73,14 @@ func (s *store) acquireFree(ctx context.Context, j driver.Acquire) (st driver.St
 	return st, true, nil
 }
 
-// acquireShort grants c, which must be plain, with the given token and time. It does so only if now is not after
-// until, and if the key has no record or is free: it was last used with c's kind and limit, token is at least a step
-// greater than its last, and nobody holds it, waits for it or observes it.
+// acquireShort grants c, which must be plain, with the given token and time. It does so only if the server's clock
+// is not past until, and only if the key has no record or is free. Free means that the key was last used with c's
+// kind and limit, that token is at least a step greater than its last token, and that nobody holds it, waits for it
+// or observes it.
 //
 // On MongoDB the command creates a missing record. If it is late, it fails with codeConversion instead (see
 // acquiringShort). If another upsert creates the record at the same time, it may fail with codeDuplicateKey. In
-// both cases nothing was written.
+// both cases it writes nothing.
 func (s *store) acquireShort(ctx context.Context, id string, c driver.Claim, token int64, since, until time.Time) (granted bool, err error) {
 	statement := bson.D{e("q", bson.D{e("_id", id)}), e("u", s.acquiringShort(id, c, s.claimRecord(c), token, since, until))}
 	if !s.server.portable {
@@ -99,7 +100,8 @@ func (s *store) releaseAloneShort(ctx context.Context, id string, c driver.Claim
 	return found, applied, err
 }
 
-// A handOver is what the reply to a short hand-over contains of the key's record as it was before.
+// A handOver is the part of the key's record that the reply to a short hand-over contains, as it was before
+// the command.
 type handOver struct {
 	Before keyRecord     `bson:",inline"`
 	First  *waiterRecord `bson:"first"` // first in the queue, nil if the queue was empty
@@ -112,20 +114,20 @@ type handOver struct {
 // A joiner is a claim that joins the queue in a short hand-over, unless the server runs the hand-over after notAfter.
 type joiner struct {
 	claim    driver.Claim
-	record   bson.D // record of the claim as it waits
+	record   bson.D // the claim's record in the queue
 	notAfter time.Time
 }
 
 // handOver releases c and grants the key to the first waiter, if there is one. It does so only if c is the only
 // holder, no token of the key is greater than c's, and the first waiter is simple, too. If j is not nil, j joins the
-// queue first, and two more conditions apply: the queue has room, and it is not too late for j. done reports whether
-// the conditions were met. handOver finds this out from the record as it was before, because the record afterwards
-// would not show who released c.
+// queue first, and two more conditions apply: the queue has room, and j.notAfter has not passed. done reports
+// whether the conditions were met. handOver asks for the record before the change, because the record after it would
+// not show who released c.
 //
 // If, as far as this process knows, few claims wait, the reply is the whole record. A projection would take the
-// server longer than copying the record, and the server makes it after the commit. On a replica set of one member,
-// the extra time often makes the command miss the moment when its log entry becomes visible, and it then waits up to
-// a millisecond longer.
+// server longer than copying the record, and it runs after the commit. On a replica set of one member, the extra
+// time often makes the command miss the moment when its log entry becomes visible, and it then waits up to a
+// millisecond longer.
 func (s *store) handOver(ctx context.Context, id string, c driver.Claim, j *joiner) (h handOver, done bool, err error) {
 	h.token = after(c.Token, s.clock.reached())
 	m := modify{query: bson.D{e("_id", id)}, update: s.handingOver(c, h.token, j), before: true}
@@ -163,7 +165,7 @@ func (h *handOver) readQueue() error {
 	return waiters[0].Unmarshal(&h.First)
 }
 
-// met reports whether h, the record as it was before, met the conditions of handingOver.
+// met reports whether the record, as it was before the command, met the conditions of handingOver.
 func (h *handOver) met(c driver.Claim, j *joiner) bool {
 	r := &h.Before
 	if j != nil && (r.Waiting >= driver.MaxQueue || r.Now.After(j.notAfter.Truncate(time.Millisecond))) {
@@ -241,7 +243,7 @@ type contendedKeys struct {
 
 const (
 	unknown = math.MaxInt
-	few     = 100 // waiters; the records of so many take about 10 KiB, or 40 KiB with large values
+	few     = 100 // waiters, whose records take about 10 KiB, or 40 KiB with large values
 )
 
 func (k *contendedKeys) add(key string, waiting int) {
@@ -275,8 +277,8 @@ func (k *contendedKeys) has(key string) bool {
 	return ok
 }
 
-// lastUsedKeys are the keys that this process was the last to use: it holds them, or was the last to hold them, and
-// nobody else waited when it was granted them. So it knows their last tokens.
+// lastUsedKeys are the keys that this process was the last to use, so it knows their last tokens. It holds them or
+// was the last to hold them, and nobody else waited when it was granted them.
 type lastUsedKeys struct {
 	mu   sync.Mutex
 	keys map[string]lastUsedKey
@@ -299,8 +301,8 @@ func (l *lastUsedKeys) note(key, claim string, token int64) {
 }
 
 // take reports whether the key is remembered with claim as its holder, and returns its last
-// token. It forgets the key until the next note, since the state is unknown until the reply to
-// the next command.
+// token. It also forgets the key, because its state is unknown until the next command is
+// answered; note then records it again.
 func (l *lastUsedKeys) take(key, claim string) (token int64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -26,7 +26,7 @@ type shortServer struct {
 	first   bson.D            // the first waiter
 	instead map[string]bson.D // answers, by kind of command
 
-	observed time.Time // o in replies: somebody observes the key until then
+	observed time.Time // the mark (o) in replies: somebody observes the key until then
 }
 
 func newShortServer(t *testing.T) *shortServer {
@@ -59,7 +59,7 @@ func newShortServerOn(t *testing.T, hello func(bson.D) bson.D) *shortServer {
 	return q
 }
 
-// kindOf names a command: a short one, or one with a pipeline.
+// kindOf returns the name of a command's kind.
 func kindOf(c call) string {
 	_, err := c.cmd.LookupErr("update", "0", "$set", "_", "$literal", "mine")
 	_, claims := c.cmd.LookupErr("update", "0", "$set", "_", "$literal", "claim")
@@ -71,10 +71,10 @@ func kindOf(c call) string {
 	case err == nil && claims != nil:
 		return "release"
 	}
-	return "acquire" // or any other findAndModify
+	return "acquire" // any other findAndModify counts as this
 }
 
-// sent returns the kinds of the commands that were sent since its last call.
+// sent returns the kinds of the commands sent since the last call of sent.
 func (q *shortServer) sent() string {
 	var kinds []string
 	for _, c := range q.f.took() {
@@ -122,7 +122,7 @@ func mutexClaim(n int) driver.Claim {
 	return driver.Claim{Key: "k", ID: fmt.Sprint("s.", n), Session: "s", Kind: driver.KindMutex, Weight: 1, Limit: 1, Token: 1024, NoneWaiting: true}
 }
 
-// On a key that nobody else uses, each acquire and each release is one short command.
+// On a key that no other process uses, each acquire and each release is one short command.
 func TestLastUsedKeyTakesShortCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -133,8 +133,8 @@ func TestLastUsedKeyTakesShortCommands(t *testing.T) {
 	})
 }
 
-// On a key without a record, too, each acquire and each release is one short command; the acquire creates the record.
-// If the short acquire comes too late, or another process is faster, the long one follows.
+// The same is true of a key without a record: the short acquire creates the record. If it arrives too late, or
+// another process is faster, the pipeline follows.
 func TestNewKeyTakesShortCommands(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reply bson.D
@@ -183,7 +183,8 @@ func TestNewKeyWithoutAnswer(t *testing.T) {
 	}
 }
 
-// The first acquire of a key that this process was not the last to use is short if the key may well be free.
+// If another process was the last to use a key, or none was, the first acquire is short unless the key is
+// likely to be held.
 func TestUnknownKeyIsAcquired(t *testing.T) {
 	repeated := func(j *driver.Acquire) { j.Repeated = true }
 	for name, tc := range map[string]struct {
@@ -216,8 +217,8 @@ func TestUnknownKeyIsAcquired(t *testing.T) {
 	}
 }
 
-// On servers whose upserts can't be relied on, the short acquire of a key that was used before does not create a
-// record.
+// On servers whose upserts are unreliable, the short acquire is sent only for a key that this process was the
+// last to use, and does not create a record.
 func TestKnownKeyIsNotMadeOnOtherServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServerOn(t, without("topologyVersion"))
@@ -264,7 +265,7 @@ func TestShortCommandsElsewhere(t *testing.T) {
 	}
 }
 
-// If others usually hold the key, an acquire usually takes one command: no short command is sent until the long one
+// If others usually hold the key, an acquire usually takes one command: no short acquire is sent until the pipeline
 // finds the key free and nobody waiting.
 func TestContendedKeyIsAcquiredWithOneCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -327,7 +328,7 @@ func TestContendedKeyIsKnownFromAnyCommand(t *testing.T) {
 	}
 }
 
-// A short acquire has no effect later than a second after the time of its token, or after notAfter.
+// A short acquire has no effect more than a second after its token's time, and none after notAfter.
 func TestShortAcquireExpiresSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -390,8 +391,8 @@ func TestShortCommandsEndWhenOthersCome(t *testing.T) {
 	})
 }
 
-// On an observed key, a process sends only commands whose reply it reads, except for a release if it does not know
-// yet that the key is observed.
+// On a key that somebody observes, a process sends only commands whose reply contains the record. The exception is
+// a release by a process that does not know yet that the key is observed.
 func TestObservedKeyTakesCommandsWithReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -513,8 +514,8 @@ func TestHandOverBeforeAFew(t *testing.T) {
 	})
 }
 
-// The token of a short grant is greater than the last token by at least a step, and as great as the server's clock
-// allows. The time comes from the server's last reply, not from the host's clock.
+// The token of a short grant is at least a step greater than the last token, and as great as the server's clock
+// allows. The server's time is taken from its last reply, not from the host's clock.
 func TestShortGrantTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const last = 1024 // the token in the answers of a shortServer
@@ -628,8 +629,8 @@ func TestTryTakesOneCommand(t *testing.T) {
 	})
 }
 
-// A claim that needs more than a token is granted by the pipeline. A release that keeps or seals the key uses the
-// pipeline, too.
+// The pipeline grants claims that need more than a token. Releases that keep or seal the key use the pipeline,
+// too.
 func TestShortCommandsOnlyForSimpleClaims(t *testing.T) {
 	claims := map[string]func(*driver.Claim){
 		"lease":    func(c *driver.Claim) { c.Lease = time.Minute },

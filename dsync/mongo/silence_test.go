@@ -16,9 +16,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A wire is a network in front of a fake. While it is cut it drops everything without an error, like a firewall that
-// has lost its state: existing connections stay silent forever, and connections that are being opened are never
-// answered.
+// A wire is the network between a client and a fake. While it is cut, it drops everything without an error, like a
+// firewall that has lost its state: existing connections stay silent even after the cut, and attempts to connect get
+// no answer.
 type wire struct {
 	f *fake
 
@@ -53,7 +53,7 @@ func (w *wire) DialContext(ctx context.Context, network, address string) (net.Co
 	return &wired{Conn: conn, w: w, epoch: epoch}, err
 }
 
-// A wired is a connection over a wire, silent from the first cut on.
+// A wired is a connection over a wire. From the first cut on, it is silent.
 type wired struct {
 	net.Conn
 	w     *wire
@@ -83,7 +83,7 @@ func (c *wired) Read(b []byte) (int, error) {
 
 var anyClaim = regexp.MustCompile(`"([0-9A-Za-z-]+\.[0-9]+)"`)
 
-// granting answers as a server on which every key is free.
+// granting answers like a server on which every key is free.
 func granting(c call) bson.D {
 	fields := bson.D{e("now", time.Now()), e("at", time.Now()), e("y", "mutex"), e("c", 1), e("t", int64(1024))}
 	if claim := anyClaim.FindStringSubmatch(c.cmd.String()); claim != nil {
@@ -92,8 +92,8 @@ func granting(c call) bson.D {
 	return ok(e("value", fields), e("n", 1), e("nModified", 1))
 }
 
-// connected returns a session over a wire, after its client has opened as many connections as it may. The fake
-// answers each command after a tenth of a second.
+// connected returns a session over a wire. Its client has already opened as many connections as it may. The
+// fake answers each command after a tenth of a second.
 func connected(t *testing.T, opt dsync.Options, more ...*options.ClientOptions) (*dsync.Session, *wire) {
 	t.Helper()
 	f := newFake(t)
@@ -131,8 +131,8 @@ func connected(t *testing.T, opt dsync.Options, more ...*options.ClientOptions) 
 	return s, w
 }
 
-// silence cuts the wire for a while. It returns whether a lock that was held is lost within a TTL after the silence,
-// and how long it takes to acquire another lock right after the silence.
+// silence cuts the wire for a while. It reports whether the session loses a lock by one TTL after the silence, and
+// how long acquiring another lock takes right after the silence.
 func silence(s *dsync.Session, w *wire, before, silent time.Duration) (lost bool, took time.Duration) {
 	held, other := s.Mutex("held"), s.Mutex("other")
 	held.Lock()
@@ -154,8 +154,8 @@ func silence(s *dsync.Session, w *wire, before, silent time.Duration) (lost bool
 	return lost, took
 }
 
-// A network that silently drops everything for up to half a TTL costs no lock, whenever the silence begins, and soon
-// afterwards locks can be acquired again. With the driver's own time-outs and a TTL of 30 s, 5 s of silence were
+// If the network silently drops everything for up to half a TTL, no lock is lost, whenever the silence begins. Soon
+// afterwards, locks can be acquired again. With the driver's own time-outs and a TTL of 30 s, 5 s of silence were
 // enough to lose every lock: the driver tried the dead connections one after the other, each for the length of an
 // attempt.
 func TestSilenceCostsNoLock(t *testing.T) {
@@ -196,7 +196,7 @@ func TestSilenceEndsForAll(t *testing.T) {
 	}
 }
 
-// Connect keeps the caller's time-outs, even if they do harm.
+// Connect keeps the caller's time-outs, even if they cost locks.
 func TestConnectTakesTheCallersTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := options.Client().SetConnectTimeout(30 * time.Second).SetHeartbeatInterval(10 * time.Second).SetMaxConnIdleTime(0)
@@ -207,7 +207,8 @@ func TestConnectTakesTheCallersTimeouts(t *testing.T) {
 	})
 }
 
-// With a long heartbeat interval, too, each heartbeat finds the connection of the last one still open.
+// Even with a long heartbeat interval, the previous heartbeat's connection is still open when the next
+// heartbeat needs it.
 func TestConnectKeepsTheHeartbeatsConnection(t *testing.T) {
 	for _, interval := range []time.Duration{0, 20 * time.Second} {
 		t.Run(fmt.Sprint(interval), func(t *testing.T) {
