@@ -46,8 +46,8 @@ func LockAll(ctx context.Context, locks ...Locker) (held context.Context, unlock
 	}
 }
 
-// TryLockAll is [LockAll] without the wait: it locks all of the locks or none of them. Locks of other packages
-// need a method TryLock() bool. The error matches [ErrHeld] if one is held (for a lock of this package it is a
+// TryLockAll is [LockAll] without the wait: it locks all of the locks or none of them. Locks of other packages need a
+// method TryLock() bool. The error matches [ErrHeld] if a lock is held (for a lock of this package it is a
 // [*HeldError]), and [ErrLost] if one was lost before all were locked.
 func TryLockAll(ctx context.Context, locks ...Locker) (held context.Context, unlock func() error, err error) {
 	return lockAll(ctx, func(ctx context.Context, l Locker) error {

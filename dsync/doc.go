@@ -8,8 +8,8 @@
 //
 // A [Session] registers one process with a store; make one per process. It makes [Mutex],
 // [RWMutex], [Semaphore], [Once] and [Periodic] values. Using a zero value panics, and none may be
-// copied. A [Hold] is one hold of such a lock, as a value; [Mutex.Lease] takes one of a fixed
-// duration, and [LockAll] several locks at once. All methods of all types may be called
+// copied. A [Hold] is one hold of such a lock, as a value; [Mutex.Lease] acquires a hold of fixed
+// duration; [LockAll] acquires several locks at once. All methods of all types may be called
 // concurrently.
 //
 // Package dsync/mongo is the store on MongoDB, dsync/dsynctest has one in memory for tests, and
@@ -27,17 +27,17 @@
 //   - Force: a key is taken only from holders that were notified and had their grace, or whose
 //     session or lease is over.
 //
-// These promises assume that clocks run at the right rate, and that the store's clock does not
-// move by more than [Options].Margin within one TTL, be it by a step or by a fail-over to a
-// server with another time.
+// These promises assume that clocks run at the right rate, and that the store's clock does not move
+// by more than [Options].Margin within one TTL, whether by a step or a fail-over to a server whose
+// clock differs.
 //
 // A process that is frozen past its deadline cannot be notified in time. Its first call of
 // Lost, Token or a context's Err reports the loss, but work that it had already begun goes on.
 // If a virtual machine is paused and its clocks stop meanwhile, only the reply to the next
 // heartbeat reveals the loss. Where that matters, check the token where the data is.
 //
-// If somebody deletes or edits what the store keeps of a lock, two processes can hold it until the
-// first is notified, after its next heartbeat (a later one if its session holds more than 500 keys).
+// If somebody deletes or edits a lock's record in the store, two processes can hold the lock until the first is
+// notified, after its next heartbeat (a later one if its session holds more than 500 keys).
 //
 // # What is not here
 //

@@ -213,8 +213,8 @@ func newKeep() *cobra.Command {
 			// The keeper must survive signals that systemd sends to all processes of a service: if
 			// the keeper died, the command would be killed at once, without its grace.
 			catch()
-			// The keeper inherits from leasehold that SIGTTOU is ignored. Catching the signal keeps
-			// the command from inheriting that as well.
+			// leasehold ignores SIGTTOU, and so does the keeper, which is its child. If the keeper
+			// catches the signal, the command does not inherit it as ignored.
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU)
 			k := &keep{orders: make(chan order), reports: json.NewEncoder(reports)}
 			go func() {

@@ -80,8 +80,8 @@ func TestStatusOfDeadlocks(t *testing.T) {
 	}
 }
 
-// If nothing is found, status prints a hint and exits with a status of its own. For a single key,
-// the JSON output is an object with the kind "".
+// If nothing is found, status prints a hint and exits with the status for "nothing found". For a
+// single key, the JSON output is an object with the kind "".
 func TestStatusOfNothing(t *testing.T) {
 	s := newScene(t)
 	s.release(s.acquire(claim("free", "a.1", driver.KindMutex, 1, 1)), driver.Release{})

@@ -16,9 +16,9 @@ import (
 //
 //   - The command starts in the background. The kernel stops it when it reads from the terminal or
 //     changes its modes (SIGTTIN, SIGTTOU). If leasehold's job is in the foreground, leasehold then
-//     puts the command's group there, and continues it. It waits until then because another process
-//     of the job may need the terminal, as in "leasehold run … | less", and so that Ctrl-C
-//     interrupts the whole job.
+//     puts the command's group there, and continues it. It does not do so earlier, because another
+//     process of the job may need the terminal, as in "leasehold run … | less", and because Ctrl-C
+//     must interrupt the whole job.
 //   - When Ctrl-Z has stopped the command, or the command needs the terminal while the job is in the background,
 //     leasehold stops its whole job, as the shell expects. The shell then takes the terminal back. On fg or bg the
 //     shell sends SIGCONT to leasehold, which forwards it to the command.

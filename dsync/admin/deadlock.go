@@ -12,9 +12,9 @@ import (
 // ends, a process ends, or somebody calls [Inspector.Break] on one of the keys. Programs that always lock their keys in
 // the same order never deadlock.
 //
-// Each session looks for the deadlocks that it is part of: if it holds a key that it locked before it began to wait, a
-// heartbeat looks once the wait has lasted for half a TTL (at least 5 s and at most 15 s), and again each time the wait
-// has lasted twice as long. Each member of a cycle logs the cycle once, as a warning, and passes it to
+// Each session looks for the deadlocks that it is part of. If it holds a key that it locked before it began to wait, it
+// looks with a heartbeat once the wait has lasted for half a TTL (at least 5 s and at most 15 s), and again each time
+// that the wait has become twice as long. Each member of a cycle logs the cycle once, as a warning, and passes it to
 // [dsync.Hooks].Deadlock.
 //
 // A call that waits for a key that its own context holds, such as locking a key inside a [dsync.Mutex.Do] on the same
@@ -33,7 +33,8 @@ import (
 //     ([dsync.Options].Linger), since only that process knows whether the key is in use;
 //   - if a session requested the key that it waits for before the one that it holds, like a process that runs some
 //     singletons and waits for others;
-//   - among candidates of an election, who go on with their work, and among goroutines of one process.
+//   - if its members wait as candidates of an election, because candidates go on with their work;
+//   - if it is only among goroutines of one process.
 type Deadlock struct {
 	Members []Participant // as waiters
 	Keys    []string

@@ -19,15 +19,16 @@ type Inspector struct {
 // [dsync.Session.Close] every method that reads or writes returns [dsync.ErrClosed].
 func New(s *dsync.Session) *Inspector { return &Inspector{engine.Of(s)} }
 
-// Break asks the current holders of key to give it up, and waits until they have. Each holder is notified (its Lost
-// channel closes, and the cause is [dsync.ErrRevoked]) and then has its session's grace to stop and unlock. After that
-// the first waiter gets the key. The key is never taken from a holder that was not notified: if the holder's process
-// cannot be reached, Break waits until the holder's session expires or, if the hold has a fixed end, until that end. If
-// nobody holds key, Break does nothing. Nobody holds a key that a [dsync.Once] has sealed; see [Inspector.Forget].
+// Break asks the current holders of key to give it up, and waits until they have done so. Each holder is notified (its
+// Lost channel closes, and the cause is [dsync.ErrRevoked]) and then has its session's grace to stop and unlock. After
+// that the first waiter gets the key. The key is never taken from a holder that was not notified: if the holder's
+// process cannot be reached, Break waits until the holder's session expires or, if the hold has a fixed end, until that
+// end. If nobody holds key, Break does nothing. Nobody holds a key that a [dsync.Once] has sealed; see
+// [Inspector.Forget].
 //
-// A process that listens for notices is notified at once, any other with its next heartbeat.
-// Where the store can notify, a process listens once it has held something for a second: see
-// [dsync.Options].AlwaysListen.
+// A process that listens for notices is notified at once, any other process with its next
+// heartbeat. Where the store can notify, a process listens once it has held something for a second:
+// see [dsync.Options].AlwaysListen.
 //
 // ctx bounds only the wait: holders that were asked to give up the key still do so. The error is ctx's (with the
 // store's last error, if there was one), [dsync.ErrClosed], [dsync.CheckKey]'s or [dsync.ErrRefused].
@@ -49,7 +50,7 @@ func (i *Inspector) Forget(ctx context.Context, key string) error { return i.s.F
 
 // Members returns the sessions with the given ids, and the time of the reading, by the store's clock. Unknown ids are
 // left out. Without ids it returns all sessions that are alive, ordered by id. It reads 1,000 sessions at a time; now
-// is not before any heartbeat that was read. The error is ctx's, [dsync.ErrClosed] or the store's.
+// is no earlier than any heartbeat that was read. The error is ctx's, [dsync.ErrClosed] or the store's.
 func (i *Inspector) Members(ctx context.Context, ids ...string) (members []driver.Member, now time.Time, err error) {
 	return i.s.Members(ctx, ids...)
 }

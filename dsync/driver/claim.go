@@ -64,8 +64,8 @@ type Claim struct {
 	Value string `json:"-"`
 
 	// Token is the token that the claim was granted with, or 0 if its session does not know it. Extend needs it.
-	// NoneWaiting means that nobody waited at the time of the grant. For Release both are hints, which may save a store
-	// some work; they do not change what Release does.
+	// NoneWaiting means that nobody waited at the time of the grant. For a Release both fields are only hints, which
+	// may save the store some work and do not change what the Release does.
 	Token       int64
 	NoneWaiting bool
 }

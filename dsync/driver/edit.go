@@ -82,13 +82,14 @@ func (e Edit) Check() error {
 //   - settles the key;
 //   - removes the claim from the queue again if Wait is false.
 //
-// So repeating an Acquire is harmless, it adds nothing to the queue once the store's clock has passed NotAfter, and
-// an Acquire that changes nothing writes nothing. A claim whose Lease is positive lives with its session, like
-// every other, until Extend sets its end, because until then the session may not know of the grant. The grant of a
-// claim of KindElection increments the key's term, and every grant publishes the claim's Value, if there is one.
+// So repeating an Acquire is harmless. It adds nothing to the queue once the store's clock has passed NotAfter. An
+// Acquire that changes nothing writes nothing. Until Extend sets its end, a claim with a positive Lease lives with its
+// session, like every other claim, because the session may not know of the grant yet. The grant of a claim of
+// KindElection increments the key's term, and every grant publishes the claim's Value, if there is one.
 //
-// If the network delivers a copy of a request after the claim was released or given up, the claim joins again, unless
-// now is after NotAfter. So the caller later removes the claim with Discard, unless the State has Final set.
+// If the network delivers a copy of a request after the claim was released or given up, the claim joins the queue
+// again, unless now is after NotAfter. So the caller later removes the claim with Discard, unless the State has Final
+// set.
 //
 // If others hold the key or wait for it with another kind or limit than the claim's, or the key is sealed with another
 // kind or limit, the claim does not join the queue and the error is a [*MismatchError]. But if the key is sealed for
@@ -125,9 +126,9 @@ type Acquire struct {
 type Release struct {
 	Claim Claim
 
-	// Keep, if positive, keeps a held claim for that long from now, by the store's clock, whatever happens to its
-	// session, or until its own end if that is earlier. A waiting claim is removed instead. The first waiter is
-	// notified ([NoticeWake]), so that it can wait for that end.
+	// Keep, if positive, makes a held claim end that long after now, by the store's clock, or at its own end if that is
+	// earlier, whatever happens to its session. A waiting claim is removed instead. The first waiter is notified
+	// ([NoticeWake]), so that it can wait for that end.
 	Keep time.Duration
 
 	// Seal, if positive, is the tick that has succeeded. Result, of up to [MaxValue] bytes, is the result of that tick.
@@ -136,13 +137,13 @@ type Release struct {
 	Seal   int64
 	Result []byte `json:"-"`
 
-	// Successor, if not "", is the id of the waiting claim that the store must serve next. The claim is then removed
-	// only if it holds, and the successor moves to the head of the queue before the key is settled. The other waiters
-	// keep their order. If the claim holds but the successor is not in the queue, the claim still holds after the
-	// command, and the error is ErrNotWaiting. If the claim does not hold, even if it waits, Found is false and nothing
-	// is removed. So once the claim is released, a repeated or late Release prefers nobody. And if a Release got no
-	// answer and its repetition does not find the claim, then the first Release was applied and the successor was
-	// preferred. Successor is ignored with Keep or Seal.
+	// Successor, if not "", is the id of the waiting claim that the store must serve next. Claim is then removed only
+	// if it holds the key, and the successor moves to the head of the queue before the key is settled. The other
+	// waiters keep their order. If Claim holds the key but the successor is not in the queue, Claim keeps holding the
+	// key, and the error is ErrNotWaiting. If Claim does not hold the key, even if it waits, Found is false and nothing
+	// is removed. So once Claim is released, a repeated or late Release prefers nobody. If a Release got no answer and
+	// its repetition does not find Claim, the first Release was applied and the successor was preferred. Successor is
+	// ignored with Keep or Seal.
 	Successor string
 
 	// Early lets the store answer as soon as the claim is removed, before the removal is committed, if nobody waits for
@@ -152,10 +153,10 @@ type Release struct {
 	Early bool
 }
 
-// An Extend sets the end of a held claim with a positive Lease to now + Claim.Lease, unless its end is already
-// later. From the first Extend on, the claim ends then, whatever happens to its session. The error is ErrNotHeld if
-// the claim does not hold the key with Claim.Token, or its end has come, even if nobody else has held the key
-// since. If the token differs, the claim was released and has joined again. There are no notices.
+// An Extend sets the end of a held claim with a positive Lease to now + Claim.Lease, unless its end is already later.
+// From the first Extend on, the claim ends at that time, whatever happens to its session. The error is ErrNotHeld if
+// the claim does not hold the key with Claim.Token, or its end has come, even if nobody else has held the key since. If
+// the token differs, the claim was released and has joined again. There are no notices.
 type Extend struct {
 	Claim Claim
 }

@@ -2,8 +2,9 @@ package driver
 
 import "time"
 
-// MaxDuration is the longest duration that a session accepts for anything, and passes to a [Store]: 50 years of 365
-// days. It leaves room for calculations: a time.Duration can hold the sum of five such durations.
+// MaxDuration is the longest duration that a session accepts in any setting or call, and the longest that it passes to
+// a [Store]: 50 years of 365 days. It leaves room for calculations: a time.Duration can hold the sum of five such
+// durations.
 const MaxDuration = 50 * 365 * 24 * time.Hour
 
 // MaxObserved is the total size, in bytes, of the keys that a session passes to [Store.Observe]. These keys are part of
@@ -14,12 +15,12 @@ const MaxObserved = 256 << 10
 // MaxQueue is the most claims that the queue of a key may have.
 const MaxQueue = 10_000
 
-// MaxValue is the greatest size of a published value or a result, in bytes. It is part of the key's record, and
-// MongoDB before 5.0 logs the whole record with every change.
+// MaxValue is the greatest size of a published value or a result, in bytes. Values and results are part of the key's
+// record, and MongoDB before 5.0 logs the whole record with every change.
 const MaxValue = 64 << 10
 
-// MaxClaimValue is the greatest size of a claim's value, in bytes. It is part of the key's record while the claim
-// waits, so the record must have room for the values of a whole queue.
+// MaxClaimValue is the greatest size of a claim's value, in bytes. The value is part of the key's record while the
+// claim waits, so the record must have room for the values of a whole queue.
 const MaxClaimValue = 256
 
 // The least distance between the token of a grant and the next token of the same key. The values in between are for

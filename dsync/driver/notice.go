@@ -27,7 +27,7 @@ type NoticeType int
 
 const (
 	// NoticeReady is never sent. Listen calls f with it to report that it receives everything sent from now on. Waiters
-	// must then request their claims again, because a notice may have been sent before that.
+	// must then request their claims again, because earlier notices may have been missed.
 	NoticeReady NoticeType = iota + 1
 
 	// NoticeGrant: the claim was granted, with the token.

@@ -13,9 +13,9 @@ import (
 //
 // Sessions: one record per [Member], with the time of its last heartbeat by the store's own clock. A session is alive,
 // lapsed or expired. It has lapsed when its last heartbeat is at least TTL ago by the store's clock; a heartbeat makes
-// a lapsed session alive again. It has expired once [Store.Expire] has found it lapsed or unknown, or has been called
-// for it by its owner, or by somebody who knows that its owner's process has ended. Expiry is final: no later command,
-// repeated or late, makes an expired id alive again.
+// a lapsed session alive again. It has expired once a call of [Store.Expire] has found it lapsed or unknown, or was
+// made by the session's owner or by somebody who knows that the owner's process has ended. Expiry is final: no later
+// command, repeated or late, makes an expired id alive again.
 //
 // Keys: for each key the claims that hold it, the queue of claims that wait for it, a kind, a limit
 // and the last token, and, for [KindElection], the number of grants and what the holder has
@@ -32,12 +32,12 @@ import (
 // at least [TokenRoom]. The values between two grants are reserved for hand-offs within one process. Tokens keep
 // growing like this after [Store.Sweep] has deleted the key's record, and after a fail-over.
 //
-// Ticks: a key that is sealed up to a tick has a result, and is never granted again for that tick or an
-// earlier one, unless a [Forget] removes the seal. The tick only grows.
+// Ticks: a key that is sealed up to a tick has a result, and is never granted again for that tick or an earlier one,
+// unless a [Forget] removes the seal. Except by a Forget, the sealed tick never decreases.
 //
 // # Rules for every method
 //
-// Only the store's clock counts. "Now" is one reading of the store's own clock per command, the same in everything
+// Only the store's clock counts. Each command reads the store's own clock once; "now" is that reading, in everything
 // that the command writes. The clock of a caller's host must not decide anything.
 //
 // A nil error means that what the method reports is committed so that no fail-over can undo it (on MongoDB: by a
@@ -46,19 +46,19 @@ import (
 //
 // Some errors are definite answers, to be tested with errors.Is: [ErrSessionExpired], [ErrSessionExists],
 // [ErrMismatch], [ErrNotHeld], [ErrNotWaiting], and [ErrRefused] for what repeating cannot fix (missing privileges, a
-// broken configuration, a full queue). Such an error means that the command has not had its effect, and never will. The
-// command may still have dropped claims of expired sessions, and holders whose end has come.
+// broken configuration, a full queue). Such an error means that the command has had no effect, and never will have one.
+// The command may still have dropped claims of expired sessions, and holders whose end has come.
 //
 // Every other error means that the command may or may not have been applied, or may still be
 // applied a little later. The caller repeats the command. Every method may be repeated, and a
 // repeated or late command must do no harm, as documented for each method.
 //
-// Methods that return notices return all that are due for what the command has done; the caller then passes them to
-// [Store.Notify]. Notices are for all sessions whose store can listen, whether or not they listen at the moment. The
-// caller's own session is included if another of its claims is affected. The command's own claim gets none, because the
-// reply says what happened to it. If the reply of a command is lost and the command is repeated, the repetition returns
-// no notices for what the first one did. A NoticeChange may be returned even if nothing has changed. No notices are
-// returned with an error, except by an Edit with Release and Acquire, and by Discard.
+// Methods that return notices return all notices that are due for what the command has done; the caller then passes
+// them to [Store.Notify]. Notices are for all sessions whose store can listen, whether or not they listen at the
+// moment. The caller's own session is included if another of its claims is affected. The command's own claim gets none,
+// because the reply says what happened to it. If the reply of a command is lost and the command is repeated, the
+// repetition returns no notices for what the first command did. A NoticeChange may be returned even if nothing has
+// changed. No notices are returned with an error, except by an Edit with Release and Acquire, and by Discard.
 //
 // Durations are rounded up to the store's resolution, so that a positive duration never becomes
 // zero, which means "without end". No duration is longer than [MaxDuration].
@@ -117,11 +117,12 @@ type Store interface {
 	// been made, in a step of its own, its notices are returned with the error.
 	Edit(ctx context.Context, e Edit) (Edited, error)
 
-	// Discard removes claims that were released or given up, in case a copy of a request has made them join again. It
-	// removes each in a step of its own, like a Release without options. It keeps holders that have an end, because a
-	// Release has kept them on purpose. Usually there is nothing to remove; then Discard writes nothing. Only Key, ID
-	// and Session of the claims are used. Discard returns the notices that Release would have returned for the removed
-	// claims. If it fails to remove some claims, it removes the others, and returns their notices with the first error.
+	// Discard removes claims that were released or given up, because a late copy of a request may have made them join
+	// again. It removes each in a step of its own, like a Release without options. It keeps holders that have an end,
+	// because a Release has kept them on purpose. Usually there is nothing to remove; then Discard writes nothing. Only
+	// Key, ID and Session of the claims are used. Discard returns the notices that Release would have returned for the
+	// removed claims. If it fails to remove some claims, it removes the others, and returns their notices with the
+	// first error.
 	Discard(ctx context.Context, claims []Claim) ([]Notice, error)
 
 	// Listen calls f, one call at a time, for the notices that are sent to the session and to observers of the
@@ -154,8 +155,8 @@ type Store interface {
 
 	// Sweep scans one slice of the store, of at most 1,000 records, and deletes what has been idle for longer than
 	// retention: records of keys that nobody holds or waits for, and records of expired or lapsed sessions. It keeps
-	// the record of a key that counts terms or is sealed, and any record without which a token of its key could be
-	// granted twice.
+	// the record of a key that counts terms or is sealed, and every record that still keeps a token of its key from
+	// being granted twice.
 	//
 	// The store has one [SweepState] for all callers. If its Turn equals last.Turn, the slice begins after its cursor,
 	// and Sweep returns the new state, with session as By. If not, somebody else has swept since last was read; then

@@ -117,9 +117,9 @@ func TestEventsAreForAFew(t *testing.T) {
 	})
 }
 
-// Each event is a change to the content before it. Applied one after the other, the events give the
-// content that a new stream gets at once. That holds for any change, even if lines occur many times
-// or contain characters that end a line of an event.
+// Each event describes a change to the previous content. Applied one after the other, the events
+// yield the content that a new stream gets with its first event. That holds for any change, even if
+// lines occur many times or contain characters that end a line of an event.
 func TestEventsAddUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -121,7 +121,8 @@ func TestHistoryOfOthers(t *testing.T) {
 		time.Sleep(time.Second)
 		wantHistory(t, h, "k", began, of(a)+" 0s-1s", of(b)+" 1s-3s") // the change was noticed a second late
 
-		// A crash is distinguished from a release: nobody was granted the key before it lapsed.
+		// A crash is distinguished from a release: after a crash, nobody is granted the key before
+		// the hold has lapsed.
 		lock(t, first)
 		f.Cut()
 		ctx, cancel := context.WithTimeout(background, time.Hour)

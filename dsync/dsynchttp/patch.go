@@ -8,9 +8,8 @@ import (
 )
 
 // event encodes content as one server-sent event. The first line has the time since the anchor and the timeline's
-// window, in milliseconds. Each further line is either "+" and a line of content, or "=i,n", which stands for n
-// lines of the previous content, from line i on. So a change of one lock is sent as a few lines, however long the
-// page is.
+// window, in milliseconds. Each further line is either "+" and a line of content, or "=i,n", which stands for n lines
+// of the previous content, from line i on. So a change to one lock is sent as a few lines, however long the page is.
 func event(before, content []string, since, window time.Duration) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "event: content\ndata: %d %d\n", since.Milliseconds(), window.Milliseconds())
@@ -18,7 +17,7 @@ func event(before, content []string, since, window time.Duration) []byte {
 	for i, line := range before {
 		known[line] = i
 	}
-	next := 0 // the index in before of the line that comes next unless lines are added or removed
+	next := 0 // the next line of content is before[next], unless lines were added or removed here
 	for i := 0; i < len(content); {
 		from, ok := known[content[i]]
 		if !ok {

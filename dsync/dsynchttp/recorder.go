@@ -108,7 +108,7 @@ func (r *recorder) addLocked(t *track, s span) {
 	t.spans = append(t.spans, s)
 }
 
-// see records the status of a key. The status was read at now.
+// see records the status of a key, which was read at now.
 func (r *recorder) see(now time.Time, st admin.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -229,7 +229,7 @@ func (s *span) until(now time.Time) time.Time {
 	return s.end
 }
 
-// setHeld records that h holds the key at now; until is when its hold ends, on this host's clock.
+// setHeld records that h holds the key at now; until is when the hold ends, by this host's clock.
 func (s *span) setHeld(h admin.Participant, now, until time.Time) {
 	s.seen, s.end, s.lost = now, time.Time{}, ""
 	if !h.Renewed {
@@ -242,9 +242,9 @@ func (s *span) setHeld(h admin.Participant, now, until time.Time) {
 	}
 }
 
-// setEnded records that the hold ended at or before at, and no later than planned. If its session had sent no heartbeat
-// for half of its TTL, and others got the key only after the hold had lapsed, then the session has expired: if the
-// holder had released the key, others would have got it earlier.
+// setEnded records that the hold ended at or before at, and no later than planned. If the holder's session had sent no
+// heartbeat for half of its TTL, and others got the key only after the hold had lapsed, then the session has expired:
+// if the holder had released the key, others would have got it earlier.
 func (s *span) setEnded(at time.Time) {
 	if s.end = at; !s.planned.IsZero() && at.After(s.planned) {
 		s.end = s.planned

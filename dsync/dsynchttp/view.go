@@ -121,8 +121,8 @@ type spanView struct {
 	Lost    string          `json:"lost,omitempty"`
 }
 
-// read reads what q selects, and leaves out what the store does not answer in time. Ages and timelines are
-// measured at since, or at the current time if since is zero or too old. The view's anchor tells which was used.
+// read returns what q selects, without what the store does not answer in time. Ages and timelines are relative to the
+// anchor since or, if since is zero or too old, to the current time. The view's anchor is the one that was used.
 func (h *Handler) read(ctx context.Context, q query, since anchor) view {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
