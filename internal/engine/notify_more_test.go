@@ -28,7 +28,7 @@ func onNotify(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.Fa
 	}
 }
 
-// seldom returns options that make polls so rare that waiters can learn of a grant in time only from a notice.
+// seldom returns options with such rare polls that only a notice can tell waiters of a grant in time.
 func seldom() *dsync.Options { return &dsync.Options{Retention: -1, PollInterval: time.Hour} }
 
 // enqueue registers a session that sends no heartbeat, and adds a claim of the session to key's queue.
@@ -53,8 +53,8 @@ func lastNotice(t *testing.T, store driver.Store, session string) *atomic.Pointe
 	return &last
 }
 
-// If a waiter learns of its grant by a poll, the notice of that grant costs no command, even if it arrives after the
-// claim has ended and is late by almost a heartbeat interval.
+// If a waiter learns of its grant by a poll, the notice of the grant costs no command, even if it arrives almost a
+// heartbeat interval late and after the claim has ended.
 func TestGrantNoticeAfterTheEndCostsNothing(t *testing.T) {
 	const period, poll = 3 * time.Second, 100 * time.Millisecond
 	for _, late := range []time.Duration{period / 4, period * 3 / 4, period * 9 / 10} {
@@ -80,7 +80,7 @@ func TestGrantNoticeAfterTheEndCostsNothing(t *testing.T) {
 
 // Notify is retried for at most 15 s if the store is unreachable, and not at all if the store refuses it.
 func TestNotifyRetriesAreBounded(t *testing.T) {
-	const most = int64(15 * time.Second / (ttl / 24)) // the shortest pause between two attempts is TTL/24
+	const most = int64(15 * time.Second / (ttl / 24)) // two attempts are at least TTL/24 apart
 	for err, most := range map[error]int64{errDown: most, dsync.ErrRefused: 1} {
 		t.Run(err.Error(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -102,13 +102,13 @@ func TestNotifyRetriesAreBounded(t *testing.T) {
 	}
 }
 
-// A mute store fails each Notify with err.
+// A mute store's Notify always fails with err.
 type mute struct {
 	*dsynctest.Memory
 	err   error
 	began time.Time
 	asked atomic.Int64
-	last  atomic.Int64 // time.Duration from began to the last call
+	last  atomic.Int64 // a time.Duration, from began to the last call
 }
 
 func (s *mute) Notify(context.Context, []driver.Notice) error {
@@ -117,7 +117,7 @@ func (s *mute) Notify(context.Context, []driver.Notice) error {
 	return s.err
 }
 
-// A late grant notice costs no command, even after a hold so long that the claim's requests can no longer take effect.
+// A late grant notice costs no command, even after a long hold, when the claim's requests can no longer take effect.
 func TestGrantNoticeAfterTheEndOfALongHoldCostsNothing(t *testing.T) {
 	const period, late = 3 * time.Second, 7 * time.Second
 	bubble(t, func(t *testing.T) {
@@ -133,8 +133,8 @@ func TestGrantNoticeAfterTheEndOfALongHoldCostsNothing(t *testing.T) {
 			time.AfterFunc(time.Second, held.Unlock)
 			h := take(t, s.Mutex("k").Hold)
 			time.Sleep(late - 2*time.Second)
-			// This Release is confirmed by a majority of the store's servers. If a fail-over could undo it, the session
-			// would remember the claim anyway.
+			// This Release is confirmed by a majority of the store's servers. If a fail-over could undo the Release, the
+			// session would remember the claim in any case.
 			if err := h.Release(background); err != nil {
 				t.Fatal(err)
 			}
@@ -183,7 +183,7 @@ func TestObserveSeesTheQueue(t *testing.T) {
 	})
 }
 
-// An observer of a key sees at once what the key's holder publishes.
+// An observer of a key sees immediately what the key's holder publishes.
 func TestObserveSeesPublishedValues(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -207,7 +207,7 @@ func TestObserveSeesPublishedValues(t *testing.T) {
 	})
 }
 
-// Polls and failed tries send no notices to observers, even if the store wrongly reports that the key has changed.
+// Polls and failed tries send no notices to observers, even if the store wrongly reports that they changed the key.
 func TestNeedlessChangesAreNotSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = 100 * time.Millisecond
@@ -248,7 +248,8 @@ func (s *restless) Edit(ctx context.Context, e driver.Edit) (driver.Edited, erro
 	return done, err
 }
 
-// If Break removes the claims of expired sessions, it notifies the waiters that become holders as a result.
+// If Break removes the claims of expired sessions, it notifies the waiters that are granted the key as a
+// result.
 func TestBreakNotifiesNewHolders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -292,8 +293,8 @@ func TestCloseWaitsForTheNoticesOfAResize(t *testing.T) {
 }
 
 // If others were in the queue when a key was granted, the key does not linger. Unlock releases it to the next waiter.
-// The holder learns of these waiters from its grant notice or, if that is lost, from the reply to its poll. The waiters
-// send the holder no notice.
+// The holder learns of these waiters from its grant notice or, if the notice is lost, from the reply to its poll. The
+// waiters send the holder no notice.
 func TestCrowdedGrantDoesNotLinger(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprint("notice lost ", lost), func(t *testing.T) {
@@ -328,7 +329,8 @@ func TestCrowdedGrantDoesNotLinger(t *testing.T) {
 	}
 }
 
-// If a holder missed the notice that others wait, it receives another when the first waiter in the queue polls again.
+// A holder that missed the notice that others wait receives another one when the first waiter in the queue polls
+// again.
 func TestYieldIsRequestedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = time.Second
@@ -347,8 +349,8 @@ func TestYieldIsRequestedAgain(t *testing.T) {
 	})
 }
 
-// A Release sets Alone only if the first reply to the request granted the claim and the queue was empty then. Otherwise
-// the Release could overlook waiters that it must grant the key to.
+// A Release sets Alone only if the first reply to the request granted the claim and the queue was empty then.
+// Otherwise the Release could overlook waiters to which it must grant the key.
 func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fault func(asked int) dsynctest.Fault                          // for each Acquire
@@ -401,7 +403,7 @@ func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 	}
 }
 
-// An aloneStore records whether Alone was set in the last Release.
+// An aloneStore records whether the last Release had Alone set.
 type aloneStore struct {
 	*dsynctest.Memory
 	alone atomic.Bool
@@ -501,8 +503,8 @@ func TestListenerEndsWithTheLease(t *testing.T) {
 	})
 }
 
-// If a listener is closed before it is ready, its late ready report is ignored, because the next listener may not be
-// ready yet.
+// If a listener is closed before it is ready, its late report that it is ready is ignored, because the next listener
+// may not be ready yet.
 func TestNoticesOfAClosedListenerAreIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, &lateReady{Memory: dsynctest.NewMemory()}, &dsync.Options{AlwaysListen: true})
@@ -528,7 +530,7 @@ func (s *lateReady) Listen(ctx context.Context, _ string, _ []string, f func(dri
 	return ctx.Err()
 }
 
-// ReleaseAfter keeps the key until d after the call, even if its Release must wait for the reply to an earlier poll.
+// ReleaseAfter keeps the key for d from its call, even if its Release must wait for the reply to an earlier poll.
 func TestReleaseAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = time.Minute
@@ -545,7 +547,7 @@ func TestReleaseAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 		held, mu := newSession(t, memory, nil).Mutex("k"), newSession(t, f, nil).Mutex("k")
 		lock(t, held)
 		time.AfterFunc(time.Second/2, held.Unlock)
-		h := take(t, mu.Hold) // this hold is granted by a notice
+		h := take(t, mu.Hold) // the process learns of this grant from a notice
 		called := time.Now()
 		if err := h.ReleaseAfter(background, d); err != nil {
 			t.Fatal(err)
@@ -559,8 +561,8 @@ func TestReleaseAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 	})
 }
 
-// B29: after Close a holder keeps the key for the rest of its grace, even if the store's clock jumps ahead by less than
-// the margin and a waiter polls often enough to notice the jump soon.
+// B29: after Close, a holder keeps the key for the rest of its grace. This holds even if the store's clock is set
+// forward by less than the margin and a waiter polls often enough to notice it soon.
 func TestCloseLeavesTheWholeGraceWithShortPolls_B29(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = 50 * time.Millisecond

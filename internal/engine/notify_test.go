@@ -17,7 +17,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// onNotices injects a fault into each notice, on its way to the store or from the store.
+// onNotices injects a fault into each notice, either on its way to the store or on its way
+// from the store.
 func onNotices(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.Fault {
 	return func(r dsynctest.Request) dsynctest.Fault {
 		if r.Method == dsynctest.MethodNotify || r.Method == dsynctest.MethodNotice {
@@ -62,9 +63,9 @@ func TestNoticesLostLateDoubledAndReordered(t *testing.T) {
 								if token := mu.Token(); token <= last.Swap(token) {
 									t.Errorf("token %d after a greater one", token)
 								}
-								// At most three other waiters are in the queue. Each of them may learn of its grant
-								// only by its own poll, and a lingering key may be released only when the first waiter
-								// in the queue polls.
+								// At most three other waiters are in the queue. Each of these waiters may learn of its
+								// grant only by its own poll, and a lingering key may not be released until the first
+								// waiter in the queue polls.
 								if d := time.Since(began); d > 2*processes*poll {
 									t.Errorf("waited %v", d)
 								}
@@ -102,8 +103,8 @@ func TestLostNoticeCostsAPoll(t *testing.T) {
 	})
 }
 
-// Unlock does not wait until the notice has been sent. Close does, so that no waiter has to wait for its next poll when
-// a process ends in an orderly way.
+// Unlock does not wait until the notice has been sent. Close does wait, so that after an orderly end of a process no
+// waiter has to wait for its next poll.
 func TestCloseWaitsForNoticesButUnlockDoesNot(t *testing.T) {
 	const slow = 200 * time.Millisecond
 	bubble(t, func(t *testing.T) {
@@ -142,7 +143,7 @@ func TestCloseWaitsForNoticesButUnlockDoesNot(t *testing.T) {
 	})
 }
 
-// A notice that can't be sent is retried for a short time.
+// If a notice can't be sent, the session retries it for a short time.
 func TestNotifyIsRetried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -166,14 +167,14 @@ func TestNotifyIsRetried(t *testing.T) {
 	})
 }
 
-// A notice is retried for as long as the election of a new primary can take. So even if the key is granted just before
-// an election, the waiter learns of it without waiting for its next poll. Meanwhile, other releases do not wait for the
-// notice.
+// The session retries a notice for as long as the election of a new primary can take. So even if the key is granted
+// just before an election, the waiter learns of it without waiting for its next poll. Meanwhile, other releases do
+// not wait for the notice.
 func TestNotifyOutlastsAnElection(t *testing.T) {
-	cases := map[time.Duration]int{ // number of notices for each TTL
+	cases := map[time.Duration]int{ // number of notices, by TTL
 		time.Second: 40,
-		ttl:         40, // more than the session may send at the same time
-		time.Minute: 30, // fewer, because the first attempts take ten seconds
+		ttl:         40, // more than the session may send at once
+		time.Minute: 30, // fewer, because their first attempts take ten seconds
 	}
 	for ttl, notices := range cases {
 		t.Run("TTL "+ttl.String(), func(t *testing.T) {
@@ -226,8 +227,8 @@ func TestCloseSendsNoticesThatFailed(t *testing.T) {
 		name     string
 		ended    bool          // Close's ctx
 		election time.Duration // from Close on
-		want     time.Duration // at most, for Close
-		locked   time.Duration // at most, until each waiter has its lock; 0: not checked, because waiters must poll
+		want     time.Duration // the longest time that Close may take
+		locked   time.Duration // the longest time until each waiter has its lock; 0: not checked, because waiters must poll
 	}{
 		{"the primary is back in time", false, grace, grace + time.Second, grace + time.Second},
 		{"ctx has ended, and the primary is back within one attempt", true, ttl / 12, ttl / 6, ttl / 6},
@@ -276,8 +277,8 @@ func TestCloseSendsNoticesThatFailed(t *testing.T) {
 	}
 }
 
-// An electing store can't send notices while there is no primary. An attempt succeeds as soon as there is a primary, or
-// fails when its context ends.
+// An electing store can't send notices while it has no primary. An attempt succeeds as soon as the store has a
+// primary, and fails if its context ends first.
 type electing struct {
 	*dsynctest.Memory
 	mu  sync.Mutex
@@ -356,7 +357,7 @@ func TestChangesAreMerged(t *testing.T) {
 		}
 		mu.Unlock()
 		time.Sleep(5 * time.Millisecond)
-		lock(t, mu) // too soon after the Unlock's notice for another notice
+		lock(t, mu) // it is too soon after the Unlock's notice for another one
 		time.Sleep(time.Second)
 		cancel()
 		<-ended
@@ -396,8 +397,8 @@ func TestPollsAreNotChanges(t *testing.T) {
 	})
 }
 
-// Promise 5: a waiter has the key as soon as a notice tells it of its grant, however many requests for other keys are
-// under way.
+// Promise 5: a waiter has the key as soon as a notice reports its grant, no matter how many requests for other keys
+// are under way.
 func TestGrantedWaiterDoesNotWaitForOtherRequests(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const polls = 100 // many more requests than may be under way at once

@@ -31,7 +31,8 @@ func (s *Session) load(ctx context.Context, op, key string, waiters int) (driver
 	return st, err
 }
 
-// saw passes states, which were requested at since, to the Core, which compares them with what this process holds.
+// saw passes states that were requested at the time since to the Core. The Core compares them with what this process
+// holds.
 func (s *Session) saw(since core.Instant, states []driver.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,9 +53,9 @@ func (s *Session) instant() core.Instant {
 // maxShown is the greatest number of waiters that Load reads.
 const maxShown = 1000
 
-// Members returns the sessions with the given ids, and now, the store's time at the reading. It omits unknown ids.
-// Without ids it returns all sessions that are alive, ordered by id. It reads 1,000 sessions with each command. No
-// heartbeat in the result is later than now.
+// Members returns the sessions with the given ids and, as now, the store's time when it read them. Unknown ids are
+// omitted. Without ids it returns all sessions that are alive, ordered by id. It reads 1,000 sessions with each
+// command. No heartbeat in the result is later than now.
 func (s *Session) Members(ctx context.Context, ids ...string) (members []driver.Member, now time.Time, err error) {
 	for some := 0; some == 0 || some < len(ids); some += core.MaxRead {
 		m, at, err := s.readSessions(ctx, "Members", driver.SessionQuery{IDs: ids[some:min(some+core.MaxRead, len(ids))], Limit: core.MaxRead})
@@ -96,15 +97,15 @@ func (s *Session) readSessions(ctx context.Context, op string, q driver.SessionQ
 // otherwise Observe polls every [Options].PollInterval. After 8 changes in quick succession, Observe calls f at most
 // ten times a second, but always with the latest state. If an error occurs, f gets the error with the last known state.
 //
-// Observe returns at once. It calls end when it will not call f again, which is soon after ctx or the session has
-// ended. To observe, the session registers with the store, and [Session.Observers] lists it until the observation ends.
-// f and end must not wait for the session's end.
+// Observe returns at once. Soon after ctx or the session has ended, it stops calling f and calls end. To observe, the
+// session registers with the store, and [Session.Observers] lists it until the observation ends. f and end must not
+// wait for the session's end.
 //
-// A background command tells the store which keys the session observes. Keys that are added or removed at about the
-// same time share one command. The list of keys is part of the session's record. MongoDB 4.4 writes the whole record to
-// its oplog with each heartbeat, so on that version long lists make heartbeats more expensive. The list has at most
-// [driver.MaxObserved] bytes. Keys that do not fit, which are the last in byte order, are still observed, but Observers
-// does not list the session for them, and a warning is logged.
+// A command in the background tells the store which keys the session observes. Keys that are added or removed at
+// about the same time share one command. The list of keys is part of the session's record. MongoDB 4.4 writes the
+// whole record to its oplog with each heartbeat, so on that version long lists make heartbeats more expensive. The
+// list has at most [driver.MaxObserved] bytes. Keys that do not fit, which are the last in byte order, are still
+// observed, but Observers does not list the session for them, and a warning is logged.
 func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, error), end func()) {
 	if !s.spawn(func() {
 		defer end()
@@ -116,9 +117,9 @@ func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, 
 	}
 }
 
-// Observers returns all sessions that are alive and observe key, ordered by id. It reads a thousand sessions with each
-// command; for each, the store scans the records of all its sessions. The error is ctx's, [ErrClosed], [ErrInvalidKey]
-// or the store's.
+// Observers returns all sessions that are alive and observe key, ordered by id. It reads a thousand sessions with
+// each command. For each command, the store scans the records of all its sessions. The error is ctx's, [ErrClosed],
+// [ErrInvalidKey] or the store's.
 func (s *Session) Observers(ctx context.Context, key string) ([]driver.Member, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -126,8 +127,8 @@ func (s *Session) Observers(ctx context.Context, key string) ([]driver.Member, e
 	return s.observersAfter(ctx, key, "")
 }
 
-// observersAfter returns the observers of key whose ids are greater than after. If key is "", it returns all sessions
-// that are alive and have such ids.
+// observersAfter returns the observers of key whose ids are greater than after. If key is "", it returns all live
+// sessions whose ids are greater than after.
 func (s *Session) observersAfter(ctx context.Context, key, after string) (all []driver.Member, err error) {
 	for {
 		found, _, err := s.readSessions(ctx, "Observers", driver.SessionQuery{Observing: key, After: after, Limit: core.MaxRead})
@@ -143,7 +144,7 @@ func (s *Session) observersAfter(ctx context.Context, key, after string) (all []
 }
 
 // Queue returns all claims in the queue for key, in FIFO order. [Session.Load] returns only the
-// first 1,000. Errors are those of Load.
+// first 1,000. It returns the same errors as Load.
 func (s *Session) Queue(ctx context.Context, key string) ([]driver.Waiter, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -178,8 +179,8 @@ func (s *Session) observe(ctx context.Context, key string, f func(driver.State, 
 	}
 }
 
-// follow calls f with the state of key, now and after each change, until an error occurs. The error errOver means that
-// the session was lost.
+// follow calls f with the state of key, now and after each change, until an error occurs. The error is errOver if the
+// session was lost.
 func (reg *registration) follow(ctx context.Context, key string, f func(driver.State)) error {
 	s := reg.s
 	changed := s.watch(key)
@@ -207,8 +208,8 @@ func (reg *registration) follow(ctx context.Context, key string, f func(driver.S
 	}
 }
 
-// watch returns a channel that gets a value when key may have changed. Unless the key is already being watched, it
-// reopens the listener with this key added.
+// watch returns a channel that gets a value when key may have changed. Unless the session already watches the key,
+// watch adds the key and reopens the listener.
 func (s *Session) watch(key string) (changed chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,12 +241,12 @@ func (s *Session) pollTime() time.Duration {
 	return core.Jitter(d, 5, rand.Int64N)
 }
 
-// A pace limits how often an observer reads its key, by the generic cell rate algorithm. The first changes are read at
-// once. If changes continue, one reading covers all changes within a gap. For example, N processes that start together,
-// join the queue and observe it cause N²/2 notices, but far fewer readings.
+// A pace limits how often an observer reads its key, by the generic cell rate algorithm. The first changes are read
+// at once. If more changes follow, one reading covers all changes within a gap. For example, if N processes start
+// together, join a queue and observe its key, they cause N²/2 notices, but far fewer readings.
 type pace struct {
 	gap time.Duration
-	due time.Time // when the next reading would be due if all readings were a gap apart
+	due time.Time // when the next reading would be due if readings were always a gap apart
 }
 
 // newPace returns a pace for an observer with the given poll interval; 0 means the default.
@@ -257,7 +258,7 @@ func newPace(poll time.Duration) pace {
 	return pace{gap: gap}
 }
 
-// next returns how long the next reading must wait, counted from now.
+// next returns how long the next reading must wait from now on.
 func (p *pace) next(now time.Time) time.Duration {
 	const atOnce = 8
 	if p.due.Before(now) {
@@ -280,15 +281,15 @@ func (s *Session) Keys(ctx context.Context, prefix, after string, n int) ([]driv
 	return states, err
 }
 
-// observed tracks the keys that a session observes, for [driver.Store.Observe]. It is guarded by the session's mu.
+// observed tracks the keys that a session observes, for [driver.Store.Observe]. The session's mu guards it.
 type observed struct {
 	calls    map[string]int // number of running calls of Observe, by key
-	change   int64          // number of changes of the set of keys
+	change   int64          // number of changes to the set of keys
 	unlisted int            // number of keys that did not fit into the last list
 }
 
-// list returns the keys, in byte order, up to the last that fits. It also returns how many don't fit, or 0 if some
-// already didn't fit into the previous list.
+// list returns the keys, in byte order, up to the last that fits. It also returns how many keys don't fit, or 0 if
+// some keys did not fit into the previous list.
 func (o *observed) list() (keys []string, newlyUnlisted int) {
 	keys = slices.Sorted(maps.Keys(o.calls))
 	n, size := 0, 0
@@ -325,8 +326,8 @@ func (s *Session) note(key string, d int) {
 	}
 }
 
-// announce starts a goroutine that tells the store which keys the session observes, unless the store already knows or
-// such a goroutine is running. The goroutine first waits briefly, so that several changes share one command.
+// Unless the store already knows which keys the session observes, announce starts a goroutine to tell it, if none is
+// running yet. The goroutine first waits briefly, so that several changes share one command.
 func (reg *registration) announce() {
 	const gather = 5 * time.Millisecond
 	s := reg.s
@@ -345,9 +346,9 @@ func (reg *registration) announce() {
 				return
 			case err == nil:
 				retry.reset()
-				wait = gather // then check whether the set of keys has changed in the meantime
+				wait = gather // then check whether the set of keys has changed meanwhile
 			case isAnswer(err):
-				return // the store would give the same answer as long as the session has this id
+				return // the store would refuse again for as long as the session has this id
 			default:
 				wait = retry.next()
 			}
@@ -355,8 +356,8 @@ func (reg *registration) announce() {
 	})
 }
 
-// recordObserved tells the store which keys the session observes. If the store already knows, it returns true, and the
-// next change makes announce start a new goroutine.
+// recordObserved tells the store which keys the session observes. It returns true if the store already knows them;
+// then the next change makes announce start a new goroutine.
 func (reg *registration) recordObserved() (known bool, err error) {
 	s := reg.s
 	s.mu.Lock()

@@ -14,11 +14,11 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// An observed has what Observe last passed to f, and counts the calls of f and end.
+// An observed holds what Observe last passed to f, and counts the calls of f and of end.
 type observed struct {
 	states, errs, ends atomic.Int64
 	holders            atomic.Int64
-	withError          atomic.Pointer[driver.State] // the state with the last error
+	withError          atomic.Pointer[driver.State] // the state that came with the last error
 }
 
 func observe(ctx context.Context, s *dsync.Session, key string) *observed {
@@ -35,8 +35,9 @@ func observe(ctx context.Context, s *dsync.Session, key string) *observed {
 	return o
 }
 
-// An observer reads the key at once after each of the first changes, and then at most ten times a second. So when many
-// processes start together, it makes far fewer readings than it gets notices, but still ends up with the latest state.
+// An observer reads the key at once after each of the first changes, and then at most ten times a second. So when
+// many processes start together, the observer makes far fewer readings than it gets notices, but still ends up with
+// the latest state.
 func TestObserveReadsAtAPace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -52,7 +53,7 @@ func TestObserveReadsAtAPace(t *testing.T) {
 				} else {
 					mu.Unlock()
 				}
-				time.Sleep(25 * time.Millisecond) // because changes within 20 ms share a notice
+				time.Sleep(25 * time.Millisecond) // changes within 20 ms share a notice
 			}
 			time.Sleep(90 * time.Millisecond) // the last reading can be a tenth of a second late
 			if n := o.states.Load() - before; n < at || n > atMost {
@@ -88,7 +89,7 @@ func TestObserveSeesAChangeDuringAReading(t *testing.T) {
 		mu := newSession(t, memory, nil).Mutex("k")
 		lock(t, mu)
 		time.Sleep(time.Second / 2)
-		mu.Unlock() // while the observer reads the state that the Lock led to
+		mu.Unlock() // while the observer reads the state as the Lock left it
 		time.Sleep(2 * time.Second)
 		if n := o.holders.Load(); n != 0 {
 			t.Errorf("observed %d holders 2 s after the Unlock", n)
@@ -145,8 +146,8 @@ func (s *loadStore) Load(ctx context.Context, key string, waiters int) (driver.S
 	return s.Memory.Load(ctx, key, waiters)
 }
 
-// Whatever ends the observation, Observe calls end once. It does so on a closed session too, where the observation
-// never begins.
+// Whatever ends the observation, Observe calls end exactly once. It does so on a closed session too, where the
+// observation never begins.
 func TestObserveEnds(t *testing.T) {
 	for _, how := range []string{"ctx", "Close", "after Close"} {
 		t.Run(how, func(t *testing.T) {

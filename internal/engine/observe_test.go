@@ -38,7 +38,7 @@ func TestMembersOfMoreThanAPage(t *testing.T) {
 					}
 					return f
 				}), nil)
-				time.AfterFunc(time.Second/2, func() { store.Heartbeat(background, want[n-1], nil) }) // between the readings of two pages
+				time.AfterFunc(time.Second/2, func() { store.Heartbeat(background, want[n-1], nil) }) // between reading one page and the next
 				before := store.Counts()
 				all, now, err := admin.New(s).Members(background)
 				if err != nil || len(all) != n {

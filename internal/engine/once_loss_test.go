@@ -89,7 +89,7 @@ func TestLostRunIsFollowed(t *testing.T) {
 	}
 }
 
-// A lost run does not count, even if its function returns before another run has begun. The error of Do also wraps the
+// A lost run does not count, even if its function returns before the next run begins. The error of Do also wraps the
 // function's error.
 func TestLostRunDoesNotCount(t *testing.T) {
 	failed := errors.New("failed")
@@ -118,8 +118,8 @@ func TestLostRunDoesNotCount(t *testing.T) {
 	}
 }
 
-// B09: whatever happens to the request that seals the key, or to the reply, the seal takes effect once. After that, no
-// request of the run takes effect.
+// B09: whatever happens to the request that seals the key, or to its reply, the seal takes effect exactly once. After
+// the seal, no request of the run takes effect.
 func TestSealWhoseReplyIsLost(t *testing.T) {
 	for _, fault := range []dsynctest.Fault{
 		{LoseReply: true}, {LoseRequest: true}, {LoseReply: true, Again: ttl}, {Delay: ttl / 4}, {LoseRequest: true, Again: ttl / 3},
@@ -177,8 +177,8 @@ func TestSealNotConfirmed(t *testing.T) {
 	})
 }
 
-// If the session is lost before the store has confirmed the seal, the key may or may not be sealed. Do's error says
-// that the hold was lost, and the next call shows whether the key is sealed.
+// If the session is lost before the store has confirmed the seal, the key may or may not be sealed. The error of Do
+// says that the hold was lost; the next call shows whether the key is sealed.
 func TestSealNotConfirmedBeforeTheLoss(t *testing.T) {
 	for _, counts := range []bool{false, true} {
 		t.Run(fmt.Sprint("counts ", counts), func(t *testing.T) {
@@ -210,8 +210,8 @@ func TestSealNotConfirmedBeforeTheLoss(t *testing.T) {
 	}
 }
 
-// A waiter whose ctx ends leaves nothing behind, whether it waited in this process or in the store's queue. The run and
-// the waiters behind that waiter continue.
+// A waiter whose ctx ends leaves nothing behind, whether it waited in this process or in the store's queue. The run
+// continues, and so do the waiters behind the cancelled one.
 func TestOnceWaiterGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -248,8 +248,8 @@ func TestOnceWaiterGivesUp(t *testing.T) {
 	})
 }
 
-// A run's context ends with the caller's ctx. The function's result still decides whether the run counts, but Do does
-// not wait until the store has confirmed the seal.
+// When the caller's ctx ends, so does the run's context. The function's result still decides whether the run counts,
+// but Do does not wait until the store has confirmed the seal.
 func TestOnceCallersContextEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -268,7 +268,7 @@ func TestOnceCallersContextEnds(t *testing.T) {
 	})
 }
 
-// B10: if the store fails, Do returns an error and does not run the function.
+// B10: if the store fails, Do returns an error without running the function.
 func TestOnceReturnsStoreError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		broken := errors.New("the store is broken")

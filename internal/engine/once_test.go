@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// sealed seals o by a run that returns value.
+// sealed seals o with a run that returns value.
 func sealed(t testing.TB, o *dsync.Once, value string) {
 	t.Helper()
 	got, err := o.DoValue(background, func(context.Context) ([]byte, error) { return []byte(value), nil })
@@ -50,8 +50,8 @@ func wantDone(t testing.TB, o *dsync.Once, value string) {
 	}
 }
 
-// If many goroutines in many processes call DoValue, only one of them runs its function. All the others wait for this
-// run and get its result.
+// If many goroutines in many processes call DoValue, only one of them runs its function. All the other goroutines
+// wait for this run and get its result.
 func TestOnceRunsOnce(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -322,7 +322,8 @@ func TestOnceResultTooBig(t *testing.T) {
 	})
 }
 
-// Value returns false if the Once is not done yet or the key is not a Once's.
+// Value returns false if the Once is not done yet, or if the key does not belong to a
+// Once.
 func TestOnceValueBefore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -48,11 +48,11 @@ type Options struct {
 	Logger            *slog.Logger
 	Hooks             *Hooks
 
-	leastMargin, leastGrace time.Duration // Margin and Grace as the caller set them
+	leastMargin, leastGrace time.Duration // Margin and Grace, as set by the caller
 }
 
-// withDefaults returns a copy of o in which every zero field has its default. The error says what is wrong and what
-// would be right.
+// withDefaults returns a copy of o with the default in every zero field. The error says what is wrong and what would
+// be right.
 func (o *Options) withDefaults() (Options, error) {
 	var r Options
 	if o != nil {
@@ -118,7 +118,7 @@ func (o *Options) withDefaults() (Options, error) {
 	case r.Anonymous && (r.Name != "" || r.Host != "" || r.App != "" || len(r.Meta) > 0):
 		return r, errors.New("dsync: Anonymous is set together with Name, Host, App or Meta; set one or the other")
 	case !r.Anonymous && r.Host == "":
-		r.Host, _ = os.Hostname() // Host is only for display, so New need not fail without it
+		r.Host, _ = os.Hostname() // New need not fail without Host, which is only for display
 	}
 	if r.Name == "" {
 		r.Name = r.Host
@@ -138,7 +138,7 @@ func (o *Options) withDefaults() (Options, error) {
 	return r, nil
 }
 
-// Options returns the options of s. Fields that were zero have the defaults that apply now.
+// Options returns the options of s. Fields that were zero have the defaults in force.
 func (s *Session) Options() Options {
 	o := s.opt
 	o.Meta = maps.Clone(o.Meta)
@@ -148,8 +148,8 @@ func (s *Session) Options() Options {
 	return o
 }
 
-// heartbeatTime returns the longest time from sending one heartbeat to the reply to the next, if nothing fails: the
-// longest interval plus one attempt.
+// heartbeatTime returns the longest time that can pass, if nothing fails, from sending one heartbeat to receiving the
+// reply to the next: the longest interval plus the time of an attempt.
 func (o *Options) heartbeatTime() time.Duration {
 	return o.HeartbeatInterval + o.HeartbeatInterval/10 + o.attemptTime()
 }
@@ -205,7 +205,7 @@ type HoldInfo struct {
 
 	// For Granted:
 	Context context.Context // context of the call that acquired the hold
-	Wait    time.Duration   // from the call to the grant, including time in the local queue
+	Wait    time.Duration   // time from the call to the grant, including time in the local queue
 	Local   bool            // the key was handed off within this process, without a command to the store
 
 	// For Released and Lost:
@@ -213,7 +213,7 @@ type HoldInfo struct {
 
 	// For Lost:
 	Cause    error // ErrLost, wrapped together with the reason
-	ByHolder bool  // the holder called [Hold.WindDown], as a leader does to resign, or its lease ran out
+	ByHolder bool  // the holder called [Hold.WindDown], as a leader does to resign, or the lease ran out
 }
 
 // A DeadlockInfo describes a deadlock: Members[i] holds Keys[i] and waits for Keys[i+1]. The last member waits for
@@ -247,12 +247,13 @@ var (
 // A NotReleasedError is returned by Close.
 type NotReleasedError = core.NotReleasedError
 
-// maxKey is the greatest length of a key in bytes. It is far greater than the length of names that people use, and far
-// less than any database allows in an index.
+// maxKey is the greatest length of a key in bytes. It is far more than the names that people use need, and far less
+// than any database allows in an index.
 const maxKey = 512
 
-// CheckKey returns nil if key can name a lock: if it has 1 to 512 bytes of UTF-8 and no NUL. Otherwise it returns
-// an error that matches [ErrInvalidKey] and says what is wrong. It is for keys that come from outside the program.
+// CheckKey returns nil if key can name a lock, which it can if it has 1 to 512 bytes of UTF-8 without NUL. Otherwise
+// it returns an error that matches [ErrInvalidKey] and says what is wrong. Use it for keys that come from outside the
+// program.
 func CheckKey(key string) error {
 	switch {
 	case key == "":

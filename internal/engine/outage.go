@@ -8,9 +8,9 @@ import (
 // sayAgain is the interval at which the log repeats that commands of a kind still fail.
 const sayAgain = 10 * time.Second
 
-// outages tracks failing commands by kind, for the log. For each kind, the log shows when failures begin, every ten
-// seconds how many there have been, and when they are over. A record for each failed command would hide everything
-// else.
+// outages tracks failing commands by kind, for the log. For each kind, the log shows when failures begin, how many
+// there have been (every ten seconds), and when they are over. A log record for each failed command would hide
+// everything else.
 type outages struct {
 	mu    sync.Mutex
 	kinds map[string]*outage
@@ -22,8 +22,8 @@ type outage struct {
 	failed      int
 }
 
-// failed counts a failure. say reports whether to log the failure, and more has attributes to add: none for the first
-// failure.
+// failed counts a failure. say reports whether to log it. more has attributes to add to the log record; the first
+// failure has none.
 func (o *outages) failed(op string) (say bool, more []any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A farStore is a store behind a slow link, which delays each Register.
+// A farStore is a store behind a slow link, which delays every Register.
 type farStore struct {
 	driver.Store
 	by time.Duration
@@ -51,8 +51,8 @@ func (l *sharedLog) String() string {
 	return l.all.String()
 }
 
-// If the TTL leaves a command less time than the link needs, no command ever succeeds. The error and the log say how
-// long an attempt may take.
+// If the TTL allows a command less time than the link takes, no command ever succeeds. The error and the log state
+// how long an attempt may take.
 func TestTTLTooShortForTheLink(t *testing.T) {
 	for ttl, want := range map[time.Duration]string{
 		time.Second: "no answer within 167ms, a sixth of the TTL; if the store or the link is slower than that, set a longer TTL: context deadline exceeded",
@@ -79,10 +79,10 @@ func TestTTLTooShortForTheLink(t *testing.T) {
 	}
 }
 
-// During an outage of a minute, for each kind of command, the log has a warning when commands begin to fail, one every
-// ten seconds with the number of failures, and one when they succeed again. Failed attempts are not logged one by one,
-// but the hook is called for each. The next outage is logged again, and a single failure takes one line. The cause of a
-// loss tells why the last heartbeat failed.
+// In an outage of a minute, the log gets these warnings for each kind of command: one when commands begin to fail,
+// one every ten seconds with the number of failures, and one when commands succeed again. Failed attempts are not
+// logged one by one, but the hook is called for each. The next outage is logged in the same way. A single failure
+// takes one line. The cause of a loss includes why the last heartbeat failed.
 func TestLogOfAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var out bytes.Buffer
