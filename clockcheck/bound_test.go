@@ -187,8 +187,8 @@ func TestErrorIsSmall(t *testing.T) {
 	}, "db:27017")
 }
 
-// Samples must be sent at different fractions of a millisecond: otherwise, however many there are, the offset stays
-// uncertain by a whole millisecond.
+// Samples must be sent at different fractions of a millisecond: otherwise the offset stays uncertain by a whole
+// millisecond, however many samples there are.
 func TestSamplesResolveTruncation(t *testing.T) {
 	for _, delay := range []time.Duration{0, 250 * time.Microsecond, time.Millisecond, 1500 * time.Microsecond, 20 * time.Millisecond} {
 		t.Run(delay.String(), func(t *testing.T) {

@@ -267,7 +267,7 @@ const hesitation = 510 * time.Millisecond
 // always returns a function that always returns the delay d.
 func always(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 
-// holds reports whether the truth is within the bound.
+// holds reports whether truth is within offset ± bound.
 func holds(truth, offset, bound time.Duration) bool { return (truth - offset).Abs() <= bound }
 
 func check(t testing.TB, client *mongo.Client, opt *clockcheck.Options) clockcheck.Result {

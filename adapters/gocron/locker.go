@@ -22,10 +22,9 @@ type LockerOptions struct {
 	Prefix string
 }
 
-// A Locker is a gocron.Locker: a job runs on the process that gets its lock without waiting.
-// Pass it to gocron.WithDistributedLocker or gocron.WithDistributedJobLocker, and give jobs the
-// same names in all processes (gocron.WithName). Make one with [NewLocker]; all methods may be
-// called concurrently.
+// A Locker is a gocron.Locker: a job runs on the process that gets the job's lock without waiting. Pass it to
+// gocron.WithDistributedLocker or gocron.WithDistributedJobLocker, and give jobs the same names in all processes
+// (gocron.WithName). Make one with [NewLocker]; all methods may be called concurrently.
 type Locker struct {
 	s       *dsync.Session
 	atLeast time.Duration
@@ -41,8 +40,8 @@ var _ gocron.Locker = (*Locker)(nil)
 // during the job. Choose the job's period minus the largest difference between hosts' clocks: 59 s, for example, for a
 // job that runs every minute. If atLeast is much shorter, a short job can run on several hosts in each period: each
 // host requests the lock when the job is due by its own clock, and the times of a gocron.DurationJob count from the
-// start of its process. Jobs with different periods therefore need different Lockers, passed with
-// gocron.WithDistributedJobLocker.
+// start of its process. Because atLeast depends on the period, jobs with different periods need different Lockers,
+// passed with gocron.WithDistributedJobLocker.
 //
 // NewLocker returns an error if s is nil, or if atLeast is not from 1 ms to driver.MaxDuration. With 1 ms, the lock is
 // released when the job ends.
@@ -63,9 +62,9 @@ func NewLocker(s *dsync.Session, atLeast time.Duration, opt *LockerOptions) (*Lo
 	return l, nil
 }
 
-// Lock locks the job of that name. If it returns an error, gocron does not run the job. The error
-// is a *dsync.HeldError if another process holds the lock, or the store's error. Lock does not wait
-// for the other process, because then the job would run twice.
+// Lock locks the job of that name. If it returns an error, gocron does not run the job. The error is a *dsync.HeldError
+// if another process holds the lock, or the store's error. Lock does not wait for the other process, because the job
+// would then run on both processes.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	key := l.opt.Prefix + name
 	if err := dsync.CheckKey(key); err != nil {
@@ -84,8 +83,8 @@ type lock struct {
 	until time.Time // the lock is held at least until then
 }
 
-// Unlock releases the lock at once, or at l.until if that is later. It returns dsync.ErrLost if the
-// lock was lost before, or ctx's error; gocron ignores the error.
+// Unlock releases the lock at once, or at l.until if that is later. It returns dsync.ErrLost if the lock was already
+// lost, or ctx's error; gocron ignores errors of Unlock.
 func (l *lock) Unlock(ctx context.Context) error {
 	if left := time.Until(l.until); left > 0 {
 		return l.hold.ReleaseAfter(ctx, min(left+time.Millisecond, driver.MaxDuration)) // the store counts whole milliseconds

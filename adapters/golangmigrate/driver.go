@@ -219,7 +219,7 @@ func (d *Driver) check(op string) error {
 		return nil
 	}
 	if ctx := hold.Context(context.Background()); ctx.Err() != nil { // the context's cause says more than the channel Lost
-		return fmt.Errorf("golangmigrate: did not %s, because lock %q is not held any more: %w", op, d.name, context.Cause(ctx))
+		return fmt.Errorf("golangmigrate: did not %s, because lock %q is no longer held: %w", op, d.name, context.Cause(ctx))
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (l *Locker) AddPeriodic(c *cron.Cron, spec, name string, f func(ctx context
 var (
 	errStopped = errors.New("cron was stopped")
 	errOver    = errors.New("the tick is over")
-	errNotDue  = errors.New("cron has begun no run for which f has not been called")
+	errNotDue  = errors.New("f has already been called for each run that cron has begun")
 )
 
 // A periodic is a job of [Locker.AddPeriodic].

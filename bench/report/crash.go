@@ -99,8 +99,8 @@ func (r *report) killed(ctx context.Context, c column, round int) (late time.Dur
 	return granted.Sub(members[0].LastHeartbeat.Add(members[0].TTL)), h.Release(ctx)
 }
 
-// killedEtcd does on etcd what killed does on MongoDB. It uses the client's clock, and counts the
-// lease from when the client received the last renewal.
+// killedEtcd does on etcd what killed does on MongoDB. It uses this host's clock, and counts the
+// lease from the time when the child received the last renewal.
 func (r *report) killedEtcd(ctx context.Context, round int) (late time.Duration, err error) {
 	p, err := r.lab.etcd.Open(ctx)
 	if err != nil {
@@ -131,7 +131,7 @@ func (r *report) killedEtcd(ctx context.Context, round int) (late time.Duration,
 
 // victim starts a child that holds a lock, calls wait in this process to acquire the same lock, and
 // kills the child at a random time. It returns the child's session ID and the time when wait
-// returned; said receives the lines that the child printed while it held the lock.
+// returned, and calls said with each line that the child printed while it held the lock.
 func (r *report) victim(ctx context.Context, j job, wait func(context.Context) error, said func(string)) (session string, at time.Time, err error) {
 	ttl := r.effort.crashTTL
 	j.TTL = ttl

@@ -30,8 +30,8 @@ func (r *report) handOff(ctx context.Context) ([]row, error) {
 	return rows, nil
 }
 
-// rings measures the hand-off between n processes on all columns. If line.can is set, it measures
-// only those columns, each while an application writes to its server.
+// rings measures the hand-off between n processes on all columns. But if line.can is set, it
+// measures only the columns in line.can, each while an application writes to its server.
 func (r *report) rings(ctx context.Context, line row, system func(*measure.Target) measure.System, n, times int) (row, error) {
 	can, busy := line.can, line.can != nil
 	if !busy {
@@ -45,7 +45,7 @@ func (r *report) rings(ctx context.Context, line row, system func(*measure.Targe
 	u := units{}
 	var cs []contender
 	for _, p := range ps {
-		if p.column == redis { // it polls all the time, which would slow down the others
+		if p.column == redis { // Redis last, alone: its waiters poll all the time, which would slow down the others
 			if line, err = r.compare(ctx, line, times, u, cs...); err != nil {
 				return line, err
 			}
@@ -68,8 +68,8 @@ func (r *report) rings(ctx context.Context, line row, system func(*measure.Targe
 			if err != nil {
 				return line, fmt.Errorf("%v: %w", p.column, err)
 			}
-			// Measure one column after the other: a small machine cannot run an application for
-			// each.
+			// Measure one column after the other: a small machine can't run several applications at
+			// a time.
 			line, err = r.compare(ctx, line, times, u, c)
 			if err = errors.Join(err, app.Close()); err != nil {
 				return line, fmt.Errorf("%v: %w", p.column, err)

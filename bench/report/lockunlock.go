@@ -8,8 +8,8 @@ import (
 )
 
 // lockUnlock measures an uncontended Lock and Unlock, relative to two raw writes: the medians, and
-// the 99th percentiles of the same samples. For the first case it also measures the same commands
-// without the library.
+// the 99th percentiles of the same samples. For a key that is used again and again, it also
+// measures the same commands without the library.
 func (r *report) lockUnlock(ctx context.Context) ([]row, error) {
 	var rows []row
 	add := func(name string, can []column, took map[column]measure.Sample, u units) {

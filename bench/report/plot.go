@@ -10,14 +10,13 @@ import (
 	"strings"
 )
 
-// plotName is the name of the plot's file, which is in the same directory as the README whose table
-// it shows.
+// plotName is the name of the plot's file, which is in the README's directory.
 const plotName = "lock-unlock.svg"
 
 // plotRow is the row of the table that the plot shows.
 const plotRow = "Lock and Unlock, uncontended"
 
-// plotted holds the two lines of text for each column.
+// plotted holds the two lines of text beside each column's bar.
 var plotted = [columns][2]string{
 	one:       {"leasehold, one member", "majority writes"},
 	three:     {"leasehold, three members", "majority writes"},

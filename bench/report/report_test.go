@@ -12,9 +12,10 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// TestQuickReport makes the quick report and checks that every measurement has a row, and every
-// cell a figure or the reason why it has none. It starts servers only in long tests: go test runs
-// other packages at the same time, and the load would make their leases expire.
+// TestQuickReport makes the quick report and checks that every measurement has a row, and that
+// every cell has a figure or the reason why it has none. It starts servers only in long tests: go
+// test runs other packages at the same time, and the load would make the leases in their tests
+// expire.
 func TestQuickReport(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes ten seconds")
@@ -93,7 +94,7 @@ func TestReplaceTable(t *testing.T) {
 	}
 }
 
-// The README has the two lines between which -readme writes the table.
+// The README has two marker lines; -readme writes the table between them.
 func TestREADMEHasThePlace(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
 	if err != nil {
@@ -114,8 +115,8 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// A statistic of a column's sample is divided by the same statistic of its unit. Another system has
-// no unit, so its statistic is divided by the statistic of column one's unit.
+// Each statistic of a column's sample is divided by the same statistic of the unit's sample. A
+// column of another system has no unit, so column one's unit is used.
 func TestCompared(t *testing.T) {
 	sample := func(usual, rare time.Duration) (s measure.Sample) {
 		for range 98 {

@@ -13,7 +13,7 @@ func TestExcludes(t *testing.T) {
 		t.Errorf("a Mutex: %v", err)
 	}
 	if err := measure.Excludes(t.Context(), broken{}); err == nil {
-		t.Error("a lock that excludes nobody: no error, want one")
+		t.Error("Excludes returned no error for a lock that excludes nobody")
 	}
 	if err := measure.Excludes(t.Context(), &failing{}); !errors.Is(err, errFailed) {
 		t.Errorf("a second Lock that fails instead of waiting: got %v, want %v", err, errFailed)
