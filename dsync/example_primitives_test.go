@@ -241,8 +241,8 @@ func ExamplePeriodic_DoValue() {
 	// b: 17 invoices, by a; made here: false, <nil>
 }
 
-// A run also covers the runs that were missed before it: its period begins where that of the last successful run
-// ended.
+// A run also covers the runs that were missed before it: its period begins where the period of the last successful
+// run ended.
 func ExamplePeriodic_Last() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)

@@ -128,7 +128,7 @@ func ExampleMutex_HoldChan() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel() // gives up the lock if nobody received it
+	defer cancel() // gives up the lock unless it was received
 
 	granted := locks.Mutex("report").HoldChan(ctx)
 	ticker := time.NewTicker(time.Minute)
@@ -264,7 +264,7 @@ func ExampleMutex_Do() {
 	// <nil>
 }
 
-// The holder has promised to make progress, but a call without a time-out of its own hangs.
+// The holder has promised to make progress, but a call that has no time-out hangs.
 func ExampleHold_Progress() {
 	store, ctx := dsynctest.NewMemory(), context.Background()
 	locks, _ := dsync.New(store, &dsync.Options{Grace: 10 * time.Millisecond})
@@ -303,8 +303,8 @@ func ExampleHold_Progress() {
 	// stalled: true
 }
 
-// Several hosts start a cron job at about the same time, by clocks that differ. The job runs
-// once, because the key stays held for a while after it.
+// Several hosts start a cron job at about the same time, because their clocks differ. The job runs once, because
+// the key stays held for a while afterwards.
 func ExampleHold_ReleaseAfter() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()
@@ -400,8 +400,8 @@ func ExampleMutex_ForceHold() {
 	// mine: true
 }
 
-// Before a process ends, end the contexts of its work, wait for the work, and then close the session. The error
-// tells which keys the store may still hold.
+// Before a process ends, cancel the contexts of its work, wait for the work, and then close the session. The error
+// of Close tells which keys may still be held in the store.
 func ExampleSession_Close() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	work, stop := context.WithCancel(context.Background()) // in a program, signal.NotifyContext

@@ -14,7 +14,7 @@ import (
 
 const ttl = 30 * time.Second
 
-// inner is the key of a value in a context that is made from a scope's context.
+// inner is the key of a value in a context derived from a scope's context.
 type inner struct{}
 
 // bubble runs f in a bubble with two sessions on one store.
@@ -110,8 +110,8 @@ func TestHoldEndsByRelease(t *testing.T) {
 	}
 }
 
-// If a hold is lost, its channel is closed, and the cause of its context and the error of Release are ErrLost. Until
-// Release the key stays locked in this process.
+// If a hold is lost, its channel is closed, its context ends with the cause ErrLost, and Release returns ErrLost.
+// Until Release the key stays locked in this process.
 func TestHoldIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T, store *dsynctest.Memory, a, _ *dsync.Session) {
 		h := must[*dsync.Hold](t)(a.Mutex("k").Hold(t.Context()))
@@ -172,7 +172,7 @@ func TestReadersHoldEndsAlone(t *testing.T) {
 	})
 }
 
-// ReleaseAfter keeps a mutex, a writer's lock or the units of a semaphore held for a while.
+// ReleaseAfter keeps a mutex, a writer's lock or units of a semaphore held for a while after the release.
 func TestReleaseAfterKeeps(t *testing.T) {
 	for name, test := range map[string]struct {
 		hold func(*dsync.Session) (*dsync.Hold, error)

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// visible returns a key or a name as the page shows it: unchanged, or quoted with escapes if it has characters
-// that can't be seen. Without escapes, characters that set the direction of text could make one key look like
-// another, or show what follows a key before it. Text that begins with a quote is quoted too, so that no two texts
-// look the same.
+// visible returns a key or a name as the page shows it. If it has characters that can't be seen, it is quoted, with
+// escapes. Without escapes, characters that change the direction of text could make one key look like another, or
+// move the text after a key in front of it. Text that begins with a quote is quoted too, so that no two texts look
+// the same.
 func visible(s string) string {
 	if strings.HasPrefix(s, `"`) || escaped(s, "") != s {
 		return strconv.Quote(s)

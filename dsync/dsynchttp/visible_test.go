@@ -14,8 +14,8 @@ import (
 
 var inputs = regexp.MustCompile(`<input[^>]*>`)
 
-// Wherever the page shows a name that another process has chosen, invisible characters and characters that change
-// the direction of text appear as escapes. Links lead to the unchanged key.
+// Wherever the page shows a name chosen by another process, it escapes invisible characters and characters that
+// change the direction of text. Links lead to the unchanged key.
 func TestPageShowsWhatCannotBeSeen(t *testing.T) {
 	for key, shown := range map[string]string{
 		"invoices/export":            "invoices/export",

@@ -7,10 +7,10 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/admin"
 )
 
-// The bounds of the list of waiting processes.
+// The limits of the list of waiting processes.
 const (
 	maxWaits       = 1000 // the most pairs of processes
-	maxWaitHolders = 8    // the most holders, and the most waiters, of a key; Inspector.List returns no more waiters
+	maxWaitHolders = 8    // the most holders and the most waiters of a key; Inspector.List returns no more waiters either
 	maxWaitKeys    = 3    // the most keys listed for a pair
 )
 
@@ -19,7 +19,7 @@ const (
 type waitGraph struct {
 	edges map[[2]string]*waitView // by the sessions of waiter and holder
 	keys  []admin.Status          // the keys that have waiters
-	full  bool                    // there were more edges than fit
+	full  bool                    // some edges were left out
 }
 
 // A waitView is an edge: one process waits for another, or for itself.
@@ -28,7 +28,7 @@ type waitView struct {
 	Holder partyView `json:"holder"`
 	Keys   []string  `json:"keys"`            // the first keys that the waiter waits for
 	More   int       `json:"more,omitempty"`  // number of further keys
-	Cycle  bool      `json:"cycle,omitempty"` // the holder waits for the waiter, perhaps through others
+	Cycle  bool      `json:"cycle,omitempty"` // the holder also waits for the waiter, perhaps through others
 }
 
 // A partyView is a process that waits or holds.
@@ -77,8 +77,8 @@ func newPartyView(p admin.Participant) partyView {
 	return partyView{Session: p.Session, Name: p.Name, Host: p.Host, PID: p.PID}
 }
 
-// list returns up to n edges: those in cycles first, then those with the most keys. own is the id of this process's
-// session; color returns the style of another session.
+// list returns up to n edges, beginning with those in cycles; among the others, those with the most keys come
+// first. own is the id of this process's session; color returns the style of another session.
 func (g *waitGraph) list(n int, own string, color func(session string) string) (all []waitView, more bool) {
 	for _, d := range admin.FindDeadlocks(g.keys, g.keys) {
 		for i, m := range d.Members {

@@ -61,7 +61,7 @@ func TestPageShowsWaitingProcesses(t *testing.T) {
 		if got := waitsOf(getJSON(t, h, "/")); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%q, want %q", got, want)
 		}
-		waits("c", "1")             // now a, b and c wait in a cycle
+		waits("c", "1")             // now a, b and c wait for each other in a cycle
 		time.Sleep(4 * time.Second) // younger holds are not reported
 		want = []string{"c waits for a: 1, in a cycle", "a waits for b: 2, in a cycle", "b waits for c: 3, in a cycle", "d waits for c: 3 4 5 and 2 more"}
 		l := getJSON(t, h, "/")
@@ -84,7 +84,7 @@ func TestPageShowsWaitingProcesses(t *testing.T) {
 	})
 }
 
-// The candidates of an election wait for the leader's key, but their other work goes on.
+// The candidates of an election wait for the leader's key, but that blocks no other work of theirs.
 func TestElectionsMakeNoCycle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -216,7 +216,8 @@ func tokenCases() []conformanceCase {
 	}
 }
 
-// testTokenGrows makes a key change hands in every possible way. Method check compares the tokens of all states.
+// testTokenGrows makes a key change hands in every possible way. The method check compares the tokens of all
+// states.
 func testTokenGrows(e *env) {
 	key, living := newID(), e.session()
 	var last int64
@@ -364,7 +365,7 @@ func testTermOtherKinds(e *env) {
 	e.wantTerm(e.acquire(e.candidate(key, session)), 2)
 }
 
-// testTermNotice checks the terms in the notices of grants. As in every case, noticed compares them with the term
+// testTermNotice causes notices of grants. As in every case, the method noticed compares their terms with the term
 // that Load returns.
 func testTermNotice(e *env) {
 	key, session := newID(), e.session()
@@ -380,7 +381,7 @@ func testTermNotice(e *env) {
 		e.wantNotices(granted(waiter, false))
 		e.release(waiter)
 	}
-	holder, waiter := e.claim(key, session), e.claim(key, l.session) // the key was an election's before
+	holder, waiter := e.claim(key, session), e.claim(key, l.session) // the key was used by an election before
 	e.hold(holder)
 	e.queue(waiter)
 	e.release(holder)

@@ -5,8 +5,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// discardCases test that Discard removes claims that have joined again because a copy of their request arrived
-// late.
+// discardCases test that Discard removes released claims that a late copy of their request has brought back.
 func discardCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Discard/LetsTheNextIn", test: testDiscardHolder},
@@ -30,8 +29,8 @@ func (e *env) discard(claims ...driver.Claim) []driver.Notice {
 	return notices
 }
 
-// again requests a released claim once more, like a late copy of its request. It returns the hold if the claim was
-// granted.
+// again requests a released claim once more, like a late copy of its request. If the claim is granted, again
+// returns the hold.
 func (e *env) again(c driver.Claim) driver.Holder {
 	e.Helper()
 	s, _, err := storecmd.Acquire(e.ctx, e.store, c, true, nil, e.far) // not through e, which expects each claim to be granted once
@@ -55,7 +54,7 @@ func testDiscardHolder(e *env) {
 		e.queue(waiter)
 		claims, waiters = append(claims, c), append(waiters, waiter)
 	}
-	kept := e.claim(claims[0].Key, session) // has the same session and key, but Discard does not name it
+	kept := e.claim(claims[0].Key, session) // this claim has the same session and key, but is not passed to Discard
 	e.queue(kept)
 	e.discard(claims...)
 	for i, w := range waiters {

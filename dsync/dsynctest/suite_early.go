@@ -6,8 +6,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// earlyCases test Release with Early. Each store's own tests must cover what a fail-over may undo, and what
-// heartbeats return afterwards.
+// earlyCases test Release with Early. What a fail-over may undo, and what heartbeats return afterwards, must be
+// tested by each store's own tests.
 func earlyCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Early/TheNextIsLetIn", test: testEarlyNext},
@@ -19,7 +19,7 @@ func earlyCases() []conformanceCase {
 	}
 }
 
-// releaseEarly sends a Release of c with Early and the fields of l, as if c's session had seen no waiters. The
+// releaseEarly sends a Release of c with Early and the fields of l, as if c's session knew of no waiters. The
 // Release must not fail.
 func (e *env) releaseEarly(c driver.Claim, l driver.Release, wantFound bool) driver.OpTime {
 	e.Helper()
@@ -44,7 +44,7 @@ func (e *env) releaseEarly(c driver.Claim, l driver.Release, wantFound bool) dri
 	return done.Applied
 }
 
-// wantCommitted is like releaseEarly, but the Release must be committed when its reply arrives.
+// wantCommitted is like releaseEarly, but checks that the Release is committed when its reply arrives.
 func (e *env) wantCommitted(c driver.Claim, l driver.Release) {
 	e.Helper()
 	if applied := e.releaseEarly(c, l, true); applied != (driver.OpTime{}) {

@@ -65,7 +65,7 @@ func (e *env) wantKeys(prefix, after string, n int, want ...string) {
 	}
 }
 
-// specials returns strings that a query language could misinterpret at the end of a prefix.
+// specials returns strings that a query language could misinterpret when a prefix ends with them.
 func specials() []string {
 	return []string{
 		".", "*", "+", "?", "^", "$", "|", "(", ")", "[", "]", "{", "}", `\`, "%", "_", "'", `"`, "/", "$$NOW", " ", "\n", "\x01", "#",
@@ -76,7 +76,7 @@ func specials() []string {
 func testKeysPrefix(e *env) {
 	session, base := e.session(), newID()
 	e.wantKeys(base, "", 100)
-	e.hold(e.claim(base+"yx", session)) // a pattern would match this too
+	e.hold(e.claim(base+"yx", session)) // base+"." as a pattern would match this, too
 	e.hold(e.claim("x"+base, session))
 	all := []string{base + "yx"}
 	for _, special := range specials() {
@@ -126,7 +126,7 @@ func testKeysPages(e *env) {
 		keys = append(keys, base+string(rune('a'+2*i)))
 		e.hold(e.claim(keys[i], session))
 	}
-	e.hold(e.claim("\x01"+base, session)) // has another prefix, and comes before all others
+	e.hold(e.claim("\x01"+base, session)) // this key has another prefix, and comes before all others
 	e.wantKeys(base, "", 0)
 	for n := 1; n <= 8; n++ {
 		for i := range keys {
@@ -199,7 +199,7 @@ func testKeysAll(e *env) {
 		e.hold(e.claim(key, session))
 	}
 	for after := ""; ; {
-		// Other cases change their keys concurrently, so only some facts about them can be checked.
+		// Other cases change their keys concurrently, so only little can be checked about those.
 		states, err := e.store.Keys(e.ctx, driver.KeyQuery{After: after, Limit: 1000})
 		if err != nil {
 			e.Fatalf("Keys of no prefix: %v", err)

@@ -35,7 +35,7 @@ func (e *env) observe(session string, seq int64, keys ...string) {
 	}
 }
 
-// observers reads up to 1,000 observers of a key. The reading must not fail.
+// observers reads up to 1,000 observers of a key, which must not fail.
 func (e *env) observers(key string) []string {
 	e.Helper()
 	return e.observersPage(key, "", 1000)
@@ -57,7 +57,7 @@ func (e *env) observersPage(key, after string, n int) []string {
 	return ids
 }
 
-// wantObservers reads the observers of key until they match the given sessions, because a reading may be stale.
+// wantObservers checks the observers of a key. It reads them until they match, because a reading may be stale.
 func (e *env) wantObservers(key string, want ...string) {
 	e.Helper()
 	slices.Sort(want)
@@ -80,7 +80,7 @@ func testObserveFound(e *env) {
 	e.observe(a, 1, keys...)
 	keys[0] = "changed by the caller afterwards"
 	e.observe(b, 1, second)
-	e.hold(e.claim(first, c)) // holds the key, but does not observe it
+	e.hold(e.claim(first, c)) // this session holds the key, but does not observe it
 	e.wantObservers(first, a)
 	e.wantObservers(second, a, b)
 	e.observe(a, 1, first, second) // again

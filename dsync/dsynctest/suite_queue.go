@@ -147,7 +147,7 @@ func testQueueWeights(e *env) {
 	}
 }
 
-// wantMismatch acquires c with and without waiting, and checks that the error is want each time.
+// wantMismatch acquires c, once waiting and once not, and checks that the error is want each time.
 func (e *env) wantMismatch(c driver.Claim, want driver.MismatchError) {
 	e.Helper()
 	for _, wait := range []bool{true, false} {
@@ -267,7 +267,7 @@ func testYieldFirst(e *env) {
 	head.First = true
 	e.hold(holder)
 	e.wantNotices()
-	e.try(e.claim(key, other)) // after a failed try, the claim is not in the queue
+	e.try(e.claim(key, other)) // after a refused try, the claim is not in the queue
 	e.wantNotices()
 	e.queue(a)
 	for range 3 { // each request of the first waiter returns the notice

@@ -67,8 +67,8 @@ func testResizeKind(e *env) {
 	e.wantSize(key, "other", 3)
 }
 
-// testResizeKept locks keys as mutexes that had another limit or kind before. It checks that the store still knows
-// the former limit, and the term of a former election.
+// testResizeKept uses a key as a mutex after it had another limit, and another key as a mutex after it was an
+// election's. It checks that the store still knows the former limit and the term.
 func testResizeKept(e *env) {
 	sized, elected, session := newID(), newID(), e.session()
 	turns := func(claims ...driver.Claim) {
@@ -99,7 +99,7 @@ func testResizeNotice(e *env) {
 	e.queue(second)
 	e.queue(third)
 	e.resize(key, 1, 3)
-	e.wantNotices(granted(first, true), granted(second, true), change(key)) // crowded, because third waits behind both
+	e.wantNotices(granted(first, true), granted(second, true), change(key)) // Crowded is true, because third still waits
 	e.resize(key, 3, 3)
 	e.wantNotices()
 	e.resize(key, 3, 4)
@@ -108,7 +108,7 @@ func testResizeNotice(e *env) {
 	e.wantNotices(change(key))
 }
 
-// testResizeRace resizes back and forth while claims with both limits arrive.
+// testResizeRace changes the limit back and forth while claims with both limits arrive.
 func testResizeRace(e *env) {
 	const workers, rounds = 6, 8
 	key, session := newID(), e.session()
@@ -168,7 +168,8 @@ func resizeLimitCases() []conformanceCase {
 	}
 }
 
-// wantUnknown checks that a claim with this limit does not join, because the key has another limit.
+// wantUnknown checks that a claim with this limit is refused, because the key's limit is present and this was not a
+// former one.
 func (e *env) wantUnknown(key, session string, limit, present int64) {
 	e.Helper()
 	c := e.weighted(key, session, 1, limit)
@@ -222,7 +223,7 @@ func testResizeFormerFrom(e *env) {
 	e.hold(c)
 	e.wantSize(key, driver.KindMutex, 3)
 	e.wantUnknown(key, session, 2, 3)
-	e.resize(key, 2, 3) // From is 2, a limit that the key never had, but other processes may still request the key with limit 2
+	e.resize(key, 2, 3) // the key never had the limit 2, but processes of an old version may still use it
 	d := e.weighted(key, session, 1, 2)
 	e.queue(d)
 	e.queue(e.weighted(key, session, 1, 1))

@@ -176,7 +176,7 @@ func testRevokeClaim(e *env) {
 	e.wantQueue(s, waiter)
 }
 
-// testRevokeLate repeats requests after later requests.
+// testRevokeLate repeats requests after later ones, like a network that delivers copies late.
 func testRevokeLate(e *env) {
 	session := e.session()
 	first, second := driver.Revocation{Key: newID(), Claim: session + ".1"}, driver.Revocation{Key: newID(), Claim: session + ".2"}
@@ -184,7 +184,7 @@ func testRevokeLate(e *env) {
 	e.wantRevoked(session, []driver.Revocation{first})
 	e.revoke(session, second)
 	e.wantRevoked(session, []driver.Revocation{first}, second) // repeats the heartbeat
-	e.revoke(session, first)                                   // adds the revocation again, which can then be removed again
+	e.revoke(session, first)                                   // this adds the revocation again; it can then be removed again
 	e.wantRevoked(session, nil, first, second)
 	e.wantRevoked(session, []driver.Revocation{first}, second)
 	e.wantRevoked(session, []driver.Revocation{second, second, first})

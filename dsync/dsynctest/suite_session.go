@@ -162,7 +162,7 @@ func testHeartbeatUnknown(e *env) {
 			e.Fatalf("Heartbeat of an unknown session: error %v, want ErrSessionExpired", err)
 		}
 	}
-	// The session is unknown, not expired: its registration may be on its way.
+	// The session is unknown but not expired, because its registration may be on its way.
 	if _, err := e.store.Register(e.ctx, driver.Member{ID: id, TTL: long}); err != nil {
 		e.Errorf("Register after Heartbeat of the unknown session: %v", err)
 	}
@@ -206,7 +206,7 @@ func testMembersExact(e *env) {
 	}
 }
 
-// all reads all live sessions until ok accepts the reading, because a reading may be stale.
+// all reads all live sessions, and repeats that until ok accepts them, because a reading may be stale.
 func (e *env) all(want string, ok func(map[string]driver.Member) bool) {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -267,10 +267,10 @@ func testMembersAll(e *env) {
 	})
 }
 
-// A reader reads sessions, either whole or only their liveness.
+// A reader reads sessions, either with all fields or only their liveness.
 type reader func(context.Context, driver.Store, ...string) ([]driver.Member, time.Time, error)
 
-// reads calls read until ok accepts the sessions, because a reading may be stale.
+// reads calls read, and repeats that until ok accepts the sessions, because a reading may be stale.
 func (e *env) reads(name string, read reader, ids []string, want string, ok func([]driver.Member) bool) {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -419,7 +419,7 @@ func expireCases() []conformanceCase {
 func testExpireLiving(e *env) {
 	id, at := e.sessionTTL(long)
 	for range 3 {
-		e.wantLeft(id, at, long) // always counted from the first heartbeat, because Expire has changed nothing
+		e.wantLeft(id, at, long) // each time counted from the first heartbeat, because Expire changes nothing
 	}
 	m := e.member(id, "is there", func(driver.Member) bool { return true })
 	if m.Expired || !m.LastHeartbeat.Equal(at) || m.TTL != long {
@@ -430,7 +430,7 @@ func testExpireLiving(e *env) {
 	}
 }
 
-// testExpireNotBefore calls Expire until the session has expired, which must not happen before the end of its TTL.
+// testExpireNotBefore calls Expire until the session has expired, and checks that its TTL is then over.
 func testExpireNotBefore(e *env) {
 	id, at := e.sessionTTL(short)
 	end := at.Add(short)

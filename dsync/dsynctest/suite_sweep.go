@@ -30,7 +30,8 @@ func sweepCases() []conformanceCase {
 	}
 }
 
-// sweepState reads how far sweeping has progressed, by sending a Sweep for a turn that never existed.
+// sweepState reads how far sweeping has come. It sends a Sweep for a turn that never existed, which changes
+// nothing.
 func (e *env) sweepState() driver.SweepState {
 	e.Helper()
 	st, err := e.store.Sweep(e.ctx, "nobody", driver.SweepState{Turn: -1}, 0)
@@ -70,7 +71,7 @@ func (e *env) sweepRest(retention time.Duration) driver.SweepState {
 	}
 }
 
-// sweep goes through the whole store once.
+// sweep sweeps the whole store once.
 func (e *env) sweep(retention time.Duration) {
 	e.Helper()
 	if e.sweepState().After != "" {
@@ -79,7 +80,7 @@ func (e *env) sweep(retention time.Duration) {
 	e.sweepRest(retention)
 }
 
-// used returns a free key that was held and waited for, and its last token.
+// used returns a free key that has had a holder and a waiter, and its last token.
 func (e *env) used(session string) (key string, token int64) {
 	e.Helper()
 	key = newID()
@@ -135,7 +136,7 @@ func testSweepTerms(e *env) {
 		e.sweep(short / 8)
 		e.wantTerm(e.load(key), term)
 	}
-	c := e.claim(key, session) // the key does not forget its terms when used as another kind
+	c := e.claim(key, session) // the key keeps its term when it is used as another kind
 	e.hold(c)
 	e.release(c)
 	e.until(e.now().Add(short / 2))
@@ -163,7 +164,7 @@ func testSweepForgotten(e *env) {
 	}
 }
 
-// testSweepSessions looks for the records with Members, which does not return sessions that Sweep has deleted.
+// testSweepSessions uses Members to find out which sessions Sweep has deleted.
 func testSweepSessions(e *env) {
 	living := e.session()
 	expired, unregistered, tombstone := newID(), e.session(), newID()
@@ -224,7 +225,7 @@ func testSweepTokens(e *env) {
 		e.release(a)
 		e.release(b)
 		if i%3 == 2 {
-			e.until(e.now().Add(10 * time.Millisecond)) // otherwise the tokens would be ahead of the clock
+			e.until(e.now().Add(10 * time.Millisecond)) // otherwise the tokens would run ahead of the clock
 		}
 		e.sweep(0)
 	}

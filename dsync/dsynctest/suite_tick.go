@@ -80,7 +80,7 @@ func testTickOrder(e *env) {
 	holder := e.tick(key, session, 5)
 	e.hold(holder)
 	waiters := make([]driver.Claim, 7)
-	for i, at := range [][2]int64{{5, 1}, {7, 2}, {4, 1}, {6, 3}, {5, 3}, {1 << 50, 6}, {7, 6}} { // the claim's tick, and the position that it should get
+	for i, at := range [][2]int64{{5, 1}, {7, 2}, {4, 1}, {6, 3}, {5, 3}, {1 << 50, 6}, {7, 6}} { // the claim's tick, and its expected position
 		waiters[i] = e.tick(key, session, at[0])
 		if s := e.acquire(waiters[i]); s.Position != int(at[1]) || s.Waiting != i+1 {
 			e.Errorf("the claim for tick %d is at position %d of %d, want %d of %d", at[0], s.Position, s.Waiting, at[1], i+1)
