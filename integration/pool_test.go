@@ -15,9 +15,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// B34: a slow query occupies the application's only connection for two TTLs. A session with its own
-// client is not affected. A session on the application's client is lost, and the hooks get the
-// reason.
+// B34: a slow query occupies the application's only connection for two TTLs. A session with a
+// client of its own is not affected. A session on the application's client is lost, and its hooks
+// are given the reason.
 func TestB34ExhaustedPool(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

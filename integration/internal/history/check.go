@@ -21,9 +21,9 @@ func (c *checker) fail(rule, key string, at time.Duration, format string, args .
 	c.found = append(c.found, rules.Violation{Rule: rule, Key: key, At: at, Text: fmt.Sprintf(format, args...)})
 }
 
-// Check returns, in the order of time, how h violates the rules in the package's comment. h must be
-// a complete history, and grace the grace of every session. skew is the greatest difference between
-// the clocks by which the store decides that holds have ended.
+// Check returns h's violations of the rules in the package documentation, sorted by time. h must be
+// a complete history, and grace must be the grace of every session. skew is how far the clocks can
+// differ by which the store decides that holds have ended.
 func Check(h *History, grace, skew time.Duration) []rules.Violation {
 	c := &checker{grace: grace}
 	holds := h.Holds()

@@ -29,7 +29,7 @@ func good() *story {
 	kept := s.lock(7*slot, "a", 6000)
 	kept.Done().Keep = slot
 	s.lock(8*slot+600*ms, "b", 7000)
-	frozen := s.lock(10*slot, "a", 8000).lose() // the next check comes after another process has held the key
+	frozen := s.lock(10*slot, "a", 8000).lose() // the next check is not before another process has held the key
 	frozen.Done().At, frozen.Released().At = 13*slot, 13*slot+5*ms
 	frozen.Done().Live = 10*slot + 300*ms
 	s.lock(11*slot, "b", 9000)
@@ -84,8 +84,7 @@ func TestGoodHistory(t *testing.T) {
 	}
 }
 
-// For each rule there is a history with a single violation. If a violation concerns several rules,
-// the history breaks all of them.
+// For each rule there is a history with a single violation, which may break other rules, too.
 func TestPlantedViolations(t *testing.T) {
 	const at = 100 * slot // after the end of the good history
 	for _, c := range []struct {
@@ -269,8 +268,8 @@ func TestOrderIsFound(t *testing.T) {
 			each(p)
 		}
 	}
-	// A writer waits for a reader, and readers wait for the writer. Without the later events, those
-	// readers could also overlap with the first reader.
+	// A writer waits for a reader, and more readers wait for the writer. Judging by the earlier
+	// events alone, these readers could also overlap with the first one.
 	wait := func(s *story) {
 		s.hold(at-slot, "r", "rw", 9000, 1, 100, true)
 		s.hold(at, "w", "rw", 10_000, 100, 100, false).Request().At = at - 900*ms

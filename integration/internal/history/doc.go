@@ -1,9 +1,10 @@
-// Package history records what several processes do with locks, and checks it.
+// Package history records what several processes do with locks, and checks the recorded
+// history.
 //
 // Each process appends lines of JSON to its own file with a [Recorder]; [Read] makes one [History]
 // from all files. Times are read from CLOCK_MONOTONIC, which all processes of a machine share and
-// nobody can set. A line is written before a call or fault begins and after it has ended, so if a
-// process is killed, the history lacks at most the ends of its calls.
+// nobody can set. A line is written before each call or fault begins, and another after it has
+// ended. So if a process is killed, only the ends of its calls can be missing.
 //
 // # What is checked
 //

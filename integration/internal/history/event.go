@@ -5,20 +5,20 @@ import "time"
 // A Type is the type of an [Event].
 type Type string
 
-// The types of events. The events of one acquisition, write or fault have the same ID. The fields
-// that such an event uses follow a colon.
+// The types of events. All events of one acquisition, write or fault have the same ID. After a
+// colon are the fields that the event uses.
 const (
-	Request  Type = "request"  // a call begins that requests a hold
+	Request  Type = "request"  // a call that requests a hold begins
 	Refused  Type = "refused"  // … has returned without a hold: Err
 	Granted  Type = "granted"  // … has returned with a hold
-	Held     Type = "held"     // at the time Live, Lost was not closed yet
-	Done     Type = "done"     // the releasing call begins: Live, and Keep if it keeps the key
+	Held     Type = "held"     // the hold still existed at the time Live
+	Done     Type = "done"     // a call that releases the hold begins: Live, and Keep if it keeps the key
 	Released Type = "released" // … has returned: Err, "lost" if the hold had ended before
 
-	Transfer    Type = "transfer"    // a call begins that transfers the term to Session, which belongs to the process Target
+	Transfer    Type = "transfer"    // a call that transfers the term begins: Session, and its process, Target
 	Transferred Type = "transferred" // … has returned: Err
 
-	Write Type = "write" // a write begins that has a fencing token
+	Write Type = "write" // a write with a fencing token begins
 	Wrote Type = "wrote" // … has returned: Err, "fenced" if it was refused
 
 	Break  Type = "break"  // a call of Break for the key begins

@@ -28,14 +28,15 @@ type input struct {
 }
 
 // A lock is the state of a lock: its holders, the greatest token so far, and the greatest token
-// that is not shared.
+// of a hold that is not shared.
 type lock struct {
 	holds          []*rules.Hold // in the order of their grants
 	last, lastTurn int64
 }
 
-// lockModel is the model of a lock. A grant must fit, and must have the next token, so that the
-// search abandons wrong orders at once. Only a hold that was granted can be released or dropped.
+// lockModel is the model of a lock. A granted hold must fit beside the others and have the next
+// token; the rule about tokens makes the search abandon wrong orders at once. Only a granted
+// hold can be released or dropped.
 var lockModel = porcupine.Model{
 	Init: func() any { return lock{} },
 	Step: func(state, in, _ any) (bool, any) {
@@ -94,7 +95,7 @@ var fenceModel = (&porcupine.NondeterministicModel{
 	},
 }).ToModel()
 
-// patience bounds the search for an order of one key's calls.
+// patience limits the time of the search for an order of one key's calls.
 const patience = time.Minute
 
 // linear checks that the calls on each key can be put in an order that the models allow.
@@ -121,7 +122,8 @@ func (c *checker) linear(h *History, holds map[string][]*rules.Hold) {
 	}
 
 	for key, all := range holds {
-		// Ignore grants without a token, as they are like calls whose answer was lost.
+		// Ignore grants without a token: such a call tells as little as one whose answer was
+		// lost.
 		granted := slices.DeleteFunc(slices.Clone(all), func(o *rules.Hold) bool { return o.Token == 0 })
 		for _, o := range granted {
 			add(key, o.Requested, o.Granted, input{kind: opAcquire, hold: o, token: o.Token, after: after(o, granted)})
@@ -143,8 +145,8 @@ func (c *checker) linear(h *History, holds map[string][]*rules.Hold) {
 	search(fenceModel, "fence")
 }
 
-// after returns the greatest token that must be granted before the hold. If the hold is shared,
-// only tokens that are not shared count.
+// after returns the greatest token that must be granted before the hold. For a shared hold,
+// only the tokens of holds that are not shared count.
 func after(o *rules.Hold, granted []*rules.Hold) (token int64) {
 	for _, p := range granted {
 		if p.Token < o.Token && !(o.Shared && p.Shared) {

@@ -24,9 +24,9 @@ const (
 	faultRow   = 11 // each client has two such rows
 )
 
-// A picture draws a history. It consists of strips, which show one stretch of time each. A strip
-// has a row for each key with the key's holders, and a row for each client with the client's
-// faults. Faults of the server shade the whole strip.
+// A picture draws a history. It consists of strips, each of which shows a stretch of time. In a
+// strip, each key has a row with its holders, and each client has a row with its faults. Faults
+// of the server shade the whole strip.
 type picture struct {
 	strings.Builder
 	from    time.Duration
@@ -71,7 +71,7 @@ func (h *History) Picture(w io.Writer, found []rules.Violation) error {
 	return err
 }
 
-// client returns the name of a client's process without the number that counts the client's starts.
+// client returns a process's name without the number that counts the client's starts.
 func client(process string) string {
 	name, _, _ := strings.Cut(process, ".")
 	return name
@@ -88,7 +88,7 @@ func place(rows [][]*rules.Hold, o *rules.Hold) [][]*rules.Hold {
 	return append(rows, []*rules.Hold{o})
 }
 
-// over returns the last time at which the history mentions a hold.
+// over returns the time at which the history last mentions a hold.
 func over(h *rules.Hold) time.Duration {
 	return max(h.Certain(), h.Done, h.Killed)
 }
@@ -109,7 +109,8 @@ func (p *picture) color(process string) string {
 	return colors[max(0, slices.Index(p.clients, client(process)))%len(colors)]
 }
 
-// shade returns the color of a fault, which depends on the first word of what, or of a kill.
+// shade returns the color of a fault, which depends on the first word of what, or the color
+// of a kill.
 func shade(what string) string {
 	switch {
 	case strings.HasSuffix(what, "killed"):
@@ -248,8 +249,8 @@ func (p *picture) hold(from time.Duration, y float64, o *rules.Hold) {
 	}
 }
 
-// client draws the faults of a client's process in the upper half of the client's row, and those of
-// its link in the lower half.
+// client draws the faults of a client's process in the upper half of the client's row, and the
+// faults of its link in the lower half.
 func (p *picture) client(from time.Duration, y float64, name string) {
 	for _, f := range p.faults {
 		if f.Target != name {

@@ -69,8 +69,8 @@ func (r *Recorder) Request(e Event) *Attempt {
 	return &Attempt{r: r, id: r.begin(e), key: e.Key}
 }
 
-// Fault records that a fault is about to begin. It is a fault of the process target, or of the
-// server if target is empty. heal records its end.
+// Fault records that a fault is about to begin: of the process target, or of the server if
+// target is empty. heal records the fault's end.
 func (r *Recorder) Fault(what, target string) (heal func()) {
 	id := r.begin(Event{Type: Fault, What: what, Target: target})
 	return func() { r.Put(Event{Type: Healed, ID: id, What: what, Target: target}) }
@@ -83,7 +83,8 @@ func (r *Recorder) Write(key string, token int64) (returned func(err string)) {
 	return func(err string) { r.Put(Event{Type: Wrote, ID: id, Key: key, Token: token, Err: err}) }
 }
 
-// An Attempt records one call that requests a hold, and the hold. Only one goroutine may use it.
+// An Attempt records one call that requests a hold, and the hold that it may get. Only one
+// goroutine may use it.
 type Attempt struct {
 	r       *Recorder
 	id      int
@@ -97,8 +98,8 @@ func (a *Attempt) Refused(err string) {
 	a.r.Put(Event{Type: Refused, ID: a.id, Key: a.key, Err: err})
 }
 
-// Granted records that the call has returned with a hold. It gets the fencing token from token, and
-// the number of the term from term unless term is nil. It returns the fencing token.
+// Granted records that the call has returned with a hold. It calls token for the fencing token,
+// which it returns, and, unless term is nil, term for the term's number.
 func (a *Attempt) Granted(token, term func() int64) int64 {
 	e := Event{Type: Granted, ID: a.id, Key: a.key, At: Now()}
 	e.Token = token()
@@ -111,11 +112,11 @@ func (a *Attempt) Granted(token, term func() int64) int64 {
 }
 
 // often is the shortest time between two events that Live writes. If the process is killed, the
-// last of these events is the last evidence of its hold.
+// last of these events is the last evidence that it had the hold.
 const often = 250 * time.Millisecond
 
-// Live reports whether open returns true, which means that the hold still exists. It records that
-// from time to time.
+// Live reports whether the hold still exists, which it does if open returns true. From time to
+// time it records that the hold exists.
 func (a *Attempt) Live(open func() bool) bool {
 	at := Now()
 	if !open() {
@@ -129,8 +130,8 @@ func (a *Attempt) Live(open func() bool) bool {
 	return true
 }
 
-// Done records that the releasing call is about to begin. If keep is positive, that call keeps the
-// key for keep.
+// Done records that the call that releases the hold is about to begin. If keep is positive, that
+// call keeps the key locked for that long.
 func (a *Attempt) Done(keep time.Duration) {
 	a.r.Put(Event{Type: Done, ID: a.id, Key: a.key, Live: a.live, Keep: keep})
 }
@@ -142,7 +143,7 @@ func (a *Attempt) Transfer(process, session string) (returned func(err string)) 
 	return func(err string) { a.r.Put(Event{Type: Transferred, ID: a.id, Key: a.key, Err: err}) }
 }
 
-// Released records that the releasing call has returned.
+// Released records that the call that releases the hold has returned.
 func (a *Attempt) Released(err string) {
 	a.r.Put(Event{Type: Released, ID: a.id, Key: a.key, Err: err})
 }

@@ -13,7 +13,7 @@ import (
 const (
 	ms    = time.Millisecond
 	grace = 300 * ms
-	slot  = time.Second // time for one hold in a story
+	slot  = time.Second // time for one hold of a story
 )
 
 // A story is a history written by hand. Each hold occupies one slot of the story's time.
@@ -64,7 +64,7 @@ func (s *story) lock(at time.Duration, process string, token int64) part {
 	return s.hold(at, process, "k", token, 1, 1, false)
 }
 
-// lose turns the part into a hold that was lost after its last check.
+// lose makes the hold one that was lost after its last check.
 func (p part) lose() part {
 	p.Released().Err = history.Lost
 	return p
@@ -81,7 +81,7 @@ func (s *story) record(at time.Duration, token int64, holders []history.Claim, w
 	s.put(at, "nemesis", 0, history.Record, history.Event{Key: "k", Token: token, Limit: 1, Holders: holders, Waiting: waiting})
 }
 
-// transfer turns the part into a term that is transferred to a session of the given process.
+// transfer makes the hold a term that is transferred to a session of the given process.
 func (s *story) transfer(p part, term int64, process, session, err string) {
 	p.Granted().Term = term
 	s.put(p.Done().At+ms, p.process, p.id, history.Transfer, history.Event{Key: "leader", Target: process, Session: session})

@@ -15,13 +15,13 @@ type transfer struct {
 	err         string
 }
 
-// String identifies the transfer by its term.
+// String describes the transfer by its term and the process that it names.
 func (t transfer) String() string { return t.of.String() + " was transferred to " + t.to }
 
 // elected reports whether the claim belongs to the session that t names.
 func (t transfer) elected(claim string) bool { return strings.HasPrefix(claim, t.session+".") }
 
-// A termOf names a term of an election.
+// A termOf identifies a term of an election.
 type termOf struct {
 	key  string
 	term int64
@@ -50,8 +50,8 @@ func (h *History) transfers(holds map[string][]*rules.Hold) map[termOf]transfer 
 	return found
 }
 
-// transferred checks that after a successful Transfer only the named candidate had the next term,
-// both in the snapshots of the store's record and in the processes' events.
+// transferred checks that after a successful Transfer only the named candidate had the next term.
+// It checks both the snapshots of the store's record and the processes' events.
 func (c *checker) transferred(h *History, holds map[string][]*rules.Hold) {
 	before := func(key string, term int64) (transfer, bool) {
 		t, ok := c.transfers[termOf{key, term - 1}]

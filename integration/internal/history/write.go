@@ -32,12 +32,13 @@ func (h *History) writes() []*write {
 	return all
 }
 
-// applied and refused report what the answer to a write proves.
+// applied and refused report whether the answer proves that the write was applied, or
+// refused.
 func (w *write) applied() bool { return w.returned > 0 && w.err == "" }
 func (w *write) refused() bool { return w.returned > 0 && w.err == Fenced }
 
-// fences checks that the tokens of a document's writes grow, both according to the document's own
-// log and to the answers. It also checks that no write by the holder of a certain hold is refused.
+// fences checks that the tokens of a document's writes never decrease, both in the document's own
+// log and in the answers. It also checks that no write by the holder of a certain hold is refused.
 func (c *checker) fences(h *History, holds map[string][]*rules.Hold) {
 	for _, e := range h.Events {
 		if e.Type != Log {

@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// envName and envArgs are the environment variables that tell a child which function to run, and
-// its arguments. They are set only in children.
+// envName and envArgs are the environment variables that give a child its function's name and
+// arguments. They are set only in children.
 const (
 	envName = "LEASEHOLD_CHILD"
 	envArgs = "LEASEHOLD_CHILD_ARGS"
 )
 
-// Patience is how long a test waits for something that must happen. It allows for machines ten
-// times slower than the one on which the tests were written; only a failing test waits that long.
+// Patience is how long a test waits for something that must happen. It allows for a machine ten
+// times slower than the tests' author used; only a failing test waits that long.
 const Patience = 4 * time.Minute
 
 // An Event is a report from a child.
@@ -95,7 +95,7 @@ func (e *Env) Args(into any) {
 // Orders returns the parent's orders.
 func (e *Env) Orders() <-chan Order { return e.orders }
 
-// Emit reports an event, and sets its Wall.
+// Emit reports an event after setting its Wall.
 func (e *Env) Emit(ev Event) {
 	ev.Wall = time.Now()
 	line, err := json.Marshal(ev)
@@ -118,7 +118,7 @@ type Proc struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	events chan Event
-	kept   []Event // events that Await received while it waited for events with other names
+	kept   []Event // events that Await received while it waited for others
 	done   chan struct{}
 }
 
@@ -224,7 +224,7 @@ func (p *Proc) quit() {
 	}
 }
 
-// Kill kills the process with SIGKILL and waits for its end.
+// Kill kills the process with SIGKILL and waits until it has exited.
 func (p *Proc) Kill() {
 	p.cmd.Process.Kill()
 	for range p.events {

@@ -21,7 +21,7 @@ const (
 type conn struct {
 	down    net.Conn
 	links   []*Link       // the links that the connection belongs to
-	service bson.ObjectID // added to the first reply, the reply to hello; zero to add nothing
+	service bson.ObjectID // added to the first reply, which is the reply to hello; zero: nothing is added
 	done    chan struct{}
 
 	mu    sync.Mutex
@@ -85,10 +85,10 @@ func (c *conn) closed() bool {
 	}
 }
 
-// wait returns when all links let a message pass.
+// wait waits until all links let messages pass.
 func (c *conn) wait(d direction) error {
 	for {
-		// Check all links again, because one may have been shut while this loop waited for another.
+		// Check all links each time: a link may have been shut while this loop waited for another.
 		shut := c.shut(d)
 		if shut == nil {
 			return nil
@@ -108,7 +108,7 @@ func (c *conn) shut(d direction) <-chan struct{} {
 	return nil
 }
 
-// await waits for ch, or until the connection is closed.
+// await waits until ch or the connection is closed.
 func (c *conn) await(ch <-chan struct{}) error {
 	select {
 	case <-ch:
@@ -118,7 +118,7 @@ func (c *conn) await(ch <-chan struct{}) error {
 	}
 }
 
-// slow delays a reply as the links demand.
+// slow delays a reply by the links' delays together.
 func (c *conn) slow() error {
 	var delay time.Duration
 	for _, l := range c.links {
@@ -137,7 +137,7 @@ func (c *conn) slow() error {
 	}
 }
 
-// decide calls the links' rules; the first rule that does not pass the command decides.
+// decide calls the links' rules in turn, until one does not pass the command.
 func (c *conn) decide(cmd Command) verdict {
 	for _, l := range c.links {
 		if v := l.decide(cmd); v.Fate != Pass {

@@ -30,8 +30,8 @@ func (l *Link) Rule(f func(Command) Fate) {
 	l.rule = f
 }
 
-// Once sets a rule that applies the fate to the first command for which match returns true. It
-// returns a channel that is closed when that command comes.
+// Once sets a rule that applies the fate to the first command for which match returns true.
+// The channel that it returns is closed when that command arrives.
 func (l *Link) Once(fate Fate, match func(Command) bool) <-chan struct{} {
 	done := make(chan struct{})
 	var hit bool
@@ -63,7 +63,7 @@ func (l *Link) hang(ways ...direction) {
 	}
 }
 
-// Cut closes every connection and, until Heal, every new connection immediately. The proxy keeps
+// Cut closes all connections and, until Heal, every new connection at once. The proxy keeps
 // listening, because otherwise another process could take the port.
 func (l *Link) Cut() {
 	l.mu.Lock()
@@ -74,7 +74,7 @@ func (l *Link) Cut() {
 	}
 }
 
-// Delay makes every reply wait for d.
+// Delay delays every reply by d.
 func (l *Link) Delay(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +131,7 @@ func (l *Link) decide(cmd Command) verdict {
 	return verdict{l.rule(cmd), l.healed}
 }
 
-// slowness returns the link's delay of replies.
+// slowness returns how long the link delays each reply.
 func (l *Link) slowness() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -55,7 +55,7 @@ func (m message) body() bson.Raw {
 			if doc == nil || m[i] == 0 {
 				return doc
 			}
-			i += 1 + len(doc) // skip a sequence of documents, whose size is at the same offset as a document's
+			i += 1 + len(doc) // skip a sequence of documents; its size is at the same offset as a document's
 		}
 	case opQuery:
 		if name := bytes.IndexByte(m[min(len(m), headerLen+4):], 0); name >= 0 {
@@ -101,15 +101,15 @@ func reply(request int32, doc bson.D) message {
 	if err != nil {
 		panic(err) // can't happen: the document is constant, or was decoded before
 	}
-	m := make(message, headerLen+5, headerLen+5+len(body)) // 4 bytes of flags, and 0, the kind of a section with one document
+	m := make(message, headerLen+5, headerLen+5+len(body)) // 4 bytes of flags, and the section kind 0, which means one document
 	binary.LittleEndian.PutUint32(m, uint32(cap(m)))
 	binary.LittleEndian.PutUint32(m[8:], uint32(request))
 	binary.LittleEndian.PutUint32(m[12:], opMsg)
 	return append(m, body...)
 }
 
-// sender returns the sender that a connection's first message names: the application name of a
-// client, the port of a mongod, or "" if it names neither.
+// sender returns what a connection's first message contains of its sender: a client's
+// application name, a mongod's port, or "" if neither.
 func (m message) sender() string {
 	hello := m.body()
 	if host, ok := hello.Lookup("hostInfo").StringValueOK(); ok {

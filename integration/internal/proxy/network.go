@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A Network consists of proxies in front of several servers, and knows the sender of each
-// connection through them. The methods may be called concurrently.
+// A Network consists of proxies in front of several servers, and knows who opened each
+// connection. The methods may be called concurrently.
 type Network struct {
 	t testing.TB
 
@@ -33,13 +33,12 @@ func (n *Network) Proxy(upstream string) *Proxy {
 	return p
 }
 
-// Link returns the link from a sender to all servers. A client is identified by its application
-// name, appName in a URI. A mongod is identified by its port, but only if it runs with the
-// parameter enableTestCommands; otherwise it does not identify itself. All other connections belong
-// to the sender "".
+// Link returns the link from a sender to all servers. A client identifies itself by its application
+// name (appName in a URI). A mongod identifies itself by its port, but only if it runs with the
+// parameter enableTestCommands. All other connections belong to the sender "".
 //
-// A sender identifies itself in the first message of a connection. So a connection is accepted even
-// if its sender's link is cut or hangs, and is closed or held after that message.
+// A sender identifies itself in the first message of a connection. So even if the sender's link is
+// cut or hangs, a connection is accepted; only after that message is it closed or held.
 func (n *Network) Link(sender string) *Link {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The network recognizes clients and members by every form of a first message: a sender's messages
-// pass over its own link and no other.
+// The network recognizes clients and members by every form of first message, so each sender's
+// messages pass over that sender's link only.
 func TestNetworkKnowsSenders(t *testing.T) {
 	upstream := echo(t)
 	for _, c := range []struct {
@@ -77,8 +77,8 @@ func echo(t *testing.T) string {
 	return lis.Addr().String()
 }
 
-// ask sends a message, and reads an answer of the same length. It returns the part that comes
-// within 5 s.
+// ask sends a message and reads an answer of the same length. It returns what arrives within
+// 5 s.
 func ask(t *testing.T, p *proxy.Proxy, m []byte) []byte {
 	c, err := net.DialTimeout("tcp", p.Addr(), 5*time.Second)
 	if err != nil {

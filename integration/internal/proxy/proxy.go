@@ -1,10 +1,10 @@
 // Package proxy is a TCP proxy between MongoDB drivers and a server. It understands enough of the
-// wire protocol to lose a single reply and to recognize the sender of a connection. It also makes
-// networks of such proxies.
+// wire protocol to lose a single reply and to recognize the sender of a connection. It can also
+// make a network of such proxies.
 //
-// A driver that learns the names of a replica set's members bypasses a proxy. So either clients
-// must connect with directConnection=true, or the set's configuration must contain the addresses of
-// proxies instead of those of its members.
+// A driver that learns the addresses of a replica set's members connects to them directly and
+// bypasses the proxy. So either clients must connect with directConnection=true, or the set's
+// configuration must list the proxies' addresses instead of its members'.
 package proxy
 
 import (
@@ -29,7 +29,7 @@ type Proxy struct {
 // A route is a destination of connections.
 type route struct {
 	upstream string
-	service  bson.ObjectID // identifies the upstream to a load balancer's clients; zero without a load balancer
+	service  bson.ObjectID // identifies the upstream to a load balancer's clients; zero if the proxy is not a load balancer
 }
 
 // New starts a proxy on a free loopback port in front of upstream (host:port). It is stopped at the
@@ -87,8 +87,8 @@ func (p *Proxy) accept() {
 	}
 }
 
-// serve forwards the messages of one connection until it ends. It tries routes[turn] first, then
-// the routes after it.
+// serve forwards the messages of one connection until the connection ends. It tries routes[turn]
+// first, and then the other routes in order.
 func (p *Proxy) serve(down net.Conn, turn int) {
 	c := &conn{down: down, done: make(chan struct{}), fates: make(map[int32]verdict)}
 	defer c.close()
@@ -102,7 +102,7 @@ func (p *Proxy) serve(down net.Conn, turn int) {
 	if err != nil || !c.join(p.net.Link(first.sender())) {
 		return
 	}
-	// If the server refuses the connection, that is an answer, too. So don't dial while a link hangs.
+	// Don't dial while a link hangs: a refused connection would be an answer, too.
 	if c.wait(toServer) != nil || !slices.ContainsFunc(slices.Concat(p.routes[turn:], p.routes[:turn]), c.dial) {
 		return
 	}

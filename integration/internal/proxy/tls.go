@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// NewTLS is [New] for clients that use TLS, which the proxy terminates. Each handshake takes slow
-// longer. The clients must use the configuration that NewTLS returns, because it trusts the proxy.
+// NewTLS is [New] for clients that use TLS, which the proxy terminates. It makes each handshake
+// longer by slow. The clients must use the configuration that NewTLS returns, which trusts the
+// proxy.
 func NewTLS(t testing.TB, upstream string, slow time.Duration) (*Proxy, *tls.Config) {
 	t.Helper()
 	local := httptest.NewTLSServer(nil) // only for its certificate, which is valid for the loopback address

@@ -22,7 +22,8 @@ type book struct {
 	notes  []string
 }
 
-// nowhere stands for the server if a test was skipped, or failed, before it had one.
+// nowhere stands for the server of a test that was skipped, or failed, before it had a
+// server.
 const nowhere = ""
 
 // A cell is the result of a suite on a server.
@@ -42,8 +43,8 @@ func (c cell) String() string {
 	return fmt.Sprintf("%s %.1fs", c.outcome, c.took.Seconds())
 }
 
-// put records the result of a suite on a server. If a suite was skipped, the reason must have been
-// recorded before.
+// put records the result of a suite on a server. A "skip" without a reason keeps the reason that
+// an earlier call recorded.
 func (b *book) put(suite, server string, c cell) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,7 +134,7 @@ func trimLines(s string) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-// summary returns a few lines that report what ran on which server, what did not, and why.
+// summary returns a few lines about what ran on which server, what did not, and why.
 func (b *book) summary(l *Lab) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,8 +17,8 @@ func FakeClock(ahead time.Duration) (env []string, ok bool) {
 	return preload("FAKETIME=" + offset(ahead))
 }
 
-// preload returns the environment for a server all of whose clocks, except the monotonic one, are
-// faked according to the settings.
+// preload returns the environment for a server whose clocks libfaketime fakes according to the
+// settings. The monotonic clock stays real.
 func preload(settings ...string) (env []string, ok bool) {
 	libs, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 	if len(libs) == 0 {
@@ -27,7 +27,7 @@ func preload(settings ...string) (env []string, ok bool) {
 	return append(settings, "LD_PRELOAD="+libs[0], "DONT_FAKE_MONOTONIC=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"), true
 }
 
-// offset formats ahead as libfaketime's setting for a clock that is ahead.
+// offset formats ahead, by which the faked clock is ahead, as a setting of libfaketime.
 func offset(ahead time.Duration) string {
 	sign := ""
 	if ahead >= 0 {
@@ -42,8 +42,8 @@ type SteppedClock struct {
 	file string // libfaketime reads it at each call for the time
 }
 
-// NewSteppedClock returns a clock that agrees with this host's, and the environment for a server
-// that uses it. ok is false without libfaketime.
+// NewSteppedClock returns a clock that initially agrees with this host's, and the environment
+// for a server that uses it. ok is false without libfaketime.
 func NewSteppedClock(t testing.TB) (c *SteppedClock, env []string, ok bool) {
 	t.Helper()
 	c = &SteppedClock{t, filepath.Join(t.TempDir(), "ahead")}
@@ -52,7 +52,7 @@ func NewSteppedClock(t testing.TB) (c *SteppedClock, env []string, ok bool) {
 	return c, env, ok
 }
 
-// Set steps the clock, so that it is ahead of this host's clock by the given duration.
+// Set steps the clock so that it is ahead of this host's clock by the given duration.
 func (c *SteppedClock) Set(ahead time.Duration) {
 	c.t.Helper()
 	next := c.file + ".next" // renamed below, so that the server never reads half a file

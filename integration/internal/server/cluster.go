@@ -12,7 +12,7 @@ import (
 )
 
 // routerSkew is how far the second router's clock is ahead of the first's. It is less than the
-// margin of the shortest lease, which is 100 ms with a TTL of 1 s.
+// smallest margin, which is 100 ms at a TTL of 1 s.
 const routerSkew = 50 * time.Millisecond
 
 // StartCluster starts a sharded cluster for one test and stops it at the end of the test.

@@ -60,8 +60,8 @@ type Container struct {
 }
 
 // startContainer starts a container and returns when its server accepts writes. An isolated
-// container has its own network, so that it can be disconnected, and is not removed when it is
-// killed.
+// container has its own network, so that a test can disconnect it. It is not removed when it
+// is killed.
 func startContainer(ctx context.Context, im Image, isolated bool) (_ *Container, err error) {
 	pool, err := dockertest.NewPool("")
 	if err != nil {
@@ -99,15 +99,16 @@ func startContainer(ctx context.Context, im Image, isolated bool) (_ *Container,
 	}
 	addr := c.res.GetHostPort("27017/tcp")
 	if isolated {
-		// Don't publish a port: it could change after a restart, and while the network is disconnected it
-		// would refuse connections instead of being silent.
+		// Don't publish a port: it could change after a restart, and while the network is disconnected,
+		// it would refuse connections, whereas a lost server is silent.
 		addr = c.res.GetIPInNetwork(c.net) + ":27017"
 	}
 	c.URI = "mongodb://" + addr + "/?directConnection=true"
 	return c, c.await(ctx)
 }
 
-// networks counts the networks that this process has created; their names contain the number.
+// networks counts the networks that this process has created. A network's name contains its
+// number.
 var networks atomic.Int64
 
 // await waits until the server accepts writes.
@@ -158,7 +159,7 @@ func (c *Container) Pause() error {
 // Unpause continues a paused container.
 func (c *Container) Unpause() error { return c.pool.Client.UnpauseContainer(c.res.Container.ID) }
 
-// Kill kills every process in an isolated container, as kill -9 does.
+// Kill kills every process in an isolated container with SIGKILL.
 func (c *Container) Kill() error {
 	id := c.res.Container.ID
 	if err := c.pool.Client.KillContainer(docker.KillContainerOptions{ID: id, Signal: docker.SIGKILL}); err != nil {
@@ -193,8 +194,8 @@ func (c *Container) Connect() error {
 	return c.same()
 }
 
-// same checks that the container still has the address in URI, which should be so because it is
-// alone on its network.
+// same checks that the container still has the address in URI. It should, because it is alone
+// on its network.
 func (c *Container) same() error {
 	now, err := c.pool.Client.InspectContainer(c.res.Container.ID)
 	if err != nil {

@@ -22,16 +22,16 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A Lab keeps the servers for one run of the test binary, and the book of what ran on them. It
-// looks for servers at the first test:
+// A Lab holds the servers for one run of the test binary, and a book of what ran on them. When
+// the first test needs a server, the Lab looks for:
 //
 //  1. MONGODB_URI;
 //  2. mongod on PATH: it starts a replica set of three and a standalone, and, if mongos is
 //     there, too, a sharded cluster;
 //  3. Docker: it starts one container of the image that the environment names.
 //
-// It takes the first kind that it finds, unless LEASEHOLD_SERVERS is "all" or a list of kinds
-// ("mongod,docker"), which must be available then.
+// It uses the first kind that it finds. If LEASEHOLD_SERVERS is "all" or a list of kinds
+// ("mongod,docker"), it uses all of these, and they must be available.
 type Lab struct {
 	Seed uint64 // seed of all random numbers: LEASEHOLD_SEED, or 1
 
@@ -65,14 +65,14 @@ func New() *Lab {
 // LastRun is the path of the file with the last run's table.
 const LastRun = "logs/last.txt"
 
-// Main runs the tests, stops the servers that it started, prints the table, and prints a short
-// summary on the terminal. Pass its result to os.Exit.
+// Main runs the tests, stops the servers that the Lab started, and prints the table and, on
+// the terminal, a short summary. Pass its result to os.Exit.
 func (l *Lab) Main(m *testing.M) int {
 	flag.Parse()
 	if !given("test.parallel") {
-		// Tests mostly wait. But with more tests at a time, leases of a second or two get lost on a busy
-		// machine. FerretDB in a container allows fewer: with three per core, no heartbeat got through
-		// for nine seconds.
+		// Tests mostly wait, so run several per core. With more than this, leases of a second or two get
+		// lost on a busy machine. With FerretDB in a container, three per core were too many: no
+		// heartbeat got through for nine seconds.
 		perCore := 6
 		if l.mongod == "" && os.Getenv("MONGODB_URI") == "" {
 			perCore = 2
@@ -167,8 +167,8 @@ func (l *Lab) Each(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
 	l.on(t, l.having(t, need), f)
 }
 
-// One is like Each, but runs f on only one of those servers. Use it for long tests that hardly
-// depend on the topology, such as tests of hanging processes. The test's name determines which. If
+// One is like Each, but runs f on only one of those servers, which the test's name determines. Use
+// it for long tests that hardly depend on the topology, such as tests of hanging processes. If
 // LEASEHOLD_LONG is set, One does the same as Each.
 func (l *Lab) One(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
 	t.Helper()
@@ -185,7 +185,7 @@ func (l *Lab) One(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
 	l.on(t, servers, f)
 }
 
-// having returns the servers that meet the need. If there is none, it skips the test.
+// having returns the servers that meet the need. If no server does, it skips the test.
 func (l *Lab) having(t *testing.T, need Need) []*Server {
 	t.Helper()
 	var why []string
@@ -308,7 +308,7 @@ func (l *Lab) find() {
 	}
 }
 
-// notHere is the error if this machine lacks a kind of server.
+// notHere is the error if a kind of server is not available on this machine.
 type notHere struct{ why string }
 
 func (e *notHere) Error() string { return e.why }
@@ -373,7 +373,7 @@ func (l *Lab) startMongod(ctx context.Context, name string, spec mongod.Spec) (*
 	return s, nil
 }
 
-// small returns the arguments with which many mongods can run at the same time.
+// small returns arguments that let many mongods run at the same time.
 func small() []string {
 	return []string{
 		"--wiredTigerCacheSizeGB", "0.25",

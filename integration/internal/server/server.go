@@ -22,14 +22,14 @@ import (
 // A Need lists the properties of a server that a test needs.
 type Need struct {
 	MongoDB      bool // MongoDB itself, not a compatible product
-	Notices      bool // the server pushes notices, so waiters need not poll
+	Notices      bool // the server can notify, so waiters need not poll
 	Oplog        bool // the oplog can be read
 	Transactions bool
 	Standalone   bool // a standalone server, not a member of a replica set
-	Sharded      bool // routers in front of shards
+	Sharded      bool // a sharded cluster
 	Members      bool // a replica set whose members a test may start and harm
-	Binary       bool // the program mongod, which the test starts itself
-	Container    bool // a container that the test may start, pause and kill
+	Binary       bool // the program mongod is there, so the test can start servers itself
+	Container    bool // the test may start, pause and kill containers
 }
 
 // missing returns a property that the need requires and s lacks, or "" if s meets the need.
@@ -57,7 +57,7 @@ func (n Need) missing(s *Server) string {
 	return ""
 }
 
-// A Server is one deployment that tests run on.
+// A Server is one deployment of MongoDB, or of a compatible product, that tests run on.
 type Server struct {
 	Name     string // "replset", "standalone", "sharded", "docker", "uri"
 	Product  string // "MongoDB" or "FerretDB"
@@ -65,9 +65,8 @@ type Server struct {
 	Topology string // "replica set of 3", "standalone", "sharded cluster"
 	URI      string
 
-	// Skew is the difference between the clocks by which the server judges requests. It is 0 unless
-	// the server is a sharded cluster, whose routers have a clock each. The times in two answers can
-	// differ by that much.
+	// Skew is how far the clocks that the server uses for requests can differ. It is 0 except for a
+	// sharded cluster, in which each router uses its own clock.
 	Skew time.Duration
 
 	has  Need
@@ -91,8 +90,8 @@ func (s *Server) Major() int {
 	return n
 }
 
-// URIAs returns a connection string with the credentials user, in the form "user:password@", for a
-// server that this run started.
+// URIAs returns a connection string with credentials for a server that this run started. user has
+// the form "user:password@".
 func (s *Server) URIAs(user string) string {
 	if s.cluster != nil {
 		return s.cluster.URIAs(user)
@@ -109,7 +108,8 @@ func (s *Server) Set() *mongod.Set { return s.set }
 // Cluster returns the processes of a sharded cluster that this run started.
 func (s *Server) Cluster() *mongod.Cluster { return s.cluster }
 
-// Oplogs returns connection strings of the replica sets whose oplogs contain the server's writes.
+// Oplogs returns a connection string for each replica set whose oplog contains writes to the
+// server.
 func (s *Server) Oplogs() []string {
 	if s.cluster == nil {
 		return []string{s.URI}
@@ -121,8 +121,8 @@ func (s *Server) Oplogs() []string {
 	return uris
 }
 
-// OneClock returns a connection string for tests in which every command must be timed by the same
-// clock. For a cluster the string contains only one router.
+// OneClock returns a connection string for tests in which the server must use the same clock for
+// all commands. For a cluster, it contains only one router.
 func (s *Server) OneClock() string {
 	if s.cluster == nil {
 		return s.URI
@@ -190,7 +190,7 @@ func (s *Server) Primary(t testing.TB) string {
 	if err != nil {
 		t.Fatalf("hello: %v", err)
 	}
-	// If a set of one runs in a container and its port is published, the address that the set itself
+	// If a set of one runs in a container with a published port, the address that the set itself
 	// reports can't be reached.
 	if hello.Primary != "" && !strings.Contains(s.URI, "directConnection=true") {
 		return hello.Primary

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal returns the standard error of go test, this process's parent, which is often a terminal;
-// nil if it can't be opened. The tests can't print there themselves, because go test discards the
-// output of passing tests.
+// terminal returns the stderr of go test, which is this process's parent, or nil if it can't be
+// opened. That stderr is often a terminal. The tests can't print there themselves, because go test
+// discards the output of passing tests.
 func terminal() *os.File {
 	if pidfd, err := unix.PidfdOpen(os.Getppid(), 0); err == nil {
 		defer unix.Close(pidfd)
@@ -17,8 +17,8 @@ func terminal() *os.File {
 			return os.NewFile(uintptr(fd), "stderr of go test")
 		}
 	}
-	// If that is not permitted, open the terminal or pipe anew. A file must not be opened again,
-	// because it would be written at two positions.
+	// If copying the descriptor is not permitted, open the terminal or pipe again. Don't do that
+	// with a file: the two descriptors would overwrite each other's output.
 	name := "/proc/" + strconv.Itoa(os.Getppid()) + "/fd/2"
 	if info, err := os.Stat(name); err != nil || info.Mode().IsRegular() {
 		return nil
