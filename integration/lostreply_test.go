@@ -26,8 +26,8 @@ var fates = []struct {
 	{"shed after it was applied", proxy.ShedReply},
 }
 
-// B09: whichever message of an acquire, a heartbeat, an expiry or a release gets lost, no claim is
-// left behind, and the faulty session keeps its other holds.
+// B09: if either message of an acquire, a heartbeat, an expiry or a release gets lost, no claim is
+// left behind, and the session keeps its other holds.
 func TestB09LostReply(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(t *testing.T, f fault){
@@ -119,7 +119,7 @@ func lostAcquireGivenUp(t *testing.T, f fault) {
 	} else if sentinel(g.err) != "canceled" {
 		t.Errorf("Hold: %v, want context.Canceled", g.err)
 	}
-	// The session does not end, so only its own clean-up can free the key.
+	// The session does not end, so nothing but its own clean-up can free the key.
 	f.free(t, "key")
 }
 
@@ -162,7 +162,7 @@ func lostRelease(t *testing.T, f fault) {
 }
 
 func lostExpire(t *testing.T, f fault) {
-	// The session of a third process, which is cut off permanently.
+	// The third process's session, which is permanently cut off.
 	gone := f.r.proxy()
 	cut := f.r.via(gone, f.r.short(time.Second))
 	held := lock(t, cut.Mutex("key"))
@@ -178,7 +178,8 @@ func lostExpire(t *testing.T, f fault) {
 	f.free(t, "key")
 }
 
-// B31: a request that arrives after its claim was released joins no queue and frees nothing.
+// B31: a request that arrives after its claim was released neither joins the queue nor frees
+// anything.
 func TestB31LateRequest(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

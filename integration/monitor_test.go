@@ -87,8 +87,8 @@ func (m *monitor) reset() {
 	clear(m.open)
 }
 
-// commands returns the commands sent since the last reset for which f returns true, or all if f is
-// nil.
+// commands returns those commands sent since the last reset for which f returns true, or all of
+// them if f is nil.
 func (m *monitor) commands(f func(command) bool) []command {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,8 +101,8 @@ func (m *monitor) commands(f func(command) bool) []command {
 	return cs
 }
 
-// noDuplicates fails the test if any reply has code 11000 (B11), except the reply that a probe
-// provokes by registering an existing session again.
+// noDuplicates fails the test if any reply has code 11000, duplicate key (B11). It allows the
+// reply that a probe provokes by registering an existing session again.
 func (m *monitor) noDuplicates(t testing.TB) {
 	t.Helper()
 	for _, c := range m.commands(func(c command) bool { return c.code == 11000 && !knownOfProbe(c) }) {
@@ -128,7 +128,7 @@ func lateOfProbe(c command) bool {
 // noticesOf returns the name of the collection of notices with this number.
 func noticesOf(address int) string { return fmt.Sprint(collection, ".notices.", address) }
 
-// aboutNotices reports whether the command is part of listening, or sends a notice about a key.
+// aboutNotices reports whether the command serves listening, or sends a notice about a key.
 func aboutNotices(c command) bool { return listening(c) || notifies(c) }
 
 // listening reports whether the command waits for notices, prepares for that, or asks which member
@@ -159,7 +159,7 @@ func onNotices(c command) bool {
 // An oplog counts the writes to a database in the oplogs of a replica set or of a cluster's shards.
 type oplog struct {
 	ns    string
-	colls []*mongo.Collection // the oplog of each replica set
+	colls []*mongo.Collection // each replica set's oplog
 	from  []bson.Timestamp
 }
 

@@ -64,7 +64,7 @@ func TestLease(t *testing.T) {
 		r := newRoom(t, s)
 		opt := r.short(10 * time.Second)
 		a, b := r.session(opt), r.session(opt)
-		store := r.store() // opened before the lease starts, because opening takes seconds on a busy machine
+		store := r.store() // open it before the lease starts, because opening takes seconds on a busy machine
 		const d = 6 * time.Second
 		l, err := a.Mutex("lease").Lease(t.Context(), d)
 		if err != nil {
@@ -118,7 +118,7 @@ func TestLease(t *testing.T) {
 }
 
 // B35: after ReleaseAfter(d), nobody acquires the key before d is over, even if the process that
-// called it has exited. So a job does not run twice within d.
+// called ReleaseAfter has exited. So a job does not run twice within d.
 func TestB35ReleaseAfter(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -131,7 +131,7 @@ func TestB35ReleaseAfter(t *testing.T) {
 		if err := h.ReleaseAfter(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Close(t.Context()); err != nil { // as a process does before it exits
+		if err := a.Close(t.Context()); err != nil { // as a process would before it exits
 			t.Fatal(err)
 		}
 		next, err := b.Mutex("job").TryHold(t.Context())
@@ -148,7 +148,7 @@ func TestB35ReleaseAfter(t *testing.T) {
 	})
 }
 
-// B10: with an unreachable store, TryHold returns neither nil nor ErrHeld.
+// B10: if the store can't be reached, TryHold returns neither nil nor ErrHeld.
 func TestB10Unreachable(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -22,7 +22,7 @@ var mutexesFor = flag.Duration("mutexes.duration", 0, "duration of TestMutexesOf
 
 const severalKeys, severalEach = 20, 5
 
-// Until it gets an order, several repeatedly locks some random keys and, for each key, a file. When
+// Until it gets an order, several repeatedly locks some random keys, and a file for each key. When
 // a process is killed, the kernel unlocks its files.
 func several(env *proc.Env) {
 	var a childArgs
@@ -77,7 +77,7 @@ func TestMutexesOfProcesses(t *testing.T) {
 	lasts := cmp.Or(*mutexesFor, time.Duration(testkit.Rounds(8, 60))*time.Second)
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		processes := 12
-		if !s.FerretDB() { // FerretDB can't accept the connections of a hundred processes in addition to those of other tests
+		if !s.FerretDB() { // with other tests running, FerretDB can't accept the connections of a hundred processes
 			processes = testkit.Rounds(12, 100)
 		}
 		r := newRoom(t, s)
@@ -175,8 +175,9 @@ func TestMutexesOfProcesses(t *testing.T) {
 	})
 }
 
-// If three processes wait for each other, the last of them to wait reports the deadlock within a
-// poll interval, and every session can list it. When one process is killed, the others continue.
+// If three processes wait for each other, the process that was the last to wait reports the
+// deadlock within a poll interval, and every session can list the deadlock. When one process is
+// killed, the others continue.
 func TestDeadlockOfProcesses(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -46,7 +46,7 @@ var nemesisMutexes = []string{"mutex a", "mutex b"}
 
 func nemesisKeys() []string { return append(nemesisMutexes, nemesisRW, nemesisSem, nemesisLeader) }
 
-// seats is the size of the semaphore. rwLimit is the weight of an RWMutex's writer in histories.
+// seats is the semaphore's size. rwLimit is the weight of an RWMutex's writer in histories.
 const (
 	seats   = 3
 	rwLimit = 1 << 20
@@ -73,7 +73,7 @@ func nemesisWork(env *proc.Env) {
 	c := &nemesisClient{finish: make(chan struct{})}
 	env.Args(&c.nemesisArgs)
 	before := runtime.NumGoroutine()
-	// Notice soon that the server is back.
+	// These times make the driver notice soon that the server is back.
 	client, err := mongo.Connect(options.Client().ApplyURI(c.URI).
 		SetConnectTimeout(c.TTL).SetHeartbeatInterval(time.Second).SetServerSelectionTimeout(c.TTL))
 	if err != nil {
@@ -120,8 +120,7 @@ func nemesisWork(env *proc.Env) {
 	env.Emit(done)
 }
 
-// open opens the session. Many notices to the session arrive late, twice, out of order or not at
-// all.
+// open opens the session, to which many notices arrive late, twice, out of order or not at all.
 func (c *nemesisClient) open(client *mongo.Client) (*dsync.Session, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*c.TTL)
 	defer cancel()
@@ -142,11 +141,11 @@ func (c *nemesisClient) open(client *mongo.Client) (*dsync.Session, error) {
 	return s, nil
 }
 
-// traceSuffix ends the names of the clients' trace files.
+// The names of the clients' trace files end with traceSuffix.
 const traceSuffix = ".trace"
 
-// replayTraces replays the traces of all clients, including killed clients. The decisions of each
-// session must follow from its events.
+// replayTraces replays the traces of all clients, including those that were killed. It fails the
+// test if a session's decisions do not follow from its events.
 func replayTraces(t *testing.T, dir string) {
 	files, err := filepath.Glob(filepath.Join(dir, "*"+traceSuffix))
 	if err != nil || len(files) == 0 {
@@ -168,14 +167,14 @@ func replayTraces(t *testing.T, dir string) {
 	t.Logf("%d traces with %d events were replayed", len(files), all)
 }
 
-// noticeDraws is the number of the random source for faults of notices. The workers' sources are
-// numbered from 0.
+// noticeDraws is the number of the random source for faults of notices. The workers' random
+// sources are numbered from 0.
 const noticeDraws = 1 << 10
 
 // finishing reports whether the client has been ordered to finish.
 func (c *nemesisClient) finishing() bool { return closed(c.finish) }
 
-// write writes to the key's document with a token.
+// write makes a fenced write to the key's document with the token.
 func (c *nemesisClient) write(key string, token int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.TTL/2)
 	defer cancel()

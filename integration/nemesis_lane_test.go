@@ -23,7 +23,7 @@ type harm struct {
 	end   func() error // nil if the fault ends by itself
 }
 
-// A lane is a target for faults, which suffers one at a time: the server, a client, or a client's
+// A lane is a target that suffers one fault at a time: the server, a client, or a client's
 // connections to the server. The faults and their durations depend only on the lane's random
 // source.
 type lane struct {
@@ -42,7 +42,7 @@ func between(draw *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(draw.Int64N(int64(most-least)+1))
 }
 
-// step begins a fault, or ends the present fault.
+// step ends the current fault, or begins one if there is none.
 func (l *lane) step(rec *history.Recorder, counts map[string]int) error {
 	if l.heal != nil {
 		l.due = time.Now().Add(between(l.draw, l.least, l.most))
@@ -69,7 +69,7 @@ func (l *lane) step(rec *history.Recorder, counts map[string]int) error {
 	return nil
 }
 
-// end ends the present fault, if there is one.
+// end ends the current fault, if there is one.
 func (l *lane) end() error {
 	heal := l.heal
 	l.heal = nil
@@ -101,7 +101,7 @@ func (n *nemesis) setHarms(set *mongod.Set, draw *rand.Rand) []harm {
 			return f()
 		}
 	}
-	var in, out *proxy.Link // the links to the primary and from it
+	var in, out *proxy.Link // the links to and from the primary
 	parted := func(f func()) func() error {
 		return harmed(func() error {
 			p := n.net.Proxy(m.Addr)
@@ -111,8 +111,8 @@ func (n *nemesis) setHarms(set *mongod.Set, draw *rand.Rand) []harm {
 		})
 	}
 	join := func() error { in.Heal(); out.Heal(); return nil }
-	// alone freezes the other members for a moment, and then the primary. So the next primary lacks
-	// the writes of that moment.
+	// alone freezes the other members and, a moment later, the primary; then it thaws the others.
+	// So the next primary lacks the writes of that moment.
 	alone := harmed(func() (err error) {
 		for _, o := range set.Members() {
 			if o != m {
@@ -136,7 +136,8 @@ func (n *nemesis) setHarms(set *mongod.Set, draw *rand.Rand) []harm {
 	}
 }
 
-// clusterHarms are the faults of a sharded cluster. Each harms any one of the cluster's processes.
+// clusterHarms are the faults of a sharded cluster. Each harms one of the cluster's processes,
+// chosen at random.
 func (n *nemesis) clusterHarms(c *mongod.Cluster, draw *rand.Rand) (harms []harm) {
 	of := func(what string, members []*mongod.Member) {
 		var m *mongod.Member // the harmed member
@@ -187,7 +188,7 @@ func (n *nemesis) clientHarms(i int) []harm {
 
 // linkHarms are the faults of a client's connections to the server.
 func (n *nemesis) linkHarms(l *proxy.Link, name string) []harm {
-	delays, messages := n.source("delays "+name), n.source("messages "+name) // only the proxies' goroutines use the source messages
+	delays, messages := n.source("delays "+name), n.source("messages "+name) // messages is only for the proxies' goroutines
 	heal := func() error { l.Heal(); return nil }
 	fates := []proxy.Fate{proxy.LoseReply, proxy.CutReply, proxy.LoseRequest, proxy.LateReply, proxy.LateRequest, proxy.ShedRequest, proxy.ShedReply}
 	return []harm{
@@ -219,7 +220,7 @@ func (n *nemesis) start(i int) {
 		Seed: n.seed + uint64(i)<<32 + uint64(n.starts[i])<<40,
 	}
 	if i%2 == 0 {
-		a.HostDir = n.host // so a crash delays other clients with a HostDir by only a margin
+		a.HostDir = n.host // so after a crash, other clients with a HostDir wait only for a margin
 	}
 	n.names[i] = a.Name
 	n.clients[i] = proc.Start(n.t, "nemesis", a)

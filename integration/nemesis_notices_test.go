@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// noticeFaults returns faults for notices: a third of the notices arrive late, twice, out of order
+// noticeFaults returns faults of notices: a third of the notices arrive late, twice, out of order
 // or not at all, and some are never sent.
 func noticeFaults(draw *rand.Rand, late time.Duration) func(dsynctest.Request) dsynctest.Fault {
 	some := func() time.Duration { return time.Millisecond + time.Duration(draw.Int64N(int64(late/2))) }
@@ -44,7 +44,7 @@ func noticeFaults(draw *rand.Rand, late time.Duration) func(dsynctest.Request) d
 func TestNoticesUnderFaults(t *testing.T) {
 	t.Parallel()
 	const sessions, ttl = 4, time.Minute
-	const turns, most = 20, 400 // at most: if the sessions happen not to overlap, few notices are sent, and more turns are needed
+	const turns, most = 20, 400 // at most: if the sessions' turns happen not to overlap, few notices are sent, and more turns are needed
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		var faults atomic.Int64
@@ -124,7 +124,8 @@ func TestNoticesLost(t *testing.T) {
 	}
 }
 
-// faulty opens a session with faults between it and the store.
+// faulty opens a session whose requests to the store, and notices from it, suffer the
+// faults.
 func (r *room) faulty(t *testing.T, o dsync.Options, decide func(dsynctest.Request) dsynctest.Fault) *dsync.Session {
 	t.Helper()
 	o.Logger = r.logger()

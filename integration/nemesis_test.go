@@ -29,8 +29,8 @@ var (
 	nemesisDir  = flag.String("nemesis.dir", "", "directory in which TestNemesis always stores its history, picture and table; by default it stores them only if it fails")
 )
 
-// A nemesis lets clients work on a server and records the history, while it injects faults into the
-// server, the clients and their connections.
+// A nemesis lets clients work on a server while it injects faults into the server, the clients and
+// their connections. It records the history.
 type nemesis struct {
 	t    *testing.T
 	name string // the server's name
@@ -42,8 +42,8 @@ type nemesis struct {
 	host string // HostDir for half of the clients, or "" for none
 	rec  *history.Recorder
 
-	// Used to read from the server. A single server never returns stale data, but in a set a former
-	// primary may do so.
+	// For reading from the server. single: no former primary can return stale data, as it can in a
+	// replica set.
 	single bool
 	set    *mongod.Set // nil unless the server is a set that this test started
 	store  driver.Store
@@ -65,8 +65,8 @@ type nemesis struct {
 	rollbacks int // number of members that rolled back writes
 }
 
-// Under every kind of fault of servers, networks and processes, locks, elections and fences follow
-// the rules of package history, all calls return, and nothing is left behind in the store.
+// Whatever faults servers, networks and processes have, locks, elections and fences follow the
+// rules of package history, all calls return, and nothing is left behind in the store.
 func TestNemesis(t *testing.T) {
 	t.Parallel()
 	lab.Servers(t) // skips the test if there is no server
@@ -86,14 +86,14 @@ func TestNemesis(t *testing.T) {
 		case s.Has(server.Need{Members: true}):
 			own := startBehind(t, n.net, mongod.Spec{Members: 3, ElectionTimeout: 2 * time.Second, Env: skewed(t, draw)})
 			n.room = newRoom(t, own)
-			n.ttl = 6 * time.Second // one and a half times as long as a primary's election takes
+			n.ttl = 6 * time.Second // one and a half times the duration of a primary's election
 			n.set = own.Set()
 			harms = n.setHarms(n.set, draw)
 			n.uri = own.URI
 		case s.Has(server.Need{Sharded: true, Binary: true}):
 			own := lab.StartCluster(t, mongod.ClusterSpec{})
 			n.room, n.single = newRoom(t, own), true
-			n.ttl = 6 * time.Second // longer than the restart of a shard
+			n.ttl = 6 * time.Second // longer than a shard needs to restart
 			harms = n.clusterHarms(own.Cluster(), draw)
 			var routers []string
 			for _, m := range own.Cluster().Routers() {
@@ -108,7 +108,7 @@ func TestNemesis(t *testing.T) {
 	})
 }
 
-// source returns a source of random numbers that depends on the seed and on name.
+// source returns a source of random numbers that is determined by the seed and by name.
 func (n *nemesis) source(name string) *rand.Rand {
 	var sum uint64
 	for _, c := range name {

@@ -63,8 +63,8 @@ func (n *nemesis) logs(ctx context.Context) {
 }
 
 // clean checks that every key can be acquired, that afterwards no key has a holder or a waiter,
-// that no session is alive, and that a sweep deletes all records except those of keys, of its own
-// progress and of the probe.
+// and that no session is alive. It also checks that a sweep deletes all records except those of
+// the keys, of its own progress and of the probe.
 func (n *nemesis) clean() {
 	t := n.t
 	s := n.room.session(n.room.short(n.ttl))
@@ -116,8 +116,9 @@ func (n *nemesis) clean() {
 		alive, now, err = storecmd.Members(ctx, n.store)
 		return err == nil && len(alive) == 0
 	})
-	// On a server that is not MongoDB, Sweep keeps a record that was created for a Register for an
-	// hour, even if the Register never came. Make that hour pass.
+	// On a server that is not MongoDB, a process creates a record before its Register. For an
+	// hour, Sweep keeps such a record even if the Register never comes. Make the records look
+	// older.
 	made := bson.D{
 		{Key: "_id", Value: bson.D{{Key: "$gte", Value: "s/"}, {Key: "$lt", Value: "s0"}}},
 		{Key: "ttl", Value: bson.D{{Key: "$exists", Value: false}}},

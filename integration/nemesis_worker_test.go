@@ -20,7 +20,7 @@ type nemesisWorker struct {
 	draw *rand.Rand
 }
 
-// A nemesisHold is a way to acquire, check and release a hold.
+// A nemesisHold contains the functions that acquire, check and release one kind of hold.
 type nemesisHold struct {
 	history.Event // fields for the recorded request
 
@@ -32,11 +32,11 @@ type nemesisHold struct {
 	keep    time.Duration // for how long release keeps the key
 	fenced  bool          // whether the hold guards a document
 
-	handOff func(ctx context.Context, a *history.Attempt) error // transfers the term to another candidate; nil if the hold is not a term
+	handOff func(ctx context.Context, a *history.Attempt) error // transfers the term to another candidate; nil if the hold is not an election's term
 }
 
-// run acquires and releases until the client finishes. Only one worker of a process campaigns,
-// because the term belongs to the process.
+// run acquires and releases holds until the client finishes. Only one worker in each process
+// campaigns, because a term belongs to the whole process.
 func (w *nemesisWorker) run(campaigns bool) {
 	for !w.finishing() {
 		if w.draw.IntN(25) == 0 {
@@ -74,7 +74,8 @@ func either[F any](try bool, wait, now F) F {
 	return wait
 }
 
-// of makes h acquire a hold by calling acquire. Its release waits for a majority.
+// of makes h acquire a hold by calling acquire. h.release waits until a majority has the
+// release.
 func (h *nemesisHold) of(acquire func(context.Context) (*dsync.Hold, error)) *nemesisHold {
 	var hold *dsync.Hold
 	h.take = func(ctx context.Context) (err error) {
@@ -92,7 +93,8 @@ func (h *nemesisHold) of(acquire func(context.Context) (*dsync.Hold, error)) *ne
 	return h
 }
 
-// locks makes h lock and unlock as package sync does. A fail-over may undo its Unlock.
+// locks makes h use the methods that m has in common with a sync.Mutex. A fail-over may
+// undo the Unlock.
 func (h *nemesisHold) locks(m *dsync.Mutex, try bool) *nemesisHold {
 	h.take, h.token, h.lost = m.LockContext, m.Token, m.Lost
 	if try {
@@ -176,14 +178,14 @@ func (w *nemesisWorker) campaign(try bool) *nemesisHold {
 		return t.Number
 	}
 	h.lost = func() <-chan struct{} {
-		if term.Err() != nil { // Err reads the clock, so unlike Done it can't be late
+		if term.Err() != nil { // Err reads the clock, so, unlike Done, it is never late
 			return over
 		}
 		return term.Done()
 	}
 	h.handOff = func(ctx context.Context, a *history.Attempt) error {
 		switch err := w.transfer(ctx, a); {
-		case err == nil, errors.Is(err, leader.ErrResigned): // with ErrResigned the first candidate in the queue leads
+		case err == nil, errors.Is(err, leader.ErrResigned): // ErrResigned: the term was not transferred, but it is over
 			end()
 			return nil
 		case errors.Is(err, leader.ErrLost):
@@ -233,7 +235,7 @@ var over = func() <-chan struct{} {
 	return ch
 }()
 
-// once acquires h, keeps it for a while, and releases it.
+// once acquires a hold as h describes, keeps it for a while, and releases it.
 func (w *nemesisWorker) once(h *nemesisHold) {
 	ctx, cancel := context.Background(), context.CancelFunc(func() {})
 	if w.draw.IntN(5) > 0 {
@@ -252,7 +254,7 @@ func (w *nemesisWorker) once(h *nemesisHold) {
 		if h.fenced && token > 0 {
 			w.write(h.Key, token)
 		}
-		time.Sleep(w.upTo(w.TTL / 5)) // continue into the grace, and beyond
+		time.Sleep(w.upTo(w.TTL / 5)) // continue into the grace, and perhaps beyond
 	}
 	end, cancel := context.WithTimeout(context.Background(), w.TTL)
 	defer cancel()
@@ -271,14 +273,15 @@ func (w *nemesisWorker) once(h *nemesisHold) {
 	}
 }
 
-// have checks the hold and writes for a while. It reports whether the hold still exists.
+// have keeps the hold for a while, checking it and writing. It reports whether the hold
+// still exists at the end.
 func (w *nemesisWorker) have(h *nemesisHold, a *history.Attempt, token int64) bool {
 	long := w.upTo(200 * time.Millisecond)
 	switch w.draw.IntN(10) {
 	case 0:
 		long = w.upTo(w.TTL)
 	case 1:
-		long = w.upTo(4 * w.TTL) // so that some holds get lost
+		long = w.upTo(4 * w.TTL) // longer than the TTL, so that some holds get lost
 	}
 	end := make(chan struct{})
 	var writing sync.WaitGroup
@@ -313,5 +316,5 @@ func (w *nemesisWorker) breakOne() {
 	ctx, cancel := context.WithTimeout(context.Background(), w.upTo(2*w.TTL))
 	defer cancel()
 	w.rec.Put(history.Event{Type: history.Break, Key: key})
-	admin.New(w.session).Break(ctx, key) // only the holders record the effect
+	admin.New(w.session).Break(ctx, key) // ignore the error: holders record when their holds end
 }

@@ -14,8 +14,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// startBehind starts a set whose members and clients reach each member only through the member's
-// proxy. The members identify themselves to the proxies.
+// startBehind starts a set in which clients and other members reach each member only through
+// that member's proxy. The members identify themselves to the proxies.
 func startBehind(t *testing.T, net *proxy.Network, spec mongod.Spec) *server.Server {
 	t.Helper()
 	spec.Announce = func(addr string) string { return net.Proxy(addr).Addr() }
@@ -23,7 +23,7 @@ func startBehind(t *testing.T, net *proxy.Network, spec mongod.Spec) *server.Ser
 	return lab.Start(t, spec)
 }
 
-// Faults on a client's link harm that client, and no other client of the same proxy.
+// Faults on a client's link affect that client, and no other client of the same proxy.
 func TestNetworkHarmsOneClient(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -32,7 +32,7 @@ func TestNetworkHarmsOneClient(t *testing.T) {
 		uri := net.Proxy(r.Primary(t)).URI()
 		type insert func(id string, d time.Duration) error
 		client := func(name string) insert {
-			// Switch off retries, because with them the driver would hide a lost command.
+			// Switch off retries, with which the driver would hide a lost command.
 			coll := server.Connect(t, uri+"&appName="+name, options.Client().SetRetryWrites(false)).Database(r.DB).Collection("c")
 			return func(id string, d time.Duration) error {
 				ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -76,8 +76,8 @@ func TestNetworkHarmsOneClient(t *testing.T) {
 	})
 }
 
-// A primary that is cut off from the other members, in one direction or in both, is replaced. If no
-// message reaches it, it does not learn of its replacement until it rejoins the set.
+// A primary that is cut off from the other members, in one direction or in both, is replaced. A
+// primary that no message reaches learns of its replacement only when it rejoins the set.
 func TestNetworkPartsMembers(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
@@ -92,8 +92,8 @@ func TestNetworkPartsMembers(t *testing.T) {
 			}
 			return status.Lookup("term").AsInt64()
 		}
-		// A new member can't roll back a write until it knows of a write that all members have; otherwise
-		// mongod would exit. The second write makes all members know that they have the first.
+		// A new member can roll back a write only if it knows of an earlier write that all members have;
+		// otherwise mongod would exit. The second write tells all members that they all have the first.
 		all := options.Collection().SetWriteConcern(&writeconcern.WriteConcern{W: 3})
 		for range 2 {
 			if _, err := r.Client(t).Database(r.DB).Collection("c", all).InsertOne(t.Context(), bson.D{}); err != nil {

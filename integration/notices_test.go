@@ -39,7 +39,8 @@ func (w *warned) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// once fails the test unless exactly one warning was logged and it contains the words.
+// once fails the test unless exactly one warning was logged and that warning contains the
+// words.
 func (w *warned) once(t *testing.T, words ...string) {
 	t.Helper()
 	text := w.String()
@@ -55,12 +56,13 @@ func (r *room) listening(t *testing.T, m *dsync.Mutex, mon *monitor) <-chan gran
 	mon.reset()
 	ch := locking(t.Context(), m)
 	eventually(t, "the waiter listens", func() bool { return len(mon.commands(awaits)) > 0 })
-	time.Sleep(500 * time.Millisecond) // wait until it has requested the key again
+	time.Sleep(500 * time.Millisecond) // wait until m's session has requested the key again
 	return ch
 }
 
-// If a listener's collection is overrun while it is not reading, it opens another cursor, and the
-// waiter requests the key again, because the notice of its grant may have been overwritten.
+// If notices overrun a listener's collection while the listener is not reading, it opens another
+// cursor. The waiter then requests the key again, because the notice of its grant may have been
+// overwritten.
 func TestNoticesOverrun(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -88,7 +90,7 @@ func TestNoticesOverrun(t *testing.T) {
 			return place != nil
 		})
 		junk := bson.D{{Key: "to", Value: "nobody"}, {Key: "junk", Value: make([]byte, 64<<10)}}
-		for range 32 { // twice as much as the collection can keep
+		for range 32 { // twice as much as the collection has room for
 			if _, err := place.InsertOne(t.Context(), junk); err != nil {
 				t.Fatal(err)
 			}
@@ -144,8 +146,8 @@ func TestNoticesDropped(t *testing.T) {
 	})
 }
 
-// polls checks that sessions on this client work without notices, so that a waiter gets its key by
-// a poll. The waiter's session logs to log.
+// polls checks that sessions on this client work without notices: a waiter gets its key by
+// polling. The waiter's session logs to log.
 func (r *room) polls(t *testing.T, log *warned, o dsyncmongo.Options, client *mongo.Client) {
 	t.Helper()
 	o.Session.TTL, o.Session.Logger = 20*time.Second, log.logger()
@@ -172,7 +174,7 @@ func (r *room) polls(t *testing.T, log *warned, o dsyncmongo.Options, client *mo
 }
 
 // If somebody has created the collections of notices by hand and not capped them, sessions poll,
-// and one warning says what to do.
+// and one warning explains what to do.
 func TestNoticesNotCapped(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -189,11 +191,12 @@ func TestNoticesNotCapped(t *testing.T) {
 	})
 }
 
-// addresses is the default number of collections of notices: Options.NoticeCollections, and one for
-// observers.
+// addresses is the default number of collections of notices: the default of
+// Options.NoticeCollections, plus one for observers.
 const addresses = 65
 
-// The strict Stable API has no tailable cursors, so sessions poll, and one warning says what to do.
+// The strict Stable API has no tailable cursors, so sessions poll, and one warning explains what to
+// do.
 func TestNoticesStrict(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -224,9 +227,9 @@ func TestNoNotices(t *testing.T) {
 	})
 }
 
-// Promise 5: on every server that notifies, even a standalone or a cluster, a waiter gets a notice.
-// It requests the key once, and once more if it has just begun to listen. With the short poll
-// interval of other tests it would send three more requests; here the interval is a minute.
+// Promise 5: on every server that can notify, even a standalone or a cluster, a waiter gets a
+// notice. It requests the key once, and once more if it has just begun to listen. The poll interval
+// is a minute; with the short interval of other tests, the waiter would send three more requests.
 func TestWaiterIsNotified(t *testing.T) {
 	t.Parallel()
 	const rounds, hold = 6, 800 * time.Millisecond
@@ -253,8 +256,8 @@ func TestWaiterIsNotified(t *testing.T) {
 			held = g.h
 			took += g.at.Sub(begin)
 
-			// Don't count short acquires: a session first sends one to get a key that it was the last to
-			// hold.
+			// Don't count short acquires: a session that was the last to hold a key sends a short
+			// acquire first.
 			requests := mon.commands(func(c command) bool { return c.name == "findAndModify" && c.id == "k/pushed" && acquire(c.body) })
 			most := 1
 			if round < len(mons) {

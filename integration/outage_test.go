@@ -10,14 +10,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// slow is the reason that errors contain if a server is too busy even to report that there is no
-// majority.
+// slow is in the errors if a server is too busy even to report that there is no majority.
 const slow = "not answered in time: it is out of reach, overloaded, or locked for a backup (fsyncLock)"
 
 // outage uses a server on which one session holds a key and another session waits for it. It harms
 // the server so that no write is acknowledged for a while, and then heals it. It checks that the
-// holder is notified in time, that no grant is reported that may be undone, that the log and the
-// error of Release contain the reason, and that everything continues afterwards.
+// holder is notified in time, that nobody is told of a grant that may still be undone, that the
+// log and Release's error contain the reason, and that everything continues afterwards.
 func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	t.Helper()
 	r := newRoom(t, own)
@@ -71,9 +70,9 @@ func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	t.Log(log.String())
 }
 
-// With an arbiter and a frozen secondary, the primary stays primary and accepts writes, but no
-// majority acknowledges them. After the secondary is thawed, it lags behind because an application
-// has written in the meantime.
+// If the secondary of a set with an arbiter is frozen, the primary stays primary and accepts
+// writes, but no majority acknowledges them. When thawed, the secondary lags, because an
+// application has written in the meantime.
 func TestArbiter(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {

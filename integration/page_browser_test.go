@@ -24,7 +24,7 @@ type browser struct {
 	console func() (chromedp.ConsoleMessage, error, bool)
 }
 
-// newBrowser starts Debian's chromium without a window. If chromium is not installed, the test is
+// newBrowser starts Debian's headless chromium. If chromium is not installed, the test is
 // skipped; in CI it fails.
 func newBrowser(t *testing.T) *browser {
 	t.Helper()

@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A scene is a small fleet that shares a store in memory. Its processes do typical work for the
-// page to show.
+// A scene is a small fleet that shares an in-memory store. Its processes do typical work, which
+// the page shows.
 type scene struct {
 	store *dsynctest.Memory
 	own   *dsync.Session // the process that serves the page
@@ -60,8 +60,8 @@ func newScene(t *testing.T, ttl time.Duration) *scene {
 	return sc
 }
 
-// play plays the scene for d; short events last for hundredths of d. At the end, locks are held and
-// have waiters.
+// play plays the scene for d. Its steps are timed in hundredths of d. At the end, locks are held
+// and have waiters.
 func (sc *scene) play(t *testing.T, d time.Duration) {
 	t.Helper()
 	tick := d / 100
@@ -122,7 +122,7 @@ func (sc *scene) play(t *testing.T, d time.Duration) {
 	elect(name("worker-0"), 8)
 	elect(name("worker-1"), 10)
 
-	// A finished migration, and a key that is held for a long time.
+	// A migration that has finished, and a key that is held for a long time.
 	wg.Go(func() {
 		sc.own.Once("migrations/0042").Do(ctx, func(context.Context) error { return nil })
 	})

@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
 )
 
-// The page shows a thousand keys. On an idle machine it needs less than a second for that; the test
-// logs the time, but asserts only that the keys are shown.
+// The page shows a thousand keys. On an idle machine this takes less than a second. The test logs
+// the time, but asserts only that the keys are shown.
 func TestPageOfAThousandKeys(t *testing.T) {
 	b := newBrowser(t)
 	sc := newScene(t, 30*time.Second)
@@ -49,7 +49,8 @@ func TestPageOfAThousandKeys(t *testing.T) {
 	b.noComplaints(t)
 }
 
-// Changes appear without a reload, and leave the focus and the text that the user is typing alone.
+// Changes appear without a reload, and do not disturb the focus or the text that the user is
+// typing.
 func TestPageIsKeptUpToDate(t *testing.T) {
 	b := newBrowser(t)
 	sc := newScene(t, 30*time.Second)
@@ -75,13 +76,14 @@ func TestPageIsKeptUpToDate(t *testing.T) {
 	b.eventually(t, `document.querySelector('.keys .free') !== null`)
 	b.noComplaints(t)
 
-	// Submitting the form shows the keys with the prefix.
+	// When the user submits the form, the page shows the keys with the prefix.
 	b.press(t, kb.Enter)
 	b.eventually(t, `location.search.includes('prefix=inv') && document.querySelectorAll('.keys tbody tr').length === 1`)
 	b.noComplaints(t)
 }
 
-// From the first event on, the browser advances ages and timelines between events, too.
+// After the first event, the browser advances ages and timelines by itself between
+// events.
 func TestPageGoesOnByItself(t *testing.T) {
 	b := newBrowser(t)
 	sc := newScene(t, time.Hour) // heartbeats so rare that they cause no events
@@ -125,7 +127,7 @@ func TestPageWithoutScript(t *testing.T) {
 	mu.Unlock()
 }
 
-// Every action can be reached with the keyboard, in the page's order, and the focus is visible.
+// The keyboard reaches every action, in the order on the page, and the focus is visible.
 func TestPageByKeyboard(t *testing.T) {
 	b := newBrowser(t)
 	sc := newScene(t, 30*time.Second)
@@ -178,8 +180,8 @@ func TestPageByKeyboard(t *testing.T) {
 	b.noComplaints(t)
 }
 
-// contrast returns the texts whose contrast ratio is below 4.5 to 1, the minimum that WCAG demands,
-// each with its ratio.
+// contrast returns each text whose contrast ratio is below 4.5 to 1, WCAG's minimum, together with
+// that ratio.
 const contrast = `(() => {
 	const parse = c => { const v = c.match(/[\d.]+/g).map(Number); return v.length === 3 ? [...v, 1] : v; };
 	const light = c => { const [r, g, b] = c.map(v => (v /= 255) <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };

@@ -26,7 +26,7 @@ func logins(p *proxy.Proxy) *atomic.Int64 {
 	return n
 }
 
-// A wrong password results in an error at once, and the login is not retried.
+// With a wrong password, opening a session fails at once, and the login is not retried.
 func TestWrongPassword(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
