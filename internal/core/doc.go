@@ -2,16 +2,15 @@
 // and returns effects, which package engine carries out. So the same events always have the same effects, and
 // package explore can try every order of events.
 //
-// A Core is one session: a series of registrations in the store, and the claims that live with them. Only Step
-// changes it. It answers every [Call] with one [Deliver], and reports the end of every hold once with [Freed].
+// A Core is one session: a series of registrations in the store, and the claims made under them. Only Step changes it.
+// It answers every [Call] with one [Deliver], and reports the end of every hold once with [Freed].
 //
 // # The session
 //
 // To the store, a session is alive until its last heartbeat is a TTL old by the store's clock. From then on, any
 // process that waits behind it may expire it. A process that has learned that the session's process has [Died] may
-// expire the session one margin later. Expiry is final: the id is never used again. So once a process knows that a
-// session has expired, it can rely on that at any later time. The next process that uses a key drops the claims of
-// expired sessions.
+// expire the session one margin later. Expiry is final: the id is never used again. So what a process has learned of an
+// expiry remains true. The next process that uses a key drops the claims of expired sessions.
 //
 //	none ──Acquire──► registering ──reply──► live ──deadline, or expired by the store──► none
 //
@@ -96,20 +95,21 @@
 //	(unknown id in a notice or reply)            leaving      Send a release
 //
 // Within a process, a hold's slot is freed only when its holder is done, as with a sync.Mutex, even if the hold was
-// lost or its claim was released at the end of the grace. Only leases and holds with Auto do not wait for the holder.
+// lost or its claim was released at the end of the grace. The slots of leases and of holds with Auto are freed without
+// waiting for the holder.
 //
 // Any command that makes room for a claim also grants it: a release, a command that drops expired sessions, or the
 // request itself. The session whose command made the grant notifies the waiter with a [driver.Notice], once the command
 // cannot be rolled back. A notice may be lost, late, repeated or out of order. So every waiter also requests again from
-// time to time, and when a session ahead of it may have expired.
+// time to time, and when a session ahead of it has expired.
 //
-// Only sessions may change a key's record. If anybody else does, the holder must find out. So after every
-// acknowledged heartbeat the Core reads some of the held keys, in turn, and it compares every state of a held key
-// that it receives with the hold. While a claim is in doubt, its holder cannot hand it off.
+// Only sessions may change a key's record. A holder must find out if anything else does. So after every acknowledged
+// heartbeat the Core reads some of the held keys, in rotation. It compares every state of a held key that it receives
+// with the hold. While a claim is in doubt, its holder cannot hand it off.
 //
-// Every request to join carries a time, by the store's clock, after which it does not count. Until then, an unanswered
-// request, or a copy of an answered request, can make a claim join again after its release. So the Core remembers
-// released claims as past claims, and after that time discards them, many per command.
+// Every request to join carries a time, by the store's clock, from which on the store ignores it. Before that time, an
+// unanswered request, or a copy of an answered one, can make a claim join again after the claim's release. So the Core
+// remembers released claims as past claims, and discards them after that time, many per command.
 //
 // # How to read it
 //

@@ -19,13 +19,13 @@ type Want struct {
 	Shares        bool          // readers of this process may share the hold
 	First         bool          // goes ahead of all waiters, and holders are asked to give up the key; never with Try
 	Try           bool          // does not wait for others
-	Auto          bool          // its slot in this process is freed when the grace is over, even if the holder does nothing
-	Value         string        `json:"-"` // with Auto: published with the grant
+	Auto          bool          // the hold's slot in this process is freed when the grace is over, even if the holder does nothing
+	Value         string        `json:"-"` // with Auto: a value to publish with the grant
 }
 
-// exclusive reports whether w takes all of the key. A semaphore never counts as exclusive, because its size can
-// grow. By the time of a hand-off, others may hold the new part with a greater token, or may have waited in the
-// store's queue for longer.
+// exclusive reports whether w takes all of the key. A semaphore is never exclusive, because its size can grow. By the
+// time of a hand-off, others may hold the added units with a greater token, or may have waited longer in the store's
+// queue.
 func (w *Want) exclusive() bool { return w.Weight == w.Limit && w.Kind != driver.KindSemaphore }
 
 // A Call is one caller's request for a key. It gets one [Deliver]. If the Deliver has no Err, Deliver.Hold is the Call
@@ -36,17 +36,17 @@ type Call struct {
 	Caller any    `json:"-"` // for package engine; the Core does not use it
 }
 
-// GiveUp reports that a caller has given up. A caller that has not been served gets a Deliver with ErrGivenUp.
+// GiveUp reports that a caller has given up. If the caller has not been served, it gets a Deliver with ErrGivenUp.
 type GiveUp struct {
 	Call *Call `json:"-"`
 }
 
-// Done reports that a holder is done. If several readers share a hold, each of them sends it.
+// Done reports that a holder is done. If several readers share a hold, there is a Done for each.
 type Done struct {
 	Claim   uint64
 	Hold    *Call           `json:"-"`
 	Release *driver.Release // Keep, or Seal and Result; nil: neither
-	Early   bool            // the release may be answered before it is committed
+	Early   bool            // the store may answer the release before it is committed
 }
 
 // WindDown ends a hold at its holder's request. The hold is released when the holder is done or the grace is over.
@@ -64,8 +64,8 @@ type Progress struct {
 	Limit time.Duration
 }
 
-// ReleaseBy sets how a hold is released when its holder is done: to a Successor, or by keeping the key held for Keep
-// from now.
+// ReleaseBy sets how a hold is released when its holder is done: the store grants the key to Successor, or keeps it
+// held for Keep from now.
 type ReleaseBy struct {
 	Claim   uint64
 	Release driver.Release
@@ -74,8 +74,8 @@ type ReleaseBy struct {
 // Extending reports that a command to extend a lease is being sent.
 type Extending struct{ Claim uint64 }
 
-// Extended is the store's answer to a command that Extending announced and that was sent at Sent. A command without an
-// answer has no Extended.
+// Extended is the store's answer to a command that Extending announced. The command was sent at Sent. If it gets no
+// answer, there is no Extended.
 type Extended struct {
 	Claim uint64
 	Sent  Instant
@@ -100,10 +100,10 @@ type Ask struct {
 	Do any `json:"-"`
 }
 
-// Met is the record of another session, which package engine has read for display.
+// Met has the record of another session, which package engine has read for display.
 type Met struct{ Member driver.Member }
 
-// Seen is the state of a key that package engine has read for its own use. The request was sent at Since.
+// Seen has the state of a key that package engine has read for its own use. The read was sent at Since.
 type Seen struct {
 	State driver.State
 	Since Instant
@@ -123,7 +123,7 @@ type NoticesDue struct{ Notices []driver.Notice }
 type Reply struct {
 	Command uint64
 	Lost    bool
-	Err     error `json:"-"` // with Lost, why; otherwise the store's error
+	Err     error `json:"-"` // with Lost: why there is no answer; otherwise the store's error
 
 	Session   string    // for Register: the id that was registered, which no session has had before
 	Now       time.Time // the store's clock, in replies to Register, Heartbeat, Read and Acquire
@@ -189,8 +189,8 @@ func (Hurry) event()          {}
 // An Effect is something to do: one of the types below. Effects must be carried out in order.
 type Effect interface{ effect() }
 
-// Send sends a command. Package engine must answer it with a Reply within [Config.Attempt]. For each Register it makes
-// a new id, unless an earlier, unanswered Register has registered its id after all.
+// Send sends a command. Package engine must answer it with a Reply within [Config.Attempt]. For each Register, package
+// engine makes a new id, unless an earlier, unanswered Register has succeeded after all.
 type Send struct {
 	ID uint64
 	*Command
@@ -208,11 +208,11 @@ type Deliver struct {
 	Until   time.Time // the end of a lease, by the store's clock
 	Granted Instant   // when the claim's grant was learned
 	Local   bool      // handed off, or shared, without a command
-	Err     error     // instead of a hold
+	Err     error     // why the caller gets no hold
 }
 
 // End closes the Lost channel of a hold whose holder is not done. Asked means that the holder or somebody else wanted
-// the hold to end, or that its lease is over.
+// the hold to end, or that the lease is over.
 type End struct {
 	Hold  *Call
 	Cause error
@@ -267,7 +267,7 @@ type Jumped struct{ By time.Duration }
 // Expired reports that a command of this session has expired another session.
 type Expired struct{ Session string }
 
-// Orphan reports that the Core is releasing a claim that the store has for this session but this process doesn't know.
+// Orphan reports that the Core is releasing a claim of this session that the store has but this process doesn't know.
 type Orphan struct{ Claim, Key string }
 
 // Closed reports that the session is unregistered, or left to expire.

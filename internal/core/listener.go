@@ -6,29 +6,29 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A listener receives the session's notices. It runs while somebody waits or observes, or has held something for a
-// while. A session has at most one listener. The listener stops when nobody has needed it for a TTL.
+// A listener receives the session's notices. A session has at most one. It runs while somebody waits for a key,
+// observes one, or has held one for a while, and stops when nobody has needed it for a TTL.
 type listener struct {
 	running     bool
 	ready       bool
 	unsupported bool
 	number      uint64         // number of the last listener that was opened
-	times       uint64         // how many listeners became ready
-	at          Instant        // when to open the listener; never: nobody needs it, or it is running
+	times       uint64         // how often a listener became ready
+	at          Instant        // when to open a listener; never: nobody needs one, or one is running
 	opened      Instant        // when the last listener was opened
-	idle        Instant        // when somebody last needed it
-	failed      int            // consecutive listeners that broke
+	idle        Instant        // when somebody last needed a listener
+	failed      int            // how many listeners broke in succession
 	keys        map[string]int // number of observers, by key
 }
 
-// is reports whether the running listener has the given number.
+// is reports whether a listener with the given number is running.
 func (l *listener) is(number uint64) bool { return l.running && l.number == number }
 
-// listenAfter is how long a session must hold something before it listens only because of that. Most holds end sooner,
-// so no listener is opened for them.
+// listenAfter is how long a session that only holds keys waits before it opens a listener. Most holds end sooner and
+// need none.
 const listenAfter = time.Second
 
-// gather is how long the opening of a listener for a new key is delayed, so that more keys can be added.
+// gather is how long the session waits before it opens a listener for a new key, so that more keys can be added.
 const gather = 5 * time.Millisecond
 
 // Listening reports whether a listener is ready, and whether the store can't notify.
@@ -113,7 +113,7 @@ func (c *Core) observe(key string, n int) {
 	before := l.keys[key]
 	l.keys[key] += n
 	if l.keys[key] <= 0 {
-		delete(l.keys, key) // the running listener still receives its changes, which does no harm
+		delete(l.keys, key) // the running listener still receives the key's changes, which does no harm
 	}
 	l.idle = c.now
 	if before == 0 && n > 0 {
@@ -122,8 +122,8 @@ func (c *Core) observe(key string, n int) {
 	}
 }
 
-// listenerBroken opens another listener. Since a new listener makes every waiter request again, there is a pause before
-// it, unless the broken listener had run for a while.
+// listenerBroken opens another listener. Since a new listener makes every waiter request again, the pause before it
+// grows with each failure, unless the broken listener had run for a while.
 func (c *Core) listenerBroken(unsupported bool) {
 	l := &c.listener
 	l.running, l.ready, l.unsupported = false, false, unsupported
@@ -138,7 +138,7 @@ func (c *Core) listenerBroken(unsupported bool) {
 }
 
 // listenerReady is called when the listener begins to receive all notices that are sent. Earlier notices may have been
-// missed, so everybody checks again.
+// missed, so all waiters request again, holders check by a heartbeat, and observers read their keys.
 func (c *Core) listenerReady() {
 	l := &c.listener
 	l.ready = true
@@ -159,7 +159,7 @@ func (c *Core) listenerReady() {
 	}
 }
 
-// noticed handles a notice that came from the listener, or that one of this session's commands returned for itself.
+// noticed handles a notice to this session, from the listener or returned by one of the session's own commands.
 func (c *Core) noticed(n driver.Notice) {
 	if c.session.id == "" {
 		return
@@ -195,7 +195,8 @@ func (c *Core) noticed(n driver.Notice) {
 	}
 }
 
-// crowded records that other sessions may be waiting for a claim that can yield. If the claim lingers, it is released.
+// crowded records that other sessions may be waiting for the claim's key, if the claim can yield. If the claim lingers,
+// it is released.
 func (c *Core) crowded(cl *claim) {
 	if cl.request.Yield {
 		cl.othersWait = true

@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// looks detect key records that were deleted or changed by somebody who should not have done so: an operator, a
-// clean-up job, a TTL index. The store then grants the key anew although its holder's session is alive. So every reply
+// looks detect key records that something other than a session has deleted or changed, such as an operator, a clean-up
+// job or a TTL index. The store may then grant the key to others although its holder's session is alive. So every reply
 // or observation that shows a held key is compared with the hold, and after each acknowledged heartbeat the session
 // reads some of the keys that it holds, in rotation. [Core.missing] explains when the session concludes that the store
 // has really lost a claim.
@@ -17,11 +17,11 @@ type looks struct {
 	keys  []string // keys that the look under way reads; nil: none is under way
 	at    Instant  // when that look was sent
 	acks  uint64   // session.acks at that time
-	after uint64   // number of the last claim that a look covered in turn
+	after uint64   // number of the claim at which the rotation stopped
 }
 
-// maxLook is the most keys that one look reads. MongoDB needs a few milliseconds for that many. A session with at most
-// that many keys reads all of them after each heartbeat.
+// maxLook is the most keys that one look reads. MongoDB reads that many in a few milliseconds. A session with no more
+// keys reads all of them after each heartbeat.
 const maxLook = 500
 
 // watched reports whether the store must have the claim as long as its session lives: the claim is held or lingers. A
@@ -30,7 +30,7 @@ func (c *Core) watched(cl *claim) bool {
 	return cl != nil && (cl.state == held || cl.state == lingering) && cl.request.Session == c.session.id
 }
 
-// look reads some of the held keys: first those whose claims are in doubt, then the next in turn. It is called
+// look reads some of the held keys: first those whose claims are in doubt, then the next in the rotation. It is called
 // after every acknowledged heartbeat.
 func (c *Core) look() {
 	l := &c.looks
@@ -72,7 +72,7 @@ func (c *Core) look() {
 	}
 }
 
-// looked handles the answer to a look. Without an answer, the next heartbeat starts another look.
+// looked handles the reply to a look. If the look failed, the next heartbeat starts another.
 func (c *Core) looked(s *sent, r *Reply) {
 	if s.session != c.session.id {
 		return
@@ -104,8 +104,8 @@ func (c *Core) looked(s *sent, r *Reply) {
 	}
 }
 
-// tokens maps the ids of the claims that hold the key in st to their tokens. It makes a map because a state can show
-// thousands of holders of a semaphore, and the session can have as many claims to compare with them.
+// tokens maps the ids of the claims that hold the key in st to their tokens. A map is needed because a semaphore can
+// have thousands of holders, and the session as many claims to compare with them.
 func tokens(st *driver.State) map[string]int64 {
 	if st == nil {
 		return nil
@@ -153,11 +153,11 @@ func (c *Core) seen(st *driver.State, since Instant) {
 	}
 }
 
-// excluded ends a hold of a key that the store has granted to another holder, h, according to a state read at now. It
-// uses the clock of that state, not of an earlier reply, because the clock may have jumped past the end of a lease. If
-// the session has lapsed by that clock, the reason may be that another process has expired it, not that somebody
-// deleted the record. That happens if the process and its clock both stood still. The next heartbeat shows whether the
-// session goes on.
+// excluded ends the hold of cl because a state of the key, read at now by the store's clock, shows that another holder,
+// h, was granted the key. It uses now, not the time of an earlier reply, because the store's clock may have jumped past
+// the end of a lease. If the session has lapsed by now, perhaps nobody deleted the record: if the process and its clock
+// stood still for a time, another process may have expired the session. The next heartbeat shows whether the session
+// continues.
 func (c *Core) excluded(cl *claim, h *driver.Holder, now time.Time) {
 	switch {
 	case cl.outlives():
@@ -176,8 +176,8 @@ func (c *Core) excluded(cl *claim, h *driver.Holder, now time.Time) {
 	c.deleted(cl, fmt.Errorf("%w: another has been granted the key, with token %d", ErrRecordDeleted, h.Token))
 }
 
-// excludedBy returns a holder that can only have been granted the key after the store lost the claim, or nil. That
-// is certain however stale the state is: tokens grow, so a greater token was granted after the claim's.
+// excludedBy returns a holder in st that can only have been granted the key after the store lost the claim, or nil.
+// Even in a stale state, a greater token was granted after the claim's token, because tokens grow.
 func (cl *claim) excludedBy(st *driver.State) *driver.Holder {
 	r := &cl.request
 	for i := range st.Holders {
@@ -191,9 +191,9 @@ func (cl *claim) excludedBy(st *driver.State) *driver.Holder {
 }
 
 // missing handles a state that does not show the claim, although it was read after this process learned of the claim's
-// grant. A deposed primary may return such a state. So the claim is only put in doubt, and a heartbeat is sent. After a
-// later heartbeat has been acknowledged, the next look decides. acks is session.acks when the reading began, or 0 if
-// the reading must not decide.
+// grant. A deposed primary may return such a state, so at first missing only puts the claim in doubt and has a
+// heartbeat sent. Once a later heartbeat has been acknowledged, the next look decides. acks is session.acks when the
+// reading began, or 0 if this reading must not decide.
 func (c *Core) missing(cl *claim, acks uint64) {
 	switch {
 	case !c.watched(cl), cl.doubted > 0 && acks == 0:
@@ -203,15 +203,15 @@ func (c *Core) missing(cl *claim, acks uint64) {
 		return
 	case cl.doubted == 0:
 		cl.doubted = c.session.acks
-		if c.session.beating != 0 { // the heartbeat under way was sent too early to count
+		if c.session.beating != 0 { // the heartbeat under way was sent before the doubt, so it does not count
 			cl.doubted++
 		}
 	}
 	c.heartbeatSoon()
 }
 
-// deleted ends a hold that the store no longer has. Its claim is still released when the holder is done, because a
-// copy of its request may have made it join again.
+// deleted ends a hold whose claim the store no longer has. The claim is still released when the holder is done, because
+// a copy of its request may have made it join again.
 func (c *Core) deleted(cl *claim, cause error) {
 	switch {
 	case cl.state == lingering:

@@ -13,16 +13,16 @@ type message struct {
 	timer
 	number  uint64
 	notices []driver.Notice
-	began   Instant // when sending began; never: it was sent, and is kept only for changeGap
+	began   Instant // when sending began; never: the message was sent, and is kept only for changeGap
 	failed  int     // failed sends
 	command uint64  // the command under way, or inLine; 0: none
-	key     string  // the key whose changes it announces, as of when it is sent; "": it has other notices
+	key     string  // the key whose changes until the send it announces; "": it has other notices
 	again   bool    // the key has changed again since the message was sent
 }
 
-// notifyTime is how long a session tries to send a notice. It is longer than an election of a MongoDB primary takes
-// with default settings, about twelve seconds. So a waiter that was granted a key just before an election is notified
-// right after it. A later notice is of little use, since waiters poll.
+// notifyTime is how long a session tries to send a notice. With default settings, MongoDB elects a primary within about
+// twelve seconds. So a waiter that was granted a key just before an election is notified right after it. A later notice
+// is of little use, since waiters poll.
 const notifyTime = 15 * time.Second
 
 // changeGap is the shortest time between two change notices that a session sends for one key.
@@ -63,8 +63,8 @@ func (c *Core) sendMessage(m *message) {
 	c.messageDue(m)
 }
 
-// messageDue sends the message. If the message was sent already, messageDue ends the time during which it covers
-// further changes.
+// messageDue sends the message. If the message announces a key's changes and was sent already, messageDue sends it
+// again if the key has changed since, and otherwise forgets it.
 func (c *Core) messageDue(m *message) {
 	switch {
 	case m.command != 0 && m.command != inLine:
@@ -108,8 +108,8 @@ func (c *Core) forgetMessage(m *message) {
 	}
 }
 
-// unchanged returns the notices to send after a command that changed nothing for its own claim. It drops
-// notices of changes, unless the command granted other claims.
+// unchanged returns the notices to send after a command that did not change its own claim. It drops change notices,
+// unless the command granted other claims.
 func unchanged(notices []driver.Notice) []driver.Notice {
 	if slices.ContainsFunc(notices, func(n driver.Notice) bool { return n.Type == driver.NoticeGrant }) {
 		return notices

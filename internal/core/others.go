@@ -12,9 +12,9 @@ import (
 // other is what is known about another session.
 type other struct {
 	lapses  Instant        // no other process can expire it before then
-	until   time.Time      // lapses by the store's clock, in whole milliseconds; zero: lapses is a guess
+	until   time.Time      // the time lapses by the store's clock, in whole milliseconds; zero: lapses is a guess
 	member  *driver.Member // its record as last read; nil: never read whole
-	lapsed  bool           // the last reading showed it as lapsed, expired or missing, and no Expire has contradicted that
+	lapsed  bool           // the last reading showed it as lapsed, expired or missing, and no Expire has contradicted the reading
 	died    bool           // its process has ended; lapses is one margin later
 	expired bool           // it has expired, which is final
 	asked   bool           // a Read or Expire of it is under way
@@ -25,9 +25,9 @@ const (
 	// MaxRead is the most sessions that one command reads: see [driver.SessionQuery].
 	MaxRead = 1000
 
-	// maxWhole is the most sessions whose whole records are read where only their liveness matters. The holder of a
-	// mutex and up to 8 waiters ahead fit, and reading them whole also tells who they are. For the thousands of
-	// holders that a semaphore can have, whole records would take megabytes.
+	// maxWhole is the most sessions whose whole records are read to learn whether they have lapsed. A mutex's holder
+	// and up to 8 waiters ahead fit, and whole records also show who they are. For the thousands of holders that a
+	// semaphore can have, whole records would take megabytes.
 	maxWhole = 16
 )
 
@@ -39,8 +39,8 @@ func (c *Core) Member(id string) (driver.Member, bool) {
 	return driver.Member{}, false
 }
 
-// Lapses returns the time, by the store's clock, before which no other process can expire the session, as of the
-// store's last answer. It is zero if it is unknown or has passed.
+// Lapses returns the time, by the store's clock, before which no other process can expire the session, according to the
+// store's last answer. If that time is unknown or has passed, Lapses returns the zero time.
 func (c *Core) Lapses(id string) time.Time {
 	if o, known := c.others[id]; known && !o.expired && o.lapses > c.now {
 		return o.until
@@ -71,7 +71,7 @@ func (c *Core) waits(cl *claim) {
 	w := cl.wait
 	w.stagger = c.stagger(w.position)
 	w.poll = c.now.Add(c.cfg.jitter(c.PollTime(w.position), 5))
-	if w.asked != nil { // another forced claim may be granted first; its session must then be asked too
+	if w.asked != nil { // if another forced claim is granted first, its session must be asked to give up the key, too
 		w.poll = min(w.poll, c.now.Add(5*time.Second))
 	}
 	for _, until := range w.until {
@@ -83,8 +83,8 @@ func (c *Core) waits(cl *claim) {
 }
 
 // PollTime returns how long, without jitter, the waiter at the given position waits for a notice before it requests
-// again. With a listener the default is about a TTL. A notice is usually lost because its sender crashed, and after a
-// crash others wait for a TTL anyway.
+// again. With a listener the default is about a TTL: notices are usually lost because their sender crashed, and after a
+// crash waiters wait for a TTL anyway.
 func (c *Core) PollTime(position int) time.Duration {
 	d := c.cfg.Poll
 	switch {
@@ -97,16 +97,15 @@ func (c *Core) PollTime(position int) time.Duration {
 	return d * time.Duration(min(max(position, 1), 4))
 }
 
-// stagger returns by how much the waiter at the given position delays its check of the sessions ahead, compared with
-// the first waiter. The delay and its jitter grow with the position, so that a crash does not make a thousand waiters
-// send commands at once.
+// stagger returns how much later than the first waiter the waiter at the given position checks the sessions ahead. The
+// delay and its jitter grow with the position, so that a crash does not make a thousand waiters send commands at once.
 func (c *Core) stagger(position int) time.Duration {
 	d := time.Duration(min(max(position-1, 0), 50)) * c.cfg.TTL / 100
 	return d + time.Duration(c.cfg.Rand(int64(d)+1))
 }
 
-// lookAhead sets the timer of a waiting claim to its next poll, or to when a session ahead may first have lapsed. If a
-// session ahead has expired and the last request did not name it, the claim is requested again at once.
+// lookAhead sets the timer of a waiting claim to its next poll, or earlier, to when a session ahead may have lapsed. If
+// a session ahead has expired and the last request did not name it, the claim is requested again at once.
 func (c *Core) lookAhead(cl *claim) {
 	w := cl.wait
 	if c.newlyExpired(w) {
@@ -124,7 +123,7 @@ func (c *Core) lookAhead(cl *claim) {
 	}
 }
 
-// newlyExpired reports whether any session ahead has expired without being named in the last request.
+// newlyExpired reports whether any session ahead is known to have expired and was not named in the last request.
 func (c *Core) newlyExpired(w *wait) bool {
 	for _, id := range w.ahead {
 		if c.others[id].expired && !slices.Contains(w.named, id) {
@@ -134,7 +133,7 @@ func (c *Core) newlyExpired(w *wait) bool {
 	return false
 }
 
-// expiredAmong returns the ids whose sessions are known to have expired.
+// expiredAmong returns the ids of the sessions that are known to have expired.
 func (c *Core) expiredAmong(ids []string) (expired []string) {
 	for _, id := range ids {
 		if c.others[id].expired {
@@ -144,7 +143,7 @@ func (c *Core) expiredAmong(ids []string) (expired []string) {
 	return expired
 }
 
-// readUnknown reads the sessions about which nothing is known, and reports whether there are any.
+// readUnknown reads the sessions that the Core knows nothing about, and reports whether there are any.
 func (c *Core) readUnknown(ids []string) bool {
 	var unknown []string
 	for _, id := range ids {
@@ -173,9 +172,9 @@ func (c *Core) isAsked(id string) {
 	c.others[id] = o
 }
 
-// expireLapsed sends an Expire for a session ahead of the claim that may have lapsed. If several may have lapsed, it
-// reads them all first: most will have sent a heartbeat meanwhile, and one Read is cheaper than an Expire for each. It
-// reports whether it sent anything.
+// expireLapsed sends an Expire for each session ahead of the claim that may have lapsed. If there are several, it first
+// reads them: most will have sent a heartbeat meanwhile, and one Read is cheaper than an Expire for each. It reports
+// whether it sent anything.
 func (c *Core) expireLapsed(cl *claim) bool {
 	var due []string
 	read := false
@@ -196,8 +195,8 @@ func (c *Core) expireLapsed(cl *claim) bool {
 	return len(due) > 0
 }
 
-// readAnswered handles the answer to a Read. A reading may be stale, so a session that it shows as missing or
-// expired is only suspected to have expired. Only an Expire decides.
+// readAnswered handles the answer to a Read. A reading may be stale, so a session that it shows as missing or expired
+// may still be alive; only an Expire decides.
 func (c *Core) readAnswered(s *sent, r *Reply) {
 	for _, id := range s.others {
 		o := c.others[id]
@@ -219,7 +218,7 @@ func (c *Core) readAnswered(s *sent, r *Reply) {
 			o.member = m
 		}
 		if left := m.LastHeartbeat.Add(m.TTL).Sub(r.Now); !m.Expired && !o.died && left > 0 {
-			o.lapses, o.lapsed = c.now.Add(min(left, m.TTL)), false // the store's clock may have gone back
+			o.lapses, o.lapsed = c.now.Add(min(left, m.TTL)), false // at most the TTL, because the store's clock may have gone back
 			o.failed = 0
 			o.until = m.LastHeartbeat.Add(m.TTL)
 		}
@@ -251,9 +250,9 @@ func (c *Core) askLater(o *other) {
 	o.failed++
 }
 
-// died records that the process of a session has ended, so nobody is left to use its grace. Commands that it sent may
-// still arrive within the margin (that session's or this one's, whichever is longer). After that the session is expired
-// as if it had lapsed.
+// died records that a session's process has ended, so no holder needs its grace. Commands that the process sent may
+// still arrive within the margin (that session's or this one's, whichever is longer). After the margin, the session is
+// expired as if it had lapsed.
 func (c *Core) died(id string) {
 	o := c.others[id]
 	if o.member == nil || o.died || o.expired {
@@ -264,7 +263,7 @@ func (c *Core) died(id string) {
 	c.learned([]string{id}, 0, nil)
 }
 
-// HostFiles returns, by session id, the host files of the other sessions that are not known to have died or expired.
+// HostFiles returns, by session id, the host files of other sessions, except sessions known to have died or expired.
 func (c *Core) HostFiles() map[string]string {
 	files := make(map[string]string)
 	for id, o := range c.others {
@@ -275,10 +274,10 @@ func (c *Core) HostFiles() map[string]string {
 	return files
 }
 
-// learned resumes the claims behind the given sessions after a Read or Expire of them. err is the error of that
-// command, or nil.
+// learned resumes the claims behind the given sessions after a Read or Expire of these. err is the command's error, or
+// nil.
 func (c *Core) learned(ids []string, by uint64, err error) {
-	behind := func(cl *claim) bool { // a claim whose Load is under way goes on when the Load is answered
+	behind := func(cl *claim) bool { // a claim whose Load is under way resumes when the Load is answered
 		return (cl.state == waiting || cl.state == checking && cl.command == 0) &&
 			slices.ContainsFunc(cl.wait.ahead, func(id string) bool { return slices.Contains(ids, id) })
 	}
@@ -298,8 +297,8 @@ func (c *Core) learned(ids []string, by uint64, err error) {
 }
 
 // check finds out, for a claim that the store has refused, whether a session that blocks it has expired. If so, the
-// claim is requested again, naming that session. So a program that only tries still gets the key after a crash.
-// Otherwise the caller gets the refusal.
+// claim is requested again, naming that session, so that a program that only tries still gets the key after a crash. If
+// not, the caller gets the refusal.
 func (c *Core) check(cl *claim) {
 	w := cl.wait
 	switch {
@@ -350,8 +349,7 @@ func (c *Core) revokeHolders(w *wait, st *driver.State) {
 	}
 }
 
-// revokeAnswered handles the answer to a Revoke. If the Revoke may not have reached the store, another is sent after a
-// pause.
+// revokeAnswered handles the answer to a Revoke. If it failed, another Revoke is sent after a pause.
 func (c *Core) revokeAnswered(s *sent, r *Reply) {
 	if r.Err == nil || errors.Is(r.Err, driver.ErrSessionExpired) {
 		return
@@ -376,8 +374,8 @@ func (c *Core) revokeAnswered(s *sent, r *Reply) {
 	}
 }
 
-// forgetOthers forgets sessions that block nobody and could have lapsed long ago. It is called after every acknowledged
-// heartbeat. A forgotten session is read again when needed.
+// forgetOthers forgets sessions that no claim waits behind and that could have lapsed long ago. It is called after
+// every acknowledged heartbeat. A forgotten session is read again when needed.
 func (c *Core) forgetOthers() {
 	if len(c.others) == 0 { // the search below is slow if the session holds thousands of claims
 		return

@@ -11,8 +11,9 @@ import (
 )
 
 // A queue is this process's FIFO queue for one key. It admits as many callers as fit into the key; for a semaphore it
-// admits all. One admitted caller at a time has the turn: only that caller may request the key from the store. A caller
-// that shares a hold, or gets one by a hand-off, needs no request. A queue exists while anybody is admitted.
+// admits all. One admitted caller at a time has the turn, which callers other than tries need to request the key from
+// the store. A caller that shares a hold, or gets one by a hand-off, makes no request. A queue exists while anybody is
+// admitted.
 type queue struct {
 	kind          driver.Kind
 	limit         int64        // as given by the first caller
