@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// L7, B25: a lease ends without a Release. Extend prolongs it and returns its new end by the store's clock. After the
-// end, Extend fails.
+// L7, B25: a lease ends without a Release. Extend prolongs the lease and returns its new end by the store's clock.
+// After the lease has ended, Extend fails.
 func TestLeaseExtendAndLapse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 20 * time.Second
@@ -96,7 +96,7 @@ func TestLeaseExcludes(t *testing.T) {
 	})
 }
 
-// A lease does not end with its session, but lasts until its own end.
+// A lease does not end with its session, but at its own end.
 func TestLeaseOutlivesItsSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 5 * ttl
@@ -192,8 +192,8 @@ func TestLeaseArguments(t *testing.T) {
 	})
 }
 
-// A lease may be as short as a second. Its margin and its grace are each a tenth of its length, or the session's,
-// whichever is shorter.
+// A lease may be as short as a second. Its margin is a tenth of its length or the session's margin, whichever is
+// shorter; the same applies to its grace.
 func TestShortLeases(t *testing.T) {
 	for d, want := range map[time.Duration]time.Duration{
 		time.Second:      time.Second - time.Millisecond - 2*100*time.Millisecond,
@@ -235,8 +235,8 @@ func TestShortLeases(t *testing.T) {
 	}
 }
 
-// Close ends a lease for its holder. The key stays held until the end of the lease, as it does after a crash, unless
-// the lease was released before Close.
+// Close ends a lease for its holder. Unless the lease was released before Close, the key stays held until the lease
+// ends, as it does after a crash.
 func TestCloseKeepsLeases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -264,8 +264,8 @@ func TestCloseKeepsLeases(t *testing.T) {
 	})
 }
 
-// After a lease's Lost has closed, its grace is still running. Break and ForceHold in the same session, and Break
-// from another, all wait for it; the store frees the lease at its end.
+// After a lease's Lost has closed, its grace is still running. Break and ForceHold in the same session, and Break in
+// another session, all wait for the grace; when it ends, the store frees the key.
 func TestLapsedLeaseHasItsGrace(t *testing.T) {
 	for _, who := range []string{"own ForceHold", "own Break", "another's Break"} {
 		t.Run(who, func(t *testing.T) {

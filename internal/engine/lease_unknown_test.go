@@ -15,8 +15,9 @@ import (
 
 // If no process learns that a fixed lease was granted, the lease ends with its session, not at its own end.
 
-// Here the reply to one of the lease's commands is lost, and then the session. Soon after the process can reach the
-// store again, the key is free for everybody, whether the caller still waits, has given up or made only a try. (B37)
+// Here the reply to one of the lease's commands is lost, and then the session is lost. Soon after the process can
+// reach the store again, the key is free for everybody. It does not matter whether the caller still waits, has given
+// up or made only a try. (B37)
 func TestLeaseOfALostReplyEndsWithItsSession(t *testing.T) {
 	for _, method := range []dsynctest.Method{dsynctest.MethodAcquire, dsynctest.MethodExtend} {
 		for _, caller := range []string{"waits", "gives up early", "gives up late", "tries"} {
@@ -72,8 +73,9 @@ func testLeaseOfALostReply(t *testing.T, method dsynctest.Method, caller string)
 	mu.Unlock()
 }
 
-// If the store executes an Extend, but its reply does not reach the holder before the lease is over, the key is free at
-// the end of the grace. It does not stay held until the extended end, whether or not the holder calls Release. (B37)
+// If the store executes an Extend, but its reply does not reach the holder before the lease is over, the key is free
+// at the end of the grace. Whether or not the holder calls Release, the key does not stay held until the extended
+// end. (B37)
 func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 	const d = time.Hour
 	for name, fault := range map[string]dsynctest.Fault{
@@ -88,7 +90,7 @@ func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 					extends := 0
 					f := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
 						if r.Method == dsynctest.MethodExtend {
-							if extends++; extends > 1 { // the first Extend sets the end of the lease
+							if extends++; extends > 1 { // the first Extend sets the lease's end
 								return fault
 							}
 						}
@@ -131,8 +133,8 @@ func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 	}
 }
 
-// If an Extend got no reply and the store stays silent, Release returns as soon as the lease is certainly over, even if
-// the store executed the Extend at the last moment. (B37)
+// If an Extend got no reply and the store still does not answer, Release returns as soon as the lease must be over
+// even if the store executed the Extend at the last moment. (B37)
 func TestReleaseOfALostExtendEndsWithTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 5 * ttl
@@ -156,8 +158,8 @@ func TestReleaseOfALostExtendEndsWithTheLease(t *testing.T) {
 	})
 }
 
-// If an Extend must wait behind other commands until the lease is over, it is not sent, because it would keep the key
-// held without a holder. (B37)
+// If an Extend waits behind other commands until the lease is over, it is not sent, because it would keep the key
+// locked without a holder. (B37)
 func TestExtendIsNotSentAfterTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var extends atomic.Int64
@@ -176,7 +178,7 @@ func TestExtendIsNotSentAfterTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(lease - time.Second/2)
-		for range 100 { // enough to keep the session at its limit of concurrent commands for seconds
+		for range 100 { // enough commands to keep the session at its limit of concurrent commands for seconds
 			go admin.New(s).Status(background, "another")
 		}
 		synctest.Wait()
@@ -189,8 +191,8 @@ func TestExtendIsNotSentAfterTheEnd(t *testing.T) {
 	})
 }
 
-// If a waiter is granted a lease while it is cut off, or after its process has died, neither other waiters nor Break
-// have to wait for the end of that lease.
+// If a waiter is granted a lease while it is cut off or after its process has died, neither other waiters nor Break
+// have to wait until that lease ends.
 func TestLeaseGrantedToALostWaiterEndsWithItsSession(t *testing.T) {
 	for _, how := range []string{"lives on", "dies", "is broken"} {
 		t.Run(how, func(t *testing.T) {

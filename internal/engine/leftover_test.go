@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A refusing store answers edits with ErrRefused: those with an Acquire while acquire is set, and plain releases while
-// release is set.
+// A refusing store answers edits with ErrRefused: edits with an Acquire while acquire is set, and edits that only
+// release while release is set.
 type refusing struct {
 	driver.Store
 	acquire, release atomic.Bool
@@ -27,8 +27,8 @@ func (s *refusing) Edit(ctx context.Context, e driver.Edit) (driver.Edited, erro
 	return s.Store.Edit(ctx, e)
 }
 
-// If a TryLease expires the previous holder, but its ctx or session ends before it knows the new lease's end, it leaves
-// nothing in the store.
+// If a TryLease expires the previous holder, but its ctx or session ends before it learns when the new lease ends, it
+// leaves nothing in the store.
 func TestAbandonedTryAcquireLeavesNoLease(t *testing.T) {
 	for _, closes := range []bool{false, true} {
 		t.Run(fmt.Sprint("closes ", closes), func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestAbandonedTryAcquireLeavesNoLease(t *testing.T) {
 	}
 }
 
-// If the store refuses a repeated request of a waiter that is in the queue, the waiter is removed from the queue.
+// If the store refuses a request that a queued waiter repeats, the waiter is removed from the queue.
 func TestRefusedWaiterLeavesTheQueue(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestLostReplyOfARelease(t *testing.T) {
 		lock(t, mu)
 		got := make(chan time.Time, 1)
 		go func() {
-			if _, err := s.Mutex("k").Lease(background, ttl); err != nil { // not Lock, because Lock's Acquire would also contain the release
+			if _, err := s.Mutex("k").Lease(background, ttl); err != nil { // not Lock, because the Acquire of a Lock would also contain the release
 				t.Error(err)
 			}
 			got <- time.Now()
@@ -153,8 +153,8 @@ func TestLostReplyOfARelease(t *testing.T) {
 	})
 }
 
-// A try for a key that nobody holds or waits for never returns ErrHeld, even if its request reaches the store too late
-// to count, because the store's clock has jumped ahead, or because requests and replies are slow.
+// A try for a key that nobody holds or waits for never returns ErrHeld, even if the request reaches the store too
+// late to take effect, because the store's clock has jumped forward or because requests and replies are slow.
 func TestLateTryOfAFreeKeyIsNotHeld(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -193,7 +193,7 @@ func TestLateTryOfAFreeKeyIsNotHeld(t *testing.T) {
 	})
 }
 
-// An alwaysLate store changes every Acquire so that it arrives too late to count.
+// An alwaysLate store changes each Acquire so that it arrives too late to take effect.
 type alwaysLate struct{ driver.Store }
 
 func (s *alwaysLate) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {

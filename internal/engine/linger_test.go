@@ -21,8 +21,8 @@ const linger = time.Minute
 func lingering() *dsync.Options { return &dsync.Options{Retention: -1, Linger: linger} }
 
 // makeLinger locks and unlocks m twice, so that its key lingers with a claim that was requested after the listener
-// was open. The first Unlock releases the first claim, because others may have joined the queue before the listener
-// was open.
+// was open. The first Unlock releases the first claim, because other sessions may have joined the queue before the
+// listener was open.
 func makeLinger(m *dsync.Mutex) {
 	turn(m)
 	synctest.Wait()
@@ -60,8 +60,8 @@ func TestLingerTakesNoCommand(t *testing.T) {
 	})
 }
 
-// A key does not linger if another process may have requested it before the listener was ready, even if only between
-// the grant and its reply.
+// A key does not linger if another process may have requested it before the listener was ready. This includes the
+// time between the grant and the reply that reports the grant.
 func TestLingerYieldsToWaitersBeforeTheReply(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -90,8 +90,8 @@ func TestLingerYieldsToWaitersBeforeTheReply(t *testing.T) {
 	})
 }
 
-// Another process that requests a lingering key gets it at once if the store can notify, and otherwise after Linger,
-// even if the key is in constant use.
+// Another process that requests a lingering key gets it even if the key is in constant use: at once if the store can
+// notify, and otherwise after Linger.
 func TestLingerYields(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		for _, used := range []bool{false, true} {
@@ -121,7 +121,7 @@ func TestLingerYields(t *testing.T) {
 							}
 						})
 					}
-					time.Sleep(1050 * time.Millisecond) // if the key is in use, it is locked now
+					time.Sleep(1050 * time.Millisecond) // if the key is in constant use, it is locked now
 					if st, err := store.Load(background, "k", 1); err != nil || len(st.Holders) != 1 {
 						t.Fatalf("%d holders, %v, want one, because the key lingers", len(st.Holders), err)
 					}
@@ -143,7 +143,7 @@ func TestLingerYields(t *testing.T) {
 	}
 }
 
-// Promise 5: if notices are missed, a lingering key is released later than usual, but it is released.
+// Promise 5: if notices are missed, a lingering key is still released, only later than usual.
 func TestLingerYieldsWithoutNotices(t *testing.T) {
 	for _, used := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestLingeringKeyIsLost(t *testing.T) {
 		first, id := mu.Token(), a.ID()
 		mu.Unlock()
 		f.Cut()
-		time.Sleep(lease) // at the deadline a timer ends the claim
+		time.Sleep(lease) // at the deadline, a timer ends the claim
 		if mu.TryLock() {
 			t.Error("locked a key that lingered beyond the deadline")
 			mu.Unlock()
@@ -341,8 +341,8 @@ func TestTryTakesALocallyLingeringKey(t *testing.T) {
 	}
 }
 
-// Promise 2: the tokens of a lingering key stay below the token of the next grant, even if its holds use up all tokens
-// of their grant.
+// Promise 2: the tokens of a lingering key stay below the token of the next grant, even if its holds use up all the
+// tokens of the current grant.
 func TestLingerTokensHaveRoom(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {
@@ -367,7 +367,8 @@ func TestLingerTokensHaveRoom(t *testing.T) {
 	})
 }
 
-// If the listener is reopened, the key stops lingering, because a notice that others wait may have been missed.
+// If the listener is reopened, the key stops lingering, because the session may have missed a notice that others
+// wait.
 func TestLingerEndsWithItsListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -387,8 +388,8 @@ func TestLingerEndsWithItsListener(t *testing.T) {
 	})
 }
 
-// If another session joined the queue before the holder's listener was open, no notice tells the holder that the
-// session waits, but the session gets the key at the next Unlock.
+// If another session joined the queue before the holder's listener was open, no notice tells the holder that this
+// session waits. The waiting session still gets the key at the next Unlock.
 func TestLingerYieldsToWaitersBeforeTheListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -416,7 +417,7 @@ func TestLingerYieldsToWaitersBeforeTheListener(t *testing.T) {
 }
 
 // Without a listener, no notice tells the holder that others wait. Therefore even a key in constant use is released
-// after it has been kept for Linger.
+// once it has been kept for Linger.
 func TestLingerIsBoundedWithoutListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -45,8 +45,8 @@ func TestForceReachesAnIdleHolderAtOnce(t *testing.T) {
 					if err := force(other); err != nil {
 						t.Fatal(err)
 					}
-					// A session does not open a listener for a hold in the hold's first second. In that second, notices
-					// about the hold arrive only if the session already listens.
+					// A session does not open a listener for a hold in the hold's first second. During this second, notices
+					// about the hold arrive only if the session is already listening.
 					most := 12 * trip
 					if held < time.Second {
 						most += time.Second
@@ -60,8 +60,8 @@ func TestForceReachesAnIdleHolderAtOnce(t *testing.T) {
 	}
 }
 
-// If a notice is lost, late or repeated, or the listener breaks, the holder still learns of a revocation, at the latest
-// from the reply to the next heartbeat.
+// If a notice is lost, late or repeated, or the listener breaks, the holder still learns of a revocation. It learns
+// of it at the latest from the reply to the next heartbeat.
 func TestForceInBadNetworks(t *testing.T) {
 	faults := map[string]func(dsynctest.Request) dsynctest.Fault{
 		"lost": func(r dsynctest.Request) dsynctest.Fault {
@@ -144,8 +144,8 @@ func TestListensWhileItHolds(t *testing.T) {
 	})
 }
 
-// If the store can't notify, Listen is called only once. If the listener breaks as soon as it is open, it is reopened
-// with back-off.
+// If the store can't notify, the session calls Listen only once. If the listener breaks as soon as it is open, it is
+// reopened with back-off.
 func TestListenerThatBreaks(t *testing.T) {
 	for _, tc := range []struct {
 		err  error

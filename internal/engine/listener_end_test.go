@@ -38,8 +38,7 @@ func (s *listenerCount) wantListeners(t *testing.T, when string, n int64) {
 	}
 }
 
-// An open listener is a cost to the store, so it is closed when nothing needs it any longer: a wait, a lingering key or
-// an observation.
+// An open listener is a cost to the store, so it is closed when no wait, lingering key or observation needs it.
 func TestListenerEndsWhenNobodyNeedsIt(t *testing.T) {
 	t.Run("waits", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
@@ -98,8 +97,8 @@ func TestListenerEndsWhenNobodyNeedsIt(t *testing.T) {
 	})
 }
 
-// The listener stays open for a TTL after a wait, so that frequent waits share it. With Options.AlwaysListen it stays
-// open as long as the session lives.
+// The listener stays open for a TTL after a wait, so that frequent waits share one listener. With
+// Options.AlwaysListen it stays open as long as the session lives.
 func TestListenerIsKeptBetweenWaits(t *testing.T) {
 	for _, always := range []bool{false, true} {
 		t.Run(fmt.Sprint("Listen ", always), func(t *testing.T) {
@@ -108,7 +107,7 @@ func TestListenerIsKeptBetweenWaits(t *testing.T) {
 				held, s := newSession(t, store.Memory, nil).Mutex("k"), newSession(t, store, &dsync.Options{AlwaysListen: always})
 				lock(t, held)
 				time.Sleep(5 * ttl)
-				before := store.Counts().Commands[dsynctest.MethodListen] // Listen calls of the holder
+				before := store.Counts().Commands[dsynctest.MethodListen] // number of the holder's calls of Listen
 				for range 10 {
 					ctx, cancel := context.WithTimeout(background, time.Second)
 					wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
@@ -151,7 +150,7 @@ func TestListenerEndsWithItsSession(t *testing.T) {
 	})
 }
 
-// While a broken listener can't be reopened, waiters poll as often as with a store that can't
+// While a broken listener can't be reopened, waiters poll as often as if the store could not
 // notify.
 func TestWaitersPollWhileTheListenerIsBroken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -163,7 +162,7 @@ func TestWaitersPollWhileTheListenerIsBroken(t *testing.T) {
 		waited := make(chan error, 1)
 		go func() { waited <- s.Mutex("k").LockContext(ctx) }()
 		polls := func() int {
-			time.Sleep(ttl) // until the polls that were scheduled earlier have been sent
+			time.Sleep(ttl) // wait until the polls that were scheduled earlier have been sent
 			before := store.Counts()
 			time.Sleep(ttl)
 			return store.Counts().Since(before).Commands[dsynctest.MethodAcquire]
@@ -209,7 +208,7 @@ func (s *breakableStore) Listen(ctx context.Context, session string, keys []stri
 	return errDown
 }
 
-// breakFor breaks the listener. After d it can be reopened.
+// breakFor breaks the listener. After d, it can be reopened.
 func (s *breakableStore) breakFor(d time.Duration) {
 	s.broken.Store(true)
 	(*s.stop.Load())()
@@ -247,8 +246,8 @@ func TestLingerYieldsToWaitersWhileTheListenerWasBroken(t *testing.T) {
 	})
 }
 
-// A grant notice that arrives after its claim has ended costs no command, even if the notice is late by almost a
-// heartbeat interval.
+// A grant notice that arrives after its claim has ended costs no command, even if the notice is almost a heartbeat
+// interval late.
 func TestNoticesLateByAHeartbeatCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const period = 3 * time.Second

@@ -36,8 +36,8 @@ func TestGrantBeforeTheListenerIsReady(t *testing.T) {
 	})
 }
 
-// Promise 5: a notice that arrives while a request is under way takes effect, even if the store made the reply to that
-// request before it sent the notice.
+// Promise 5: a notice that arrives while a request is under way takes effect, even if the store composed the reply to
+// the request before it sent the notice.
 func TestNoticeDuringAnAttemptIsNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = time.Minute
@@ -47,7 +47,7 @@ func TestNoticeDuringAnAttemptIsNotLost(t *testing.T) {
 			if r.Method != dsynctest.MethodAcquire || r.Key != "k" {
 				return dsynctest.Fault{}
 			}
-			if asked++; asked == 2 { // the first request joins the queue, this one is a poll
+			if asked++; asked == 2 { // the first request joins the queue; this request is a poll
 				time.AfterFunc(time.Second/2, func() { close(succeed) })
 			}
 			return dsynctest.Fault{ReplyDelay: time.Second}

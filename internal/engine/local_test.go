@@ -65,7 +65,8 @@ func TestLocalSaysWhetherTheStoreNotifies(t *testing.T) {
 	}
 }
 
-// summary returns a string for each hold and each wait of a Local, ordered by key, with what these tests compare.
+// summary returns a string for each hold and each wait of a Local, ordered by key. The strings contain what these
+// tests compare.
 func summary(l engine.Local) (all []string) {
 	slices.SortFunc(l.Holds, func(a, b engine.LocalHold) int { return strings.Compare(a.Key, b.Key) })
 	slices.SortStableFunc(l.Waits, func(a, b engine.LocalWait) int { return strings.Compare(a.Key, b.Key) })
@@ -125,7 +126,7 @@ func TestLocalListsHoldsAndWaits(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		wantLocal(t, "released and lapsed", s, "mutex m 1 for 21s by 1 after 0")
 
-		// Two goroutines wait for the key "o". The first of them is in the store's queue, behind a waiter of another
+		// Two goroutines wait for the key "o". The first goroutine is in the store's queue, behind a waiter of another
 		// process.
 		ctx, cancel := context.WithCancel(background)
 		held := other.Mutex("o")
@@ -152,7 +153,8 @@ func TestLocalListsHoldsAndWaits(t *testing.T) {
 		if l := engine.Of(s).Local(); l.Holds[0].Token != token+1 {
 			t.Errorf("token is %d, want %d", l.Holds[0].Token, token+1)
 		}
-		// If a waiter joins the store's queue late, its wait still counts from its call.
+		// If a waiter joins the store's queue late, the duration of its wait still counts from
+		// its call.
 		ctx, cancel = context.WithCancel(background)
 		go s.Mutex("m").LockContext(ctx)
 		time.Sleep(2 * time.Minute)
@@ -177,8 +179,8 @@ func TestLocalListsLingeringKeys(t *testing.T) {
 	})
 }
 
-// A lost hold is listed until its holder unlocks it. After the loss, the time of a wait still counts from the waiter's
-// call.
+// A lost hold is listed until its holder unlocks it. After the loss, the duration of a wait still counts from the
+// waiter's call.
 func TestLocalThroughALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -205,7 +207,7 @@ func TestLocalThroughALoss(t *testing.T) {
 	})
 }
 
-// If a process was frozen past its deadline, Local lists no hold as live, even before any timer has run.
+// After a freeze past the deadline, Local lists no hold as live, even before any timer has run.
 func TestLocalAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)

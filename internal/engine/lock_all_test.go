@@ -59,7 +59,7 @@ func lockAll(t *testing.T, all ...dsync.Locker) (held context.Context, unlock fu
 	return held, unlock
 }
 
-// A lockedAll has the results of a LockAll.
+// A lockedAll holds the results of a LockAll.
 type lockedAll struct {
 	held   context.Context
 	unlock func() error
@@ -77,8 +77,8 @@ func lockingAll(ctx context.Context, all ...dsync.Locker) <-chan lockedAll {
 	return done
 }
 
-// LockAll locks in the order of the keys, whatever the order of its arguments. While it waits for a key, it holds all
-// earlier keys and no later ones.
+// LockAll locks in the order of the keys, regardless of the order of its arguments. While it waits for a key, it
+// holds all earlier keys and no later ones.
 func TestLockAllLocksInOneOrder(t *testing.T) {
 	for _, keys := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c", "b", "a", "c"}} {
 		bubble(t, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestLockAllLocksAllOrNone(t *testing.T) {
 	})
 }
 
-// When one hold is lost, the context that LockAll returned ends. The other keys stay held until unlock is called.
+// If one hold is lost, the context that LockAll returned ends. The other keys stay held until unlock is called.
 // unlock reports the loss.
 func TestLockAllIsLostWhenOneIs(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
@@ -237,7 +237,8 @@ func TestLockAllIsLostAfterAFreeze(t *testing.T) {
 }
 
 // If LockAll loses a hold while it waits for another key, it stops waiting, releases all holds and starts over.
-// Therefore it never waits for a key without holding all earlier keys, and it returns with all keys or none.
+// Therefore it never waits for a key without holding all earlier keys, and when it returns, it holds all keys or
+// none.
 func TestLockAllBeginsAgainAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -13,9 +13,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// errors.Is tells why a hold was lost. The causes of the hold's context and of the leader's context, and the error of
-// Release, each match exactly one of the documented causes. They never match context.DeadlineExceeded, even if that was
-// the error of the last heartbeat.
+// errors.Is tells why a hold was lost. The cause of the hold's context, the cause of the leader's context, and the
+// error of Release each match exactly one of the documented causes. They never match context.DeadlineExceeded, even
+// if the last heartbeat failed with it.
 func TestCauseOfALoss(t *testing.T) {
 	causes := []error{
 		dsync.ErrNotRenewed, dsync.ErrSessionExpired, dsync.ErrRevoked, dsync.ErrRecordDeleted, dsync.ErrStalled, dsync.ErrLeaseOver, dsync.ErrClosed,

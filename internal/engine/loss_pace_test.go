@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// If a waiter's session is lost, the waiter continues at once under a new session. If it then times out, its error does
-// not report the loss as an error of the store.
+// If a waiter's session is lost, the waiter continues at once under a new session. If the waiter then times out, its
+// error does not present the loss as an error of the store.
 func TestWaiterContinuesAtOnceAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -37,7 +37,7 @@ func TestWaiterContinuesAtOnceAfterALoss(t *testing.T) {
 		if strings.Contains(err.Error(), "last error") {
 			t.Errorf("LockContext: %v, but no command to the store has failed", err)
 		}
-		synctest.Wait() // for the hook that notes when the session was lost
+		synctest.Wait() // wait for the hook that records when the session was lost
 		if all := registered(); len(all) != 2 || !all[1].Equal(lost) {
 			t.Errorf("registered at %v, want a second time at %v, when the session was lost", all, lost)
 		}
@@ -51,7 +51,7 @@ func TestCloseAfterALossFoundByACheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		h := take(t, s.Mutex("k").Hold)
-		time.Sleep(time.Second / 2) // between two heartbeats, and before the session opens a listener, which would wake its goroutine
+		time.Sleep(time.Second / 2) // between two heartbeats, and before the session opens a listener, which would wake the session's goroutine
 		engine.Of(s).Freeze(ttl)
 		if h.Token() != 0 {
 			t.Fatal("held after the freeze")

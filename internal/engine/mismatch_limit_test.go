@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A mismatch error names both the limit in use and the requested one, whether it comes from this process or from the
-// store.
+// A mismatch error names both the limit in use and the requested limit, whether the error comes from this process or
+// from the store.
 func TestMismatchNamesBothLimits(t *testing.T) {
 	for _, where := range []string{"here", "elsewhere"} {
 		t.Run(where, func(t *testing.T) {

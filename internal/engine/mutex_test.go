@@ -146,7 +146,7 @@ func TestMutexServesInOrder(t *testing.T) {
 	})
 }
 
-// L2: if the trying session itself holds the key or waits for it, the error of the try says so, and names no other
+// L2: if the trying session itself holds the key or waits for it, the error of the try states this and names no other
 // session.
 func TestHeldErrorNamesThisProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -179,8 +179,7 @@ func TestHeldErrorNamesThisProcess(t *testing.T) {
 	})
 }
 
-// B25: Until in the error of a try equals Until in the key's status, to the millisecond, at whatever moment the process
-// tries.
+// B25: whenever the process tries, Until in the error of the try equals Until in the key's status to the millisecond.
 func TestHeldErrorSaysUntilAsTheStatusDoes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const odd = 1234567 * time.Nanosecond
@@ -204,7 +203,8 @@ func TestHeldErrorSaysUntilAsTheStatusDoes(t *testing.T) {
 				t.Errorf("the error's Until is off by %v", d)
 			}
 		}
-		// During this long wait, the reply to an Expire tells the waiter when the holder's session lapses.
+		// During this long wait, the waiter learns from the reply to an Expire when the holder's session
+		// lapses.
 		ctx, cancel := context.WithTimeout(background, 3*ttl+odd)
 		defer cancel()
 		wantErr(t, "a wait", b.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
@@ -212,7 +212,7 @@ func TestHeldErrorSaysUntilAsTheStatusDoes(t *testing.T) {
 	})
 }
 
-// L1, L2, B25: the key's record and the error of a try name the holder, and tell since when it has held the key.
+// L1, L2, B25: the key's record and the error of a try name the holder, and show since when it has held the key.
 func TestHeldErrorNamesHolder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -249,7 +249,7 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 			t.Errorf("held until %v; the last heartbeat was at %v", held.Until, m[0].LastHeartbeat)
 		}
 
-		// The session a, which is alive, holds these keys for a fixed time.
+		// The live session a holds these keys for a fixed time.
 		if _, err := a.Mutex("leased").Lease(background, time.Minute); err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +258,7 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 		if err := keptHold.ReleaseAfter(background, time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		c := newSession(t, store, nil) // this session has not seen any other session yet
+		c := newSession(t, store, nil) // this session knows of no other session yet
 		for _, key := range []string{"leased", "kept"} {
 			err := errOf(c.Mutex(key).TryHold(background))
 			if !errors.As(err, &held) || held.Name != "pod-7" || held.Host != "a.example" || held.PID != os.Getpid() || held.Until.IsZero() || held.Here {
@@ -277,8 +277,8 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 	})
 }
 
-// L3, B27: LockContext returns when the holder unlocks, or with ctx's error when ctx ends. The end of ctx does not
-// end the hold.
+// L3, B27: LockContext returns when the holder unlocks, or with ctx's error when ctx ends. When ctx ends later, the
+// hold does not end.
 func TestLockContextBoundsTheWaitOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -376,7 +376,7 @@ func TestUnlockedMutex(t *testing.T) {
 	})
 }
 
-// Lost closes just before the release is sent, so nobody else can hold the key while Lost is open.
+// Lost closes before the release is sent, so nobody else can hold the key while Lost is open.
 func TestLostClosesBeforeRelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -463,8 +463,8 @@ func TestDoContextEndsOnLoss(t *testing.T) {
 	})
 }
 
-// B35: with ReleaseAfter, a short job runs only once on hosts whose clocks differ, even if its process and session end
-// before the key is released.
+// B35: with ReleaseAfter, a short job runs only once, although the hosts' clocks differ, and even if its process and
+// session end before the key is released.
 func TestReleaseAfterKeepsTheKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -16,15 +16,15 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// A call that waits for a hold that its own context belongs to can't return before that context ends. The log and
-// Hooks.Deadlock report such a wait once, after half a TTL. They do not report a wait that somebody else can end.
+// If a call waits for the hold that its own context belongs to, it can't return before the context ends. The log and
+// Hooks.Deadlock report such a wait once, after half a TTL. They do not report waits that somebody else can end.
 func TestWaitForOneself(t *testing.T) {
 	type nest func(ctx context.Context, s, other *dsync.Session) error
 	rlock := func(ctx context.Context, s, other *dsync.Session, wait bool) error {
 		return under(ctx, s.RWMutex("k").RHold, func(c context.Context) error {
 			if wait {
 				go other.RWMutex("k").LockContext(ctx)
-				time.Sleep(ttl) // by then the writer waits, and the readers' hold can no longer be shared
+				time.Sleep(ttl) // by then the writer is waiting, so the readers' hold can no longer be shared
 			}
 			return under(c, s.RWMutex("k").RHold, func(context.Context) error { return nil })
 		})
@@ -126,7 +126,7 @@ func TestWaitForOneself(t *testing.T) {
 	}
 }
 
-// under calls f with the context of the hold that acquire returns, and then releases the hold.
+// under calls acquire, then f with the context of the acquired hold, and then releases the hold.
 func under(ctx context.Context, acquire func(context.Context) (*dsync.Hold, error), f func(context.Context) error) error {
 	h, err := acquire(ctx)
 	if err != nil {
@@ -136,8 +136,8 @@ func under(ctx context.Context, acquire func(context.Context) (*dsync.Hold, erro
 	return f(h.Context(ctx))
 }
 
-// The contexts of readers and of LockAll give no access to a hold whose Progress succeeds. This is so even if such a
-// context is derived from the context of a Mutex's hold, because Progress would then limit the outer hold.
+// A reader's context or the context of a LockAll gives no access to a hold whose Progress succeeds. This holds even
+// if the context is derived from that of a Mutex's hold, because Progress would then limit the outer hold.
 func TestProgressOfWhatHasNoLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -176,7 +176,7 @@ func TestProgressOfWhatHasNoLimit(t *testing.T) {
 	})
 }
 
-// AddHooks accepts nil, as Options.Hooks does, and then registers nothing.
+// Like Options.Hooks, AddHooks accepts nil; it then registers nothing.
 func TestAddHooksNil(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
