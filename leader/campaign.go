@@ -39,8 +39,8 @@ func (e *Election) Campaign(ctx context.Context) (context.Context, error) {
 // value, so a receiver gets nil.
 //
 // This process leads as soon as it is elected, even if nobody has received the context yet, so the
-// context may have ended when it is received. If nobody receives it before ctx ends, the leadership is
-// released.
+// context may already have ended when it is received. If nobody receives the context before ctx ends,
+// the leadership is released.
 func (e *Election) CampaignChan(ctx context.Context) <-chan context.Context {
 	ch := make(chan context.Context)
 	go func() {
@@ -97,8 +97,8 @@ func (e *Election) campaign(ctx context.Context, how how) (*term, error) {
 }
 
 // hold waits while the election is paused, and then for the hold. If try is true, it does not wait.
-// If the election is paused meanwhile, or already is and try is true, the error is ErrPaused, not
-// wrapped.
+// The error is ErrPaused, not wrapped, if try is true and the election is paused, or if the
+// election is paused during the wait for the hold.
 func (e *Election) hold(ctx context.Context, try bool) (*engine.Hold, error) {
 	e.mu.Lock()
 	for e.paused != nil {

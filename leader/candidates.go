@@ -50,7 +50,8 @@ func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
 
 // ObserveCandidates returns a channel that receives the list of candidates, in the order of
 // [Election.Candidates]: first the current list, and then a new one each time a candidate joins,
-// leaves, crashes or is elected. A heartbeat alone is no change. The receiver may modify the slice.
+// leaves, crashes or is elected. A heartbeat alone does not cause a new list. The receiver may
+// modify the slice.
 //
 // The channel holds the latest list, and is closed when ctx or the session ends. The crash of a candidate
 // is noticed when the election is next read, within dsync.Options.PollInterval after its session has

@@ -32,13 +32,13 @@
 //
 // When a term ends, its context is cancelled. Nobody else is elected until the leader's work is
 // done (it calls Resign, or Run's function returns) or the session's grace is over. So the work of
-// two leaders does not overlap if it stops within the grace. Run campaigns again after a loss, when
-// its function has returned.
+// two leaders does not overlap if each leader's work stops within the grace. After a loss, Run
+// campaigns again once its function has returned.
 //
 // # What is not promised
 //
 // A process that is frozen past its deadline cannot be notified in time. When it continues, its first
 // call of the context's Err reports the loss, but work that had already begun goes on. If that
 // matters, let the system that stores your data check the term's token. Names are only for display:
-// leadership belongs to a session, and a restarted process has a new one.
+// leadership belongs to a session, and a restarted process has a new session.
 package leader

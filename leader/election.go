@@ -107,15 +107,16 @@ func (e *Election) Publish(ctx context.Context, value []byte) error {
 // Resign ends the present term of this process, if there is one. It cancels the term's context with the
 // cause [ErrResigned] and releases the leadership, so that the next leader can be elected at once. But if
 // the term belongs to [Election.Run], its function first has the session's grace to return. Resign waits
-// for that, unless ctx is the term's context or was made from it, as inside the function.
+// until the function has returned or the grace is over, unless ctx is the term's context or was made from
+// it, as inside the function.
 //
 // A process that campaigns again, as Run does, joins the end of the queue.
 //
 // ctx bounds only the wait. If the error is nil, the store has the resignation, or there was no term.
-// Otherwise it is ctx's error; [ErrLost] if the term was lost before the store had the resignation, so
-// that nobody is elected before the session's lease is over; dsync.ErrRefused; or, if the session was
-// closed before the store had the resignation, dsync.ErrNotReleased or dsync.ErrClosed. The term has ended
-// in any case.
+// Otherwise it is ctx's error; [ErrLost] if the term was lost before the store had the resignation, in
+// which case nobody is elected before the session's lease is over; dsync.ErrRefused; or, if the session
+// was closed before the store had the resignation, dsync.ErrNotReleased or dsync.ErrClosed. The term has
+// ended in any case.
 func (e *Election) Resign(ctx context.Context) error {
 	t := e.present()
 	if t == nil {
@@ -166,7 +167,7 @@ func (t *term) resignBy(ctx context.Context, l driver.Release) error {
 
 // resign ends and releases the term as [Election.Resign] documents.
 func (t *term) resign(ctx context.Context) error {
-	before := false // the term had already finished
+	before := false // the term's hold had already finished
 	select {
 	case <-t.hold.Finished():
 		before = true

@@ -57,7 +57,8 @@ func TestOneOfManyLeads(t *testing.T) {
 	})
 }
 
-// However a term ends, the cause of its context, which the Lost hook also receives, is the reason.
+// However a term ends, the cause of its context is the reason, and the Lost hook receives the same
+// cause.
 func TestCauseOfTheEnd(t *testing.T) {
 	mine := errors.New("my own reason")
 	for name, test := range map[string]struct {
@@ -430,7 +431,7 @@ func TestPauseAndResume(t *testing.T) {
 		if !b.IsLeader() {
 			t.Error("not elected after Resume")
 		}
-		// The same holds for a candidate that waits behind another candidate of its own process.
+		// So does a candidate that waits behind another candidate of its own process.
 		second := make(chan struct{})
 		go func() { campaign(t, b); close(second) }()
 		synctest.Wait()

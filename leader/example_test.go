@@ -138,8 +138,8 @@ func ExampleElection_Run_outage() {
 	// context canceled
 }
 
-// If the work hangs longer than its limit, the term ends, and when the session's grace is over, too, another
-// process is elected. Run campaigns again when the work has returned.
+// If the work hangs longer than its limit, the term ends, and another process is elected after the session's
+// grace. Run campaigns again when the work has returned.
 func ExampleElection_Run_progress() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())

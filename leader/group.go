@@ -21,10 +21,10 @@ import (
 // that have it in a group of the same name. When that process dies, loses the function's election or
 // removes the function, another process runs it.
 //
-// The functions spread over the processes. A process's share is the number of functions in its group,
-// divided by the number of processes that have them, rounded up. A process that runs more than its
-// share resigns functions that others wait for, at most one every [GroupOptions].BalanceInterval. So
-// a process that starts later gets its share, too.
+// The functions spread evenly over the processes. A process's share is the number of functions in its
+// group divided by the number of processes that have them, rounded up. A process that runs more than
+// its share resigns functions that others wait for, at most one every [GroupOptions].BalanceInterval.
+// So a process that starts later gets its share, too.
 //
 // Each function has an [Election], whose name is the group's name, a slash and the function's name. For
 // example, use "jobs/mails" to observe or break the function "mails" of group "jobs". The function's
@@ -61,8 +61,8 @@ type GroupOptions struct {
 	Election *Options
 }
 
-// minBalance is the shortest BalanceInterval allowed. With a shorter one, a process would do little but
-// read its elections.
+// minBalance is the shortest BalanceInterval allowed. With a shorter interval, a process would do
+// little but read its elections.
 const minBalance = 10 * time.Millisecond
 
 // A Singleton is a function in a [Group] on this process, from [Group.Go] until it has left the group.
@@ -179,9 +179,9 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 // called each time this process is elected to run it. Its context is made from the group's, and f
 // must return when its context ends.
 //
-// If f returns before its context ends, it leaves the group on this process. After nil, another
-// process may run it; after an error, the group's context ends, and [Group.Wait] returns the first
-// such error.
+// If f returns before its context ends, it leaves the group on this process. If f returned nil,
+// another process may run it. If f returned an error, the group's context ends, and [Group.Wait]
+// returns the first such error.
 //
 // Go returns an error if the name is already in the group or is not valid, or if the group has ended,
 // as it does when [Group.Wait] returns.
@@ -311,8 +311,8 @@ func (g *Group) balance() {
 }
 
 // shed resigns one function that another process waits for, if this process runs more than its
-// share. It checks one running function, chosen at random. The processes that have it in their
-// group are this one and those that wait for it.
+// share. It checks one running function, chosen at random. The processes that have this function in
+// their group are this process and those that wait to run the function.
 func (g *Group) shed() {
 	g.mu.Lock()
 	var running []*Singleton

@@ -70,9 +70,9 @@ func (e *Election) leader(ctx context.Context, st driver.State) (Leader, error) 
 
 // Observe returns a channel that receives the present leader, and then each change of the leader or of
 // what it has published. The zero Leader means that nobody leads. If a leader crashes and nobody
-// campaigns, Observe reports that at its first reading after the lease is over, within
+// campaigns, the zero Leader is received at the first reading after the lease is over, within
 // dsync.Options.PollInterval. The channel has room for one value; a newer value replaces one that was
-// not received in time. It is closed when ctx or the session ends.
+// not received in time. The channel is closed when ctx or the session ends.
 //
 // Until then admin.Inspector.Observers lists this process as an observer. MongoDB 4.4 logs the names
 // of all observed elections with each heartbeat.

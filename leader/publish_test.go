@@ -112,8 +112,8 @@ func wantValue(t *testing.T, store driver.Store, want string) {
 }
 
 // The work starts as soon as the process is elected, even if publishing Options.Value fails or
-// hangs, and Resign does not wait for that. The value is published as soon as the store can be
-// reached.
+// hangs, and Resign does not wait for publishing. The value is published as soon as the store can
+// be reached.
 func TestWorkDoesNotWaitForItsValue(t *testing.T) {
 	for name, fault := range map[string]dsynctest.Fault{
 		"request lost": {LoseRequest: true},

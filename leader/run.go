@@ -6,12 +6,12 @@ import "context"
 // ended before f returned, Run campaigns again. Run is made for errgroup.Group.Go.
 //
 // Run returns f's result, nil or an error, if f returns during its term. If ctx has ended, Run waits
-// for f to return and returns ctx's error. It also returns those errors of Campaign that waiting cannot
-// fix. If f returns after the end of its term, its error goes to Hooks.ReturnedLate. Run never
-// campaigns, returns or resigns while f runs.
+// for f to return and returns ctx's error. Run also returns those errors of Campaign that cannot be
+// fixed by waiting. If f returns after the end of its term, its error goes to Hooks.ReturnedLate. Run
+// never campaigns, returns or resigns while f runs.
 //
 // An outage of the database often makes f's own work fail before the leadership is lost. If such a
-// failure should not end Run, f must wait for its context to end before it returns, as in the Example.
+// failure should not end Run, f must wait for its context to end before returning, as in the Example.
 func (e *Election) Run(ctx context.Context, f func(context.Context) error) error {
 	for {
 		t, err := e.campaign(ctx, how{run: true})

@@ -253,7 +253,7 @@ func TestRunInEveryState(t *testing.T) {
 	})
 }
 
-// When f has returned, its context ends with the cause ErrResigned.
+// When f has returned, the term's context ends with the cause ErrResigned.
 func TestContextEndsWithTheFunction(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var causes []error

@@ -21,8 +21,9 @@ import (
 // and the store has elected the candidate. If the candidate stops campaigning before that, or its session
 // expires, the first candidate in the queue is elected instead, and the error matches both
 // ErrNotCandidate and ErrResigned. A nil error means only that the store has elected the candidate. If
-// the candidate has crashed but its session has not expired, somebody else leads within one TTL. If it
-// has just stopped campaigning, the first in the queue leads when the store has the candidate's release.
+// the candidate has crashed but its session has not expired, somebody else leads within one TTL. If the
+// candidate has just stopped campaigning, the first in the queue leads when the store has the candidate's
+// release.
 //
 // If the term is lost before it is released, the error is [ErrLost], and the next leader comes from the queue as
 // usual. A lost reply does no harm: the repeated request elects nobody else and ends no other term. In one rare case
@@ -84,8 +85,9 @@ func (e *Election) candidate(ctx context.Context, session string) (claim string,
 	return claim, nil
 }
 
-// claimNumber returns the counter in the id of w's claim, which grows with each claim of the
-// session. The order in the queue can differ, because a delayed request joins behind later ones.
+// claimNumber returns the counter in the id of w's claim. The counter grows with each claim of the
+// session, but the claims can be queued in another order, because a delayed request joins behind
+// later ones.
 func claimNumber(w driver.Waiter) uint64 {
 	_, counter, _ := strings.Cut(w.Claim, ".")
 	n, _ := strconv.ParseUint(counter, 10, 64) // 0 if no session of this library made the claim

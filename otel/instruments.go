@@ -133,7 +133,7 @@ func polling(err error) []attribute.KeyValue {
 }
 
 // failed returns the error.type of a command that failed, or nothing if it succeeded. It uses the
-// type of the innermost error, because the type of a wrapper tells nothing about the failure.
+// type of the innermost error, because a wrapper's type does not describe the failure.
 func failed(err error) []attribute.KeyValue {
 	switch {
 	case err == nil:

@@ -51,8 +51,8 @@ var quoted = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"|address .*: |lookup .*: `
 var harmless = regexp.MustCompile(`scheme must be "mongodb" or "mongodb\+srv"$|invalid value for "[A-Za-z]+": `)
 
 // Redact returns err, an error of the driver about its options. It removes what err quotes from a malformed
-// connection string, because that may be part of the user name or the password. Other errors are returned
-// unchanged. A redacted error wraps nothing, because the wrapped error would have the same text.
+// connection string, because the quotes may contain part of the user name or the password. Other errors are
+// returned unchanged. A redacted error wraps nothing, because the wrapped error would have the same text.
 func Redact(err error) error {
 	if err == nil || !aboutURI.MatchString(err.Error()) {
 		return err

@@ -45,8 +45,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// Database returns the database that the driver finds, or the default. If the driver mistakes a part of the password
-// for a database, Database returns an error.
+// Database returns the database that the driver finds, or the default. If the driver takes part of the password for
+// a database, Database returns an error.
 func TestDatabase(t *testing.T) {
 	for _, c := range []struct {
 		uri, want string

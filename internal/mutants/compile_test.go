@@ -99,8 +99,8 @@ func newCompiler(t *testing.T, root string) *compiler {
 }
 
 // check returns why the mutant does not apply, or why its package does not compile. If a mutant changes only
-// bodies of functions, it can't affect the other files, so they are checked without the bodies of their
-// functions. Checking a thousand mutants would otherwise take too long.
+// function bodies, it can't affect the other files, so the other files are checked without function bodies.
+// Checking a thousand mutants would otherwise take too long.
 func (c *compiler) check(m mutant) error {
 	before, after, err := m.applyTo(c.root)
 	if err != nil {

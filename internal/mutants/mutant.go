@@ -122,7 +122,7 @@ func parse(name, text string) ([]mutant, error) {
 	return all, lines.Err()
 }
 
-// pattern returns the -run argument for go test. TestX does not match TestXY.
+// pattern returns the -run argument for go test. The pattern for TestX does not match TestXY.
 func (m *mutant) pattern() string {
 	parts := strings.Split(m.Test, "/")
 	for i, p := range parts {

@@ -142,7 +142,7 @@ type suite struct {
 
 // places returns all changes to the files of the packages and, for each directory, the suites that may notice a
 // change in it: first its own suite, then, fastest first, the suites of the packages that depend on it. A
-// package's own tests must pass without a change.
+// package's own tests must pass in the unchanged copy.
 func (d *draw) places(l *lab) (all []change, tests map[string][]suite, err error) {
 	packages, err := l.list(d.patterns...)
 	if err != nil {

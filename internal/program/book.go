@@ -52,7 +52,8 @@ func (r *runner) grant(h *hold) {
 		r.fail("%s: %v", h.who, v)
 	}
 	p.holds = append(p.holds, h)
-	// A session that gets no notices does not learn of waiters, so it keeps its keys for the whole Linger time.
+	// A session that gets no notices does not learn of waiters, so it keeps its keys for the whole Linger
+	// time.
 	l := h.life
 	p.late = p.late || h.d > 0 || l.set.Linger > 0 && l.set.Polling
 	r.mu.Unlock()
@@ -180,7 +181,7 @@ const semSize = 3
 type page struct {
 	holds    []*hold
 	waits    int       // calls that wait for the key
-	unused   time.Time // since when nobody holds the key or waits for it
+	unused   time.Time // the time since which nobody has held the key or waited for it
 	held     time.Time // when somebody last held the key
 	late     bool      // the store may still keep the key after its last holder is done: an abandoned lease, ReleaseAfter or Linger
 	breaking int       // calls of Break and ForceHold that have not returned
@@ -203,8 +204,8 @@ func (r *runner) breakBegins(p *page) {
 	p.rules.Breaks = append(p.rules.Breaks, r.now())
 }
 
-// breakEnds records that a call of Break or ForceHold has returned. If its context ended first, its revocations are
-// still in the store. r.mu must be held.
+// breakEnds records that a call of Break or ForceHold has returned. If the call's context ended first, its
+// revocations are still in the store. r.mu must be held.
 func (r *runner) breakEnds(p *page) {
 	p.breaking--
 	p.rules.Breaks = append(p.rules.Breaks, r.now())

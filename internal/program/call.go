@@ -104,7 +104,7 @@ func (c *call) returned(err error, allow allowed) {
 	}
 }
 
-// resized reports whether a semaphore of key may have another size than a caller assumes.
+// resized reports whether a semaphore of key may have a size other than the caller assumes.
 func (r *runner) resized(key string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(key, r.w.Prefix), "sem") && r.p.has(Resize)
 }

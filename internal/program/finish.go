@@ -157,7 +157,8 @@ func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
 	return turn(l.Mutex(key).Hold(ctx))
 }
 
-// audit opens one more session and checks with it that the others have left nothing behind.
+// audit opens one more session, and uses it to check that the other sessions have left nothing
+// behind.
 func (r *runner) audit(who string) {
 	shaken := false
 	for _, s := range r.slots {

@@ -30,7 +30,7 @@ type pool struct {
 	sem *dsync.Semaphore
 	rw  *dsync.RWMutex
 	n   int64 // how many are held
-	h   *hold // the hold that stands for all of them; on the key's page while n > 0
+	h   *hold // one hold that represents all of them; on the key's page while n > 0
 }
 
 func (g *goroutine) run(ops []Op) {
@@ -189,7 +189,7 @@ func (g *goroutine) releaseOne(o Op, key string) {
 	}
 }
 
-// releases reports whether v releases a hold that was acquired by the verb what.
+// releases reports whether the verb v releases holds that the verb what acquired.
 func releases(v, what Verb) bool {
 	switch what {
 	case Lock, TryLock, ForceHold:

@@ -30,7 +30,7 @@ type life struct {
 
 	trace     bytes.Buffer // the session's trace, which ends when the session is closed
 	stopTrace func()       // nil: the session is not traced
-	shaken    bool         // its link was cut before, or the server lost the session
+	shaken    bool         // the link was cut before, or the server lost the session
 	closed    chan struct{}
 }
 

@@ -17,8 +17,8 @@ type Link struct {
 	faults     atomic.Int64 // requests and notices that had a fault
 }
 
-// newLink returns the link of the i-th session of p. How its noise affects each request depends on p alone, except
-// for requests made at the same instant.
+// newLink returns the link of the i-th session of p. The effect of noise on each request depends on p alone,
+// except for requests made at the same instant.
 func newLink(store driver.Store, p Program, i int) *Link {
 	l := new(Link)
 	draw := rand.New(rand.NewPCG(p.hash(), uint64(i)))

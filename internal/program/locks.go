@@ -46,7 +46,7 @@ func (g *goroutine) writeLock(o Op, key string) {
 // granted.
 func (g *goroutine) requests(c *call, o Op, wait, try func(context.Context) error) bool {
 	if !o.Verb.waits() {
-		// A try does not wait for the key, only for the store's answers.
+		// A try waits only for the store's answers, not for the key.
 		cancel := c.context(g.long, o.Variant&1 == 0)
 		defer cancel()
 		err := try(c.ctx)
@@ -82,7 +82,7 @@ func (g *goroutine) request(c *call, o Op, wait, try granter) (h *dsync.Hold) {
 	return h
 }
 
-// errTry stands for the result false of a try that returns no error.
+// errTry represents false, the result of a failed try that returns no error.
 var errTry = errors.New("program: a try failed")
 
 // tries adapts a try that takes no context, for use with requests.

@@ -111,7 +111,7 @@ func (g *goroutine) add(c *call, p *pool, o Op, n int64) {
 	if !h.Shared {
 		h.Weight = n
 	}
-	g.grant(h) // checks the new hold alone; afterwards the pool's first hold stands for all
+	g.grant(h) // checks the new hold alone; afterwards the pool's first hold represents all of them
 	p.n += n
 	if p.n == n {
 		p.h = h

@@ -9,9 +9,9 @@ type tempo struct {
 	ttl     time.Duration
 	delay   time.Duration // the longest delay before an op
 	linger  time.Duration // the longest Linger of a session
-	step    time.Duration // unit of an op's Arg that says how long ReleaseAfter keeps a key or how long a lease lasts
+	step    time.Duration // unit of the Arg that sets how long ReleaseAfter keeps a key, or how long a lease lasts
 	short   [7]time.Duration
-	long    time.Duration // for waits that should end with a grant
+	long    time.Duration // limit of waits that should end with a grant
 	slack   time.Duration // how long after its limit a call may return
 	idle    time.Duration // how long a call may wait for a free key
 	cleanBy time.Duration // how long claims may remain after the end: longer than the longest Linger

@@ -15,8 +15,8 @@
 // The rules of [Check] and [Key.Grant]:
 //
 //   - overlap: no hold is granted while certain holds of others leave no room for it;
-//   - grace: the same holds for the grace after the last certain moment of a lost hold, unless its release has
-//     been called;
+//   - grace: a lost hold's part of the key is granted to nobody until its release is called, or the grace after its
+//     last certain moment is over;
 //   - token: tokens grow from grant to grant, and only readers of one process share one;
 //   - kept: a key that was released with Keep is granted to nobody until Keep has elapsed.
 package rules

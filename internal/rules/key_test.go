@@ -107,7 +107,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A kept key may become free a little early if another server's clock decides when.
+// A kept key may become free a little early if another server's clock decides when it becomes free.
 func TestSkew(t *testing.T) {
 	kept := &rules.Hold{Key: "k", Process: "a", ID: 1, Weight: 1, Limit: 1, Granted: 1, Live: 2, Done: 2, Released: 3, Keep: time.Second, Token: 1}
 	for _, c := range []struct {

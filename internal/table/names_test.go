@@ -43,10 +43,10 @@ var harness = []string{
 // called lists the methods that package errors calls through unnamed interfaces.
 var called = []string{"As", "Is", "Unwrap"}
 
-// Every exported name has an Example or a use outside its package, so the API has nothing that nobody needs. A use
-// counts in an Example, in code that the documentation shows, or in another package's code except its tests. These
-// count as used, too: a method that makes its type satisfy an interface, a method of an interface that its own package
-// calls, the type to which a used method or field belongs, and the types that occur in a used name's type.
+// Every exported name has an Example or a use outside its package, so the API contains nothing unused. A use counts in
+// an Example, in code that the documentation shows, or in another package's code except its tests. These count as
+// used, too: a method that makes its type satisfy an interface, a method of an interface that its own package calls,
+// the type to which a used method or field belongs, and the types that occur in a used name's type.
 func TestExportedNamesAreUsed(t *testing.T) {
 	c := newChecker(t)
 	for _, folder := range c.folders {
@@ -64,8 +64,8 @@ func TestExportedNamesAreUsed(t *testing.T) {
 	}
 }
 
-// A checker type-checks all packages of the repository, from their sources. Of all other packages it knows only those
-// of the standard library. Names from other modules have no type here and are not checked.
+// A checker type-checks all packages of the repository, from their sources. The only other packages that it knows are
+// those of the standard library. Names from other modules have no type here and are not checked.
 //
 // A package is checked a second time, together with its tests. The files are parsed only once, so every declaration
 // keeps its position, by which the checker identifies it.
@@ -81,7 +81,7 @@ type checker struct {
 	foreign map[token.Pos]bool // the types that satisfy an interface of another module
 }
 
-// A loaded is a package without its tests.
+// A loaded is a loaded package, without its tests.
 type loaded struct {
 	pkg *types.Package
 	dir *build.Package
@@ -227,7 +227,8 @@ func (c *checker) loadTests(folder string) {
 	}
 }
 
-// withTests is the importer for the external tests of a package. For these, the package includes its internal tests.
+// withTests is the importer for the external tests of a package. For external tests, the package includes its
+// internal tests.
 type withTests struct {
 	*checker
 	pkg *types.Package

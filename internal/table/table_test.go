@@ -1,6 +1,6 @@
 // Package table checks the table of tests in integration/README.md. It also checks that the tests named in the docs
-// exist and that go test runs the examples. It is not in the module integration, because go test would there use
-// cached results even if the tests of this module had changed.
+// exist and that go test runs the examples. It is not in the module integration, where go test would use cached
+// results even after the tests of this module had changed.
 package table_test
 
 import (

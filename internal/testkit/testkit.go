@@ -28,7 +28,8 @@ const TTL = 10 * time.Second
 func Long() bool { return os.Getenv("LEASEHOLD_LONG") != "" }
 
 // Large skips a test of sizes or counts (thousands of goroutines or keys, or hours of time) if LEASEHOLD_REPEATED is
-// set. Tests are then repeated so that goroutines wake in different orders, which makes no difference to such a test.
+// set. Tests are then repeated so that goroutines wake in different orders, which does not affect tests of sizes or
+// counts.
 func Large(t testing.TB) {
 	t.Helper()
 	if os.Getenv("LEASEHOLD_REPEATED") != "" {
@@ -36,7 +37,7 @@ func Large(t testing.TB) {
 	}
 }
 
-// Rounds returns how often a test repeats itself: long if [Long], otherwise short.
+// Rounds returns how often a test repeats itself: long if [Long] returns true, otherwise short.
 func Rounds(short, long int) int {
 	if Long() {
 		return long

@@ -1,5 +1,5 @@
-// Package trace records the events that a [core.Core] handles, and replays them. A fresh Core must answer the same
-// events with the same effects. So a run on a real server can be repeated step by step, and a trace in a bug report
+// Package trace records the events that a [core.Core] handles, and replays them. A fresh Core must return the same
+// effects for the same events. So a run on a real server can be repeated step by step, and a trace in a bug report
 // shows what the session decided, and why.
 //
 // The first line of a trace has the settings, as JSON. Each further line has an event: the time, the event, and a

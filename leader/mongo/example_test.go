@@ -17,7 +17,7 @@ import (
 	leadermongo "github.com/leasehold-go/leasehold/leader/mongo"
 )
 
-// The examples need a server, so they are compiled here and not run.
+// The examples need a server, so they are compiled but not run.
 
 func ExampleOpen() {
 	ctx := context.Background()

@@ -37,8 +37,8 @@ type Election struct {
 }
 
 // Open returns the election of that name in db. It uses the caller's client unchanged and never closes it. See
-// dsyncmongo.Open for how that affects heartbeats, and how soon candidates are notified after a fail-over. Close
-// the election when it is no longer needed. Errors are those of dsyncmongo.Open and leader.New.
+// dsyncmongo.Open for how sharing the client affects heartbeats, and how soon candidates are notified after a
+// fail-over. Close the election when it is no longer needed. Errors are those of dsyncmongo.Open and leader.New.
 func Open(ctx context.Context, db *mongo.Database, name string, opt *Options) (*Election, error) {
 	return open(ctx, name, opt, func(o *dsyncmongo.Options) (*dsync.Session, error) {
 		return dsyncmongo.Open(ctx, db, o)
