@@ -11,30 +11,30 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// maxListed is the maximum number of keys that a Listen names in the server's filter. With more keys, it receives the
-// changes of all observed keys and filters them itself.
+// maxListed is the maximum number of keys that a Listen names in the filter for the server. With more keys, Listen
+// receives the changes of all observed keys and filters them itself.
 const maxListed = 1_000
 
 // Listen implements [driver.Store] with a tailable cursor on the capped collection of the session's address and, if
 // there are keys, another on the collection for observers. Only inserts into those collections wake a cursor, and
-// only Notify makes them, so the cost of listening does not depend on other writes. Listen needs find, insert,
-// createCollection and convertToCapped on those collections; the server requires convertToCapped for creating a
-// capped collection (4.4: db/auth/authorization_session_impl.cpp, checkAuthForCreate). The first Listen of a store
-// also lists which of the collections exist, which needs no further privilege. Listen marks the keys as observed in
-// their records, with one command for a thousand keys, and renews the marks every few minutes.
+// only Notify makes them, so the cost of listening does not depend on other writes. Listen needs the privileges
+// find, insert, createCollection and convertToCapped on those collections; the server requires convertToCapped for
+// creating a capped collection (4.4: db/auth/authorization_session_impl.cpp, checkAuthForCreate). The first Listen
+// of a store also lists which of the collections exist, which needs no further privilege. Listen marks the keys as
+// observed in their records, with one command for a thousand keys, and renews the marks every few minutes.
 //
 // Listen replaces its cursor every five minutes, a cursor for keys every minute, and any cursor on a sharded cluster
 // every twenty seconds, because a cursor on a member that was deposed, or cut off from the others, stays open without
 // an error. The next cursor continues where the last one ended. On a replica set, Listen also follows the primary.
-// With a [PrimaryWatch], which [Connect] has, it opens a cursor on a new primary as soon as the driver knows it, but
-// at most one cursor a second. Without one, it asks who the primary is after each Heartbeat of the store, and at
-// least every 10 s; all listeners of the store share the answer. When the new cursor is open, it calls f with
-// driver.NoticeReady, because notices may have been missed.
+// With a [PrimaryWatch], which [Connect] has, it opens a cursor on a new primary as soon as the driver finds it, but
+// at most one cursor a second. Without a PrimaryWatch, it asks which member is the primary after each Heartbeat of
+// the store, and at least every 10 s; all listeners of the store share the answer. When the cursor on the new primary
+// is open, Listen calls f with driver.NoticeReady, because notices may have been missed.
 //
 // The error is errors.ErrUnsupported with [Options].PollOnly or [Options].ReadOnly, and on servers other than
-// MongoDB. It is also ErrUnsupported if a privilege is missing, if a collection exists but is not capped, and with
-// the strict Stable API; then one warning in the log says what to do, and the session's claims no longer say that
-// it listens.
+// MongoDB. It is also ErrUnsupported if a privilege is missing, if a collection exists but is not capped, or with
+// the strict Stable API. In these cases one warning in the log says what to do, and later claims of the session
+// don't say that it listens.
 func (s *store) Listen(ctx context.Context, session string, keys []string, f func(driver.Notice)) error {
 	if !s.notifies() {
 		return fmt.Errorf("mongo: listen: %w", errors.ErrUnsupported)
@@ -67,7 +67,8 @@ func (s *store) Listen(ctx context.Context, session string, keys []string, f fun
 	return fmt.Errorf("mongo: listen: %w: %w", errors.ErrUnsupported, err)
 }
 
-// cannotListen reports whether err is an error that trying again cannot fix, and names its trouble.
+// cannotListen reports whether err is an error that trying again cannot fix, and returns the kind of
+// trouble.
 func cannotListen(err error) (t trouble, ok bool) {
 	t = troubleOf(err)
 	return t, t == notCapped || refused(err)
@@ -114,7 +115,7 @@ func (s *store) tailSession(session string) *tail {
 	return &tail{s: s, address: int(s.ownAddress(session)), filter: bson.D{e("to", session)}}
 }
 
-// tailKeys returns the tail for the changes of keys.
+// tailKeys returns the tail for notices of changes to keys.
 func (s *store) tailKeys(keys []string) *tail {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	t := &tail{s: s, address: observersAddress, keys: keys}

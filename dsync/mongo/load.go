@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// facet returns stages whose result has the server's time even if nothing is found. A find could add the time only
-// to documents that it finds.
+// facet returns stages whose result has the server's time even if nothing is found. A find could not return the
+// time without a document.
 func facet(project bson.D, find ...bson.D) []bson.D {
 	return append(find,
 		bson.D{e("$facet", bson.D{e("found", bson.A{bson.D{e("$project", project)}})})},
@@ -58,8 +58,8 @@ func (s *store) load(ctx context.Context, id, key string, shown int) (driver.Sta
 	return r.Found[0].known(key)
 }
 
-// known returns the state of a record that was read, or an error if a later version of this library wrote the
-// record. Pipelines that write make this check themselves.
+// known returns the record's state, or an error if a later version of this library wrote the record. It is
+// for reads; pipelines that write make this check themselves.
 func (r *keyRecord) known(key string) (driver.State, error) {
 	if r.Format > formatVersion {
 		return driver.State{}, fmt.Errorf("%w: the record of the key %q has format %d, and this version knows %d; upgrade this library to the version that wrote it",
@@ -154,7 +154,7 @@ func successor(p string) string {
 		p = p[:len(p)-size]
 		switch r {
 		case utf8.MaxRune:
-			continue // p begins with the kind of record, so it has a smaller rune
+			continue // p begins with the record's kind, so it also has a smaller rune
 		case 0xD7FF:
 			r = 0xDFFF // skip the surrogates, which are not valid runes
 		}

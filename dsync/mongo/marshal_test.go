@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// marshal encodes values as the driver would: those of every type that commands contain, and those of other types.
+// marshal encodes values as the driver would, both of the types that commands contain and of other types.
 func TestMarshalAsTheDriverDoes(t *testing.T) {
 	type named string
 	inner := bson.D{e("text", "a\x00é"), e("again", bson.D{})}

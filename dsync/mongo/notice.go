@@ -11,11 +11,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The functions below find out from a reply which sessions to notify. They are only used on replies to commands
-// that a majority has confirmed.
+// The functions below find out from a reply which sessions to notify. Use them only on replies that a majority
+// has confirmed.
 
-// grants returns the notices for claims, other than mine, that the command granted, which are the claims held since
-// exactly the command's time. If two commands run within a millisecond, the second may repeat a notice of the first.
+// grants returns the notices for claims, other than mine, that the command granted. These are the claims held since
+// exactly the command's time, so if two commands run within a millisecond, the second may repeat a notice of the
+// first.
 func (r *keyRecord) grants(key, mine string) (notices []driver.Notice) {
 	for _, h := range r.Holders {
 		if h.Since.Equal(r.Now) && h.Claim != mine && h.Address > 0 {
@@ -56,7 +57,8 @@ func (r *keyRecord) change(key string) []driver.Notice {
 	return []driver.Notice{{Type: driver.NoticeChange, Key: key, Address: observersAddress}}
 }
 
-// changed returns what change returns, but only if the command changed the record, as the record's time shows.
+// changed is like change, but returns nil if the record's time shows that the command did not change the
+// record.
 func (r *keyRecord) changed(key string) []driver.Notice {
 	if !r.At.Equal(r.Now) {
 		return nil
@@ -95,9 +97,10 @@ func (r *keyRecord) kept(l driver.Release) []driver.Notice {
 	return nil
 }
 
-// sealed returns the notices that wake the waiters whose ticks were over when l sealed the key, and the first of the
-// other waiters. It returns nil if l did not seal the key. r is the record before the command. The reply can't also
-// contain the record after it, so the token of a grant is unknown.
+// sealed returns the notices that wake the waiters whose ticks ended when l sealed the key, and the first of the
+// other waiters. It returns nil if l did not seal the key. r is the record before the command. The first other
+// waiter is woken, not granted the key by notice, because the reply can't also contain the record after the command,
+// with the grant's token.
 func (r *keyRecord) sealed(l driver.Release) []driver.Notice {
 	seals := slices.ContainsFunc(r.Holders, func(h holderRecord) bool {
 		return h.Claim == l.Claim.ID && !h.holder().Ended(r.Now)

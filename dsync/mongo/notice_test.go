@@ -13,7 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The notices of a command follow from its reply. Sessions that do not listen have no address and get no notices.
+// A command's reply determines its notices. Sessions that do not listen have no address and get no notices.
 func TestNoticesOfReplies(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_000).UTC()
 	before, after := now.Add(-time.Millisecond), now.Add(time.Millisecond)
@@ -61,7 +61,7 @@ func TestNoticesOfReplies(t *testing.T) {
 		return driver.Notice{Type: driver.NoticeWake, Session: claim[:1], Key: "k", Claim: claim, Address: 5}
 	}
 	at, observed := e("at", now), e("o", after)
-	// base has the fields that all replies have. A case adds fields or replaces some.
+	// base has the fields that all replies have. Each case adds or replaces fields.
 	base := bson.D{e("now", now), e("y", "semaphore"), e("f", 2), e("c", 3), e("t", int64(2048))}
 	// held returns a record as it was before a short hand-over.
 	held := func(more ...bson.E) bson.D {
@@ -232,7 +232,7 @@ func shortGrant(reply bson.D) bool {
 	return slices.ContainsFunc(reply, func(f bson.E) bool { return f.Key == "first" })
 }
 
-// The notice of a short hand-over has the token that the command carried, which is as great as the server's clock
+// A short hand-over's notice has the token that the command carried, which is as great as the server's clock
 // allows.
 func TestNoticeOfAHandOverHasItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestNoticeOfAHandOverHasItsToken(t *testing.T) {
 	})
 }
 
-// If an Edit sends a command for its Release and another for its Acquire, and the Acquire fails, the Edit still
+// If an Edit sends separate commands for its Release and its Acquire, and the Acquire fails, the Edit still
 // returns the Release's notices, because no later command would return them.
 func TestNoticesOfAReplacementThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

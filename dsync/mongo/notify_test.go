@@ -68,7 +68,7 @@ func TestNotifyInserts(t *testing.T) {
 	})
 }
 
-// Notices that nobody can receive are not sent.
+// Notify does not send notices that nobody can receive.
 func TestNotifyNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)

@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Observe implements [driver.Store]. It writes the keys and the list's seq into the session's record, for Sessions.
-// It does not make commands notify the session of changes; Listen does that.
+// Observe implements [driver.Store]. It writes the keys and seq into the session's record, where Sessions finds
+// them. It does not make the session receive notices of changes; Listen does that.
 func (s *store) Observe(ctx context.Context, session string, seq int64, keys []string) error {
 	newer := op("$gt", seq, op("$ifNull", "$list", int64(0)))
 	var list any = "$$REMOVE"
@@ -34,9 +34,9 @@ func (s *store) Observe(ctx context.Context, session string, seq int64, keys []s
 }
 
 const (
-	// observedFor is how long a mark lasts. A listener marks its keys again if it last did so more than markAgain
-	// ago; the command then renews only marks that have less than half of observedFor left. markAgain plus the age of
-	// a cursor is less than half of observedFor, so marks are renewed in time.
+	// observedFor is how long a mark lasts. When a listener opens a cursor, it marks its keys again if it last did so
+	// more than markAgain ago. This renews only marks that have less than half of observedFor left. markAgain plus
+	// the age of a cursor is less than half of observedFor, so marks are renewed in time.
 	observedFor = 10 * time.Minute
 	markAgain   = 3 * time.Minute
 
@@ -44,12 +44,12 @@ const (
 	maxMarks = 1_000
 )
 
-// mark marks the tail's keys as observed, unless it has done so recently. The mark, field "o", is the time until
-// which commands that change the record return a notice of the change. Short commands whose reply is not read do not
-// apply to a record with a mark. The first command that settles the key after that time removes the mark. If many
-// sessions observe a key, one mark serves all of them until half of its time has passed.
+// mark marks the tail's keys as observed, unless it has done so recently. The mark, field "o", is a time: until
+// then, commands that change the record return a notice of the change. Short commands whose reply does not contain
+// the record do nothing if the record has a mark. The first command that settles the key after the mark's time
+// removes the mark. All sessions that observe a key share one mark, and only renew it after half of its time.
 //
-// mark creates a missing record, with a time that decides when a sweep deletes it.
+// If there is no record, mark creates it, with a time that tells a sweep when to delete it.
 func (t *tail) mark(ctx context.Context) error {
 	if len(t.keys) == 0 || !t.marked.IsZero() && time.Since(t.marked) < markAgain {
 		return nil
@@ -79,7 +79,7 @@ func (s *store) mark(ctx context.Context, keys []string) error {
 	return err
 }
 
-// marking returns the pipeline that sets the mark. It leaves alone a record in a later format, in which "o" may mean
+// marking returns the pipeline that sets the mark. It does not change a record in a later format, where "o" may mean
 // something else.
 func marking() []bson.D {
 	due := op("$and",

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// ownPool is the number of connections that a session can use at a time: 32 for its commands, one for
-	// heartbeats, so that they never wait for another command, two to listen (for the session and for keys), and
-	// one to register or unregister. The driver opens them when they are needed.
+	// ownPool is the number of connections that a session can use at a time: 32 for commands, one for
+	// heartbeats, two for listening (for the session and for keys), and one for registering and unregistering.
+	// So a heartbeat never waits for another command's connection. The driver opens them when they are needed.
 	ownPool = 36
 
 	// disconnectLimit bounds the wait for a server that may not answer.
@@ -127,17 +127,17 @@ func nameDatabase(name *string, uri string) error {
 }
 
 // ownClient returns client options that suit a lease. The driver's defaults suit applications that can wait. With
-// them, the driver notices a silent primary after 40 s, and an attempt to connect may last 30 s. It keeps idle
-// connections that died silently, so that commands try them one after the other, each for an attempt (TTL/6). With
-// these defaults a lease of 30 s did not survive a network that swallows everything for 5 s.
+// them, the driver notices a silent primary after 40 s, and may try to connect for 30 s. It also keeps idle
+// connections that died silently, and commands then try one after the other, each for an attempt (TTL/6). With
+// these defaults, a lease of 30 s was lost when the network dropped everything for 5 s.
 //
-// So these times are reduced to fractions of the TTL. A silent primary is noticed after TTL/4, and a connection is
-// discarded after it was idle for longer than the connection for heartbeats ever is. The server selection timeout
-// need not be reduced, because each attempt has its own deadline. Opening more connections at a time (MaxConnecting)
-// would not help either, because with these settings none takes 30 s.
+// So these times are reduced to fractions of the TTL. The driver then notices a silent primary after TTL/4, and
+// discards connections that have been idle for longer than the heartbeat connection ever is. The server selection
+// timeout need not be reduced, because each attempt has its own deadline. MaxConnecting need not be raised
+// either, because with these settings no attempt to connect takes 30 s.
 //
-// The client polls the servers instead of having them stream, for the sake of large fleets: streaming needs a further
-// connection to measure round trips, which would be a quarter of a waiting process's connections.
+// The client polls the servers instead of having them stream, for the sake of large fleets: streaming needs an
+// additional connection to measure round trips, so a waiting process would have four connections instead of three.
 func ownClient(opt *Options) *options.ClientOptions {
 	ttl, interval := defaultTTL, time.Duration(0)
 	if opt != nil {
@@ -150,8 +150,8 @@ func ownClient(opt *Options) *options.ClientOptions {
 		SetMaxConnIdleTime(max(ttl/2, interval*3/2))
 }
 
-// open makes the session before it contacts the server, so that invalid options are reported
-// without waiting for a server.
+// open makes the session before it contacts the server, so that it reports invalid options
+// without waiting for the server.
 func open(ctx context.Context, face driver.Store, s *store, opt *Options) (*dsync.Session, error) {
 	var so *dsync.Options
 	if opt != nil {
@@ -188,7 +188,7 @@ func (s *store) checkClock(ctx context.Context, opt *clockcheck.Options, margin 
 	return nil
 }
 
-// An ownedStore is a store with a client of its own. The session closes it last.
+// An ownedStore is a store with a client of its own. When the session is closed, it closes the store last.
 type ownedStore struct {
 	*store
 	client *mongo.Client
@@ -203,5 +203,5 @@ func (s *ownedStore) Close(ctx context.Context) error {
 	if err := s.client.Disconnect(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("mongo: disconnect: %w", err)
 	}
-	return nil // after a timeout, the driver has closed everything on this side
+	return nil // even after a timeout, the driver has closed all its connections
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // A PrimaryWatch learns from the driver which member of a replica set is the primary. With it, a listener moves to a
-// new primary as soon as the driver has found the new primary. Nothing else would tell the listener: its cursor on a
-// deposed member stays open without an error, and without notices.
+// new primary as soon as the driver finds one. Otherwise the listener has to ask, because its cursor on a deposed
+// member stays open without an error, and without notices.
 //
 // [Connect] makes its own. For [Open] and [NewStore], whose client exists already, make one and set it in both the
 // client's options and [Options].PrimaryWatch:
@@ -25,7 +25,7 @@ type PrimaryWatch struct {
 	changed signal
 
 	mu      sync.Mutex
-	seen    bool   // the driver has reported an event
+	seen    bool   // the driver has called the monitor
 	primary string // the last known primary; kept while the driver knows none
 }
 
@@ -63,8 +63,8 @@ func (w *PrimaryWatch) see(d event.TopologyDescription) {
 	}
 }
 
-// primaryOf identifies the primary of a replica set together with its term as primary: see server.member. It
-// returns "" if there is none.
+// primaryOf returns a string that identifies a replica set's primary and its term as primary (see
+// server.member), or "" if there is no primary.
 func primaryOf(d event.TopologyDescription) string {
 	for _, s := range d.Servers {
 		if s.Kind == "RSPrimary" {
@@ -81,7 +81,7 @@ func (w *PrimaryWatch) attached() bool {
 	return w.seen
 }
 
-// A signal can wake any number of waiting goroutines.
+// A signal wakes all goroutines that wait for it.
 type signal struct {
 	mu sync.Mutex
 	c  chan struct{} // nil: nobody waits

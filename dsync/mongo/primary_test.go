@@ -19,7 +19,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// checks is the interval at which the driver checks the server in these tests, the shortest that it accepts.
+// checks is how often the driver checks the server in these tests: the shortest interval that it accepts.
 const checks = 500 * time.Millisecond
 
 // newWatched is like newHearing, but with a PrimaryWatch.
@@ -30,7 +30,7 @@ func newWatched(t *testing.T, hello func(bson.D) bson.D) *hearing {
 	return newHearing(t, hello, &dsyncmongo.Options{PrimaryWatch: watch}, client)
 }
 
-// elected changes a reply to hello into the n-th elected primary's.
+// elected turns a reply to hello into the reply of the n-th elected primary.
 func elected(n int) func(bson.D) bson.D {
 	return func(d bson.D) bson.D {
 		id := bson.ObjectID{}
@@ -39,7 +39,7 @@ func elected(n int) func(bson.D) bson.D {
 	}
 }
 
-// deposed changes a reply to hello into a former primary's, sent while there is no primary.
+// deposed turns a reply to hello into the reply of a former primary while there is no primary.
 func deposed(d bson.D) bson.D {
 	for _, field := range []string{"isWritablePrimary", "ismaster", "primary", "electionId"} {
 		d = without(field)(d)
@@ -47,7 +47,7 @@ func deposed(d bson.D) bson.D {
 	return append(d, e("isWritablePrimary", false), e("ismaster", false), e("secondary", true))
 }
 
-// electedAgain undoes deposed: it changes a reply to hello into the n-th elected primary's.
+// electedAgain undoes deposed: it turns a reply to hello into the reply of the n-th elected primary.
 func electedAgain(n int) func(bson.D) bson.D {
 	return func(d bson.D) bson.D {
 		for _, field := range []string{"isWritablePrimary", "ismaster", "secondary"} {
@@ -57,8 +57,9 @@ func electedAgain(n int) func(bson.D) bson.D {
 	}
 }
 
-// Within a second after the driver knows a new primary, a listener opens a cursor on it, even though the cursor on
-// the former primary stays open, and waiters request again. While there is no primary, the listener keeps its cursor.
+// Within a second after the driver has found a new primary, a listener opens a cursor on it and waiters request
+// again, even if the cursor on the former primary stays open. While there is no primary, the listener keeps its
+// cursor.
 func TestListenFollowsThePrimaryAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newWatched(t, elected(1))
@@ -86,8 +87,8 @@ func TestListenFollowsThePrimaryAtOnce(t *testing.T) {
 	})
 }
 
-// Events about the same primary open no cursor. If primaries follow each other quickly, listeners open at most one
-// cursor a second.
+// Driver events about the same primary don't make listeners open cursors. If primaries follow each other quickly,
+// listeners open at most one cursor a second.
 func TestListenIsNotFloodedByEvents(t *testing.T) {
 	const during = 20 * time.Second
 	cases := map[string]struct {
@@ -139,8 +140,8 @@ func TestListenAsksForThePrimaryWithHeartbeats(t *testing.T) {
 	})
 }
 
-// The listeners of one store share the hello that finds the primary. If each of n listeners asked after each
-// heartbeat of all the others, they would ask n² times.
+// The listeners of one store share the hello that finds the primary. If each of n listeners asked after
+// every session's heartbeat, they would ask n² times.
 func TestListenersAskForThePrimaryTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const sessions = 40
@@ -173,9 +174,9 @@ func TestListenersAskForThePrimaryTogether(t *testing.T) {
 			time.Sleep(time.Second)
 			n := asked.Load() - before
 			if i == 1 {
-				n -= sessions // each also asks once which member its new cursor is on
+				n -= sessions // each listener also asks once which member its new cursor is on
 			}
-			if n < 1 || n > sessions/2 { // a few may come too late to share a hello
+			if n < 1 || n > sessions/2 { // a few listeners may be too late to share a hello
 				t.Errorf("heartbeat %d: the %d sessions asked %d times for the primary, want once", i+1, sessions, n)
 			}
 		}
@@ -230,7 +231,7 @@ func TestConnectFollowsThePrimary(t *testing.T) {
 		if _, err := engine.Of(s).Register(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(25 * time.Second) // until a heartbeat has started the listener
+		time.Sleep(25 * time.Second) // wait until a heartbeat has started the listener
 		before := collections.count("find")
 		if before == 0 {
 			t.Fatal("nobody listens")

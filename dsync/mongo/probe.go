@@ -14,9 +14,9 @@ import (
 // probePrefix begins the _id of records that a probe creates and removes.
 const probePrefix = "p/"
 
-// probe asks the server what it is. Then it tries the store's own commands on it, unless the server is known to have
-// passed. A server that emulates MongoDB may change while its version stays the same, so a portable server is tried
-// each time. For a read-only store, probe only asks what the server is.
+// probe asks the server what it is. Unless the server is known to have passed the probe, it then tries the store's
+// own commands on the server. A server that emulates MongoDB may change while its version stays the same, so a
+// portable server is tried each time. For a read-only store, probe only asks what the server is.
 func (s *store) probe(ctx context.Context) error {
 	ctx = noValues{ctx}
 	v, err := s.hello(ctx)
@@ -38,8 +38,8 @@ func (s *store) probe(ctx context.Context) error {
 	return nil
 }
 
-// tryCommandsOnce calls tryCommands unless the collection records that the server has passed, which takes one command
-// to find out. If tryCommands succeeds, tryCommandsOnce records that.
+// tryCommandsOnce calls tryCommands unless the collection has a record that the server has passed the probe; checking
+// this takes one command. If tryCommands succeeds, tryCommandsOnce writes that record.
 func (s *store) tryCommandsOnce(ctx context.Context) error {
 	passed, err := s.probed(ctx)
 	if err != nil || passed {
@@ -54,9 +54,9 @@ func (s *store) tryCommandsOnce(ctx context.Context) error {
 	return s.rememberProbe(ctx)
 }
 
-// refuseCapped returns an error if the collection is capped. From MongoDB 6.0 on, all commands would work on a capped
-// collection, until the server deletes the oldest records. To find out, refuseCapped opens a tailable cursor, which
-// only a capped collection allows.
+// refuseCapped returns an error if the collection is capped. From MongoDB 6.0 on, all commands would seem to work on
+// a capped collection, until the server deletes the oldest records. To find out, refuseCapped opens a tailable
+// cursor, which only a capped collection allows.
 func (s *store) refuseCapped(ctx context.Context) error {
 	cursor, err := s.tail(ctx, s.collection, bson.D{e("_id", s.probeID())})
 	if err == nil {
@@ -70,10 +70,10 @@ func (s *store) refuseCapped(ctx context.Context) error {
 	return nil
 }
 
-// tryCommands tries the store's own commands on records that it creates and removes. One pass covers a holder that
-// has expired, a holder whose end has come, an expired waiter, a fixed lease, weights, a queue that may be overtaken
-// only at its head, a named successor, terms, a value, a new limit, a tick that is over, a revocation, and the cases
-// of the short commands.
+// tryCommands tries the store's own commands on records that it creates and removes. The records and commands cover
+// a holder that has expired, a holder whose end has come, an expired waiter, a fixed lease, weights, a queue that
+// may be overtaken only at its head, a named successor, terms, a value, a new limit, a tick that is over, a
+// revocation, and the cases of the short commands.
 func (s *store) tryCommands(ctx context.Context) error {
 	p := prober{store: s, prefix: probePrefix + xid.New().String() + "/"}
 	err := p.run(ctx)
@@ -90,8 +90,8 @@ type prober struct {
 	prefix string
 }
 
-// twins returns pairs of names that a collation may consider equal: case, composed and decomposed accents, digits,
-// punctuation.
+// twins returns pairs of names that a collation may consider equal: they differ in case, in composed or decomposed
+// accents, in digits or in punctuation.
 func (p *prober) twins() []string {
 	return []string{"A", "a", "\u00e9", "e\u0301", "1", "01", "a b", "ab"}
 }

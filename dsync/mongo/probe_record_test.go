@@ -19,7 +19,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A memory answers like honest, but remembers which servers have passed the probe.
+// A memory answers like honest, but also remembers the records of passed probes.
 type memory struct {
 	passed map[string]bool // by collection and _id
 }

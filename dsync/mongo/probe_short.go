@@ -21,12 +21,12 @@ func (p *prober) short(ctx context.Context) error {
 		{acquires, "$short.3", 2 * probeToken, never, false}, // the key is held
 
 		{releases, "$short.3", probeToken, past, false},     // the claim does not hold the key
-		{releases, "$short.2", probeToken - 1, past, false}, // there is a later token
+		{releases, "$short.2", probeToken - 1, past, false}, // the key has a greater token
 		{releases, "$short.2", probeToken, past, true},
 		{acquires, "$short.4", 2 * probeToken, never, true}, // the key is free again
 
 		{joins, "$short.5", 2 * probeToken, never, true},
-		{releases, "$short.4", 2 * probeToken, past, false}, // another waits
+		{releases, "$short.4", 2 * probeToken, past, false}, // another claim waits
 
 		{handsOver, "$short.5", 2 * probeToken, past, false}, // the claim does not hold the key
 		{handsOver, "$short.4", 2*probeToken - 1, past, false},
