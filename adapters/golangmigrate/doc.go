@@ -13,21 +13,19 @@
 //
 // # The inner driver's lock
 //
-// This package never calls the inner driver's Lock and Unlock. But the MongoDB driver calls them
-// itself when it is made, and would then wait for a document that a dead process has left behind.
-// With WithInstance, leave Config.Locking.Enabled false, which is the default; in a URL, set
-// x-advisory-locking=false.
+// This package never calls the inner driver's Lock and Unlock. But the MongoDB driver itself locks when it is made, and
+// would then wait for a document that a dead process has left behind. With WithInstance, leave Config.Locking.Enabled
+// false, which is the default; in a URL, set x-advisory-locking=false.
 //
 // This package's lock does not exclude processes that migrate without this package, so switch all processes at the same
 // time.
 //
 // # Waiting
 //
-// migrate.Migrate calls Lock once, and gives up waiting for it after LockTimeout, 15 s by default.
-// But it cannot cancel that Lock, and if the Lock succeeded later, nobody would call Unlock. So
-// Lock itself gives up earlier: see [Options].Wait. To wait longer, for a long migration or until a
-// dead process's lock becomes free, raise both. Close a Migrate that has given up: [Driver.Close]
-// ends a Lock that still waits.
+// migrate.Migrate calls Lock once, and gives up waiting for it after LockTimeout, 15 s by default. But it cannot cancel
+// that Lock, and if the Lock succeeded later, nobody would call Unlock. So Lock itself gives up earlier: see
+// [Options].Wait. To wait longer, for a long migration or until a dead process's lock becomes free, raise both
+// LockTimeout and Wait. Close a Migrate that has given up: [Driver.Close] ends a Lock that still waits.
 //
 // # When the lock is lost
 //
@@ -46,10 +44,10 @@
 //
 // # Limits
 //
-// golang-migrate passes no context to Run. So if the lock is lost during a step, the step
-// continues, even after the grace. Another process that gets the lock meanwhile finds the version
-// dirty and stops. Drivers don't check fencing tokens. So if a process is frozen between this
-// package's check and the write that follows, nothing prevents that one write.
+// golang-migrate passes no context to Run. So if the lock is lost during a step, the step continues, even after the
+// grace. If another process gets the lock meanwhile, it finds the version dirty and stops. Drivers don't check fencing
+// tokens. So if a process is frozen between this package's check and the write that follows, nothing prevents that one
+// write.
 //
 // The MongoDB driver saves a version by dropping a collection and inserting a document into a new one.
 // If a process dies between the two, there is no version, and the next process begins with the first

@@ -17,8 +17,7 @@ import (
 const (
 	defaultWait = 10 * time.Second
 
-	// releaseWait is how long Unlock waits for the store's answer. The release then goes on in
-	// the background.
+	// releaseWait is how long Unlock waits for the store's answer. After that, the release continues in the background.
 	releaseWait = 10 * time.Second
 )
 
@@ -33,9 +32,9 @@ type Options struct {
 	Wait time.Duration
 }
 
-// A Driver is a database.Driver that wraps another one and uses a [dsync.Mutex] as its lock. Make one with [New]. Lock,
-// Unlock and Close may be called concurrently with all methods; the other methods may be called concurrently if the
-// inner driver permits it.
+// A Driver is a database.Driver that wraps another database.Driver, but locks with a [dsync.Mutex]. Make one with
+// [New]. Lock, Unlock and Close may be called concurrently with all methods; the other methods may be called
+// concurrently if the inner driver permits it.
 type Driver struct {
 	inner database.Driver
 	locks *dsync.Session
@@ -47,7 +46,7 @@ type Driver struct {
 
 	mu      sync.Mutex
 	waiting bool        // a call of Lock has not returned yet
-	hold    *dsync.Hold // nil if not locked; even a lost hold stays until Unlock
+	hold    *dsync.Hold // nil if not locked; a lost hold, too, stays here until Unlock
 }
 
 var _ database.Driver = (*Driver)(nil)
@@ -218,7 +217,7 @@ func (d *Driver) check(op string) error {
 	if hold == nil {
 		return nil
 	}
-	if ctx := hold.Context(context.Background()); ctx.Err() != nil { // the context's cause says more than the channel Lost
+	if ctx := hold.Context(context.Background()); ctx.Err() != nil { // unlike the channel Lost, the context has a cause
 		return fmt.Errorf("golangmigrate: did not %s, because lock %q is no longer held: %w", op, d.name, context.Cause(ctx))
 	}
 	return nil

@@ -1,7 +1,8 @@
 // Command handoff measures how long hand-offs take: for a mutex, from the call of Unlock until the
 // next session holds the key; for a leadership, from the call of Resign until the next Campaign
-// returns. It also measures what Lock and Unlock cost without contention. It uses only the public
-// interface of the library, so a copy of it in another version's tree measures that version:
+// returns. It also measures what Lock and Unlock cost without contention. It uses only the
+// library's public interface, so if it is copied into the tree of another version, it measures that
+// version:
 //
 //	go build -o /tmp/new ./bench/handoff
 //	cp -r bench/handoff ../old/bench/ && (cd ../old && go build -o /tmp/old ./bench/handoff)

@@ -28,8 +28,8 @@ type job struct {
 	proceed <-chan struct{} // closed when the parent calls tell
 }
 
-// A child is a process of this program that runs a job. It reports to its parent in lines on its
-// standard output. It exits when its standard input closes, so it never outlives its parent.
+// A child is a process of this program that runs a job. It reports to its parent on its standard
+// output, line by line. It exits when its standard input closes, so it never outlives its parent.
 type child struct {
 	cmd   *exec.Cmd
 	in    io.Writer
@@ -86,7 +86,7 @@ func (c *child) await(ctx context.Context, word string) (string, error) {
 	}
 }
 
-// tell lets a child that waits for job.proceed continue.
+// tell makes the child close job.proceed, for which its job waits.
 func (c *child) tell() error {
 	_, err := io.WriteString(c.in, "\n")
 	return err

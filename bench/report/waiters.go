@@ -126,8 +126,8 @@ func startChildren(ctx context.Context, n int, j job) (children []*child, idle s
 	return children, idle, nil
 }
 
-// startFleet starts the sessions of a fleet. There is one key for every ten sessions that will
-// wait, and a session in this process holds all keys.
+// startFleet starts the sessions of a fleet. It makes one key for every ten sessions that will
+// wait; a session in this process holds all keys.
 func (r *report) startFleet(ctx context.Context, size fleetSize, collections int) (_ *runningFleet, err error) {
 	c, keys := &runningFleet{}, max(1, size.waiting/10)
 	ctx, c.cancel = context.WithCancel(ctx)

@@ -18,9 +18,10 @@ import (
 // its callers and recommends no interval; this one is redislock's.
 const mongoLockRetry = redisRetry
 
-// MongoLock is github.com/square/mongo-lock as a [measure.System], used as its README says: with
-// its indexes, majority writes, and locks without a TTL, which is the default. Locking needs one
-// write; unlocking needs a read and a write. The library uses version 1 of the driver.
+// MongoLock is github.com/square/mongo-lock as a [measure.System], used as its README recommends:
+// with its indexes, with majority writes, and with locks that have no TTL, which is the default.
+// Locking needs one write; unlocking needs a read and a write. The library uses version 1 of the
+// driver.
 type MongoLock struct{ URI, Database string }
 
 var _ measure.System = (*MongoLock)(nil)
