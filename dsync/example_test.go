@@ -434,7 +434,7 @@ func ExampleSession_Close() {
 type fileLock struct{ sync.Mutex }
 
 func (f *fileLock) LockContext(ctx context.Context) error {
-	f.Lock() // a lock whose wait can be cancelled should stop waiting when ctx ends
+	f.Lock() // if the lock's wait can be cancelled, cancel it when ctx ends
 	return nil
 }
 

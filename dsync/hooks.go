@@ -62,7 +62,7 @@ type HoldInfo struct {
 	Token int64
 
 	// Of Granted.
-	Context context.Context // the call's, for its values, such as a tracer's span
+	Context context.Context // the call's context, for its values
 	Wait    time.Duration   // from the call to the grant
 	Local   bool            // handed off by another goroutine of this process, without a command
 

@@ -77,8 +77,8 @@ func newPartyView(p admin.Participant) partyView {
 	return partyView{Session: p.Session, Name: p.Name, Host: p.Host, PID: p.PID}
 }
 
-// list returns up to n edges, beginning with those in cycles; among the others, those with the most keys come
-// first. own is the id of this process's session; color returns the style of another session.
+// list returns up to n edges. Edges in cycles come first; otherwise, edges with more keys come first. own is the id
+// of this process's session; color returns the style of another session.
 func (g *waitGraph) list(n int, own string, color func(session string) string) (all []waitView, more bool) {
 	for _, d := range admin.FindDeadlocks(g.keys, g.keys) {
 		for i, m := range d.Members {

@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// RunInBubbles is [TestStore] with each subtest in a bubble of its own, so that waiting takes no time. It calls
-// newStore inside the bubble.
+// RunInBubbles is like [TestStore], but runs each subtest in a bubble of its own, so that waiting takes no time. It
+// calls newStore inside the bubble.
 func RunInBubbles(t *testing.T, newStore func(t *testing.T) driver.Store) {
 	for _, c := range conformance() {
 		t.Run(c.name, func(t *testing.T) {
@@ -75,7 +75,7 @@ func (m *Memory) SweptTo(after string) {
 	m.swept.After = after
 }
 
-// SetUntil moves the end of a hold that has an end, and reports whether there is such a hold.
+// SetUntil changes the end of the claim's hold. It returns false if there is no such hold, or it has no end.
 func (m *Memory) SetUntil(c driver.Claim, until time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 // A member is a [Memory]'s record of one session.
 type member struct {
 	driver.Member
-	revoked []driver.Revocation // unanswered revocations, in the order of arrival
+	revoked []driver.Revocation // revocations that no heartbeat has removed, in the order of arrival
 
 	observes []string // observed keys
-	list     int64    // the seq of the list in observes
+	list     int64    // the seq of the Observe that set observes
 }
 
 // Register implements [driver.Store].
@@ -73,7 +73,7 @@ func (m *Memory) Expire(ctx context.Context, session string, owner bool) (time.D
 	return 0, nil
 }
 
-// expire expires a session. For an unknown session, it creates the record of an expired session.
+// expire expires a session. If the session is unknown, it creates the record of an expired session.
 func (m *Memory) expire(session string, now time.Time) {
 	s := m.sessions[session]
 	switch {

@@ -185,7 +185,7 @@ func TestMemoryRefusesImpossibleWeight(t *testing.T) {
 	}
 }
 
-// With a limit below 1, no claim could ever be granted.
+// If a key had a limit below 1, no claim could ever be granted.
 func TestMemoryRefusesImpossibleLimit(t *testing.T) {
 	m := dsynctest.NewMemory()
 	for _, limit := range []int64{0, -1} {
@@ -195,7 +195,7 @@ func TestMemoryRefusesImpossibleLimit(t *testing.T) {
 	}
 }
 
-// B07: only the store's clock decides, even when it is set.
+// B07: only the store's clock matters, even when somebody sets it.
 func TestMemorySkew_B07(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, ctx := dsynctest.NewMemory(), t.Context()
@@ -283,8 +283,8 @@ func TestMemoryValuesAreCopies(t *testing.T) {
 	}
 }
 
-// A State that was returned to a caller does not change when the store does, and the caller can't change the store
-// through it.
+// A State that was returned to a caller does not change when the store changes, and the caller can't change the
+// store through it.
 func TestMemoryStatesAreCopies(t *testing.T) {
 	m, ctx := dsynctest.NewMemory(), t.Context()
 	var claims []driver.Claim

@@ -223,8 +223,7 @@ func (e *env) release(c driver.Claim) {
 	e.releaseKeep(c, 0, true)
 }
 
-// releaseKeep sends a Release with Keep, which must not fail. The case must have seen the claim's token, and whether
-// others waited when it was granted.
+// releaseKeep sends a Release with Keep, which must not fail.
 func (e *env) releaseKeep(c driver.Claim, keep time.Duration, wantFound bool) {
 	e.Helper()
 	if h, ok := e.load(c.Key).Holder(c.ID); ok {

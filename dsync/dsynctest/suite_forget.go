@@ -41,7 +41,7 @@ func (e *env) once(key, session string) driver.Claim {
 func testForgetSeal(e *env) {
 	key, session := newID(), e.session()
 	e.forget(key, 1, false) // there is no record
-	for range 8 {           // so that tokens run ahead of the clock
+	for range 8 {           // makes tokens run ahead of the clock
 		c := e.once(key, session)
 		e.hold(c)
 		e.release(c)
@@ -54,7 +54,7 @@ func testForgetSeal(e *env) {
 		e.forget(key, token, true)
 		e.wantNotSealed(key)
 		e.wantValue(e.load(key), nil)
-		e.forget(key, e.load(key).Token, true) // nothing is left to forget
+		e.forget(key, e.load(key).Token, true) // although nothing is left to forget
 		e.seal(c, []byte("result"), false)     // a late copy of the Release
 		e.wantNotSealed(key)
 	}

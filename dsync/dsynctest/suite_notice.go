@@ -161,7 +161,7 @@ func testNoticeWhoevers(e *env) {
 			e.release(heavy)
 			e.wantNotices(granted(waiter, false))
 		},
-		func(_, heavy, waiter driver.Claim) { // the session of heavy has expired
+		func(_, heavy, waiter driver.Claim) { // a try that names the expired session of heavy grants it
 			e.expire(heavy.Session)
 			e.try(e.weighted(heavy.Key, other, 1, 3), heavy.Session)
 			e.wantNotices(granted(waiter, false))
@@ -171,7 +171,7 @@ func testNoticeWhoevers(e *env) {
 			e.acquire(e.weighted(heavy.Key, other, 1, 3), heavy.Session)
 			e.wantNotices(granted(waiter, true))
 		},
-		func(_, heavy, waiter driver.Claim) { // a late Acquire that names the session of heavy grants it
+		func(_, heavy, waiter driver.Claim) { // an Acquire that is too late to join, but names the session of heavy, grants it
 			e.expire(heavy.Session)
 			e.acquireAs(e.weighted(heavy.Key, other, 1, 3), true, e.now().Add(-time.Second), heavy.Session)
 			e.wantNotices(granted(waiter, false))
@@ -253,7 +253,8 @@ func (e *env) threeWaiters() (l *listener, holder driver.Claim, waiters [3]drive
 	return l, holder, waiters
 }
 
-// testNoticeOnce sends commands that change nothing, some time after a grant.
+// testNoticeOnce sends commands that change nothing, some time after a grant: they must not return its notice
+// again.
 func testNoticeOnce(e *env) {
 	l, holder, waiters := e.threeWaiters()
 	if l == nil {

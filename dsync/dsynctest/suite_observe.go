@@ -370,7 +370,7 @@ func testChangeOnly(e *env) {
 	}
 }
 
-// testChangeLate starts to observe keys that are already in use.
+// testChangeLate begins to observe keys only when they are already in use.
 func testChangeLate(e *env) {
 	session := e.session()
 	for _, step := range []struct {

@@ -354,8 +354,8 @@ func testClaimValueTooLarge(e *env) {
 	}
 }
 
-// testPublishRace publishes a value while another claim gets the key. Whichever command arrives first, the other
-// claim must not end up with that value.
+// testPublishRace publishes a value while another claim gets the key. Whichever command arrives first, the key must
+// not have that value under its new holder.
 func testPublishRace(e *env) {
 	key, session := newID(), e.session()
 	holder := e.claim(key, session)
@@ -426,7 +426,7 @@ func (e *env) wantTick(s driver.State, tick, token int64, result []byte) {
 	}
 }
 
-// wantNotSealed checks that a key is not sealed, and so has no value.
+// wantNotSealed checks that a key is not sealed.
 func (e *env) wantNotSealed(key string) {
 	e.Helper()
 	if s := e.load(key); s.Sealed > 0 {

@@ -270,7 +270,7 @@ func testYieldFirst(e *env) {
 	e.try(e.claim(key, other)) // after a refused try, the claim is not in the queue
 	e.wantNotices()
 	e.queue(a)
-	for range 3 { // each request of the first waiter returns the notice
+	for range 3 { // each request of the first waiter returns a notice for the holder
 		e.wantNotices(yields(holder))
 		e.acquire(a)
 	}

@@ -13,7 +13,7 @@ func replaceCases() []conformanceCase {
 	}
 }
 
-// replace releases old and acquires next in one edit. The case must have seen the token of old.
+// replace releases old and acquires next in one edit.
 func (e *env) replace(old, next driver.Claim, notAfter time.Time) driver.State {
 	e.Helper()
 	if h, ok := e.load(old.Key).Holder(old.ID); ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// E12: programs can use other stores than MongoDB. Memory, which ships with the module, passes the conformance
+// E12: programs can use stores other than MongoDB. Memory, which ships with the module, passes the conformance
 // suite.
 func TestMemoryConforms(t *testing.T) {
 	dsynctest.RunInBubbles(t, func(*testing.T) driver.Store { return dsynctest.NewMemory() })

@@ -220,7 +220,7 @@ func details(ctx context.Context, m *dsynctest.Memory, ids []string) ([]driver.M
 	return found, err
 }
 
-// noSeqOfNothing forgets the seq of a list when an empty list replaces it.
+// noSeqOfNothing makes an Observe of an empty list forget the seq.
 func noSeqOfNothing() func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
@@ -344,8 +344,8 @@ func wrongChanges() []plant {
 	}
 }
 
-// observed makes commands also return a NoticeChange for a key if like(key, named) is true for a key named by a
-// listener.
+// observed makes commands return a NoticeChange also for keys that nobody observes, if like(key, named) is true for
+// a key named by a listener.
 func observed(like func(key, named string) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var named []string

@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A wrong is a Memory with defects: each field that is not nil replaces a method.
+// A wrong is a Memory with defects. Each field that is not nil replaces a method, or a method for some arguments.
 type wrong struct {
 	*dsynctest.Memory
 	register   func(context.Context, driver.Member) (time.Time, error)
@@ -81,7 +81,7 @@ func (w *wrong) Observe(ctx context.Context, id string, seq int64, keys []string
 	return w.Memory.Observe(ctx, id, seq, keys)
 }
 
-// Edit calls edit if it is set, or else the function for the kind of edit that e is.
+// Edit calls edit or, if that is nil, the function for the kind of edit.
 func (w *wrong) Edit(ctx context.Context, e driver.Edit) (done driver.Edited, err error) {
 	switch {
 	case w.edit != nil:
@@ -205,7 +205,7 @@ func try(t *testing.T, name string, newStore func() driver.Store) []string {
 	return failures
 }
 
-// A plant is a deliberate defect of a Store, and the case that must find it.
+// A plant is a deliberate defect of a Store, with the name of the case that must find it.
 type plant struct {
 	defect string
 	finder string
@@ -268,7 +268,7 @@ func TestSuiteFindsWrongStores(t *testing.T) {
 	}
 }
 
-// A case that cannot fail would be a defect of the suite.
+// Each case finds at least one defect: a case that cannot fail is useless.
 func TestEveryCaseFindsSomething(t *testing.T) {
 	finders := make(map[string]bool)
 	for _, tt := range plants() {
