@@ -656,7 +656,7 @@ func (c *Core) unknownClaim(key, id string, token int64) {
 	case c.isNew(id, token):
 		c.orphan(key, id)
 	case c.mayBeUndone(id):
-		c.heartbeatSoon() // its reply shows whether the release was undone (see committed)
+		c.heartbeatSoon() // its reply says whether the release was undone (see committed)
 	}
 }
 

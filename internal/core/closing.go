@@ -253,7 +253,7 @@ func (c *Core) unregistered(s *sent, r *Reply) {
 		cg.listed = r.Err
 		c.lose(ErrClosed)
 	}
-	if r.Err == nil { // without the session, claims whose release failed are free, too
+	if r.Err == nil { // this also freed claims whose release failed
 		c.sessionEnded()
 	}
 }

@@ -234,7 +234,7 @@ func (c *Core) notRegistered(r *Reply) {
 			c.deny(a, r.Err)
 			c.dismiss(q, a)
 		}
-		needed = needed || len(q.admitted) > 0 // counts callers that dismiss has just admitted
+		needed = needed || len(q.admitted) > 0 // including callers that dismiss has just admitted
 	}
 	if !needed {
 		c.session.registerAt = never

@@ -434,7 +434,7 @@ func (h *Hold) PublishLater(value []byte) {
 		retry := s.backoff()
 		for h.Live() {
 			err := h.publishNow(s.base, publish)
-			if errors.Is(err, driver.ErrRefused) { // the store refused the value, and nobody else reports that
+			if errors.Is(err, driver.ErrRefused) { // a refusal of the value, which nobody else reports
 				s.storeError("Publish", err)
 			}
 			if err == nil || isAnswer(err) || s.waitFor(s.base, nil, over, retry.next()) != nil {

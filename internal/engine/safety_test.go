@@ -681,11 +681,11 @@ func TestLateRepliesCostNothing(t *testing.T) {
 		sem := newSession(t, slow, &dsync.Options{Retention: -1, PollInterval: time.Minute}).Semaphore("k", 2)
 		acquire(t, sem, 1)
 		ctx, cancel := context.WithCancel(background)
-		go sem.Acquire(ctx, 2) // joins the queue, because only one unit is free
+		go sem.Acquire(ctx, 2) // this joins the queue, because only one unit is free
 		time.Sleep(3500 * time.Millisecond)
 		before := memory.Counts()
 		asked := acquiring(sem, 1)
-		time.Sleep(500 * time.Millisecond) // the reply, which names both claims, is under way
+		time.Sleep(500 * time.Millisecond) // now the reply, which names both claims, is under way
 		cancel()
 		time.Sleep(time.Millisecond)
 		sem.Release(1)

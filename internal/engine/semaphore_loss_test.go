@@ -61,7 +61,7 @@ func TestTryAcquireTakesALapsedPart(t *testing.T) {
 		acquire(t, a, 3)
 		faulty.Cut()
 		if !b.TryAcquire(2) || b.TryAcquire(1) {
-			t.Error("before the session has lapsed, the free units are not exactly those that nobody held")
+			t.Error("before the session has lapsed, want exactly the 2 units free that nobody held")
 		}
 		time.Sleep(ttl)
 		if err := errOf(b.TryHold(background, 3)); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A hold with a successor is released to the successor, even if a goroutine of the holder's process waits for the key
-// and would otherwise get it by a hand-off.
+// If a hold has a successor, its release gives the key to the successor, even if a goroutine in the holder's process
+// waits for the key and would otherwise get it by a hand-off.
 func TestReleaseByIsNotHandedOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -21,7 +21,7 @@
 //   - While a hold's Lost is open, and for the grace after Lost has closed, the store has the hold's claim. The total
 //     weight of these claims and of kept claims never exceeds the key's limit. A release never moves the end of a hold
 //     to a later time, and an Extend never to an earlier one.
-//   - A caller is told that its tick is over only if it is, and then it is never granted the key. The last successful
+//   - Only a caller whose tick is over is told so, and such a caller is never granted the key. The last successful
 //     tick never decreases, its result does not change, and its seal does not remove a waiter for a later tick.
 //   - A holder that names a successor learns whether the successor was granted the key. Tokens grow.
 //   - Within a process, no caller is served before the holder is done, unless both share the hold or the key has room

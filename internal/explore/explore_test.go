@@ -424,7 +424,7 @@ type setting struct {
 	change    func(c *core.Config)
 	set       func(w *world)
 	long      bool
-	without   func(what string) bool // reports which actions to leave out, so that the test gets further with the others
+	without   func(what string) bool // reports which actions to leave out, so that the test can explore more of the others
 }
 
 // newWorld returns the world that a setting describes.

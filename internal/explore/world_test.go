@@ -130,11 +130,11 @@ type letter struct {
 	listener uint64 // number of the listener that the notice is for
 
 	sent     core.Instant
-	answered bool        // its sender has got a reply, or no longer waits for one
+	answered bool        // its sender has received a reply, or no longer waits for one
 	executed bool        // it was executed or lost; at most its reply can still arrive
 	reply    *core.Reply // on its way to the sender
 	late     bool        // time may pass before it arrives
-	copies   bool        // it will arrive a second time after it was executed
+	copies   bool        // after it was executed, it will arrive once more
 }
 
 // configWith returns the settings of a world's Cores, after change has changed them.
@@ -236,7 +236,7 @@ func (w *world) step(i int, e core.Event) error {
 				deadline = h.over
 			}
 			if errors.Is(f.Cause, core.ErrStalled) && (h.stalls == 0 || w.now < h.stalls) {
-				return fmt.Errorf("%s ends the hold of call %d before its limit for progress is over: %+v", name(i), f.Hold.Call, h)
+				return fmt.Errorf("%s ends the hold of call %d before the limit for progress is over: %+v", name(i), f.Hold.Call, h)
 			}
 			h.ended = min(w.now, deadline) // w.now is after the deadline only after a freeze
 			if h.over != 0 && errors.Is(f.Cause, core.ErrClosed) {
@@ -334,9 +334,10 @@ func revokedBy(e core.Event) (claims []string) {
 	return claims
 }
 
-// mayStillSend checks a command that a process sends. For a lost session, only commands about leases may be sent. A
-// lost hold must not seal its key. A revoked key may be kept only for the grace. An Expire may have Died set only if
-// the session's process died at least a margin ago. session is the id of the process's session before the step.
+// mayStillSend checks a command that a process sends. After a session is lost, only its commands about leases may be
+// sent. A lost hold must not seal its key. A revoked key may be kept only for the grace. An Expire may have Died set
+// only if the session's process died at least a margin ago. session is the id of the process's session before the
+// step.
 func (w *world) mayStillSend(i int, s *core.Send, session string) error {
 	switch s.Op {
 	case core.Acquire, core.Release, core.Extend, core.Heartbeat, core.Unregister:
