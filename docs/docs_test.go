@@ -53,11 +53,11 @@ func trimmed(code string) string {
 	return b.String()
 }
 
-// B23: every Go block in the documentation is the program examples/quickstart, or in the body of a
-// function of examples_test.go, peers_test.go, shedlock_test.go or nolock_test.go, or in a file of
-// integration/recipes. All this code is compiled. It also runs if it is in an Example or a test
-// calls it. A block in a module's README must come from an Example of that module. Blocks with code
-// for other libraries are marked as "theirs".
+// B23: every Go block in the documentation comes from code: from the program examples/quickstart,
+// from the body of a function in examples_test.go, peers_test.go, shedlock_test.go or
+// nolock_test.go, or from a file of integration/recipes. All this code is compiled. It also runs if
+// it is in an Example or a test calls it. A block in a module's README must come from an Example of
+// that module. Blocks with code for other libraries are marked as "theirs".
 func TestCodeIsFromExamples(t *testing.T) {
 	quickstart, err := os.ReadFile("../examples/quickstart/main.go")
 	if err != nil {

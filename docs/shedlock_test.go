@@ -43,8 +43,8 @@ func scheduledAtMost(ctx context.Context, locks *dsync.Session, task func(contex
 	return task(lease.Context(ctx)) // ends shortly before the 14 minutes are over
 }
 
-// While a process runs the task, and until 5 minutes after it began, no other process runs it. The
-// task may run for more than 5 minutes.
+// While a process runs the task, and until 5 minutes after the task began, no other process runs
+// it. The task may run for more than 5 minutes.
 func TestShedLockAtLeastFor(t *testing.T) {
 	for _, takes := range []time.Duration{time.Second, 30 * time.Minute} {
 		t.Run(takes.String(), func(t *testing.T) {

@@ -22,8 +22,8 @@
 //   - Fencing: [Hold.Token] is greater than the token of every earlier hold of the key.
 //   - Order: waiters are served in FIFO order, but goroutines of one process may hand off a hold
 //     to each other for [Options].HandOffTime while other processes wait.
-//   - Time: only the store's clock decides whether a process has died, or with [Options].HostDir
-//     the kernel that it ran on. The clocks of hosts may be hours off.
+//   - Time: only the store's clock, or with [Options].HostDir the host's kernel, decides whether a
+//     process has died. Hosts' clocks may be hours off.
 //   - Force: a key is taken only from holders that were notified and had their grace, or whose
 //     session or lease is over.
 //

@@ -43,7 +43,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	return s.b.Write(p)
 }
 
-// take returns what was written since the previous take.
+// take returns what was written since the previous call.
 func (s *screen) take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -74,7 +74,7 @@ func killRoom(ttl time.Duration) time.Duration { return min(ttl/20, 500*time.Mil
 func (j *job) check(a *app) error {
 	ttl := a.target.ttl
 	if ttl == 0 {
-		return usagef("--ttl is 0s; it must be at least 1s") // package dsync would take 0 for its default
+		return usagef("--ttl is 0s; it must be at least 1s") // package dsync would treat 0 as the default
 	}
 	if j.grace < 0 {
 		j.grace = ttl / 10

@@ -32,7 +32,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// session returns a session on store that plays another process.
+// session returns a session on store. It stands for the session of another process.
 func session(t *testing.T, store driver.Store) *dsync.Session {
 	t.Helper()
 	s, err := dsync.New(store, &dsync.Options{TTL: 10 * time.Second, PollInterval: 20 * time.Millisecond})
@@ -194,7 +194,7 @@ func waiting(t *testing.T, store driver.Store, key string) int {
 	return st.Waiting
 }
 
-// A refusing store refuses to register sessions, as if this process had no rights.
+// A refusing store refuses to register sessions, as if this process had no privileges.
 type refusing struct{ driver.Store }
 
 func (refusing) Register(context.Context, driver.Member) (time.Time, error) {

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/text/width"
 )
 
-// A column is a column of a table.
+// A column describes one column of a table.
 type column struct {
 	name string
 	keep int // a narrow display omits columns with the highest keep first, and never those with keep 0
 	cut  int // cells may be cut to this width; 0: never
 }
 
-// A cell is the text of a cell and its style.
+// A cell is the text of one cell of a table, with its style.
 type cell struct {
 	text  string
 	style style

@@ -34,7 +34,7 @@ func span(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// age formats d for tables, in at most six characters up to 10,000 days.
+// age formats d for tables, in at most six characters if d is less than 10,000 days.
 func age(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch d = max(0, d); {

@@ -33,7 +33,7 @@ func TestStatusOfEachKind(t *testing.T) {
 		sealed  bool
 		value   string
 		term    int64
-		holders []admin.Participant // with Weight, Renewed and Yields, and, unless Renewed, Until as of the grant
+		holders []admin.Participant // only Weight, Renewed and Yields are set, and, if Renewed is false, Until as of the grant
 	}
 	renewed := func(weight int64) admin.Participant { return admin.Participant{Weight: weight, Renewed: true} }
 	const rw = 1 << 30 // the limit of an RWMutex

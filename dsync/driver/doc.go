@@ -3,9 +3,9 @@
 // authors of stores; programs that use locks need it only to pass a Store to dsync.New.
 //
 // A Store decides nothing. Each of its methods is one atomic command. Edit is the only method that
-// changes a key; its [Edit] says what to do. Waiting, retries, timing and local queues are on the
-// other side of the interface, in package dsync. Every primitive of package dsync is a weighted
-// [Claim] on a key:
+// changes a key; its argument, an [Edit], describes the change. Waiting, retries, timing and local
+// queues are on the other side of the interface, in package dsync. Every primitive of package dsync
+// is a weighted [Claim] on a key:
 //
 //	Mutex, Election   1 of 1
 //	RWMutex           a writer takes the whole limit, a reader 1

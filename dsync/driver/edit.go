@@ -36,8 +36,8 @@ func (e Edit) Key() string {
 	return ""
 }
 
-// Check returns an error, [ErrRefused], if no store can make the edit: it has no parts, or parts that can't be
-// combined, or a value out of range. Every Store calls it first.
+// Check returns an error that matches [ErrRefused] if no store can make the edit, because it has no part, or has parts
+// that can't be combined, or has a value out of range. Every Store calls it first.
 func (e Edit) Check() error {
 	parts := 0
 	for _, has := range []bool{e.Release != nil, e.Acquire != nil, e.Extend != nil, e.Publish != nil, e.Resize != nil, e.Forget != nil} {

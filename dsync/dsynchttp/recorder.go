@@ -181,8 +181,8 @@ func (r *recorder) of(key string) []span {
 	return all
 }
 
-// color returns the style of a session: one of eight colours, or with alt one of their darker or brighter variants. A
-// session keeps its style until a thousand sessions have been seen. If two sessions with the same style are next to
+// color returns the style of a session: one of eight colours or, with alt, a darker or brighter variant of one of them.
+// A session keeps its style until a thousand sessions have been seen. If two sessions with the same style are next to
 // each other on a timeline, one of them is outlined.
 func (r *recorder) color(session string) string {
 	const most, styles = 1000, 8

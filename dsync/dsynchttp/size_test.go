@@ -52,7 +52,7 @@ func TestPageIsBounded(t *testing.T) {
 		if n := st.take(); n < 50<<10 || n > 190<<10 {
 			t.Errorf("the first event has %d bytes", n)
 		}
-		time.Sleep(5 * time.Second) // by then the other sessions have begun to listen, which takes a heartbeat
+		time.Sleep(5 * time.Second) // by then the other sessions have begun to listen, which requires a heartbeat
 		synctest.Wait()
 		st.take()
 		time.Sleep(20 * time.Second)
