@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Config has the settings of a Core. They must not change.
+// A Config has the settings of a Core. It must not be changed.
 type Config struct {
 	TTL, Margin, Grace time.Duration
 	LeastMargin        time.Duration // see MarginOf
@@ -30,17 +30,17 @@ type Config struct {
 }
 
 // Hold returns how long a holder may rely on a grant of d, counted from before its request was sent: d·(1−ρ) −
-// MarginOf(d) − GraceOf(d). ρ = 1/1000 allows for clocks that run at slightly different rates.
+// MarginOf(d) − GraceOf(d), where ρ = 1/1000 allows for clocks that run at slightly different rates.
 func (c *Config) Hold(d time.Duration) time.Duration {
 	return d - d/1000 - c.MarginOf(d) - c.GraceOf(d)
 }
 
-// MarginOf returns the margin of a grant of d: a tenth of d, but at least LeastMargin, and never more than Margin.
+// MarginOf returns the margin of a grant of d: a tenth of d, but at least LeastMargin and at most Margin.
 func (c *Config) MarginOf(d time.Duration) time.Duration {
 	return min(c.Margin, max(d/10, c.LeastMargin))
 }
 
-// GraceOf returns the grace of a grant of d: a tenth of d, but at least LeastGrace, and never more than Grace.
+// GraceOf returns the grace of a grant of d: a tenth of d, but at least LeastGrace and at most Grace.
 func (c *Config) GraceOf(d time.Duration) time.Duration { return min(c.Grace, max(d/10, c.LeastGrace)) }
 
 // Jitter returns d ± a random amount of up to d/part. rand is a function like [Config].Rand.
@@ -50,8 +50,8 @@ func Jitter(d time.Duration, part int64, rand func(n int64) int64) time.Duration
 
 func (c *Config) jitter(d time.Duration, part int64) time.Duration { return Jitter(d, part, c.Rand) }
 
-// Pause returns how long to wait before the next try after the given number of consecutive failures. The pause doubles
-// from first up to longest. rand is a function like [Config].Rand.
+// Pause returns how long to wait before the next attempt if failed attempts have failed in succession. The pause
+// doubles from first up to longest. rand is a function like [Config].Rand.
 func Pause(first, longest time.Duration, failed int, rand func(n int64) int64) time.Duration {
 	d := min(first<<min(failed, 20), longest)
 	return d/2 + time.Duration(rand(int64(d/2)+1))
@@ -75,14 +75,14 @@ var (
 	ErrRecordDeleted   = errors.New("dsync: the store has no record of the hold any more; somebody has deleted or changed it")
 )
 
-// LostTo returns the error of a hold that was lost because of cause. It is not inlined: its arguments would make
-// the stack frames of its callers larger, and every waiting goroutine keeps such a stack.
+// LostTo returns the error of a hold that was lost because of cause. It is not inlined, because its arguments would
+// enlarge its callers' stack frames, and every waiting goroutine keeps such frames.
 //
 //go:noinline
 func LostTo(cause error) error { return fmt.Errorf("%w: %w", ErrLost, cause) }
 
-// A SealedError answers a request for a tick that is over because a run for that tick or a later one has succeeded.
-// Value is the result of that run.
+// A SealedError answers a request for a tick that is over, because a run for that tick or a later one has succeeded.
+// Value is the run's result.
 type SealedError struct {
 	Tick  int64
 	Value []byte
@@ -103,7 +103,7 @@ type Core struct {
 	listener listener
 	sweeper  sweeper
 	claims   map[uint64]*claim // by number
-	past     []past            // claims that the store no longer has, in the order in which it lost them
+	past     []past            // claims that the store no longer has, in the order in which they left it
 	queues   map[string]*queue // by key, for the keys that this process wants or holds
 	others   map[string]other  // what is known about other sessions, by id
 	sent     map[uint64]*sent  // commands under way; a *sent is never changed
@@ -114,7 +114,7 @@ type Core struct {
 	discards discards
 	looks    looks
 	closing  *closing                              // nil: Close was not called
-	failure  error                                 // why the last command had no answer; nil if it had one
+	failure  error                                 // why the last command that callers waited for had no answer; nil if it had one
 	ending   error                                 // why the last session was lost
 	last     struct{ claim, message, send uint64 } // the last numbers in use
 
@@ -126,10 +126,10 @@ type Core struct {
 // A sent is a command under way.
 type sent struct {
 	op      Op
-	poll    bool     // it uses a lane for polls
+	poll    bool     // the command uses a lane for polls
 	session string   // the session that sends it; for Expire and Revoke: the target session
-	claim   uint64   // number of the claim or message that it belongs to, or 0
-	leaves  uint64   // for Acquire: number of the claim that it also releases, or 0
+	claim   uint64   // number of the claim or message that the command belongs to, or 0
+	leaves  uint64   // for Acquire: number of the claim that the command also releases, or 0
 	at      Instant  // when it was sent
 	others  []string // for Read: the ids of the sessions
 	keeps   bool     // for Release: the store keeps the claim until a fixed time
@@ -237,8 +237,8 @@ func (c *Core) give(d Deliver) {
 	c.do(&c.delivers[len(c.delivers)-1])
 }
 
-// deny gives the caller an error instead of a hold. It is not inlined: the Deliver would double the size of the stack
-// frames of the functions that call deny, and every waiting goroutine keeps such a stack.
+// deny gives the caller an error instead of a hold. It is not inlined, because the Deliver would double the size of its
+// callers' stack frames, and every waiting goroutine keeps such frames.
 //
 //go:noinline
 func (c *Core) deny(a *Call, err error) { c.give(Deliver{To: a, Err: err}) }
@@ -248,7 +248,7 @@ func (c *Core) free(f Freed) {
 	c.do(&c.freeds[len(c.freeds)-1])
 }
 
-// checkDeadline ends the session if its deadline has passed, and ends the holds that endsDue returns.
+// checkDeadline ends the session if its deadline has passed, and ends holds whose lease or progress limit has run out.
 func (c *Core) checkDeadline() {
 	if c.session.id != "" && c.now >= c.Deadline() {
 		cause := &outage{c.cfg.Hold(c.cfg.TTL), c.session.why}
@@ -262,10 +262,10 @@ func (c *Core) checkDeadline() {
 	}
 }
 
-// An outage is the error of a session that could not be renewed. It matches [ErrNotRenewed], but not the last
-// heartbeat's error: a caller could mistake this library's timeout for its own.
+// An outage is the error of a session that could not be renewed. It matches [ErrNotRenewed]. It does not match the last
+// heartbeat's error, because a caller could mistake this library's timeout for its own.
 type outage struct {
-	time time.Duration // how long no heartbeat was acknowledged
+	time time.Duration // time without an acknowledged heartbeat
 	last error         // error of the last heartbeat, or nil
 }
 
@@ -297,7 +297,7 @@ func (c *Core) nextDue() Instant {
 	next := min(c.session.registerAt, c.listener.at, c.sweeper.due, c.discards.due)
 	if c.closing != nil {
 		next = min(next, c.closing.due)
-		if c.closing.again > c.now { // otherwise closeDue decides, at the end of each Step
+		if c.closing.again > c.now { // otherwise closeDue acts at the end of each Step
 			next = min(next, c.closing.again)
 		}
 	}
@@ -313,10 +313,10 @@ func (c *Core) nextDue() Instant {
 	return next
 }
 
-// due does what is due now, in a fixed order, so that the same events have the same effects.
+// due does everything that is due now, in a fixed order, so that the same events have the same effects.
 func (c *Core) due() {
 	if c.closing != nil {
-		c.closeDue() // when Close's time is over, nothing else has to be done
+		c.closeDue() // first: if Close's time is over, nothing else is left to do
 	}
 	c.sessionDue()
 	c.timersDue()
@@ -353,7 +353,7 @@ func (c *Core) reply(r *Reply) {
 		return
 	}
 	delete(c.sent, r.Command)
-	if s.op != Heartbeat && s.op != Notify && s.op != Asked && s.op != Keys { // callers see only failures of commands that they wait for
+	if s.op != Heartbeat && s.op != Notify && s.op != Asked && s.op != Keys { // callers see failures only of commands that they wait for
 		c.failure = nil
 		if r.Lost {
 			c.failure = r.Err

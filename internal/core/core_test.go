@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A rig is a Core whose events come from a test.
+// A rig is a Core that gets its events from a test.
 type rig struct {
 	t        *testing.T
 	cfg      core.Config
@@ -117,7 +117,7 @@ func how(e driver.Edit) (s string) {
 
 func (r *rig) clock() time.Time { return time.Unix(1000, int64(r.now)) }
 
-// answer answers the last command of that op.
+// answer answers the last command of the given op.
 func (r *rig) answer(op string, reply core.Reply) {
 	r.t.Helper()
 	s, ok := r.sent[op]
@@ -132,7 +132,7 @@ func (r *rig) answer(op string, reply core.Reply) {
 	r.step(&reply)
 }
 
-// answerAhead answers the next heartbeat like a store whose clock has jumped ahead.
+// answerAhead answers the next heartbeat as if the store's clock had jumped forward.
 func (r *rig) answerAhead(jump time.Duration) {
 	delete(r.sent, "Heartbeat")
 	for r.sent["Heartbeat"].ID == 0 {
@@ -157,7 +157,7 @@ func (r *rig) pass(d time.Duration) {
 	}
 }
 
-// beat lets time pass until a heartbeat is due, and answers it.
+// beat lets time pass until a heartbeat is sent, and answers the heartbeat.
 func (r *rig) beat() {
 	r.t.Helper()
 	delete(r.sent, "Heartbeat")
@@ -202,13 +202,13 @@ func (r *rig) leave(call uint64, l *driver.Release) {
 func (r *rig) deadline() { r.now = r.c.Deadline(); r.step(core.Tick{}) }
 func (r *rig) revoke()   { r.step(core.Revoked{Claim: "s.1", Key: "k"}) }
 
-// deleted is the cause if a hold ends because its record was deleted.
+// deleted is the cause of a hold's end if the key's record was deleted.
 const deleted = "dsync: the store has no record of the hold any more; somebody has deleted or changed it"
 
-// seen tells the Core about a state of the key that was read by a request sent at since.
+// seen gives the Core a state of the key, read by a request that was sent at since.
 func (r *rig) seen(since core.Instant, holders ...driver.Holder) { r.seenAhead(0, since, holders...) }
 
-// seenAhead is like seen, but the store's clock has jumped ahead.
+// seenAhead is like seen, but the store's clock has jumped forward.
 func (r *rig) seenAhead(jump time.Duration, since core.Instant, holders ...driver.Holder) {
 	r.step(&core.Seen{State: driver.State{Key: "k", Now: r.clock().Add(jump), Kind: driver.KindMutex, Limit: 1, Holders: holders}, Since: since})
 }
@@ -244,12 +244,12 @@ func (r *rig) inLine() {
 	r.acquire(1)
 }
 
-// free frees the lane.
+// free ends the command that uses the only lane.
 func (r *rig) free() {
 	r.step(&core.Reply{Command: r.sent["Acquire"].ID, Lost: true, Err: errors.New("no answer")})
 }
 
-// behind returns the reply to a request that must wait behind session o, which holds the key, and behind the others.
+// behind returns the reply to a request that must wait behind the holder, session o, and behind the others.
 func (r *rig) behind(waiting int, others ...string) core.Reply {
 	st := driver.State{Kind: driver.KindMutex, Limit: 1, Waiting: waiting, Position: waiting}
 	for _, id := range append([]string{"o"}, others...) {
@@ -258,7 +258,7 @@ func (r *rig) behind(waiting int, others ...string) core.Reply {
 	return core.Reply{State: st}
 }
 
-// member returns a reading in which o is alive.
+// member returns a reading in which session o is alive.
 func (r *rig) member() core.Reply { return r.members(10*time.Second, "o") }
 
 func (r *rig) members(ttl time.Duration, ids ...string) (reply core.Reply) {
@@ -309,7 +309,7 @@ func (r *rig) held() {
 	r.answer("Acquire", r.granted(5000))
 }
 
-// heldForGood is like held, but no copy of the claim's request can join any more.
+// heldForGood is like held, but a copy of the claim's request can no longer join.
 func (r *rig) heldForGood() {
 	r.joining()
 	granted := r.granted(5000)
@@ -392,7 +392,7 @@ func (r *rig) pastListening() {
 
 func (r *rig) gone() {}
 
-// The claim makes the transitions of the table in the package documentation; each case is one row.
+// The claim makes the transitions in the package documentation's table. Each case tests one row.
 func TestTable(t *testing.T) {
 	lost := core.Reply{Lost: true}
 	begin := map[string]func(r *rig){
@@ -586,7 +586,7 @@ func TestTable(t *testing.T) {
 		}, "held", "Heartbeat"},
 		{"held", "the second look comes after a heartbeat that was under way at the first", func(r *rig) {
 			r.beat()
-			r.pass(4 * time.Second) // the next heartbeat is under way
+			r.pass(4 * time.Second) // the next heartbeat has been sent
 			r.answer("Keys", core.Reply{})
 			r.answer("Heartbeat", core.Reply{})
 			r.answer("Keys", core.Reply{})
@@ -819,7 +819,7 @@ func TestTable(t *testing.T) {
 		{"held", "done, as said before, no answer, and the successor does not wait, or has held since", func(r *rig) {
 			r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}})
 			r.done(1)
-			r.pass(r.cfg.Attempt + 2*r.cfg.Margin) // until then, a copy of the claim's request could join
+			r.pass(r.cfg.Attempt + 2*r.cfg.Margin) // before that, a copy of the claim's request could join
 			r.answer("Release", lost)
 			r.pass(time.Second)
 			r.answer("Release", core.Reply{Err: driver.ErrNotWaiting})
@@ -885,8 +885,8 @@ func (r *rig) says(what, want string) {
 	}
 }
 
-// A Step checks the deadline before it handles its event: a process that was frozen past its deadline loses its holds
-// before anything else happens.
+// A Step checks the deadline before it handles its event, so the first Step after a freeze past the deadline ends the
+// holds before it does anything else.
 func TestDeadlineComesFirst(t *testing.T) {
 	r := newRig(t)
 	r.held()
@@ -907,7 +907,7 @@ func TestExpiredSessionIsLost(t *testing.T) {
 	}
 }
 
-// Close unregisters the session when everything is released, and then reports that it is done.
+// Once all claims are released, Close unregisters the session, and then reports that it is done.
 func TestClose(t *testing.T) {
 	r := newRig(t)
 	r.held()
@@ -953,8 +953,8 @@ func TestUnregisterIsSentOnceAfterHurry(t *testing.T) {
 	r.says("no answer", "Closed, not unregistered")
 }
 
-// A lease whose end was never set lives with its session: once the session is unregistered, the store holds nothing for
-// it, even if earlier commands had no answer.
+// A lease whose end was never set ends with its session: after an Unregister the store does not have it, even if
+// earlier commands got no answer.
 func TestCloseOfAWaiterForALease(t *testing.T) {
 	r := newRig(t)
 	r.begin(leases)
@@ -968,7 +968,7 @@ func TestCloseOfAWaiterForALease(t *testing.T) {
 	r.says("after Unregister", "Closed")
 }
 
-// If a try fails because the session can't be registered, a waiting caller is still served.
+// If a try fails because the session can't be registered, the session still registers again for a waiting caller.
 func TestWaiterAfterATryRegistersAgain(t *testing.T) {
 	r := newRig(t)
 	r.acquire(1, tries)
@@ -979,7 +979,7 @@ func TestWaiterAfterATryRegistersAgain(t *testing.T) {
 	r.says("after a pause", "Register")
 }
 
-// One caller at a time requests the key; readers share a hold, and a caller can take over a lingering hold.
+// Readers of one process share a hold, which is released when the last of them is done.
 func TestSharing(t *testing.T) {
 	r := newRig(t)
 	reads := func(w *core.Want) { w.Kind, w.Limit, w.Shares = driver.KindRWMutex, 100, true }
@@ -1006,7 +1006,7 @@ func TestReadersLetOthersHaveTheirTurn(t *testing.T) {
 	r.says("another reader", "Acquire")
 }
 
-// A reader does not share a hold that the store may not have.
+// A reader does not share a hold that the store may have lost.
 func TestReadersDoNotShareADoubtedHold(t *testing.T) {
 	r := newRig(t)
 	reads := func(w *core.Want) { w.Kind, w.Limit, w.Shares = driver.KindRWMutex, 100, true }
@@ -1030,7 +1030,7 @@ func TestAutoHoldIsFreed(t *testing.T) {
 	r.says("released after the grace", "Freed 1, Acquire")
 }
 
-// A request with First asks each holder that blocks it once to give up the key, and goes ahead of all waiters.
+// A caller with First goes ahead of all waiters, and asks each holder that blocks it to give up the key.
 func TestForceAsksTheHolders(t *testing.T) {
 	r := newRig(t)
 	r.acquire(1, first)
@@ -1040,7 +1040,7 @@ func TestForceAsksTheHolders(t *testing.T) {
 	r.says("in the queue", "Revoke, Read")
 }
 
-// A lease that is over is remembered for the grace: notices that name it are ignored.
+// A lease that is over is remembered during the grace, so that notices about it are ignored.
 func TestLostLeaseIsRemembered(t *testing.T) {
 	r := newRig(t)
 	r.cfg.AlwaysListen = true
@@ -1065,8 +1065,8 @@ func TestNoticesAreRepeated(t *testing.T) {
 	r.says("nothing is left to send", "Unregister")
 }
 
-// Two Cores in one process share no data that either of them changes. In this test each revokes a claim whose early
-// release is under way. This test can fail only with -race.
+// Two Cores in one process share no data that either of them changes. Here both handle a revocation of a claim whose
+// early release is under way. This test can fail only with -race.
 func TestCoresShareNothing(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 2 {

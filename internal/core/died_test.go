@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// onHost returns a reading in which the given sessions, on this machine, live for another 5 s.
+// onHost returns a reading of sessions on this machine that lapse in 5 s. margin is their Margin.
 func (r *rig) onHost(margin time.Duration, ids ...string) core.Reply {
 	reply := r.members(5*time.Second, ids...)
 	for i := range reply.Members {
@@ -18,7 +18,7 @@ func (r *rig) onHost(margin time.Duration, ids ...string) core.Reply {
 	return reply
 }
 
-// waitingHere waits behind o, whose process runs on this machine.
+// waitingHere makes the claim wait behind session o, whose process runs on this machine.
 func (r *rig) waitingHere() {
 	r.joining()
 	r.answer("Acquire", r.behind(1))
@@ -28,7 +28,7 @@ func (r *rig) waitingHere() {
 
 const aMoment = time.Millisecond
 
-// expiresAfter checks that o, which has died, is expired once the margin has passed, and not before.
+// expiresAfter checks that the Core sends an Expire for o, which has died, once the margin has passed and not before.
 func (r *rig) expiresAfter(margin time.Duration) {
 	r.t.Helper()
 	r.pass(margin - aMoment)
@@ -37,7 +37,7 @@ func (r *rig) expiresAfter(margin time.Duration) {
 	r.says("the margin is over", "Expire of a dead process")
 }
 
-// A session whose process has died is expired after a margin, and not before, even if it has not lapsed.
+// A session whose process has died is expired one margin later, even if it has not lapsed by then.
 func TestDeathCostsAMargin(t *testing.T) {
 	r := newRig(t)
 	r.waitingHere()
@@ -49,7 +49,7 @@ func TestDeathCostsAMargin(t *testing.T) {
 	r.says("o has expired", "Acquire without the expired")
 }
 
-// The margin is the longer of the dead session's and this session's.
+// A death costs the dead session's margin or this session's, whichever is longer.
 func TestDeathCostsTheMarginOfTheDead(t *testing.T) {
 	r := newRig(t)
 	r.joining()
@@ -59,8 +59,7 @@ func TestDeathCostsTheMarginOfTheDead(t *testing.T) {
 	r.expiresAfter(3 * time.Second)
 }
 
-// An answer to a command sent before a death changes nothing, because the dead process may have sent a heartbeat at
-// its end.
+// The answer to an Expire sent before a death does not change when the dead session is expired.
 func TestDeathDuringAnExpire(t *testing.T) {
 	for name, reply := range map[string]core.Reply{"it had not lapsed": {Left: 9 * time.Second}, "no answer": {Lost: true}} {
 		t.Run(name, func(t *testing.T) {
