@@ -91,8 +91,8 @@ func role(c leader.Candidate) string {
 	return c.Name + " candidate"
 }
 
-// E8: a session is a candidate or an observer of an election for as long as it takes part, even if it is lost and
-// replaced by a new session. A session can observe through Observe or for its hooks.
+// E8: a session is a candidate or an observer of an election for as long as it takes part. If the session is
+// lost, its replacement takes part instead. A session can observe through Observe or for its hooks.
 func TestRolesInAnElection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -131,7 +131,7 @@ func TestRolesInAnElection(t *testing.T) {
 		time.Sleep(time.Second)
 		want("observed no more", a, "a leader")
 
-		// A process whose hooks observe becomes an observer again when it leaves the queue.
+		// A process that observes for its hooks becomes an observer again when it leaves the queue.
 		if _, err := looks.TryCampaign(background); err == nil {
 			t.Fatal("two processes lead")
 		}

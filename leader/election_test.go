@@ -431,7 +431,7 @@ func TestPauseAndResume(t *testing.T) {
 		if !b.IsLeader() {
 			t.Error("not elected after Resume")
 		}
-		// So does a candidate that waits behind another candidate of its own process.
+		// A candidate that waits behind another candidate of its own process can be paused, too.
 		second := make(chan struct{})
 		go func() { campaign(t, b); close(second) }()
 		synctest.Wait()

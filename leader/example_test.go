@@ -36,7 +36,7 @@ func ExampleElection_Campaign() {
 	// leader: resigned
 }
 
-// The returned context replaces the one that bounded the wait.
+// The returned context replaces the context that bounded the wait.
 func ExampleElection_Campaign_context() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())

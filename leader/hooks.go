@@ -50,7 +50,7 @@ type Reading struct {
 	Err      error // the store's error if reading failed; Leader is then the last known leader
 }
 
-// attachHooks makes the session observe the election, if hooks need that, from the first call of
+// attachHooks makes the session observe the election, if the hooks need it, from the first call of
 // attachHooks until the session or e.heard ends. New does not call it, because the session would
 // then keep elections that are never used.
 func (e *Election) attachHooks() {

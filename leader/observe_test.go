@@ -161,7 +161,7 @@ func TestHooksOfTheFleet(t *testing.T) {
 		for _, name := range []string{"b", "o"} {
 			got := changes[name]
 			// Nobody led for a moment between the two terms. b and o may or may not have observed
-			// that.
+			// that moment.
 			got = slices.DeleteFunc(slices.Clone(got), func(c string) bool { return c == "a>" })
 			if len(got) != 2 || got[0] != ">a" || got[1] != "a>b" && got[1] != ">b" {
 				t.Errorf("%s was notified of the changes %q", name, changes[name])

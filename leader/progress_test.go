@@ -76,7 +76,7 @@ func TestHangingLeaderIsDeposed(t *testing.T) {
 				if d := time.Since(ended); d != time.Second {
 					t.Errorf("the next process led %v after the end of the term, want the grace of 1s", d)
 				}
-				t.Logf("the term ended %v after the last report, and the next led %v later", ended.Sub(last), time.Since(ended))
+				t.Logf("the term ended %v after the last report, and the next leader was elected %v later", ended.Sub(last), time.Since(ended))
 				time.Sleep(time.Minute)
 				if !theirs.IsLeader() || !errors.Is(s.Healthy(), dsync.ErrStillInUse) {
 					t.Errorf("the next process leads: %t; Healthy of the old leader's session: %v", theirs.IsLeader(), s.Healthy())

@@ -51,7 +51,7 @@ func TestRecordOfAnElectionDeleted(t *testing.T) {
 			if observes {
 				time.Sleep(time.Second)
 				if first.Err() == nil {
-					t.Error("the first leader has observed the second one, and still leads")
+					t.Error("the first leader has observed the second leader, but still leads")
 				}
 			}
 			<-first.Done()

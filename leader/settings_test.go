@@ -133,7 +133,7 @@ func TestPeriodsCanBeSet(t *testing.T) {
 	})
 }
 
-// E7: an application can drive the cycle itself: try, read, resign.
+// E7: an application can run the election itself, with TryCampaign, Leader and Resign.
 func TestCycleByHand(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -171,7 +171,7 @@ func TestTransferInsideRun(t *testing.T) {
 	})
 }
 
-// A refused Transfer does not cost the leadership and writes nothing.
+// A refused Transfer does not end the leadership, and writes nothing.
 func TestTransferRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -235,7 +235,7 @@ func TestTransferRefused(t *testing.T) {
 		defer cancel()
 		wantErr(t, "Transfer without the store", blind.Transfer(short, to), context.DeadlineExceeded)
 		if !blind.IsLeader() {
-			t.Error("a failed read has cost the leadership")
+			t.Error("a failed read has ended the leadership")
 		}
 	})
 }

@@ -34,7 +34,7 @@ func TestMetricsOfHolds(t *testing.T) {
 		synctest.Wait()
 		r.want("leasehold.hold.active", "leasehold.hold.active{leasehold.kind=mutex} 1")
 		time.Sleep(25 * time.Millisecond)
-		mu.Unlock() // soon enough for a hand-off to the waiting goroutine
+		mu.Unlock() // soon enough to be handed off to the waiting goroutine
 		wg.Wait()
 		rw := s.RWMutex("rw")
 		rw.RLock()

@@ -135,7 +135,7 @@ func TestSpansOfHandOffsHaveTheirOwnParents(t *testing.T) {
 	})
 }
 
-// The spans of a campaign's hold and term are children of its caller's span, even if the context
+// The spans of a campaign's hold and term are children of the caller's span, even if the context
 // has ended when the hooks are called.
 func TestSpansOfCampaignsHaveTheCallerAsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

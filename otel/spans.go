@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// spans has the open spans of holds and terms. The keys are of type hold or leader.Term.
+// spans has the open spans of holds and terms. The keys of its map are of type hold or leader.Term.
 type spans struct {
 	mu   sync.Mutex
 	open map[any]open

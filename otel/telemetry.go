@@ -104,8 +104,8 @@ func (t *Telemetry) ObserveQueues(s *dsync.Session, keys ...string) (stop func()
 }
 
 // ObserveSession records whether s gets notices, as leasehold.listener.ready, and how many records the
-// store has, as leasehold.store.size. It records what the session knows, without sending a command,
-// until stop is called.
+// store has, as leasehold.store.size. Until stop is called, it records what the session already knows,
+// without sending a command.
 func (t *Telemetry) ObserveSession(s *dsync.Session) (stop func() error, err error) {
 	r, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		st := admin.New(s).Stats()
@@ -126,7 +126,7 @@ func (t *Telemetry) ObserveSession(s *dsync.Session) (stop func() error, err err
 }
 
 // RecordClockSpread records as leasehold.clock.spread how far apart the servers' clocks are. Package
-// clockcheck measures that:
+// clockcheck measures the spread:
 //
 //	reports, err := clockcheck.Monitor(ctx, client, time.Hour, nil)
 //	for r := range reports {

@@ -133,8 +133,8 @@ func (c *call) waits() (over func(err error)) {
 	}
 }
 
-// prompt checks, if every session is notified of every change, that a call did not wait for a free key. r.mu must
-// be held.
+// prompt checks that a call did not wait for a free key, provided that every session is notified of every change.
+// r.mu must be held.
 func (c *call) prompt(p *page) {
 	r := c.r
 	if !r.bubble || !r.p.Calm || r.p.polling() || p.late || len(p.rules.Breaks) > 0 || len(p.holds) > 0 {

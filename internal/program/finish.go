@@ -102,7 +102,8 @@ func (r *runner) turn(who string, l *life, key string) {
 	defer cancel()
 	err := r.lockAny(c.ctx, l, key)
 	for errors.Is(err, driver.ErrMismatch) && c.ctx.Err() == nil {
-		// This session has held the key as another kind, and the store may not have answered that release yet.
+		// This session has held the key as another kind, and the store may not have answered the release of
+		// that hold yet.
 		time.Sleep(r.ttl / 10)
 		err = r.lockAny(c.ctx, l, key)
 	}

@@ -42,8 +42,8 @@ func (g *goroutine) writeLock(o Op, key string) {
 	g.exclusive(c, o, c.life.RWMutex(key))
 }
 
-// requests calls wait if the op's verb waits, otherwise try, and checks the result. It reports whether a hold was
-// granted.
+// requests calls the function wait if the op's verb waits, otherwise the function try, and checks the result. It
+// reports whether a hold was granted.
 func (g *goroutine) requests(c *call, o Op, wait, try func(context.Context) error) bool {
 	if !o.Verb.waits() {
 		// A try waits only for the store's answers, not for the key.

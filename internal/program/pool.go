@@ -28,7 +28,7 @@ func (g *goroutine) readLock(o Op, key string) {
 	g.reads(c, o)
 }
 
-// reads requests a hold of its own on c's key, for reading. It reports whether the hold was granted.
+// reads requests a separate hold on c's key, for reading. It reports whether the hold was granted.
 func (g *goroutine) reads(c *call, o Op) bool {
 	m := c.life.RWMutex(c.key)
 	dh := g.request(c, o, m.RHold, nil)

@@ -29,7 +29,8 @@ const (
 	lingersP = lingers | polls
 )
 
-// Seeds returns programs that together use every verb, each in the situations that matter to it.
+// Seeds returns programs that together use every verb, each verb in the situations that matter for
+// it.
 func Seeds() []Seed {
 	const long = 15 // the Arg with the longest patience
 	all := []Seed{

@@ -14,7 +14,7 @@
 //
 // The rules of [Check] and [Key.Grant]:
 //
-//   - overlap: no hold is granted while certain holds of others leave no room for it;
+//   - overlap: no hold is granted while holds of others that are certain leave no room for it;
 //   - grace: a lost hold's part of the key is granted to nobody until its release is called, or the grace after its
 //     last certain moment is over;
 //   - token: tokens grow from grant to grant, and only readers of one process share one;
