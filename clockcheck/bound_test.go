@@ -282,8 +282,8 @@ func TestSpreadHoldsWhileOthersAreSlow(t *testing.T) {
 	}, "a:27017", "b:27017", "slow:27017")
 }
 
-// A server's offset and bound hold at the end of the measurement, even if its own last sample is older because other
-// servers answered under the same name after it.
+// A server's offset and bound hold at the end of the measurement, even if its last sample is older, because other
+// servers answered the later requests.
 func TestOffsetHoldsAfterTheLastSample(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		f := c.servers["db:27017"]

@@ -77,8 +77,8 @@ func TestMonitorKeepsTheLatest(t *testing.T) {
 	}, "db:27017")
 }
 
-// Whatever the monitor is doing when ctx ends, it closes the channel soon and leaves nothing behind; a report in the
-// channel can still be received.
+// Whatever the monitor is doing when ctx ends, it soon closes the channel and leaves no goroutine behind. A report in
+// the channel can still be received.
 func TestMonitorEnds(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		name := "between checks"

@@ -188,8 +188,8 @@ func TestEveryRouterIsMeasured(t *testing.T) {
 	}, "x:27017", "y:27017")
 }
 
-// If a client spreads the samples over several routers, samples of different routers are never combined, although
-// their clocks are so close that the intervals would meet.
+// If a client spreads the samples over several routers, samples of different routers are never combined, even if the
+// routers' clocks are so close that the intervals would meet.
 func TestRoutersAreKeptApart(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		hosts := []string{"x:27017", "y:27017", "z:27017"}
@@ -198,7 +198,7 @@ func TestRoutersAreKeptApart(t *testing.T) {
 			offsets[addr] = time.Duration(i) * 400 * time.Microsecond
 			process := bson.NewObjectID()
 			c.servers[addr].clock = ahead(offsets[addr])
-			c.servers[addr].says = func() bson.D { // gives each server a name, so that the test can tell which server answered
+			c.servers[addr].says = func() bson.D { // gives each server a name, which tells the test who answered
 				return bson.D{e("msg", "isdbgrid"), e("me", addr), e("topologyVersion", bson.D{e("processId", process), e("counter", int64(0))})}
 			}
 		}

@@ -51,9 +51,9 @@ func TestOneCertificateForAllProcesses(t *testing.T) {
 	})
 }
 
-// A process loses its lock while it tries to obtain a certificate, and the attempt fails. Before it
-// retries, it acquires the lock again and finds the certificate that another process has obtained
-// meanwhile.
+// A process loses its lock while it tries to obtain a certificate, and the attempt fails. Before
+// the process retries, it acquires the lock again, and then finds the certificate that another
+// process has obtained meanwhile.
 func TestRetryAfterALossFindsTheCertificate(t *testing.T) {
 	path := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestRetryAfterALossFindsTheCertificate(t *testing.T) {
 			}
 		})
 		time.Sleep(2 * ttl)
-		faulty.Heal() // while the other process is still obtaining the certificate, before the first one retries
+		faulty.Heal() // the other process is still obtaining the certificate, and the first has not retried yet
 		wg.Wait()
 		if first.requests[name] != 1 || other.issued[name] != 1 {
 			t.Errorf("the first process requested %d certificates and the other obtained %d, want 1 and 1", first.requests[name], other.issued[name])

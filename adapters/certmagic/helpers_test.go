@@ -82,11 +82,11 @@ func newConfig(t testing.TB, path string, locker *dsynccertmagic.Locker, issuer 
 	return config
 }
 
-// An authority issues certificates, and counts them.
+// An authority issues certificates, and counts the requests and the certificates.
 type authority struct {
 	t     testing.TB
 	takes time.Duration
-	fail  func(ctx context.Context) error // called before each certificate is issued; an error prevents that; nil: no check
+	fail  func(ctx context.Context) error // if not nil, called before each certificate is issued; if it returns an error, none is issued
 
 	mu       sync.Mutex
 	requests map[string]int // number of requests, by name

@@ -96,8 +96,8 @@ func (l *Locker) TryLock(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
-// lock first calls its argument take, to get the turn in this process, and then its argument lock,
-// to acquire the lock itself.
+// lock calls the function take, to get the turn in this process, and then the function lock, to acquire the lock
+// itself.
 func (l *Locker) lock(name string, take func(*turns) error, lock func(*dsync.Mutex) (*dsync.Hold, error)) error {
 	key := l.prefix + name
 	if err := dsync.CheckKey(key); err != nil {
@@ -120,7 +120,8 @@ func (l *Locker) lock(name string, take func(*turns) error, lock func(*dsync.Mut
 	return nil
 }
 
-// enter counts a caller of the name. The caller must call leave when it no longer needs the name.
+// enter returns the turns of name, and counts one more user. The caller must call leave when it no longer needs the
+// name.
 func (l *Locker) enter(name string) *turns {
 	l.mu.Lock()
 	defer l.mu.Unlock()

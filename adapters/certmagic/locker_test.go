@@ -171,7 +171,7 @@ func TestRenewalThatFailsKeepsTheName(t *testing.T) {
 				if err := other.Lock(background, "n"); err != nil {
 					t.Fatal(err)
 				}
-				second := false // the second goroutine has locked the name
+				second := false // true if the second goroutine has locked the name
 				var wg sync.WaitGroup
 				wg.Go(func() {
 					if err := a.Lock(background, "n"); err != nil {

@@ -177,7 +177,8 @@ func TestUnlockWithoutTheStore(t *testing.T) {
 	})
 }
 
-// Close releases a lock that its Migrate has not unlocked because it had given up.
+// Close releases a lock that the driver still has, as after a Migrate has given up without
+// unlocking.
 func TestCloseReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, db := dsynctest.NewMemory(), newDB(t)

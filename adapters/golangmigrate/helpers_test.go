@@ -70,7 +70,7 @@ func newMigrate(t testing.TB, d database.Driver, migrations ...string) *migrate.
 // be used.
 type db struct {
 	t    testing.TB
-	step func(call string) // called in each step; nil: nothing
+	step func(call string) // if not nil, called in each step
 
 	mu      sync.Mutex
 	stub    database.Driver
@@ -142,7 +142,7 @@ func (d *db) Lock() error {
 
 func (d *db) Unlock() error { return d.Lock() }
 
-// wantCalls checks the steps that were taken, and their order.
+// wantCalls checks which steps were taken, and in which order.
 func (d *db) wantCalls(want ...string) {
 	d.t.Helper()
 	d.mu.Lock()

@@ -44,10 +44,10 @@ func newLocker(t testing.TB, store driver.Store, opt robfigcron.Options) (*robfi
 	return l, log
 }
 
-// A book is a cron.Logger that remembers its lines.
+// A book is a cron.Logger that keeps what was logged.
 type book struct {
 	mu    sync.Mutex
-	lines []string // "info skip" or "error skip: lost"
+	lines []string // such as "info skip" or "error skip: lost"
 }
 
 func (b *book) Info(msg string, _ ...any) { b.add("info " + msg) }

@@ -286,7 +286,7 @@ func TestRunExitStatuses(t *testing.T) {
 // A second signal ends leasehold at once, with that signal's status, if the store does not answer
 // and no command is running to handle the signal.
 func TestRunEndsOnTheSecondSignal(t *testing.T) {
-	own := make(chan os.Signal, 1) // a signal that arrives too late must not end the test
+	own := make(chan os.Signal, 1) // catches a signal that arrives too late, which would end the test
 	signal.Notify(own, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(own)
 	for _, c := range []struct {
@@ -342,8 +342,8 @@ func TestRunEndsOnTheSecondSignal(t *testing.T) {
 	}
 }
 
-// If the server does not answer, leasehold exits less than ten seconds after its command, and says
-// once that the key is not released.
+// If the server does not answer, leasehold exits less than ten seconds after its command, and
+// reports once that the key has not been released.
 func TestRunSaysThatTheKeyIsNotReleased(t *testing.T) {
 	memory := dsynctest.NewMemory()
 	var cut atomic.Bool

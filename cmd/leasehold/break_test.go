@@ -174,7 +174,7 @@ func TestBreakOfAFreeKeyWritesNothing(t *testing.T) {
 
 // After a signal, break exits with that signal's status and leaves nothing behind in the store.
 func TestBreakEndsOnSignals(t *testing.T) {
-	own := make(chan os.Signal, 1) // a signal that arrives too late must not end the test
+	own := make(chan os.Signal, 1) // catches a signal that arrives too late, which would end the test
 	signal.Notify(own, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(own)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {

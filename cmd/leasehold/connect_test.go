@@ -103,7 +103,7 @@ func TestTargetSaysWhere(t *testing.T) {
 	}
 }
 
-// No error contains part of the password of a malformed connection string, even if the driver
+// If a connection string is malformed, no error contains part of its password, even if the driver
 // mistakes that part for a host.
 func TestErrorsHaveNoPasswords(t *testing.T) {
 	old := net.DefaultResolver

@@ -21,8 +21,8 @@ func on(ctx context.Context, d display, out io.Writer, store *dsynctest.Memory, 
 	return a.main(ctx, args)
 }
 
-// No line is wider than the terminal, the most important columns stay, and --wide shows all
-// columns.
+// No line is wider than the terminal. If not all columns fit, the most important ones are shown;
+// --wide shows all.
 func TestTablesFitTheTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
