@@ -41,8 +41,8 @@ type Hooks struct {
 	// "Acquire". The log reports fewer errors.
 	StoreError func(op string, err error)
 
-	// ClockJump is called when, between two heartbeats or registrations, the store's clock moved relative to the
-	// local clock by d, more than the margin. After a jump ahead, a key may have been granted before its holder
+	// ClockJump is called when the store's clock moved by d, more than the margin, relative to the local clock
+	// since the last heartbeat or registration. After a jump forward, a key may have been granted before its holder
 	// saw the loss.
 	ClockJump func(d time.Duration)
 
@@ -62,7 +62,7 @@ type HoldInfo struct {
 	Token int64
 
 	// Of Granted.
-	Context context.Context // the call's context, for its values
+	Context context.Context // the call's context, with a tracer's span, for example
 	Wait    time.Duration   // from the call to the grant
 	Local   bool            // handed off by another goroutine of this process, without a command
 

@@ -274,14 +274,14 @@ func testNoticeOnce(e *env) {
 		{"a late Seal", func() { e.seal(holder, nil, false) }},
 		{"a repeated Acquire", func() { e.acquire(first) }},
 		{"an Acquire of the first in the queue", func() { e.acquire(second) }},
-		{"one of another in the queue", func() { e.acquire(third) }},
-		{"one that names an expired session that has nothing", func() { e.acquire(third, newID()) }},
+		{"an Acquire of another in the queue", func() { e.acquire(third) }},
+		{"an Acquire that names an expired session without claims", func() { e.acquire(third, newID()) }},
 		{"a late Acquire", func() { e.acquireAs(e.claim(key, other), true, e.now().Add(-time.Second)) }},
 		{"a try", func() { e.try(e.claim(key, other)) }},
 		{"an Acquire that joins", func() { e.queue(e.claim(key, l.session)) }},
 		{"a Release from the queue", func() { e.release(third) }},
 		{"a Publish", func() { e.publish(first, []byte("value")) }},
-		{"a Resize to the limit that it has", func() { e.resize(key, 1, 1) }},
+		{"a Resize to the present limit", func() { e.resize(key, 1, 1) }},
 	} {
 		step.do()
 		if len(e.notices) > 0 {

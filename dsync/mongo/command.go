@@ -106,7 +106,7 @@ func confirmWithin(ctx context.Context) int64 {
 	return limit.Milliseconds()
 }
 
-// A modify is one findAndModify of one record, which may not exist yet.
+// A modify is a findAndModify command for one record, which may not exist yet.
 type modify struct {
 	query  bson.D // {_id: …}, perhaps with conditions; without them, the server itself resolves most races of upserts
 	update bson.A
@@ -157,7 +157,7 @@ func (s *store) modify(ctx context.Context, m modify, v any) (found bool, err er
 	return found, err
 }
 
-// errNoMatch means that the record of an upsert exists but does not meet its conditions.
+// errNoMatch means that the record of an upsert exists but does not meet the upsert's conditions.
 var errNoMatch = errors.New("the record does not match")
 
 // create creates a record with only the time, unless there is a record with that _id. If the process dies before

@@ -93,7 +93,7 @@ var passingCodes = []int{
 	10058, // LegacyNotPrimary
 	94,    // NotYetInitialized
 	134,   // ReadConcernMajorityNotAvailableYet
-	211,   // KeyNotFound: the cluster does not have its first clock keys yet
+	211,   // KeyNotFound: a new cluster has no keys for its logical clock yet
 	64,    // WriteConcernTimeout: not confirmed in time
 
 	// Interrupted by killOp, a time limit, or a change in the server.

@@ -65,7 +65,7 @@ func (s *store) committed(ctx context.Context) driver.OpTime {
 	return s.early.learn(v.committed)
 }
 
-// earlyReleases tracks early releases and how far the log is committed.
+// earlyReleases tracks the latest early release and up to where a majority has the log.
 type earlyReleases struct {
 	mu      sync.Mutex
 	applied driver.OpTime // the latest early release

@@ -22,7 +22,7 @@ func TestEarlyRelease(t *testing.T) {
 		leave   driver.Release
 		w       any // the write concern of the release
 		applied driver.OpTime
-		commits driver.OpTime // Committed in the reply to the heartbeat
+		commits driver.OpTime // expected value of Committed in the reply to the heartbeat
 	}{
 		"replica set": {opTime: opTime(100, 7), leave: driver.Release{Early: true}, w: int32(1), applied: at(100, 7), commits: at(101, 7)},
 		"not asked":   {opTime: opTime(100, 7), w: "majority"},

@@ -27,7 +27,7 @@ type fake struct {
 	calls  []call            // the calls since answer was set, without the driver's own
 	hello  bson.D
 	clock  func() time.Time // the time in hello, if set
-	mute   bool             // does not answer any command
+	mute   bool             // f answers no command
 	keeps  string           // the name of a command that is never answered
 	since  time.Time        // time of the last short acquire
 }
