@@ -62,8 +62,8 @@ func TestSessionsWithOneXIDHaveTheirOwnIDs(t *testing.T) {
 	})
 }
 
-// A takenStore registers each of the first taken ids for another process's session, just before it executes the
-// request.
+// In a takenStore, the first Registers, as many as taken, find that their id is already registered for another
+// process's session.
 type takenStore struct {
 	*dsynctest.Memory
 	ids   []string // the ids of all requests

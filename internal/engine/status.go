@@ -195,7 +195,7 @@ func (s *Session) stillInUse(now core.Instant) error {
 	return err
 }
 
-// unrenewed returns an error if the session needs to be registered, but has not registered or had a heartbeat
+// unrenewed returns an error if the session is needed, but has neither registered nor had a heartbeat
 // acknowledged in time. s.mu must be held.
 func (s *Session) unrenewed(now core.Instant) error {
 	late, renewed := s.opt.heartbeatTime(), s.core.Renewed()
