@@ -387,7 +387,7 @@ func TestCrashedLeaderIsFollowed(t *testing.T) {
 	})
 }
 
-// E7: Pause gives up the leadership without leaving the election, and Resume lets the process lead
+// E7: Pause gives up the leadership without ending the campaign, and Resume lets the process lead
 // again.
 func TestPauseAndResume(t *testing.T) {
 	bubble(t, func(t *testing.T) {

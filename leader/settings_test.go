@@ -63,7 +63,7 @@ func TestTTLsMayChange(t *testing.T) {
 	})
 }
 
-// E14: the logger can be replaced. B12: a logger that blocks costs nothing.
+// E14: the logger can be replaced. B12: a logger that blocks does not end the leadership.
 func TestLogger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)

@@ -42,7 +42,7 @@ func (e *Election) Transfer(ctx context.Context, to Candidate) error {
 		return fmt.Errorf("leader: transfer of %q to session %q: %w", e.name, to.Session, err)
 	}
 	err = t.resignBy(ctx, driver.Release{Successor: claim})
-	if err == ErrNotLeader { // the term has ended meanwhile, or another Transfer was faster
+	if err == ErrNotLeader { // the term has ended in the meantime, or another Transfer was faster
 		return fmt.Errorf("leader: transfer of %q: %w", e.name, err)
 	}
 	if errors.Is(err, driver.ErrNotWaiting) {

@@ -240,8 +240,9 @@ func TestTransferRefused(t *testing.T) {
 	})
 }
 
-// If the candidate leaves the queue while the leader's work winds down, the candidate is not
-// elected. The error also says that this process no longer leads.
+// If the candidate leaves the queue while the leader's work winds down, the first candidate in the
+// queue is elected instead. The error also matches ErrResigned, because this process no longer
+// leads.
 func TestTransferToACandidateThatLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -476,7 +477,8 @@ func TestTransferSkipsLocalCandidates(t *testing.T) {
 }
 
 // If the session is closed before the leader's work is done, the leadership stays in the store
-// until it expires, and then goes to the first in the queue. Then Transfer must not report success.
+// until it expires, and then goes to the first in the queue. In that case Transfer must not report
+// success.
 func TestTransferOfATermLeftToExpire(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
