@@ -7,8 +7,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// editForget performs a Forget. The reply has the record as it was before, which shows whether the pipeline's
-// condition was met.
+// editForget performs a Forget. The reply has the record from before the command, which shows whether the
+// pipeline's condition was met.
 func (s *store) editForget(ctx context.Context, f driver.Forget) (driver.Edited, error) {
 	var r keyRecord
 	found, err := s.modify(ctx, modify{
@@ -30,8 +30,8 @@ func (s *store) editForget(ctx context.Context, f driver.Forget) (driver.Edited,
 	return done, nil
 }
 
-// forgetting removes the seal, the number of terms and the former limits of a key that nobody holds
-// or waits for, if its last token is the given one.
+// If the key's last token is the given token and nobody holds the key or waits for it, forgetting
+// removes its seal, its number of terms and its former limits.
 func forgetting() []bson.D {
 	gone := func(field string) bson.E { return e(field, op("$cond", "$_.ok", "$$REMOVE", "$"+field)) }
 	return []bson.D{

@@ -14,7 +14,7 @@ type revocationRecord struct {
 	Claim string `bson:"a"`
 }
 
-// revoked returns the expression for the list of revocations in the record.
+// revoked returns an expression: the record's list of revocations.
 func revoked() bson.D { return list("$rev") }
 
 // notExpired adds to query the condition that the session has not expired.

@@ -8,9 +8,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Extend and Publish change only the caller's own hold. That makes no room for waiters, so these pipelines do not
-// settle the key. They must cope with a record that lacks the claim, or has no claims yet, because they filter by _id
-// alone: any other filter costs the server more.
+// Extend and Publish change only the caller's own hold. This makes no room for waiters, so their pipelines do not
+// settle the key. Their filters use _id alone, because any other filter costs the server more. So the pipelines must
+// handle a record that lacks the claim or has no claims yet.
 
 // editExtend performs an Extend.
 func (s *store) editExtend(ctx context.Context, c driver.Claim) (driver.Edited, error) {
@@ -33,8 +33,8 @@ func (s *store) editExtend(ctx context.Context, c driver.Claim) (driver.Edited, 
 	return driver.Edited{Holder: h}, nil
 }
 
-// extending moves the claim's end to now + lease, unless the end is already later. It does so only if the claim holds
-// the key with that token and has not ended.
+// extending moves the claim's end to now + lease, unless it already ends later. It does so only if the claim holds
+// the key with the given token and has not ended.
 func extending() []bson.D {
 	end := op("$max", "$$this.e", op("$add", now, "$_.lease"))
 	granted := op("$eq", "$$this.t", "$_.t")
@@ -78,7 +78,7 @@ func (s *store) publish(ctx context.Context, id string, p driver.Publish) (r key
 }
 
 // publishing stores the value with the claim, if the claim holds the key, its end has not come, and it has not
-// published a later value. A value that came with the claim has no seq, so any Publish replaces it.
+// published a later value. The value that a claim was acquired with has no seq, so any Publish replaces it.
 func publishing() []bson.D {
 	overtaken := op("$gt", "$$this.v", "$_.seq")
 	return changing(bson.D{e("v", "$_.seq"), e("b", "$_.value")}, mine(), holds(), op("$not", overtaken))

@@ -11,13 +11,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// On a standalone, every write waits for the journal, because w: "majority" waits for the journal only on a replica
-// set. If the server has no journal, the log says once what that means.
+// On a standalone, every write asks to wait for the journal, because w: "majority" implies that only on a replica
+// set. If the server has no journal, the log warns once of the consequences.
 func TestStandaloneWritesWaitForTheJournal(t *testing.T) {
 	for name, tc := range map[string]struct {
 		hello     func(bson.D) bson.D
 		unjournal bool   // the server has no journal
-		wait      string // how many writes wait for the journal: "all", "one" or "" for none
+		wait      string // how many writes ask for the journal: "all", "one" or "" for none
 		warnings  int
 	}{
 		"replica set":                   {func(d bson.D) bson.D { return d }, false, "", 0},

@@ -38,7 +38,7 @@ type hearing struct {
 	stop    context.CancelFunc
 }
 
-// newHearing returns a hearing with a new store, on which nothing listens yet.
+// newHearing returns a hearing with a new store. No Listen is running yet.
 func newHearing(t *testing.T, hello func(bson.D) bson.D, opt *dsyncmongo.Options, client ...*options.ClientOptions) *hearing {
 	t.Helper()
 	h := &hearing{t: t, f: newFake(t), log: new(bytes.Buffer), ended: make(chan struct{})}
@@ -131,15 +131,15 @@ func (h *hearing) notify(notices ...driver.Notice) {
 	}
 }
 
-// wake returns a notice for a session that listens at that address.
+// wake returns a wake notice for a session that listens at the given address.
 func wake(session string, n, address int) driver.Notice {
 	return driver.Notice{Type: driver.NoticeWake, Session: session, Key: "k", Claim: fmt.Sprint(session, ".", n), Address: address}
 }
 
 func change(key string) driver.Notice { return driver.Notice{Type: driver.NoticeChange, Key: key} }
 
-// Once its Listen is ready, a session receives the notices that are sent to it, unchanged, and no other session's
-// notices.
+// Once its Listen is ready, a session receives all notices sent to it, unchanged, and no notices for other
+// sessions.
 func TestListenHears(t *testing.T) {
 	for name, hello := range map[string]func(bson.D) bson.D{"replica set": nil, "standalone": asStandalone, "mongos": asMongos} {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +171,8 @@ func TestListenHears(t *testing.T) {
 	}
 }
 
-// Listen creates a missing collection, and inserts a notice for nobody, since an empty collection cannot be tailed.
+// Listen creates a missing collection, and inserts a notice without a receiver, because an empty collection
+// cannot be tailed.
 func TestListenCreatesItsCollection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)
@@ -197,8 +198,8 @@ func TestListenCreatesItsCollection(t *testing.T) {
 }
 
 // The first Listen of a store finds the collections that exist, so that a notice to an existing collection takes only
-// an insert. It believes the list only if a majority confirms it. Without a confirmed list, each collection is
-// created before the first insert.
+// an insert. It uses the list only if a majority confirms it. Without a confirmed list, each collection is created
+// before the first insert.
 func TestListenFindsTheCollections(t *testing.T) {
 	for name, test := range map[string]struct {
 		instead string
@@ -265,8 +266,8 @@ func names(calls []call) (names []string) {
 	return names
 }
 
-// Listen replaces its cursor every five minutes, through a mongos every twenty seconds, without repeating or missing
-// a notice.
+// Listen replaces its cursor every five minutes, or every twenty seconds through a mongos, without repeating or
+// missing a notice.
 func TestListenReplacesItsCursor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		hello func(bson.D) bson.D
@@ -300,8 +301,8 @@ func TestListenReplacesItsCursor(t *testing.T) {
 	}
 }
 
-// NoticeReady is repeated, so that waiters request again, whenever notices may have been missed: after an overrun,
-// after the collection was dropped, and when the last notice that was seen is no longer there.
+// Whenever Listen may have missed notices, it sends NoticeReady again, so that waiters request again: after an
+// overrun, after the collection was dropped, and when the last notice seen is no longer in the collection.
 func TestListenMissesSome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)
@@ -312,7 +313,7 @@ func TestListenMissesSome(t *testing.T) {
 		time.Sleep(2 * time.Second)
 
 		// Three more notices overrun the open cursor, because the collection keeps only the last of them. Listen does
-		// not pass on that last notice, because NoticeReady makes waiters request again anyway.
+		// not deliver that last notice, because NoticeReady makes waiters request again anyway.
 		h.collections.change(func() {
 			c := h.collections.collections[coll]
 			for i := 2; i <= 4; i++ {
@@ -389,8 +390,8 @@ func TestListenFollowsThePrimary(t *testing.T) {
 	}
 }
 
-// A Listen with keys marks them as observed after it has opened its cursor and before it is ready, and renews the
-// marks while it listens. It receives the changes of those keys only.
+// A Listen with keys opens its cursor, marks the keys as observed, and only then becomes ready. While it listens,
+// it renews the marks. It receives changes of those keys only.
 func TestListenKeys(t *testing.T) {
 	for _, session := range []string{"s", ""} {
 		t.Run("session "+session, func(t *testing.T) {
@@ -418,7 +419,7 @@ func TestListenKeys(t *testing.T) {
 				if session == "" {
 					h.want("changes", want, 0)
 				} else {
-					heard, _ := h.took() // from two cursors, so in any order
+					heard, _ := h.took() // in any order, because they come from two cursors
 					slices.SortFunc(heard, func(a, b driver.Notice) int { return strings.Compare(a.Session+a.Key, b.Session+b.Key) })
 					if want = append(want, wake("s", 1, h.address)); !slices.Equal(heard, want) {
 						t.Errorf("heard %+v, want %+v", heard, want)
@@ -531,7 +532,8 @@ func TestListenToNothing(t *testing.T) {
 	})
 }
 
-// A temporary error ends Listen, but not with errors.ErrUnsupported, after which the caller would only poll.
+// After a temporary error, Listen does not return errors.ErrUnsupported, because the caller would then stop
+// listening and only poll.
 func TestListenBreaks(t *testing.T) {
 	for name, answer := range map[string]bson.D{
 		"stepping down": refusal(11602, "InterruptedDueToReplStateChange"),
@@ -569,8 +571,8 @@ func TestListenBreaks(t *testing.T) {
 	}
 }
 
-// A connection that died silently ends Listen within twenty seconds; a connection with late
-// answers does not.
+// If a connection dies silently, Listen ends within twenty seconds. If answers are merely late,
+// it continues.
 func TestListenNoticesSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)
@@ -586,7 +588,7 @@ func TestListenNoticesSilence(t *testing.T) {
 		h := newHearing(t, nil, nil)
 		h.f.script(func(c call) bson.D {
 			if c.name == "getMore" {
-				time.Sleep(13 * time.Second) // longer than the 10 s for which the server waits for notices
+				time.Sleep(13 * time.Second) // longer than the server waits for notices (10 s)
 			}
 			return h.collections.answer(c)
 		})
@@ -598,8 +600,8 @@ func TestListenNoticesSilence(t *testing.T) {
 	})
 }
 
-// If listening is impossible, Listen returns an error at once, one warning says what to do, and claims do not say
-// that their session listens.
+// If listening is impossible, Listen returns an error at once, one warning in the log says what to do, and the
+// session's claims don't say that it listens.
 func TestListenUnsupported(t *testing.T) {
 	refuse := func(command string, code int) func(*capped) {
 		return func(p *capped) { p.instead[command] = refusal(code, "X") }
@@ -649,7 +651,7 @@ func TestListenUnsupported(t *testing.T) {
 					t.Errorf("%d warnings, want %d that says %q: %s", warned, want, tc.warn, h.log)
 				}
 				if tc.opt.ReadOnly {
-					return // it has no claims
+					return // a read-only store has no claims
 				}
 				if address := h.addressOf("s"); address != 0 {
 					t.Errorf("after Listen, its claims say that it listens at address %d", address)

@@ -98,9 +98,9 @@ func (r *keyRecord) kept(l driver.Release) []driver.Notice {
 }
 
 // sealed returns the notices that wake the waiters whose ticks ended when l sealed the key, and the first of the
-// other waiters. It returns nil if l did not seal the key. r is the record before the command. The first other
-// waiter is woken, not granted the key by notice, because the reply can't also contain the record after the command,
-// with the grant's token.
+// other waiters. It returns nil if l did not seal the key. r is the record before the command. That waiter gets a
+// wake even if the command granted it the key: the reply can't also contain the record after the command, which has
+// the grant's token.
 func (r *keyRecord) sealed(l driver.Release) []driver.Notice {
 	seals := slices.ContainsFunc(r.Holders, func(h holderRecord) bool {
 		return h.Claim == l.Claim.ID && !h.holder().Ended(r.Now)
@@ -145,7 +145,7 @@ var typeNames = map[driver.NoticeType]string{
 	driver.NoticeRevoke: "revoke",
 }
 
-// recordOf returns the record for n. ok is false if nobody can receive n.
+// recordOf returns the record for n. ok is false if no session can receive n.
 func recordOf(n driver.Notice) (r noticeRecord, ok bool) {
 	if n.Type == driver.NoticeChange {
 		return noticeRecord{Key: n.Key}, n.Address == observersAddress

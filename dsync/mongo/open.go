@@ -42,9 +42,9 @@ const (
 // *Options means the defaults.
 //
 // ctx bounds the first contact with the server; without a deadline the bound is 30 seconds. Open asks the server what
-// it is, and writes a record to find out whether it may. If the server is MongoDB, and its version has passed the
-// probe on this collection before, Open sends only these two commands. Otherwise it tries its own commands (see the
-// package comment), which takes forty-four more.
+// it is, and writes a record to check that the user may write. If the server is MongoDB, and its version has passed
+// the probe on this collection before, Open sends only these two commands. Otherwise it also tries the store's
+// commands (see the package comment), which takes forty-four more.
 //
 // Open waits until a server can be reached, and keeps trying through temporary states: a fail-over, an overloaded
 // server, an interrupted operation, or writes that are blocked because a disk is full. Meanwhile it logs a warning
@@ -56,8 +56,8 @@ const (
 // locks are lost. Make the pool large enough, or use [Connect].
 //
 // On a replica set, a session returned by Open does not learn of a new primary as soon as the driver does, because a
-// monitor can't be added to an existing client. After a fail-over, its waiters get no notices until its next
-// heartbeat (TTL/3 by default), for up to ten seconds. Use [Connect], or set [Options].PrimaryWatch.
+// monitor can't be added to an existing client. After a fail-over, its waiters get no notices until the next
+// heartbeat, or for ten seconds if the heartbeat comes later. Use [Connect], or set [Options].PrimaryWatch.
 func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session, error) {
 	s, err := newStore(db, opt)
 	if err != nil {
@@ -78,10 +78,10 @@ func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session
 // two, but the client may learn of a planned step-down up to TTL/6 late. An idle session has two connections to the
 // primary, and one that waits has three. The functions of a ServerMonitor are called as usual.
 //
-// If database is "", Connect uses the one in the connection string, or else "leasehold", as the command leasehold
-// does. It then refuses a connection string that names one of the server's own databases: some name admin, because
-// their user is defined there. An error about a malformed connection string quotes nothing from it, because that may
-// be part of the password.
+// If database is "", Connect uses the database in the connection string or, if there is none, "leasehold", as the
+// command leasehold does. In this case it refuses one of the server's own databases: many connection strings name
+// admin, because the user is defined there. An error about a malformed connection string quotes nothing from it,
+// because the quoted part could contain the password.
 func Connect(ctx context.Context, clientOptions *options.ClientOptions, database string, opt *Options) (*dsync.Session, error) {
 	if clientOptions == nil {
 		return nil, errors.New("mongo: the client options are nil; pass some, as options.Client().ApplyURI(\"mongodb://…\")")

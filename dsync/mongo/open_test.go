@@ -183,7 +183,7 @@ func TestConnectFailsWithoutServer(t *testing.T) {
 	})
 }
 
-// If a reply is lost, Open returns within 30 s, even if ctx has no deadline.
+// If a reply is lost, Open gives up after 30 s, even if ctx has no deadline.
 func TestOpenLosesAnAnswer(t *testing.T) {
 	for _, nth := range []int{1, 2, 10, 24, 25} { // does not apply to hello, which the fake answers by itself
 		t.Run(fmt.Sprint(nth), func(t *testing.T) {

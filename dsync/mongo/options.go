@@ -29,15 +29,16 @@ type Options struct {
 	// PollOnly turns notices off: this process neither sends notices nor listens for them. Its
 	// waiters poll at intervals of dsync.Options.PollInterval. Its holders learn of Break and
 	// ForceHold with the next heartbeat. Other processes that wait for its locks learn of a
-	// release when they poll. Listening takes a connection, and a small command or two every
-	// ten seconds.
+	// release when they poll. Without PollOnly, a listener uses one connection, and sends one
+	// or two small commands every ten seconds.
 	PollOnly bool
 
 	// NoticeCollections is the number of capped collections, of 128 KiB each, that the sessions of all processes
 	// listen in. A notice wakes all sessions that listen in its collection, which costs the server about 40 µs for
-	// each session, so use more collections for more processes, or for more hand-overs a second. A session chooses
-	// its collection by its id; processes need not use the same number. Default 64; from 1 to 1,000. One more
-	// collection is for the observers of keys. Each is created when a process first listens in it, or sends to it.
+	// each session. So the more processes there are, or hand-overs a second, the more collections you should use.
+	// A session chooses its collection by its id; processes need not use the same number. Default 64; from 1 to
+	// 1,000. One more collection is for the observers of keys. Each is created when a process first listens in it,
+	// or sends to it.
 	NoticeCollections int
 
 	// PrimaryWatch tells listeners of a new primary as soon as the driver knows it. It must also be the client's
@@ -48,15 +49,15 @@ type Options struct {
 	PrimaryWatch *PrimaryWatch
 
 	// ReadOnly makes a store, or a session, that never writes. It is for [Open] and [NewStore] only. With ReadOnly
-	// they only identify the server: they try out no command and create nothing, and the right to find is enough. A
-	// session has Status, List and Members; methods that would write send nothing and return dsync.ErrRefused. The
-	// store cannot listen, because listening marks keys as observed.
+	// they only identify the server: they try out no command and create nothing, and the right to find is enough.
+	// Such a session can call Status, List and Members. Methods that would write send nothing and return
+	// dsync.ErrRefused. The store cannot listen, because listening marks keys as observed.
 	ReadOnly bool
 
 	// ClockCheck makes [Open] and [Connect] check this host's clock with package clockcheck, and fail if the check
 	// fails. If the clocks of ClockCheck.Servers are farther apart than the session's margin, they log a warning,
-	// because a fail-over can then shorten a lease. Locks do not depend on the clocks of hosts: the check is for
-	// programs that do. NewStore does not check. Default nil: no check.
+	// because a fail-over can then shorten a lease. Locks do not depend on hosts' clocks. The check is for
+	// programs that depend on them in other ways. NewStore does not check. Default nil: no check.
 	ClockCheck *clockcheck.Options
 
 	// Session has the session's settings: TTL, PollInterval, Logger and so on. NewStore uses only the
@@ -82,7 +83,7 @@ func (o *Options) withDefaults() Options {
 }
 
 // checkNames returns an error if the name of the database or the collection is invalid. Its errors are clearer than
-// the server's, and it also rejects some names that the server accepts.
+// the server's. It also rejects some names that the server accepts.
 func checkNames(db *mongo.Database, collection string) error {
 	if db == nil {
 		return errors.New("mongo: the database is nil; pass one, as client.Database(\"app\")")

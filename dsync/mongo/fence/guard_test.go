@@ -16,7 +16,7 @@ import (
 )
 
 // guards answers the commands of guarded transactions on one key, one transaction at a time. committed is the token
-// in the last committed transaction; token is what the current transaction sees.
+// that the last committed transaction stored; token is the token that the current transaction sees.
 type guards struct {
 	mu               sync.Mutex
 	committed, token int64
@@ -120,7 +120,7 @@ func TestGuardRefusesAnOlderToken(t *testing.T) {
 				t.Errorf("an older holder: got %v, want ErrStale", err)
 			}
 		}
-		// Somebody has edited the document.
+		// Somebody has replaced the token in the document with text.
 		f.script(func(c call) bson.D { return ok(e("value", bson.D{e("_id", "order 7"), e("token", "text")})) })
 		if err := guard.Transact(t.Context(), "order 7", 42, inserting(db)); !errors.Is(err, fence.ErrStale) {
 			t.Errorf("a token that is text: got %v, want ErrStale", err)
@@ -143,7 +143,7 @@ func TestGuardWithoutToken(t *testing.T) {
 	}
 }
 
-// The driver calls f again after a conflict, and the token is checked again.
+// When the driver calls f again after a conflict, the Guard checks the token again.
 func TestGuardChecksEachTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -203,7 +203,7 @@ func TestGuardUndoesWhatFails(t *testing.T) {
 	})
 }
 
-// A context that ends while f waits for the server ends the transaction, too: f is not called again.
+// If the context ends while f waits for the server, the transaction ends too, and f is not called again.
 func TestGuardEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -229,7 +229,7 @@ func TestGuardJoinsTheCallersTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		guard, db := f.guard(new(guards).answer)
-		other := fence.NewGuard(db.Collection("guards")) // its first use sends commands outside the transaction
+		other := fence.NewGuard(db.Collection("guards")) // a Guard's first use sends some commands outside the transaction
 		err := guard.Transact(t.Context(), "order 7", 42, func(ctx context.Context) error {
 			return other.Transact(ctx, "order 8", 42, inserting(db))
 		})
@@ -247,8 +247,8 @@ func TestGuardJoinsTheCallersTransaction(t *testing.T) {
 	})
 }
 
-// Some servers without transactions refuse a transaction's first command, others only its last. Either way, Transact
-// returns ErrUnsupported and writes nothing.
+// Some servers without transactions refuse a transaction's first command, others only its last. In both cases,
+// Transact returns ErrUnsupported and writes nothing.
 func TestGuardWithoutTransactions(t *testing.T) {
 	for _, tc := range []struct {
 		refuses string

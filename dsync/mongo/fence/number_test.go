@@ -13,7 +13,7 @@ import (
 )
 
 // A write is applied only if the fence's field is a number, null or missing. Anything else is refused, even an array:
-// a plain comparison would match an array if only one of its elements were small enough.
+// a plain comparison would match an array if just one of its elements were small enough.
 func TestCollectionRefusesWhatIsNoNumber(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -71,8 +71,8 @@ func count(b bool) int {
 	return 0
 }
 
-// matches evaluates a fence's filter as a server does: an array meets a condition if one of its elements does, except
-// for $not and for $type "array".
+// matches evaluates a fence's filter as a server does: an array meets a condition if one of its elements meets it,
+// except with $not and with $type "array".
 func matches(t *testing.T, doc, filter bson.Raw) bool {
 	t.Helper()
 	elements := must(filter.Elements())

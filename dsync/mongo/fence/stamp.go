@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Callers' documents are decoded no further than needed, because only the driver can encode them again: it uses the
-// registry and the options of the caller's client, which this package cannot read.
+// Decode callers' documents no further than needed. Only the driver can encode them again, because this package
+// cannot read the registry and the options of the caller's client.
 
 func e(key string, value any) bson.E { return bson.E{Key: key, Value: value} }
 
@@ -25,7 +25,7 @@ func inside(doc any) any {
 }
 
 // stamp returns the last stage of a pipeline update. It sets the fence's field to the token, whatever earlier stages
-// did to it. The filter has checked that the previous token was not greater.
+// did to the field. The filter has checked that the previous token was not greater.
 func (c *Collection) stamp(token int64) bson.D { return bson.D{e("$set", bson.D{e(c.field, token)})} }
 
 // stampUpdate returns the update with the token added.
@@ -73,20 +73,20 @@ func (c *Collection) stampOperators(operators bson.D, token int64) (any, error) 
 		stamped = append(stamped, el)
 	}
 	if !merged {
-		// $max comes last, so that the driver still notices if the first key is not an operator.
+		// Add $max last, so that the driver still notices if the caller's first key is not an operator.
 		stamped = append(stamped, e("$max", bson.D{mine}))
 	}
 	return stamped, nil
 }
 
-// checkUntouched returns an error if an operator or a stage names the fence's field. Without it mistakes would only
-// be harder to understand: the server would report two operators on the same field as a conflict, and in a pipeline
-// the fence's own last stage would win.
+// checkUntouched returns an error if an operator or a stage names the fence's field. It only makes mistakes easier
+// to understand. Without it, the server would report two operators on the same field as a conflict, and in a
+// pipeline the fence's own last stage would win.
 func (c *Collection) checkUntouched(operator bson.E) error {
 	touches := func(path string) bool { return path == c.field || strings.HasPrefix(path, c.field+".") }
 	names := func(v any) (list []string) {
 		fields, ok := shallow(v)
-		if !ok { // perhaps a struct, or the names in a $unset stage
+		if !ok { // it may be a struct, or the names in a $unset stage
 			if raw, err := bson.Marshal(v); err == nil {
 				fields, _ = shallow(bson.Raw(raw))
 			}
@@ -132,8 +132,8 @@ func (c *Collection) stampDocument(document any, token int64) (bson.D, error) {
 	return append(slices.Clone(fields), e(c.field, token)), nil
 }
 
-// checkReplacement returns an error if the replacement is an update, because the server would store the update itself
-// as the document.
+// checkReplacement returns an error if the replacement looks like an update, because the server would store the
+// update itself as the document.
 func checkReplacement(replacement any) error {
 	if isNil(replacement) {
 		return errors.New("fence: the replacement is nil")
@@ -152,8 +152,8 @@ func checkReplacement(replacement any) error {
 	return nil
 }
 
-// shallow returns the fields of a document, with their values unchanged. ok is false if decoding its type needs a
-// codec.
+// shallow returns a document's fields, with their values unchanged. ok is false if the document's type cannot be
+// decoded without a codec.
 func shallow(doc any) (fields bson.D, ok bool) {
 	switch doc := doc.(type) {
 	case bson.D:
@@ -196,7 +196,7 @@ func shallowRaw(raw bson.Raw) (fields bson.D, ok bool) {
 	return fields, true
 }
 
-// texts returns the field names in a $unset stage, which has one name or a list.
+// texts returns the field names in a $unset stage, which has a single name or a list of names.
 func texts(v any) (list []string) {
 	if s, isText := str(v); isText {
 		return []string{s}
