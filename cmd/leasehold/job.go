@@ -25,11 +25,11 @@ type job struct {
 	command []string
 	weight  int64 // how much of limit the command uses
 	limit   int64
-	tick    int64 // the command runs until it has succeeded for this tick; 0: no tick
+	tick    int64 // run the command for this tick, unless that has already succeeded; 0: no tick
 	try     bool
 	timeout time.Duration // bounds the wait for the key; 0: unlimited
 	quiet   bool          // print neither the tick nor that the command is skipped
-	silence silence       // reports that the server does not answer
+	silence silence       // reports when the server does not answer
 	atLeast time.Duration // hold the key for at least this long, counted from its grant
 	grace   time.Duration // the time from SIGTERM to SIGKILL when the hold is lost; negative: a tenth of the TTL
 }

@@ -5,7 +5,7 @@ import "time"
 // A State is what a [Store] knows about a key at one moment.
 type State struct {
 	Key   string
-	Now   time.Time // that moment, by the store's clock
+	Now   time.Time // the moment of the reading, by the store's clock
 	Kind  Kind      // "" if the key has no record
 	Limit int64
 	Token int64 // the last token granted, or one reserved with it; 0: none
@@ -59,7 +59,7 @@ type Holder struct {
 	Weight  int64
 	Token   int64
 	Since   time.Time // when the claim was granted, by the store's clock
-	Until   time.Time // the fixed end of the hold, by the store's clock; zero: it lives with its session
+	Until   time.Time // the fixed end of the hold, by the store's clock; zero: the hold lives with its session
 	Yield   bool      // as in [Claim]
 }
 
@@ -85,15 +85,16 @@ type Member struct {
 
 	Settings Settings
 
-	// HostFile marks the session's file in dsync.Options.HostDir: at most 64 letters, digits, '-' and '_'; "": none.
+	// HostFile identifies the session's file in dsync.Options.HostDir: at most 64 letters, digits, '-' and '_'; "":
+	// none.
 	HostFile string
 
 	LastHeartbeat time.Time // by the store's clock
 	Expired       bool
 }
 
-// Settings are the settings of a session, as it gave them when it registered, for people who compare the processes
-// of a fleet. Durations are in whole milliseconds.
+// Settings are the settings of a session, as it registered them. People can use them to compare the processes of a
+// fleet. Durations are in whole milliseconds.
 type Settings struct {
 	Version string // of this library, as the go command names it; "" if unknown
 

@@ -46,8 +46,8 @@ import (
 //
 // Some errors are definite answers, to be tested with errors.Is: [ErrSessionExpired], [ErrSessionExists],
 // [ErrMismatch], [ErrNotHeld], [ErrNotWaiting], and [ErrRefused] for what repeating cannot fix (missing privileges, a
-// broken configuration, a full queue). Such an error means that the command has had no effect, and never will have one.
-// The command may still have dropped claims of expired sessions, and holders whose end has come.
+// broken configuration, a full queue). Such an error means that the command has not had its effect, and never will have
+// it. The command may still have dropped claims of expired sessions, and holders whose end has come.
 //
 // Every other error means that the command may or may not have been applied, or may still be
 // applied a little later. The caller repeats the command. Every method may be repeated, and a
@@ -102,9 +102,9 @@ type Store interface {
 	// session's lists: if a list with a greater seq is recorded, Observe changes nothing. The error
 	// is ErrSessionExpired if the session has expired or is unknown.
 	//
-	// The list has at most [MaxObserved] bytes; if a session observes more, some keys are left out. It is part of the
-	// session's record until the record is deleted. On servers that write or log the whole record with each heartbeat,
-	// such as MongoDB 4.4, a long list makes every heartbeat more expensive.
+	// The list has at most [MaxObserved] bytes; if a session observes more, some keys are left out. The list stays in
+	// the session's record until the record is deleted. On servers that write or log the whole record with each
+	// heartbeat, such as MongoDB 4.4, a long list makes every heartbeat more expensive.
 	Observe(ctx context.Context, session string, seq int64, keys []string) error
 
 	// Edit makes one edit of a key: see [Acquire], [Release], [Extend], [Publish], [Resize] and [Forget] for what each
@@ -112,9 +112,9 @@ type Store interface {
 	// ErrRefused if e's Check returns an error.
 	//
 	// If e has both Release and Acquire, the store makes both in one step, or first Release and then Acquire in a
-	// second step. In the latter case other commands may come between the two. It makes Release even if now is after
-	// the NotAfter of Acquire. If Edit returns an error, Release may or may not have been made. If it is known to have
-	// been made, in a step of its own, its notices are returned with the error.
+	// second step. In the latter case other commands may come between the two. The store makes Release even if now is
+	// after the NotAfter of Acquire. If Edit returns an error, Release may or may not have been made. If Release is
+	// known to have been made, in a step of its own, its notices are returned with the error.
 	Edit(ctx context.Context, e Edit) (Edited, error)
 
 	// Discard removes claims that were released or given up, because a late copy of a request may have made them join
@@ -158,11 +158,11 @@ type Store interface {
 	// the record of a key that counts terms or is sealed, and every record that still keeps a token of its key from
 	// being granted twice.
 	//
-	// The store has one [SweepState] for all callers. If its Turn equals last.Turn, the slice begins after its cursor,
-	// and Sweep returns the new state, with session as By. If not, somebody else has swept since last was read; then
-	// Sweep changes nothing and returns the current state. If several calls have the same last, one of them advances
-	// the state, and the others return the state that it wrote; they may have deleted idle records, too. Before the
-	// first sweep of a store, all fields of its state but Now are zero.
+	// The store has one [SweepState] for all callers. If the state's Turn equals last.Turn, the slice begins after the
+	// state's cursor, and Sweep returns the new state, with session as By. If not, somebody else has swept since last
+	// was read; then Sweep changes nothing and returns the current state. If several calls have the same last, one of
+	// them advances the state, and the others return the state that it wrote; they may have deleted idle records, too.
+	// Before the first sweep of a store, all fields of its state but Now are zero.
 	Sweep(ctx context.Context, session string, last SweepState, retention time.Duration) (SweepState, error)
 }
 
@@ -184,8 +184,8 @@ type SweepState struct {
 	// deleted.
 	Seen, Deleted int64
 
-	// Round is the number of records seen since the sweep last began at the beginning. LastRound is the number of
-	// records in the previous round, which is complete, or 0 if there was none.
+	// Round is the number of records seen so far in the current round, which began at the beginning of the store.
+	// LastRound is the number of records in the previous round, which is complete, or 0 if there was none.
 	Round, LastRound int64
 }
 

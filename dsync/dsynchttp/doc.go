@@ -25,12 +25,12 @@
 // page works without JavaScript; with JavaScript, it updates itself while it is visible. The first
 // path also takes
 //
-//	prefix, contains    what the names of keys begin with, and have in them
+//	prefix, contains    show only keys that begin with prefix, and that contain contains
 //	sort                held (the default: what is held or waited for first), key, age (held for
 //	                    the longest time first) or waiters
 //	n                   the most entries in each list, 1 to 1,000; 100 by default
 //	after               the key after which the list of keys begins
-//	mine, members       the positions at which the lists of what this process holds, and of members, begin
+//	mine, members       the positions at which the lists mine and members begin
 //
 // The store finds keys by their prefix. For the default order a request reads keys in byte order until it has found n
 // that are in use, but at most 1,000 keys. For contains, age and waiters it reads up to 10,000. The page shows the
@@ -53,16 +53,16 @@
 //	now        the time of this host
 //	store      Options.Store
 //	session    what the session knows about itself: id, left_ms of lease_ms, closed, and so on
-//	unhealthy  why it is not healthy, if it is not: see dsync.Session.Healthy
+//	unhealthy  why the session is not healthy, if so: see dsync.Session.Healthy
 //	mine       what this process holds and waits for, with a state: holds, lost, lingers or waits
 //	keys       the fields of "leasehold status --json" with the first n holders and waiters,
 //	           holder_count, and history: the last holders
-//	read       how many keys were read to find those, and matched: how many matched
+//	read       how many keys were read to find the keys; matched: how many of these matched the query
 //	next       the address of the next page of keys, if there is one
-//	waits      pairs of a waiter and a holder, the keys, and cycle
+//	waits      who waits for whom: pairs of a waiter and a holder, with the keys and cycle
 //	members    the sessions that are alive; not with ./key
 //	totals     the full lengths of the lists mine and members, which are shown in part
-//	error      why the store could not be read, if it could not
+//	error      why the store could not be read, if so
 //
 // Fields whose names end in _ms are milliseconds.
 //

@@ -99,9 +99,9 @@ type Options struct {
 	// Authorize is called before the page breaks a lock. If it returns an error, the lock is not
 	// broken, and the user sees the error's message. Cross-origin requests have been refused
 	// already (see [net/http.CrossOriginProtection]), but Authorize must authenticate the user, for
-	// example by a client certificate or a header that a proxy has set. It may parse the form; only
-	// the first 16 KiB of the body can be read. Default nil: locks can't be broken, and the page
-	// has no button for it.
+	// example by a client certificate or a header that a proxy has set. Authorize may parse the
+	// form, but only the first 16 KiB of the body can be read. Default nil: locks can't be broken,
+	// and the page has no button for it.
 	Authorize func(*http.Request) error
 }
 

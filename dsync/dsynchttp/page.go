@@ -94,7 +94,7 @@ func render(name string, l view) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// The template uses the methods of view below.
+// The template uses the following methods of view.
 
 func (l view) Key() string { return l.q.key }
 
