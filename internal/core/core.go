@@ -50,8 +50,8 @@ func Jitter(d time.Duration, part int64, rand func(n int64) int64) time.Duration
 
 func (c *Config) jitter(d time.Duration, part int64) time.Duration { return Jitter(d, part, c.Rand) }
 
-// Pause returns how long to wait before the next attempt if failed attempts have failed in succession. The pause
-// doubles from first up to longest. rand is a function like [Config].Rand.
+// Pause returns how long to wait after the given number of consecutive failures. The pause doubles from first up to
+// longest, and is jittered. rand is a function like [Config].Rand.
 func Pause(first, longest time.Duration, failed int, rand func(n int64) int64) time.Duration {
 	d := min(first<<min(failed, 20), longest)
 	return d/2 + time.Duration(rand(int64(d/2)+1))
