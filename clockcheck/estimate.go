@@ -54,7 +54,7 @@ func (e *estimate) add(s sample, rate float64) (stepped time.Duration) {
 	return 0
 }
 
-// later returns the difference at a later moment.
+// later returns the estimate widened to what it can be at the later moment at.
 func (e *estimate) later(at time.Duration, rate float64) interval {
 	return e.in.widen(drift(rate, at-e.at))
 }
@@ -62,7 +62,7 @@ func (e *estimate) later(at time.Duration, rate float64) interval {
 // An interval is a range that certainly contains a quantity, both ends included.
 type interval struct{ lo, hi time.Duration }
 
-// and returns the intersection; the intervals must meet.
+// and returns the intersection of the intervals, which must meet.
 func (i interval) and(j interval) interval { return interval{max(i.lo, j.lo), min(i.hi, j.hi)} }
 
 // widen returns the interval of a quantity that has since moved by at most d.
@@ -71,8 +71,8 @@ func (i interval) widen(d time.Duration) interval { return interval{i.lo - d, i.
 // minus returns the interval of the difference of two quantities.
 func (i interval) minus(j interval) interval { return interval{i.lo - j.hi, i.hi - j.lo} }
 
-// gap returns the least distance that a quantity has moved if it was in i and is now in j: zero if
-// i and j meet, negative if it moved back.
+// gap returns the least distance that a quantity has moved if it was in i and is now in j. The gap
+// is zero if i and j meet, and negative if the quantity has decreased.
 func (i interval) gap(j interval) time.Duration {
 	switch {
 	case j.lo > i.hi:
@@ -83,8 +83,8 @@ func (i interval) gap(j interval) time.Duration {
 	return 0
 }
 
-// middle returns the interval as a value and a bound: middle ± bound covers all of it.
-// The division rounds down, so the bound is the longer half.
+// middle returns the interval as a value and a bound: mid ± bound covers the whole interval. The
+// division rounds down, so bound is the longer half.
 func (i interval) middle() (mid, bound time.Duration) {
 	mid = i.lo + (i.hi-i.lo)/2
 	return mid, i.hi - mid
@@ -100,7 +100,7 @@ func drift(rate float64, d time.Duration) time.Duration {
 type hostClock struct {
 	read func() (wall time.Time, mono time.Duration)
 	rate float64
-	base time.Time // the wall clock at the start; wall times are counted from it
+	base time.Time // the wall clock at the start; wall times are relative to it
 
 	// The wall clock less the monotonic one at the start, and the monotonic time of that reading.
 	start   interval
@@ -143,9 +143,9 @@ func (c *hostClock) after() time.Duration { return c.before() + tick() }
 // wall returns the wall clock less the monotonic one, the monotonic time at which that
 // held, and the wall clock itself.
 //
-// Two clocks can't be read at once, and the process may be descheduled in between. So
-// the wall clock is read between two readings of the monotonic one, and the tightest
-// of a few tries is returned.
+// Two clocks can't be read at once, and the process may be descheduled in between. So the wall
+// clock is read between two readings of the monotonic one, and wall returns the tightest of a few
+// tries.
 func (c *hostClock) wall() (in interval, at time.Duration, now time.Time) {
 	for i := range 4 {
 		lo := c.before()

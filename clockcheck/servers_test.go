@@ -86,7 +86,7 @@ func TestEveryMemberIsMeasured(t *testing.T) {
 	}, "a:27017", "b:27017", "c:27017")
 }
 
-// The spread between servers is known even if the offset from the host is not.
+// The spread between the servers' clocks does not depend on their offset from the host's clock.
 func TestSpreadOfEqualClocks(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		c.set("rs", "a:27017", "b:27017", "c:27017")

@@ -69,7 +69,7 @@ func (r *report) table(b *strings.Builder, text func(cell) string) {
 	}
 }
 
-// The table in the README stands between these lines.
+// The table in the README is between these lines.
 const (
 	tableBegin = "<!-- bench:begin -->\n"
 	tableEnd   = "<!-- bench:end -->\n"

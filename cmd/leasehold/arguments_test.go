@@ -61,7 +61,7 @@ func TestHelpAndCompletion(t *testing.T) {
 	}
 }
 
-// If the number of arguments is wrong, the error says what is right and where to read more.
+// If the number of arguments is wrong, the error says what would be right, and where to read more.
 func TestWrongArguments(t *testing.T) {
 	for _, c := range []struct {
 		args []string

@@ -49,8 +49,8 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// If a name can't be looked up, leasehold exits with the status for an unreachable server, not for
-// a wrong command line, because it may help to retry.
+// If a name can't be looked up, leasehold exits with the status for an unreachable server, not with
+// that for a wrong command line, because a retry may succeed.
 func TestDNSFailureIsNoServer(t *testing.T) {
 	old := net.DefaultResolver
 	defer func() { net.DefaultResolver = old }()

@@ -139,7 +139,8 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// In a pipe, a watch prints its frames one below the other, and JSON stays one object per line.
+// In a pipe, a watch prints its frames one below the other; with --json, it prints one object per
+// line.
 func TestWatchInAPipe(t *testing.T) {
 	for _, c := range []struct {
 		flag, want string

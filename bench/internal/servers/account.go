@@ -13,8 +13,8 @@ import (
 // An account is the user and group that a process runs as.
 type account struct{ uid, gid uint32 }
 
-// unprivileged returns the account of that name if this process runs as root, and nil otherwise:
-// PostgreSQL refuses to run as root.
+// unprivileged returns the account of that name if this process runs as root, because PostgreSQL
+// refuses to run as root. Otherwise it returns nil.
 func unprivileged(name string) (*account, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
