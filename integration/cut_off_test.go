@@ -23,12 +23,12 @@ func TestB02LostBeforeTaken(t *testing.T) {
 	}{
 		{"cut", 0, func(p *proxy.Proxy, _ string) { p.Cut() }},
 		{"hung", 0, func(p *proxy.Proxy, _ string) { p.Hang() }},
-		// A deadline counted from the replies would be too late.
+		// With slow replies, a deadline counted from the replies would be too late.
 		{"cut after slow replies", 120 * time.Millisecond, func(p *proxy.Proxy, _ string) { p.Cut() }},
 		{"heartbeats hung", 0, func(p *proxy.Proxy, id string) { p.Rule(always(proxy.LoseRequest, heartbeats(id))) }},
 		{"replies lost", 0, func(p *proxy.Proxy, id string) {
-			// Heartbeats reach the server but their replies do not reach the holder, so the server extends
-			// the lease beyond the end that the holder knows.
+			// Heartbeats reach the server, but the replies do not reach the holder, so the server extends
+			// the lease past the end that the holder knows.
 			p.Rule(always(proxy.LoseReply, heartbeats(id)))
 		}},
 	}
@@ -73,14 +73,15 @@ func TestB02LostBeforeTaken(t *testing.T) {
 						t.Fatalf("%s: the holder was never notified", f.name)
 					}
 					if f.name == "replies lost" {
-						// Until this cut the server keeps extending the lease. The holder's session is lost anyway.
+						// Until this cut, the server keeps extending the lease, although the holder's session is
+						// already lost.
 						p.Cut()
 					}
 					g := granted(t, ch)
 					since := g.at
 					if !remote() {
-						// If the server uses this host's clock, use the grant's time in the store's
-						// record: it is earlier than g.at.
+						// The server uses this host's clock, so use the grant's time in the store's record,
+						// which is earlier than g.at.
 						since = load(t, store, key).Holders[0].Since
 					}
 					gap := stalls.atLeast(t, f.name+": granted", since.Sub(at), grace)

@@ -16,8 +16,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// The disk of the only server fills up, and mongod exits. After space is freed and mongod is
-// started again, all sessions continue.
+// The disk of the only server fills up, and mongod exits. When space has been freed and
+// mongod is started again, all sessions continue.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, s *server.Server) {
@@ -69,7 +69,7 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// zeros is a reader that returns zeros without end.
+// zeros is an endless reader of zeros.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }

@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// After the collection is dropped, the holder learns within a heartbeat interval that its session
-// has expired, the waiter is granted the key with a greater token, and a Once that had succeeded
+// If the collection is dropped, the holder learns within a heartbeat interval that its session
+// has expired, and the waiter is granted the key with a greater token. A Once that had succeeded
 // runs again. No process has to be restarted.
 func TestDroppedCollection(t *testing.T) {
 	t.Parallel()

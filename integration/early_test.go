@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/mongod"
 )
 
-// A fail-over that undoes an Unlock leaves the key held until the next heartbeat, which discards
-// the claim. After that another process gets the key, with a greater token. Hold.Release does not
+// If a fail-over undoes an Unlock, the key stays held until the next heartbeat, which discards
+// the claim. Then another process gets the key, with a greater token. Hold.Release does not
 // return until a majority has the release.
 func TestUndoneUnlock(t *testing.T) {
 	t.Parallel()

@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// leasehold elect runs its command in one of three processes. When that process is killed, the
-// second one runs the command; when the second one gets SIGTERM, the third one does.
+// Of three leasehold elect processes, one runs its command. When it is killed, a second
+// process runs the command, and when that gets SIGTERM, the third does.
 func TestElectCommand(t *testing.T) {
 	t.Parallel()
 	bin := leasehold.path(t)
@@ -56,7 +56,7 @@ func TestElectCommand(t *testing.T) {
 
 		a.Process.Kill()
 		leads("term 2")
-		a.Wait() // returns only after leasehold's command has exited, too, because they share the output
+		a.Wait() // leasehold and its command share the output, so this returns only after both have exited
 		b.Process.Signal(syscall.SIGTERM)
 		leads("term 3")
 		b.Wait()

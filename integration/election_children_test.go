@@ -11,13 +11,13 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// candidate takes part in the election a.Key and obeys these orders:
+// candidate takes part in the election named a.Key and obeys these orders:
 //
-//	run      campaigns from now on, by Run
+//	run      calls Run, so that it campaigns from now on
 //	resign   resigns, and stays a candidate
 //	close    closes the session
 //
-// It reports the events elected, lost, and, for each leader that it observes, leader.
+// It reports "elected" and "lost", and "leader" for each leader that it observes.
 func candidate(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -72,8 +72,8 @@ func candidate(env *proc.Env) {
 	}
 }
 
-// On each order, frozenLeader campaigns in the election a.Key, spins until it notices that it was
-// frozen, and checks its context once.
+// On each order, frozenLeader campaigns in the election named a.Key, spins until it notices that
+// it was frozen, and checks the term's context once.
 func frozenLeader(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)

@@ -96,7 +96,7 @@ type leaderSeen struct {
 	term    int64
 }
 
-// follower waits at most d until a session other than the holder of token leads.
+// follower waits until a session other than the holder of token leads.
 func follower(t testing.TB, store driver.Store, key string, token int64, d time.Duration) (st driver.State) {
 	t.Helper()
 	eventually(t, "there is another leader", func() bool {
@@ -106,8 +106,8 @@ func follower(t testing.TB, store driver.Store, key string, token int64, d time.
 	return st
 }
 
-// B02, B03, B29: however the leader is cut off, its context ends at least the grace before the
-// Campaign of another candidate returns.
+// B02, B03, B29: however the leader is cut off, its context ends at least the grace before
+// another candidate's Campaign returns.
 func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 	t.Parallel()
 	lanes, rounds := testkit.Rounds(4, 8), testkit.Rounds(1, 3)
@@ -171,8 +171,9 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 	})
 }
 
-// After the leader's process was frozen (by SIGSTOP) for two TTLs, the context's Err reports at its
-// first call that the term is over. The test freezes 6 leaders, or 20 in a long run.
+// When the leader's process continues after it was frozen (by SIGSTOP) for two TTLs, the first call
+// of the context's Err reports that the term is over. The test freezes 6 leaders, or 20 in a long
+// run.
 func TestFrozenLeader(t *testing.T) {
 	t.Parallel()
 	processes, rounds := testkit.Rounds(3, 5), testkit.Rounds(2, 4)
@@ -284,9 +285,9 @@ func TestElectionStepDown(t *testing.T) {
 }
 
 // If the server notifies, the next leader's Campaign returns as soon as the leader has resigned,
-// without waiting for a poll, and observers see the new leader just as quickly. B16: a candidate
-// with the same identity leads again at once after a Close, and as soon as the old session has
-// lapsed after a crash.
+// without waiting for a poll, and observers see the new leader just as quickly. B16: a restarted
+// candidate with the same identity leads again: at once if it had closed its session, or, after
+// a crash, as soon as the old session has lapsed.
 func TestB16ResignAndRestart(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -351,7 +352,7 @@ func TestB16ResignAndRestart(t *testing.T) {
 }
 
 // E8, E9, B18: a session in a hundred elections sends one heartbeat per interval, and the elections
-// are independent of each other. Candidates are listed with the values that they publish.
+// are independent of each other. Candidates lists the candidates with the values that they publish.
 func TestHundredElections(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -491,7 +492,7 @@ func electionOn(t testing.TB, s *dsync.Session, name string, opt *leader.Options
 	return e
 }
 
-// led is what a campaigning goroutine reports.
+// A led is the result of a goroutine started by campaigning.
 type led struct {
 	at  time.Time // when Campaign returned
 	ctx context.Context

@@ -66,7 +66,7 @@ func manifest(t testing.TB) (d deployment) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var whole map[string]any // decoding into a map fails on duplicate keys
+	var whole map[string]any // decoding into a map fails on any duplicate key
 	if err := yaml.Unmarshal(text, &whole); err != nil {
 		t.Fatal(err)
 	}
@@ -121,8 +121,8 @@ func TestExampleManifest(t *testing.T) {
 			t.Errorf("%s probe: GET %q on port %q, the arguments are %q", name, probe.HTTPGet.Path, probe.HTTPGet.Port, c.Args)
 		}
 	}
-	// A single slow answer, for example because the process gets no CPU time, must not end a
-	// container.
+	// A single slow answer must not end a container; the process may just have got no CPU
+	// time.
 	for name, probe := range map[string]probe{"readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
 		if probe.TimeoutSeconds < 5 || probe.FailureThreshold < 2 {
 			t.Errorf("%s probe: time-out %d s, failure threshold %d; want at least 5 s, and 2", name, probe.TimeoutSeconds, probe.FailureThreshold)
@@ -132,8 +132,9 @@ func TestExampleManifest(t *testing.T) {
 		t.Errorf("both probes are GET %s: an unreachable database would restart every pod", c.LivenessProbe.HTTPGet.Path)
 	}
 
-	// After its lease has ended, a hanging job may still be running while another pod already runs the
-	// same job. So the probe must detect this soon, and the pod must be killed without a grace period.
+	// A job that hangs may keep running after its lease has ended, while another pod already runs the
+	// same job. So the probe must find such a job soon, and its pod must be killed without a grace
+	// period.
 	if p := c.LivenessProbe; p.PeriodSeconds*p.FailureThreshold > 5 {
 		t.Errorf("the liveness probe takes %d s to find a job that keeps running, want at most 5", p.PeriodSeconds*p.FailureThreshold)
 	}
@@ -141,7 +142,7 @@ func TestExampleManifest(t *testing.T) {
 		t.Errorf("the grace period after a failed liveness probe is %d s, want 1; 0 means the pod's", got)
 	}
 
-	// A clean shutdown lasts for the grace, TTL/10, and the wait for a release, TTL/3.
+	// A clean shutdown can last for the grace, TTL/10, plus the wait for a release, TTL/3.
 	var ttl time.Duration
 	for _, arg := range c.Args {
 		if text, ok := strings.CutPrefix(arg, "-ttl="); ok {

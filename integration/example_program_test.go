@@ -15,7 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/spawn"
 )
 
-// A logLine is a line logged by a program in examples/. Fields that the line lacks are zero.
+// A logLine is a line logged by a program in examples/. Fields that are not in the line are
+// zero.
 type logLine struct {
 	Time    time.Time
 	Msg     string
@@ -107,12 +108,12 @@ func (p *example) lines() []logLine {
 	return slices.Clone(p.log)
 }
 
-// said returns the lines logged so far with the message msg.
+// said returns the lines with the message msg that were logged so far.
 func (p *example) said(msg string) []logLine {
 	return slices.DeleteFunc(p.lines(), func(l logLine) bool { return l.Msg != msg })
 }
 
-// saidAll returns the lines with the message msg that all programs have logged so far.
+// saidAll returns the lines logged so far, by any of the programs, with the message msg.
 func saidAll(ps []*example, msg string) (all []logLine) {
 	for _, p := range ps {
 		all = append(all, p.said(msg)...)

@@ -20,8 +20,9 @@ type pod struct {
 	address string // of its probes
 }
 
-// pods starts a process for each replica in the manifest. Each has the manifest's arguments and
-// environment and nothing else, except for a short TTL and a free port of this host for the probes.
+// pods starts a process for each replica in the manifest. Each gets exactly the manifest's
+// arguments and environment, except that the TTL is short and the probes use a free port of this
+// host.
 func (r *room) pods(path string, d deployment) (pods []*pod) {
 	r.t.Helper()
 	c := d.container(r.t)
@@ -76,8 +77,8 @@ type stint struct {
 	begin, end time.Time // end is zero while it runs
 }
 
-// stints returns the stints of each singleton in the order in which they began. The stints of a
-// killed pod end when it was killed.
+// stints returns the stints of each singleton in the order in which they began. A stint that
+// was cut short ends when its pod was killed.
 func stints(pods []*pod, killed map[*pod]time.Time) map[string][]stint {
 	all := map[string][]stint{}
 	for _, p := range pods {
@@ -100,7 +101,8 @@ func stints(pods []*pod, killed map[*pod]time.Time) map[string][]stint {
 	return all
 }
 
-// running returns the pod on which each singleton runs, or "" if it runs on none or on several.
+// running returns, for each singleton, the pod on which it runs, or "" if it runs on no pod or
+// on several.
 func running(all map[string][]stint) map[string]string {
 	at := map[string]string{}
 	for name, one := range all {

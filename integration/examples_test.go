@@ -19,7 +19,7 @@ import (
 // Each program in examples/ runs in several processes that share nothing but a server.
 func TestExamples(t *testing.T) {
 	folder := buildExamples(t)
-	t.Parallel() // run after the sequential tests, so that none of them competes with the compiler
+	t.Parallel() // run after the sequential tests, so that they do not compete with the compiler
 	for name, f := range map[string]func(t *testing.T, r *room, path string){
 		"cron":       exampleCron,
 		"workers":    exampleWorkers,
@@ -36,8 +36,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// Three hosts run the job once per tick. When a host that has run it is killed, the others
-// continue.
+// Three hosts together run the job once per tick. When a host that has run the job is
+// killed, the others continue.
 func exampleCron(t *testing.T, r *room, path string) {
 	const every, ticks = 4 * time.Second, 3
 	var hosts []*example
@@ -81,12 +81,12 @@ func exampleCron(t *testing.T, r *room, path string) {
 }
 
 // A process is killed during a call. There are never more concurrent calls than the service allows,
-// and other processes use the killed process's slots again.
+// and other processes get the killed process's slots.
 func exampleWorkers(t *testing.T, r *room, path string) {
 	const size, jobs = 3, 30
 	var mu sync.Mutex
 	now, most := 0, 0
-	calls := map[string]int{} // number of answered calls by job
+	calls := map[string]int{} // number of answered calls, by job
 	var calling []string
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		job := q.FormValue("job")
@@ -151,8 +151,8 @@ func exampleWorkers(t *testing.T, r *room, path string) {
 	lab.Note(t, "%d calls by 4 processes, at most %d at a time", len(calls), most)
 }
 
-// The migrating process is killed half-way. One of three others takes over. All three start with
-// the result of the migration, and so does a process that is started later.
+// The migrating process is killed half-way, and one of three others takes over. All three, and a
+// process started later, find the migration finished when they start their work.
 func exampleMigrate(t *testing.T, r *room, path string) {
 	rows := r.Client(t).Database(r.DB).Collection("plans")
 	read := func() (all []struct {

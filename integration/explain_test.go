@@ -12,9 +12,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// explained fails the test unless the server answers the command from one range of the index that
-// ends after the keys with the prefix "many/". It returns the number of entries that the server
-// examined, or 0 if the server does not report it.
+// explained fails the test unless the server answers the command from a single range of the
+// index, which ends after the keys with the prefix "many/". It returns the number of entries that
+// the server examined, or 0 if the server does not report it.
 func (r *room) explained(t *testing.T, command bson.Raw) (examined int) {
 	t.Helper()
 	var cmd bson.D
@@ -51,13 +51,13 @@ func (r *room) explained(t *testing.T, command bson.Raw) (examined int) {
 	if !slices.Contains(stages, "IXSCAN") || slices.Contains(stages, "COLLSCAN") || slices.Contains(stages, "SORT") {
 		t.Errorf("stages %v, want a scan of the index and neither of the collection nor a sort", stages)
 	}
-	if !slices.Contains(stages, "LIMIT") { // the plan has no limit, so explain examined the range to its end
+	if !slices.Contains(stages, "LIMIT") { // without a limit, explain examines the whole range, so the number means nothing
 		return 0
 	}
 	return examined
 }
 
-// explainedByPostgres does the same on FerretDB, which returns PostgreSQL's plan.
+// explainedByPostgres is explained for FerretDB, which returns PostgreSQL's plan.
 func (r *room) explainedByPostgres(t *testing.T, raw bson.Raw) {
 	t.Helper()
 	ranges := 0
@@ -77,7 +77,7 @@ func (r *room) explainedByPostgres(t *testing.T, raw bson.Raw) {
 	}
 }
 
-// A sweep examines only its slice's index entries, each once.
+// A sweep examines only the index entries in its slice, each once.
 func TestSweepReadsItsSlice(t *testing.T) {
 	const each = 800
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -132,8 +132,8 @@ func TestSweepReadsItsSlice(t *testing.T) {
 				examined += read
 			}
 		}
-		// The library has three kinds of records. Each statement may examine one more entry to find the
-		// end of its range.
+		// The library has three kinds of records. To find the end of its range, a statement may
+		// examine one more entry.
 		if want := 3 * each; examined < want || examined > want+statements {
 			t.Errorf("%d statements examined %d entries of the index, want %d, and at most one more for each", statements, examined, want)
 		}

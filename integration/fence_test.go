@@ -40,7 +40,8 @@ func document(t testing.TB, coll *mongo.Collection, id any) map[string]any {
 	return doc
 }
 
-// Every kind of write is refused if the document has seen a greater token, and applied otherwise.
+// Every kind of write is refused if the document has seen a token greater than the write's, and
+// applied otherwise.
 func TestFence(t *testing.T) {
 	ways := []struct {
 		name  string
@@ -197,8 +198,8 @@ func matched(res *mongo.UpdateResult, err error) (int64, error) {
 	return res.MatchedCount, err
 }
 
-// If concurrent writers use tokens in any order, the writes are applied in the order of their
-// tokens, and refused writes leave no trace.
+// However concurrent writers compete, their writes are applied in the order of the tokens,
+// and refused writes leave no trace.
 func TestFenceConcurrentWriters(t *testing.T) {
 	const writers, writes = 8, 25
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -300,9 +301,9 @@ func TestFenceInTransaction(t *testing.T) {
 }
 
 // fenced locks the key, spins until it notices that it was frozen for a while, and then writes as
-// if nothing had happened. On the order "write" it uses the token that it had before; on "check" it
-// asks the hold for its token again. The process's other goroutines get no chance to notice the
-// freeze before that.
+// if nothing had happened. On the order "write" it uses the token that it read before the freeze;
+// on "check" it asks the hold for its token again. The process's other goroutines can't notice the
+// freeze earlier.
 func fenced(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -348,7 +349,8 @@ func fenced(env *proc.Env) {
 	}
 }
 
-// The example in Fence's comment, with real processes. It runs 2 times, or 6 in a long run.
+// The example in Fence's comment, with real processes. It runs twice, or six times in a
+// long run.
 func TestFenceFrozenHolder(t *testing.T) {
 	t.Parallel()
 	processes, rounds := 2, testkit.Rounds(1, 3)

@@ -23,14 +23,14 @@ import (
 )
 
 // migrations are in the format of golang-migrate's MongoDB driver: commands in extended JSON. The
-// insert fails when it is run a second time.
+// insert fails if it is run twice.
 var migrations = fstest.MapFS{
 	"1_collection.up.json": {Data: []byte(`[{"create": "migrated"}]`)},
 	"2_document.up.json":   {Data: []byte(`[{"insert": "migrated", "documents": [{"_id": 1}]}]`)},
 }
 
-// B19: if a process that holds golang-migrate's own lock is killed, no process can ever get that
-// lock or open a driver with Locking.Enabled again. With adapters/golangmigrate the lock becomes
+// B19: after a process that holds golang-migrate's own lock is killed, no process can ever get
+// that lock, or open a driver with Locking.Enabled. With adapters/golangmigrate the lock becomes
 // free when the TTL has run out, and one of the waiting processes runs the migrations.
 func TestGolangMigrate(t *testing.T) {
 	t.Parallel()
@@ -93,7 +93,8 @@ func TestGolangMigrate(t *testing.T) {
 	})
 }
 
-// migrating acquires golang-migrate's own lock or a session's, and waits to be killed.
+// migrating acquires golang-migrate's own lock, or a session's lock, and waits to be
+// killed.
 func migrating(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)

@@ -25,10 +25,10 @@ var guardTransactions = flag.Int("guard.transactions", 0, "how many transactions
 // guardedKeys is the number of keys that all children lock at the same time.
 const guardedKeys = 4
 
-// guarding locks each key again and again and commits some transactions under each hold. The
-// context of the transactions does not end with the hold, so after a freeze guarding continues as
-// if nothing had happened. After the Unlock it also continues with its old token, until a
-// transaction is refused. It reports the result of each transaction.
+// guarding repeatedly locks each key and commits some transactions under each hold. The
+// transactions' context does not end with the hold, so after a freeze guarding continues as if
+// nothing had happened. After the Unlock it goes on with its old token until a transaction is
+// refused. It reports the result of each transaction.
 func guarding(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -93,8 +93,8 @@ type change struct {
 	} `bson:"o"`
 }
 
-// transactions returns the committed transactions that wrote to the room's ledger, in the order of
-// their commits.
+// transactions returns the committed transactions that wrote to the room's ledger, in the order in
+// which they were committed.
 func (r *room) transactions(t testing.TB) (all [][]change) {
 	t.Helper()
 	cur, err := r.Client(t).Database("local").Collection("oplog.rs").Find(t.Context(), d("o.applyOps.ns", r.DB+".left"))
@@ -119,8 +119,8 @@ func (r *room) transactions(t testing.TB) (all [][]change) {
 	return all
 }
 
-// rollBack makes the set elect a new primary that lacks the last writes of the present one. To do
-// so it freezes the other members first.
+// rollBack makes the set elect a new primary that lacks the old primary's last writes: it freezes
+// the other members before the primary, and then thaws them.
 func rollBack(t *testing.T, set *mongod.Set) {
 	t.Helper()
 	old := primary(t, set)
@@ -145,8 +145,8 @@ func rollBack(t *testing.T, set *mongod.Set) {
 	old.Thaw()
 }
 
-// After a transaction has been committed, no transaction with an older token is committed, no
-// matter which holder is frozen inside a transaction and what happens to the primary.
+// After a transaction has been committed, no transaction with an older token is committed,
+// whichever holder is frozen inside a transaction, and whatever happens to the primary.
 func TestGuardCommitsInOrderOfTokens(t *testing.T) {
 	t.Parallel()
 	const processes = 4

@@ -15,7 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A ledger consists of two collections whose documents have no tokens, and of the guard for writes
+// A ledger consists of two collections whose documents contain no tokens, and a guard for writes
 // to them.
 type ledger struct {
 	left, right, tokens *mongo.Collection
@@ -68,8 +68,8 @@ func (l *ledger) wrote(t testing.TB, id string) bool {
 	return n[0] == 1
 }
 
-// An older token is refused as soon as a transaction with a greater one has been committed. An
-// aborted transaction does not count.
+// A token is refused once a transaction with a greater token has been committed. An aborted
+// transaction does not count.
 func TestGuard(t *testing.T) {
 	lab.Each(t, server.Need{Transactions: true}, func(t *testing.T, s *server.Server) {
 		l := newRoom(t, s).ledger()
@@ -104,9 +104,9 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-// If two transactions overlap, the one that begins second either commits second and sees the writes
-// of the first one, or is refused. The same is true if the first holder has committed a transaction
-// before, so that its next one need not write the token again.
+// If two transactions overlap, the one that begins second either commits second and sees the
+// first's writes, or is refused. This also holds if the first holder has already committed a
+// transaction, so that its next transaction need not write the token again.
 func TestGuardMakesOneWaitForTheOther(t *testing.T) {
 	const conflict = 112
 	lab.Each(t, server.Need{Transactions: true}, func(t *testing.T, s *server.Server) {
@@ -192,7 +192,7 @@ func TestGuardOfTwoKeys(t *testing.T) {
 }
 
 // A holder that hangs inside its transaction delays the next holder only until the server aborts
-// the transaction. After that the first holder can no longer commit.
+// the transaction. After that, the first holder can't commit.
 func TestGuardStuckHolder(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
@@ -245,8 +245,7 @@ func TestGuardWithoutTransactions(t *testing.T) {
 	})
 }
 
-// With the guard a transaction needs one more command and changes one more document, but needs no
-// additional oplog entry.
+// The guard costs a transaction one command and one change to a document, but no oplog entry.
 func TestCostOfGuard(t *testing.T) {
 	const n = 20
 	lab.Each(t, server.Need{Transactions: true}, func(t *testing.T, s *server.Server) {

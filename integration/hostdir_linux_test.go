@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// mount returns another path to the directory if this process may mount it, and otherwise the same
-// path.
+// mount mounts the directory at another path, which it returns. If this process may not mount, it
+// returns the same path.
 func mount(t *testing.T, path string) string {
 	t.Helper()
 	other := t.TempDir()
@@ -24,8 +24,8 @@ func mount(t *testing.T, path string) string {
 }
 
 // If a process is killed, another process on the same machine is granted its lock after the margin,
-// long before the TTL. This is true for a waiter, for a process that starts afterwards, and for a
-// process that sees the directory at another path.
+// long before the TTL. The other process may be waiting already, may start afterwards, or may see
+// the directory at another path.
 func TestHostDirKilledHolder(t *testing.T) {
 	t.Parallel()
 	const rounds = 5
@@ -96,7 +96,7 @@ func TestHostDirStoppedHolder(t *testing.T) {
 		ch := locking(t.Context(), r.session(opt).Mutex("stopped"))
 		eventually(t, "the waiter is queued", func() bool { return load(t, store, "stopped").Waiting == 1 })
 		p.Stop()
-		time.Sleep(100 * time.Millisecond) // wait until everything that it sent has arrived
+		time.Sleep(100 * time.Millisecond) // wait until everything that p sent has arrived
 		stopped := member(t, store, held.Text)
 		lapse := stopped.LastHeartbeat.Add(stopped.TTL)
 		g := granted(t, ch)

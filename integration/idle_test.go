@@ -12,10 +12,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// sweepRecord is the ID of the record that keeps the progress of sweeping. It is never deleted.
+// sweepRecord is the ID of the record of the progress of sweeping, which is never deleted.
 const sweepRecord = "x/sweep"
 
-// sweep sweeps the whole store once. It must not be swept by anybody else at the same time.
+// sweep sweeps the whole store once. Nobody else may sweep it at the same time.
 func sweep(t *testing.T, s driver.Store, retention time.Duration) (deleted int64) {
 	t.Helper()
 	turn := func(last driver.SweepState) driver.SweepState {
@@ -27,7 +27,7 @@ func sweep(t *testing.T, s driver.Store, retention time.Duration) (deleted int64
 		return st
 	}
 	st := turn(driver.SweepState{Turn: -1})
-	for deleted = 0; st.After != ""; { // finish a round that was begun
+	for deleted = 0; st.After != ""; { // finish the current round, if any
 		st = turn(st)
 	}
 	for st = turn(st); st.After != ""; {
@@ -70,8 +70,8 @@ func TestB08TokensGrow(t *testing.T) {
 	})
 }
 
-// B22: if records of every kind fill several slices, Sweep deletes exactly the idle ones, and
-// examines each record once.
+// B22: if records of every kind fill several slices, Sweep deletes exactly the idle records,
+// and examines each record once.
 func TestB22SweepsExactlyTheIdle(t *testing.T) {
 	const each, retention = 120, time.Hour
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -145,13 +145,13 @@ func TestB22SweepsExactlyTheIdle(t *testing.T) {
 			t.Errorf("%d records are left, want %d: of the first of each kind\n%q, want\n%q", len(left), len(want), firsts(left), firsts(want))
 		}
 		st, err := store.Sweep(t.Context(), "", driver.SweepState{Turn: -1}, 0)
-		if err != nil || st.LastRound != int64(len(docs)-each) { // records after the library's own are not examined
+		if err != nil || st.LastRound != int64(len(docs)-each) { // not examined: records that sort after the library's own
 			t.Errorf("a round saw %d records, %v, want %d", st.LastRound, err, len(docs)-each)
 		}
 	})
 }
 
-// firsts returns the IDs with the number 0.
+// firsts returns the IDs of records with the number 0.
 func firsts(ids []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !strings.HasPrefix(id[1:], "/0 ") })
 }

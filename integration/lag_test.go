@@ -14,7 +14,7 @@ import (
 )
 
 // While an application writes, one of two secondaries is frozen for several heartbeat intervals,
-// and then lags. No session is lost, and locks pass between processes all the time.
+// and then lags. No session is lost, and sessions continue to get the lock in turn.
 func TestLaggingSecondary(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {

@@ -15,8 +15,8 @@ import (
 	leadermongo "github.com/leasehold-go/leasehold/leader/mongo"
 )
 
-// S5: a program can pass in its client, which stays usable after Close. Without a client the
-// election opens its own. S2: every process can read the published value.
+// S5: a program can pass in its client, which stays usable after Close, or let the election
+// make a client of its own. S2: every process can read the published value.
 func TestS5ElectionStraightFromADatabase(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

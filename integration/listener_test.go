@@ -15,9 +15,10 @@ import (
 )
 
 // Whatever happens to the primary on which a waiter listens, a notice tells the waiter that it was
-// granted the key. TestListenFollowsThePrimaryAtOnce in dsync/mongo checks, in a bubble, how soon
-// the listener follows the primary. On a member that has stepped down, or that is cut off from the
-// other members and gets no new notices, a cursor stays open without an error.
+// granted the key. A cursor is no help in noticing a change: on a member that has stepped down, or
+// that is cut off from the other members and gets no new notices, it stays open without an error.
+// TestListenFollowsThePrimaryAtOnce in dsync/mongo checks, in a bubble, how soon the listener
+// follows the primary.
 func TestListenerFindsThePrimary(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(t *testing.T, own *server.Server, net *proxy.Network){
@@ -86,7 +87,7 @@ func TestListenerFindsThePrimary(t *testing.T) {
 	})
 }
 
-// connect is like session, but opens the session with Connect, which makes a client for it.
+// connect is like session, but opens the session with Connect, which makes the client.
 func (r *room) connect(o dsync.Options, mon *monitor) *dsync.Session {
 	r.t.Helper()
 	o.Logger = r.logger()
@@ -103,7 +104,7 @@ func (r *room) connect(o dsync.Options, mon *monitor) *dsync.Session {
 	return s
 }
 
-// ofMembers reports whether the command is one that members of a set send to each other.
+// ofMembers reports whether members of a set send this command to each other.
 func ofMembers(c proxy.Command) bool {
 	db, _ := c.Body.Lookup("$db").StringValueOK()
 	return strings.HasPrefix(c.Name, "replSet") || db == "local"

@@ -42,8 +42,8 @@ type nemesis struct {
 	host string // HostDir for half of the clients, or "" for none
 	rec  *history.Recorder
 
-	// For reading from the server. single: no former primary can return stale data, as it can in a
-	// replica set.
+	// For reading from the server. If single is false, the server is a replica set, in which a
+	// former primary can return stale data.
 	single bool
 	set    *mongod.Set // nil unless the server is a set that this test started
 	store  driver.Store

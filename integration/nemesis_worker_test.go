@@ -185,7 +185,7 @@ func (w *nemesisWorker) campaign(try bool) *nemesisHold {
 	}
 	h.handOff = func(ctx context.Context, a *history.Attempt) error {
 		switch err := w.transfer(ctx, a); {
-		case err == nil, errors.Is(err, leader.ErrResigned): // ErrResigned: the term was not transferred, but it is over
+		case err == nil, errors.Is(err, leader.ErrResigned): // ErrResigned: the first candidate in the queue leads instead
 			end()
 			return nil
 		case errors.Is(err, leader.ErrLost):
