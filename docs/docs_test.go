@@ -1,6 +1,6 @@
-// Package docs_test checks docs/*.md and the README files: their code comes from Examples, their
-// links lead somewhere, and the error texts that they explain exist in the code. internal/table
-// checks that the tests named there exist.
+// Package docs_test checks docs/*.md and the README files: that their code comes from Examples,
+// that their links lead somewhere, and that the error texts that they explain exist in the code.
+// internal/table checks that the tests named there exist.
 package docs_test
 
 import (
@@ -123,7 +123,8 @@ func functions(t *testing.T, name string) []string {
 	return bodies
 }
 
-// Workflows name actions by commit, because anyone with access to an action can move its tags.
+// Workflows refer to actions by commit, because anyone with write access to an action can move its
+// tags.
 func TestActionsAreCommits(t *testing.T) {
 	names, err := filepath.Glob("../.github/workflows/*.yml")
 	if err != nil || len(names) == 0 {

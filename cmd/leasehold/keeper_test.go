@@ -48,7 +48,8 @@ func (k kept) alive() (pids []string) {
 
 func hour() order { return order{Stop: clock() + time.Hour, Kill: clock() + 2*time.Hour} }
 
-// A keeper that receives no further deadline stops the command at the last one.
+// A keeper that receives no further deadline stops the command at the last deadline that it
+// received.
 func TestKeeperStopsAtTheDeadline(t *testing.T) {
 	k := newKept(t, hour())
 	now := clock()
@@ -151,8 +152,8 @@ func TestKeeperOutlivesSIGTERM(t *testing.T) {
 }
 
 // After the keeper has reported that job control stopped the command, it sends no further such
-// report until leasehold continues the command, because leasehold may be stopped as well and not
-// read reports.
+// report until leasehold continues the command, because leasehold may be stopped as well and then
+// does not read reports.
 func TestKeeperReportsJobControl(t *testing.T) {
 	k := newKept(t, hour())
 	shell := strings.Fields(read(t, k.file))[0]

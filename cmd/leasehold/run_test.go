@@ -94,7 +94,7 @@ func TestRunForwardsOutputAndStatus(t *testing.T) {
 	}
 }
 
-// With the hidden flag --trace, leasehold writes the session's events to a file that can be
+// With the hidden flag --trace, leasehold writes the session's events to a file, and they can be
 // replayed.
 func TestRunWritesATrace(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace")
@@ -292,8 +292,8 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 	}
 }
 
-// A command whose key is broken gets SIGTERM and its grace, and the key is free as soon as the
-// command has ended.
+// If the key is broken, the command gets SIGTERM and has its grace to end. The key is free as soon
+// as the command has ended.
 func TestRunBroken(t *testing.T) {
 	store := dsynctest.NewMemory()
 	out, end := start(t.Context(), store, "run", "--ttl", "6s", "--grace", "1s", "k", "--",

@@ -136,8 +136,8 @@ func TestServeAllowBreak(t *testing.T) {
 	alone(t, store, s.ID())
 }
 
-// At a loopback address, serve answers only requests whose Host is one of this machine's own names:
-// a hostile site would use another name.
+// At a loopback address, serve answers only requests whose Host is one of this machine's own names,
+// because requests for a hostile site have another name.
 func TestServeRefusesOtherHosts(t *testing.T) {
 	s, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // A column describes one column of a table.
 type column struct {
 	name string
-	keep int // a narrow display omits columns with the highest keep first, and never those with keep 0
+	keep int // on a narrow display, columns with the highest keep are omitted first, and those with 0 never
 	cut  int // cells may be cut to this width; 0: never
 }
 

@@ -135,8 +135,9 @@ func TestTerminal(t *testing.T) {
 // whether or not the command has read from the terminal before.
 func TestTerminalSuspend(t *testing.T) {
 	for _, command := range []string{
-		// The script starts no process after it has printed its PID: the kernel cannot stop a shell
-		// in vfork until the child has called exec, and the child may already be stopped.
+		// The script starts no process after it has printed its PID: while a shell is in vfork, the
+		// kernel cannot stop it until its child has called exec, and that child may already be
+		// stopped.
 		`trap "echo interrupted; exit 7" INT; sleep 300 & echo pid $$; wait`,
 		`echo pid $$; read x; echo "got $x"; exit 7`,
 		`sh -c "echo pid \$\$; exec cat"; exit 7`,

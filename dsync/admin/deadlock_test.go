@@ -103,8 +103,8 @@ func TestFindDeadlocks(t *testing.T) {
 	}
 }
 
-// In random worlds, a cycle is found if and only if somebody waits forever, in whatever order sessions release and are
-// served.
+// In random worlds, a cycle is found if and only if somebody waits forever, in whatever order sessions release keys and
+// are granted keys.
 func TestFindDeadlocksInRandomWorlds(t *testing.T) {
 	found := 0
 	for seed := range uint64(3000) {

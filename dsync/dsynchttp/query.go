@@ -18,7 +18,7 @@ type query struct {
 	contains      string
 	sort          order
 	after         string // the list of keys begins after this key
-	mine, members int    // positions at which the lists of this process's keys and of members begin
+	mine, members int    // positions at which the list of this process's keys and the list of members begin
 	n             int    // the most entries in each list
 	window        time.Duration
 	json          bool

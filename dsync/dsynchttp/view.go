@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
 
-// A view is the response to a request, rendered as HTML or JSON. What concerns this process has times by its host's
-// clock; what concerns keys has times by the store's clock.
+// A view is the response to a request, rendered as HTML or JSON. The times of this process are by its host's clock; the
+// times of keys are by the store's clock.
 type view struct {
 	Now     statusjson.Time `json:"now"`
 	Store   string          `json:"store,omitempty"` // Options.Store
