@@ -67,7 +67,7 @@ func (e *Election) ObserveCandidates(ctx context.Context) <-chan []Candidate {
 }
 
 // sameCandidate reports whether a and b are the same session in the same role. Apart from the time
-// of the last heartbeat, nothing else that others see of a session ever changes.
+// of its last heartbeat, nothing that others see of a session ever changes.
 func sameCandidate(a, b Candidate) bool { return a.Session == b.Session && a.IsLeader == b.IsLeader }
 
 func (e *Election) candidates(ctx context.Context, st driver.State) (all []Candidate, err error) {

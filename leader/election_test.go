@@ -387,8 +387,8 @@ func TestCrashedLeaderIsFollowed(t *testing.T) {
 	})
 }
 
-// E7: Pause gives up the leadership without ending the campaign, and Resume lets the process lead
-// again.
+// E7: Pause gives up the leadership and keeps the process out of the queue; Resume lets the process
+// lead again.
 func TestPauseAndResume(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Group is an errgroup of named singletons. A function runs on one process at a time, of all those
-// that have it in a group of the same name. When that process dies, loses the function's election or
+// A Group is an errgroup of named singletons. If several processes have a function in groups of the
+// same name, one process at a time runs it. When that process dies, loses the function's election or
 // removes the function, another process runs it.
 //
 // The functions spread evenly over the processes. A process's share is the number of functions in its

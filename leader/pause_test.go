@@ -66,7 +66,7 @@ func TestPauseAtTheElection(t *testing.T) {
 					go b.Resign(background)
 					paused := make(chan struct{})
 					go func() {
-						for range draws.IntN(20) { // so that each step of the election is interrupted by Pause in some run
+						for range draws.IntN(20) { // so that Pause comes at each step of the election in some round
 							runtime.Gosched()
 						}
 						a.Pause(background)

@@ -18,7 +18,7 @@ type hold struct {
 }
 
 // Hooks returns hooks for dsync.Options.Hooks. If the session already has hooks, add these with session.AddHooks
-// before the first lock. Otherwise holds could end that were never counted as begun.
+// before the first lock. Otherwise the end of a hold could be counted without its beginning.
 func (t *Telemetry) Hooks() *dsync.Hooks {
 	ctx := context.Background()
 	return &dsync.Hooks{

@@ -213,8 +213,8 @@ func TestMetricsOfClockJumps(t *testing.T) {
 	})
 }
 
-// deadlock makes two sessions deadlock for a minute, long enough for session a to detect it: a
-// holds x and waits for y, and b holds y and waits for x.
+// deadlock keeps two sessions in a deadlock for a minute, long enough for session a to detect it.
+// Session a holds x and waits for y; session b holds y and waits for x.
 func deadlock(a, b *dsync.Session) {
 	ctx, cancel := context.WithCancel(background)
 	x, y := a.Mutex("x"), b.Mutex("y")

@@ -1,6 +1,6 @@
 // Mutants makes small wrong changes to a copy of this module, one at a time, and requires the test named for each
-// change to fail. So the tests are known to notice a broken promise or timing rule, and any known defect of other
-// libraries (B01 to B45).
+// change to fail. This proves that the tests notice broken promises and timing rules, and the known defects of
+// other libraries (B01 to B45).
 //
 //	go run ./internal/mutants [-run regexp] [-part k/n] [-list] [-v] [-count n]
 //	go run ./internal/mutants random [-n mutants] [-seed number] [-p workers] [package ...]

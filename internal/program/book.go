@@ -181,7 +181,7 @@ const semSize = 3
 type page struct {
 	holds    []*hold
 	waits    int       // calls that wait for the key
-	unused   time.Time // the time since which nobody has held the key or waited for it
+	unused   time.Time // when the key last became unused: nobody holds it or waits for it
 	held     time.Time // when somebody last held the key
 	late     bool      // the store may still keep the key after its last holder is done: an abandoned lease, ReleaseAfter or Linger
 	breaking int       // calls of Break and ForceHold that have not returned

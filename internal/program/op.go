@@ -7,7 +7,7 @@ import (
 
 // An Op is one step of a goroutine.
 type Op struct {
-	Session, Goroutine int           // the session, and its goroutine, that do the Op
+	Session, Goroutine int           // the session and the goroutine in it that does the Op
 	Delay              time.Duration // time to sleep before the Op
 	Verb               Verb
 	Key                int // 0 or 1; 2: the key that is used as every kind

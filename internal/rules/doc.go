@@ -15,8 +15,8 @@
 // The rules of [Check] and [Key.Grant]:
 //
 //   - overlap: no hold is granted while holds of others that are certain leave no room for it;
-//   - grace: a lost hold's part of the key is granted to nobody until its release is called, or the grace after its
-//     last certain moment is over;
+//   - grace: a lost hold's part of the key is granted to nobody until the hold's release is called, or the grace
+//     after the hold's last certain moment is over;
 //   - token: tokens grow from grant to grant, and only readers of one process share one;
 //   - kept: a key that was released with Keep is granted to nobody until Keep has elapsed.
 package rules

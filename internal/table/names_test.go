@@ -64,8 +64,8 @@ func TestExportedNamesAreUsed(t *testing.T) {
 	}
 }
 
-// A checker type-checks all packages of the repository, from their sources. The only other packages that it knows are
-// those of the standard library. Names from other modules have no type here and are not checked.
+// A checker type-checks all packages of the repository, from their sources. Apart from them, it knows only the
+// packages of the standard library. Names from other modules have no type here and are not checked.
 //
 // A package is checked a second time, together with its tests. The files are parsed only once, so every declaration
 // keeps its position, by which the checker identifies it.
