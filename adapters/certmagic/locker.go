@@ -16,9 +16,8 @@ const defaultPrefix = "certmagic/"
 // Options are the settings of a [Locker]. The zero value of each field is its default;
 // a nil *Options is all defaults.
 type Options struct {
-	// Prefix is put before a lock's name to form its key, so that the keys don't collide with those
-	// of other programs. Processes that share a storage must use the same Prefix. Default
-	// "certmagic/".
+	// Prefix is put before a lock's name to form its key, so that the keys don't collide with other programs' keys.
+	// Processes that share a storage must use the same Prefix. Default "certmagic/".
 	Prefix string
 }
 

@@ -77,8 +77,8 @@
 //	{_id: <name>, version, holder, leaseDurationSeconds, acquireTime, renewTime, transitions,
 //	 strategy, preferredHolder}
 //
-// Each write stores a new ObjectID as version. The first write creates the collection, which must
-// not be that of dsync/mongo. The rights to find, insert and update are enough, and no index beyond
-// _id is needed. This package never deletes documents. Do not delete one while processes use it: a
-// process other than the leader may create it again, and lead at once.
+// Each write stores a new ObjectID as version. The first write creates the collection. It must not
+// be the collection that dsync/mongo uses. The rights to find, insert and update are enough, and
+// the index on _id is the only one needed. This package never deletes documents. Do not delete one
+// while processes use it: a process other than the leader may create it again, and lead at once.
 package clientgo

@@ -17,8 +17,8 @@ const defaultPrefix = "gocron/"
 // LockerOptions are the settings of a [Locker]. The zero value of each field is its
 // default; a nil *LockerOptions is all defaults.
 type LockerOptions struct {
-	// Prefix is put before a job's name to form the key of its lock, so that the keys don't collide
-	// with those of other locks. Default "gocron/".
+	// Prefix is put before a job's name to form the key of its lock, so that the keys don't collide with other locks'
+	// keys. Default "gocron/".
 	Prefix string
 }
 

@@ -54,5 +54,5 @@
 // migration. So write migrations for MongoDB that do no harm when they run twice.
 //
 // The MongoDB driver's Drop drops the whole database. If the locks are stored in that database, all of them are lost,
-// including those of other programs. If you use Drop, keep the locks in another database.
+// other programs' locks included. If you use Drop, keep the locks in another database.
 package golangmigrate

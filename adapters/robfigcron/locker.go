@@ -23,8 +23,8 @@ const (
 // Options are the settings of a [Locker]. The zero value of each field is its default; a
 // nil *Options is all defaults.
 type Options struct {
-	// Prefix is put before a job's name to form the key of its lock, so that the keys don't collide
-	// with those of other locks. Default "cron/".
+	// Prefix is put before a job's name to form the key of its lock, so that the keys don't collide with other locks'
+	// keys. Default "cron/".
 	Prefix string
 
 	// Logger logs when a job runs elsewhere (with Info), and when its lock can't be acquired, was lost or can't be

@@ -31,9 +31,9 @@ import (
 // is a tick only the first time. A spec whose hour is "*" has no ticks in an hour that is skipped, and if an hour is
 // repeated it has ticks both times.
 //
-// AddPeriodic returns the error of cron.Cron.AddJob, or an error if the spec's times differ between processes, as do
-// those of "@every 1h", which counts from the start of each process. It panics if the name, with the prefix, is not a
-// valid key. Do not use the name for another job of this package.
+// AddPeriodic returns the error of cron.Cron.AddJob, or an error if the spec's times differ between processes, as with
+// "@every 1h", which counts from the start of each process. It panics if the name, with the prefix, is not a valid key.
+// Do not use the name for another job of this package.
 func (l *Locker) AddPeriodic(c *cron.Cron, spec, name string, f func(ctx context.Context, tick time.Time) error) (cron.EntryID, error) {
 	l.checkName(name)
 	parsed, err := c.AddJob(spec, cron.FuncJob(func() {})) // only to parse spec with c's parser

@@ -115,7 +115,7 @@ func TestRunPassesDescriptors(t *testing.T) {
 		done
 		for fd in $0; do cat /proc/$$/fd/$fd; done`
 	all := [][]int{{}, {3, 4, 5}, {3}, {4}, {5, 9}, {3, 4, 6, 40}}
-	for fd := 6; fd < 24; fd++ { // numbers below, between and above those of leasehold's own descriptors
+	for fd := 6; fd < 24; fd++ { // numbers below, between and above leasehold's own descriptors
 		all = append(all, []int{4, fd})
 	}
 	for _, numbers := range all {

@@ -14,7 +14,7 @@ import (
 // A Cost is what something costs per second.
 type Cost struct {
 	Commands     float64 // not counting the driver's own commands
-	Bytes        float64 // in both directions, including those of the driver's own commands
+	Bytes        float64 // in both directions, including the driver's own commands
 	CPU          time.Duration
 	OplogEntries float64
 	OplogBytes   float64

@@ -33,7 +33,7 @@ func Sweep(ctx context.Context, t *Target, n int) (Sweeping, error) {
 		return Sweeping{}, err
 	}
 	defer end()
-	var records [2]bson.D // the record of an idle key and that of an election, which is never idle because it counts terms
+	var records [2]bson.D // an idle key's record and an election's, which is never idle because it counts terms
 	for i, kind := range []driver.Kind{driver.KindMutex, driver.KindElection} {
 		c := driver.Claim{Key: string(kind), ID: "s.1", Session: "s", Kind: kind, Weight: 1, Limit: 1}
 		if _, _, err := storecmd.Acquire(ctx, store, c, false, nil, time.Now().Add(time.Hour)); err != nil {
