@@ -9,8 +9,9 @@
 //
 // To the store, a session is alive until its last heartbeat is a TTL old by the store's clock. From then on, any
 // process that waits behind it may expire it. A process that has learned that the session's process has [Died] may
-// expire the session one margin later. Expiry is final: the id is never used again. So what a process has learned of an
-// expiry remains true. The next process that uses a key drops the claims of expired sessions.
+// expire the session one margin later. Expiry is final: the id is never used again. So once a process has learned that
+// a session has expired, it need not check again. The next process that uses a key drops the claims of expired
+// sessions.
 //
 //	none ──Acquire──► registering ──reply──► live ──deadline, or expired by the store──► none
 //

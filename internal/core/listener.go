@@ -17,7 +17,7 @@ type listener struct {
 	at          Instant        // when to open a listener; never: nobody needs one, or one is running
 	opened      Instant        // when the last listener was opened
 	idle        Instant        // when somebody last needed a listener
-	failed      int            // how many listeners broke in succession
+	failed      int            // number of consecutive listeners that broke
 	keys        map[string]int // number of observers, by key
 }
 

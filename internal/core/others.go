@@ -274,7 +274,7 @@ func (c *Core) HostFiles() map[string]string {
 	return files
 }
 
-// learned resumes the claims behind the given sessions after a Read or Expire of these. err is the command's error, or
+// learned resumes the claims behind the given sessions after a Read or Expire of them. err is the command's error, or
 // nil.
 func (c *Core) learned(ids []string, by uint64, err error) {
 	behind := func(cl *claim) bool { // a claim whose Load is under way resumes when the Load is answered
