@@ -104,7 +104,8 @@ func TestFaultyReplaysEveryWrite(t *testing.T) {
 	})
 }
 
-// Replay leaves out a request that has not reached the store yet: its copy would arrive first.
+// Replay leaves out a request that has not reached the store yet, because the copy would arrive before the
+// original.
 func TestFaultyReplaysNothingEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, ctx := dsynctest.NewMemory(), t.Context()

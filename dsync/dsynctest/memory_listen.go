@@ -116,8 +116,7 @@ func (q *noticeQueue) take() []driver.Notice {
 	return n
 }
 
-// The addresses of notices to sessions and to the observers of keys. A Memory ignores
-// them: it finds listeners by their session or key.
+// The addresses of notices. A Memory only sets them: it finds listeners by their session or key.
 const (
 	observersAddress = 0
 	sessionsAddress  = 1

@@ -188,7 +188,7 @@ func (r *record) mismatch(key string, kind driver.Kind, limit int64) error {
 	return &driver.MismatchError{Key: key, Kind: r.kind, WantKind: kind, Limit: r.limit, WantLimit: limit}
 }
 
-// enqueue adds a claim that suits the key to the queue.
+// enqueue adds a claim to the queue. The claim must suit the key.
 func (r *record) enqueue(c driver.Claim) {
 	if !r.knows(c) { // the key is free
 		r.kind, r.limit, r.former = c.Kind, c.Limit, nil

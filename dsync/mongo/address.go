@@ -107,9 +107,9 @@ func (s *store) createNoticeCollection(ctx context.Context, address int) error {
 }
 
 // findNoticeCollections finds the collections that other processes have created, so that this process need not
-// create them before its first notice. own is this session's address. It then creates own's collection: even if
-// that exists, the command waits until a majority has all earlier changes, so no fail-over can undo the collections
-// that were found.
+// create them before its first notice. own is this session's address. After the search, findNoticeCollections
+// creates the collection with that address. Even if the collection exists, this command waits until a majority has
+// all earlier changes, so no fail-over can undo the collections that were found.
 func (s *store) findNoticeCollections(ctx context.Context, own int) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second) // short, because the session waits for it before it listens
 	defer cancel()

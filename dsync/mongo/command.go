@@ -27,8 +27,8 @@ func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // run sends one command and returns its reply. It does not use FindOneAndUpdate and the like, because they add a
-// transaction number for the driver's retries. With it, the server makes a second write, which stores an image of
-// the document, and it answers a retry from that image, without what "fields" computes.
+// transaction number for the driver's retries. For a command with that number, the server makes a second write, to
+// store an image of the document. It answers a retry from that image, without what "fields" computes.
 //
 // The command is encoded here, with the driver's defaults, because the caller's client may have its own registry
 // and options, which could turn 64-bit integers into 32-bit ones, for example. The driver sets maxTimeMS from ctx's

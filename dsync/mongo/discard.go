@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// Discard implements [driver.Store]. It sends one update, which changes nothing and counts the records that have
-// one of the claims. Usually there are none. It is an update rather than a read because an update waits for a
+// Discard implements [driver.Store]. It first sends one update, which changes nothing, but counts the records that
+// have one of the claims. Usually there are none. It is an update rather than a read because an update waits for a
 // majority, so a deposed primary cannot wrongly report that the claims are gone. If there are such records, Discard
 // reads them, and releases their claims one by one.
 func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {

@@ -17,8 +17,8 @@ import (
 const defaultField = "fence"
 
 // A Collection writes the documents of a collection under fencing tokens. In one atomic step, the server checks
-// that the document has not seen a greater token, applies the write, and stores its token in the document. A write
-// that comes too late changes nothing and returns [ErrStale].
+// that the document has not seen a greater token, applies the write, and stores the write's token in the document.
+// A write that comes too late changes nothing and returns [ErrStale].
 //
 //	orders := fence.New(db.Collection("orders"), nil)
 //	…
