@@ -154,8 +154,7 @@ func (m *Mutex) ForceHold(ctx context.Context) (*Hold, error) {
 // Lease acquires the key for d, as a lease: a hold of a fixed duration, which no heartbeat renews. It ends by itself,
 // whatever happens to its process and session, and need not be released. [Hold.Extend] renews it. d must be whole
 // milliseconds, at least 1 s and more than twice margin plus grace: the lease ends for its holder that much earlier
-// than in the store. Margin and grace are the session's, but those that [Options] leaves out are at most a tenth of
-// d.
+// than in the store. Margin and grace are the session's; if [Options] leaves them out, each is at most d/10.
 //
 // [Session.Close] ends the lease for its holder but leaves the key held, as a crash would. ctx bounds
 // only the wait. Errors are those of Hold.

@@ -33,14 +33,14 @@ type Options struct {
 	// but at least 5 s and at most 30 s; 250 ms if the store cannot notify. At least 10 ms.
 	PollInterval time.Duration
 
-	// HandOffTime is how long this process's goroutines may, from the store's grant on, hand off an exclusive hold to
+	// HandOffTime is how long after the store's grant this process's goroutines may hand off an exclusive hold to
 	// each other while other processes wait. A hand-off takes no command. Default 50 ms; negative: the store grants
 	// every hold, as for a [Semaphore].
 	HandOffTime time.Duration
 
 	// Linger is how long this process keeps a key after Unlock, so that the next Lock takes no command. If another
-	// process waits for the key and the store can notify, it is released at once. Default 0. Keys of a [Semaphore]
-	// never linger.
+	// process waits and the store can notify, the key is released at once. Default 0. Keys of a [Semaphore] never
+	// linger.
 	Linger time.Duration
 
 	// AlwaysListen keeps a listener open for as long as the session lives, so that the first wait need not

@@ -31,8 +31,8 @@ type Periodic struct{ t ticks }
 func (p *Periodic) String() string { return fmt.Sprintf("%s %q", driver.KindPeriodic, p.t.key) }
 
 // Do calls f unless the tick is over, that is unless a run has succeeded for it or for a later tick. When f returns
-// nil, the tick is over. ran reports whether Do has called f. In everything else, Do is like [Once.Do], and
-// [Periodic.Last] shows whether a run counts.
+// nil, the tick is over. ran reports whether Do has called f. Otherwise Do is like [Once.Do], and [Periodic.Last]
+// shows whether a run counts.
 //
 // The tick must be after 1970 and a whole number of milliseconds, which keeps out time.Now(): no other process would
 // compute the same. It may be at most 50 years ahead of the store's clock.

@@ -32,7 +32,7 @@ func TestNetworkHarmsOneClient(t *testing.T) {
 		uri := net.Proxy(r.Primary(t)).URI()
 		type insert func(id string, d time.Duration) error
 		client := func(name string) insert {
-			// Switch off retries, with which the driver would hide a lost command.
+			// Switch off retries: with them, the driver would hide a lost command.
 			coll := server.Connect(t, uri+"&appName="+name, options.Client().SetRetryWrites(false)).Database(r.DB).Collection("c")
 			return func(id string, d time.Duration) error {
 				ctx, cancel := context.WithTimeout(t.Context(), d)

@@ -18,7 +18,7 @@ func TestProxy(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		p := r.proxy()
-		// Switch off retries, with which the driver would hide a lost command.
+		// Switch off retries: with them, the driver would hide a lost command.
 		coll := server.Connect(t, p.URI(), options.Client().SetRetryWrites(false)).Database(r.DB).Collection("c")
 		insert := func(id string, d time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), d)

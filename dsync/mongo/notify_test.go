@@ -190,7 +190,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// The session's address is in its record and in all its claims, even those of short acquires.
+// The session's address is in its record and in all its claims, even in claims of short acquires.
 func TestAddressesAreWritten(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -214,8 +214,8 @@ func TestOpenComparesTheSpreadWithTheMargin(t *testing.T) {
 	}
 }
 
-// asMongos and asStandalone turn a replica set member's reply to hello into that of a mongos or a
-// standalone.
+// asMongos and asStandalone turn a replica set member's reply to hello into a reply as a mongos
+// or a standalone would send it.
 func asMongos(d bson.D) bson.D { return append(without("setName")(d), e("msg", "isdbgrid")) }
 
 func asStandalone(d bson.D) bson.D {

@@ -126,10 +126,11 @@ func whom(holder bson.D) bson.D {
 	}
 }
 
-// granted is the condition that the command granted the holder $$this.
+// granted is the condition that the command granted the key to the holder $$this.
 func granted() bson.D { return op("$eq", "$$this.at", now) }
 
-// grantedOr is the condition that the command granted the holder $$this, or that $$this is the given claim.
+// grantedOr is the condition that the command granted the key to the holder $$this, or that $$this is the
+// given claim.
 func grantedOr(claim string) bson.D {
 	return op("$or", granted(), op("$eq", "$$this.a", literal(claim)))
 }

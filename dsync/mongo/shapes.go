@@ -40,8 +40,8 @@ const (
 // of expressions. Three things save many expressions:
 //
 //   - Options that the client knows select the pipeline instead of being conditions in it.
-//   - Every write that queues or grants a claim writes both h and q. So a missing list is replaced by an empty one
-//     only where the record may be new.
+//   - Every write that queues or grants a claim writes both h and q. So only where the record may be new do the
+//     pipelines replace a missing list with an empty one.
 //   - A missing value is less than any other, counts as false in a condition, and is ignored by $min and
 //     $max.
 type shapes struct {
