@@ -156,7 +156,7 @@ func (a *all) add(l Locker) {
 	}
 	if l, ok := l.(interface{ Lost() <-chan struct{} }); ok {
 		lost := l.Lost()
-		go func() { // until unlock ends over
+		go func() { // until unlock cancels over
 			select {
 			case <-lost:
 				a.end(fmt.Errorf("%w: %T", ErrLost, l))

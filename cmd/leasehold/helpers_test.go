@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A result is what running a command line has led to.
+// A result is the exit status and the output of a command line.
 type result struct {
 	status   int
 	out, err string

@@ -94,8 +94,8 @@ func TestRunForwardsOutputAndStatus(t *testing.T) {
 	}
 }
 
-// With the hidden flag --trace, leasehold writes the session's events to a file, and they can be
-// replayed.
+// With the hidden flag --trace, leasehold writes the session's events to a file, from which they
+// can be replayed.
 func TestRunWritesATrace(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace")
 	if got := command(t, dsynctest.NewMemory(), "run", "--trace", name, "k", "--", "true"); got.status != 0 {

@@ -128,7 +128,8 @@ func (s scene) allKinds() {
 	time.Sleep(1234 * time.Millisecond)
 }
 
-// wrote fails the test if the store has counted a write or a registration since before.
+// wrote fails the test if, since the store's counts were before, a command has written anything or
+// done more than read.
 func (s scene) wrote(before dsynctest.Counts) {
 	s.t.Helper()
 	d := s.Counts().Since(before)

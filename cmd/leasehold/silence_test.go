@@ -24,7 +24,7 @@ import (
 // only one or two requests are lost, or if another process holds the key.
 func TestWaitSaysThatTheServerIsSilent(t *testing.T) {
 	for _, args := range [][]string{{"run", "k", "--", "true"}, {"once", "k", "--", "true"}, {"run", "--tick", "1h", "k", "--", "true"}, {"elect", "k", "--", "true"}} {
-		for _, lost := range []bool{false, true} { // whether the server falls silent only after three minutes, not at the start
+		for _, lost := range []bool{false, true} { // true: the server falls silent after three minutes; false: it is silent from the start
 			bubble(t, func(t *testing.T) {
 				memory := dsynctest.NewMemory()
 				var cut atomic.Bool

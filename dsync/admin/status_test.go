@@ -236,9 +236,9 @@ func TestStatusShowsTheQueue(t *testing.T) {
 	})
 }
 
-// L8: a session can tell whether a key is locked, whether the session itself holds it, and who else
-// does. The key is free, or held by this session, or held by another one, or it has a holder that
-// has lapsed but has not been dropped yet.
+// L8: a program can tell whether a key is locked, whether its own Mutex holds the key, and who the
+// holder is. The key is free, or held by this session, or held by another session, or it has a
+// holder that has lapsed but has not been dropped yet.
 func TestLockedOwnedAndHolder(t *testing.T) {
 	type want struct {
 		owned, locked bool // as the asking session's mu reports it
