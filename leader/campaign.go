@@ -190,7 +190,7 @@ func (e *Election) begin(ctx context.Context, hold *engine.Hold, run bool) *term
 type Term struct {
 	Election string
 	Number   int64  // grows by one with each term, whichever process leads
-	Token    int64  // the fencing token: greater than that of any earlier term
+	Token    int64  // the fencing token: greater than the token of any earlier term
 	Session  string // the id of the leader's session
 	Name     string // the leader's dsync.Options.Name
 }

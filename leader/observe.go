@@ -23,7 +23,7 @@ type Leader struct {
 	Value   []byte    // the value that it has published; nil: none
 }
 
-// String describes the leader for people, or says that nobody leads. It leaves out the value.
+// String describes the leader for people, or reports that nobody leads. It leaves out the value.
 func (l Leader) String() string {
 	if l.Session == "" {
 		return "nobody leads"
@@ -32,7 +32,7 @@ func (l Leader) String() string {
 }
 
 // Leader returns the present leader, or [ErrNoLeader]. A crashed leader is returned until its lease
-// is over by the store's clock. Other errors are those of ctx, dsync.ErrClosed and the store's.
+// is over by the store's clock. Other errors are ctx's, dsync.ErrClosed and the store's.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	st, err := e.s.Load(ctx, e.name)
 	if err != nil {
@@ -109,8 +109,9 @@ func observe[T any](ctx context.Context, e *Election, read func(context.Context,
 	return ch
 }
 
-// same reports whether the leader, its term and its value are the same. The token stands for
-// leader and term: no two terms have the same token, and nobody has token 0.
+// same reports whether the leader, its term and its value are the same. It compares tokens instead
+// of leader and term, because no two terms have the same token, and token 0 means that nobody
+// leads.
 func same(a, b Leader) bool {
 	return a.Token == b.Token && bytes.Equal(a.Value, b.Value)
 }

@@ -137,7 +137,7 @@ func TestResignAfterAndBreak(t *testing.T) {
 }
 
 // If the term is lost before the store has the resignation, the next election is not delayed by d,
-// and ResignAfter's error says so.
+// and ResignAfter returns ErrLost.
 func TestResignAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -169,7 +169,7 @@ func TestTryCampaignAfterOnesOwnResignAfter(t *testing.T) {
 }
 
 // Run's function calls ResignAfter too late: its grace is over, and the term is being released, but the store does
-// not answer. ResignAfter returns an error that says so.
+// not answer. ResignAfter then returns an error.
 func TestResignAfterTheGraceIsOver(t *testing.T) {
 	for name, fault := range map[string]dsynctest.Fault{
 		"the reply comes late": {ReplyDelay: ttl / 8},

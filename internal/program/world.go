@@ -72,7 +72,7 @@ func On(t testing.TB, p Program, store driver.Store) World {
 	return w
 }
 
-// Faults returns how many requests and notices have had a fault, not counting those of Replay.
+// Faults returns how many requests and notices have had a fault, not counting the faults of Replay.
 func (w World) Faults() int {
 	sum := 0
 	for _, l := range w.Links {

@@ -54,7 +54,7 @@ func (k *Key) Grant(o *Hold) []Violation {
 		if b.Token == o.Token && !(b.Shared && o.Shared && b.Process == o.Process) {
 			same = b
 		}
-		// If two holds exclude each other, the one whose call returned first was granted first.
+		// If two holds exclude each other, the hold whose call returned first was granted first.
 		ordered := b.Exclusive() || o.Exclusive() || b.Granted < o.Requested && !(b.Shared && o.Shared)
 		if ordered && (newest == nil || b.Token > newest.Token) {
 			newest = b

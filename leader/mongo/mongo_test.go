@@ -54,7 +54,7 @@ func each(t *testing.T, test func(t *testing.T, w way)) {
 	})
 }
 
-// Invalid arguments are refused at once, with an error that says what would be right, even if the
+// Invalid arguments are refused at once, with an error that explains what is allowed, even if the
 // server cannot be reached.
 func TestNonsenseIsRefused(t *testing.T) {
 	each(t, func(t *testing.T, w way) {
