@@ -26,10 +26,10 @@ func TestFaultyReplay(t *testing.T) {
 		storecmd.Acquire(ctx, f, claim("k", "a", 1), true, expired, soon())
 		f.Load(ctx, "k", 1000)
 		storecmd.Publish(ctx, f, claim("k", "a", 1), 1, value)
-		storecmd.Unregister(ctx, f, "a")          // is lost
-		meta["zone"], expired[0] = "changed", "a" // must not change what was recorded
+		storecmd.Unregister(ctx, f, "a")          // this request is lost
+		meta["zone"], expired[0] = "changed", "a" // must not change the recorded requests
 		value[0] = 'b'
-		<-ctx.Done() // the end of ctx must not end the recorded requests
+		<-ctx.Done() // the recorded requests must not end with ctx
 		if s, _ := m.Load(t.Context(), "k", 1000); len(s.Holders) != 1 {
 			t.Fatalf("holders %+v, want one", s.Holders)
 		}
@@ -68,10 +68,10 @@ func TestFaultyReplaysEveryWrite(t *testing.T) {
 		f.Register(ctx, driver.Member{ID: "a", TTL: time.Minute})
 		f.Revoke(ctx, "a", given[0])
 		f.Heartbeat(ctx, "a", given)
-		f.Observe(ctx, "b", 1, keys) // comes before its Register
+		f.Observe(ctx, "b", 1, keys) // session b is not registered yet
 		storecmd.Resize(ctx, f, "sized", c.Kind, 1, 2)
-		storecmd.Release(ctx, f, c, driver.Release{Seal: 1, Result: result}) // comes before its Acquire
-		given[0].Claim, result[0], keys[0] = "changed", 'x', "k"             // must not change what was recorded
+		storecmd.Release(ctx, f, c, driver.Release{Seal: 1, Result: result}) // the claim is not acquired yet
+		given[0].Claim, result[0], keys[0] = "changed", 'x', "k"             // must not change the recorded requests
 		f.Keys(ctx, driver.KeyQuery{Limit: 10})
 		storecmd.Observers(ctx, f, "k", "", 10)
 		storecmd.Queue(ctx, f, "k")
