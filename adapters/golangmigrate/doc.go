@@ -7,8 +7,8 @@
 //	m, err := migrate.NewWithInstance("iofs", source, "mongodb", driver)
 //	err = m.Up()
 //
-// golang-migrate's MongoDB driver locks by inserting a document. If the process dies, or an insert takes effect after
-// the driver has given up on it, the document stays, and nobody can migrate until a person deletes it
+// golang-migrate's MongoDB driver locks by inserting a document. If the process dies, or the server executes the insert
+// after the driver has given up on it, the document stays, and nobody can migrate until a person deletes it
 // (golang-migrate#902). This package's lock becomes free when the TTL of its session runs out.
 //
 // # The inner driver's lock

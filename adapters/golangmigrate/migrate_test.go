@@ -63,9 +63,8 @@ func TestDeadProcessDoesNotKeepTheLock(t *testing.T) {
 	})
 }
 
-// A process that loses the lock takes no further step, and Up returns an error that says so. The
-// second migration is empty, because golang-migrate leaves a goroutine behind for each migration
-// whose text nobody reads.
+// A process that loses the lock takes no further step, and Up reports the loss. The second migration is empty, because
+// golang-migrate leaves a goroutine behind for each migration whose text nobody reads.
 func TestLossStopsBeforeTheNextStep(t *testing.T) {
 	for _, test := range []struct {
 		during string // the step in which the lock is lost

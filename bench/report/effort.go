@@ -2,8 +2,8 @@ package main
 
 import "time"
 
-// An effort says how much is measured. With all servers installed, a full report needs some 15
-// minutes.
+// An effort determines how much is measured. With all servers installed, a full report needs some
+// 15 minutes.
 type effort struct {
 	turns, handOffs, resigns int // repetitions
 	rings                    []int

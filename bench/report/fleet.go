@@ -16,9 +16,9 @@ import (
 // fleetReleases is how many keys are released per second.
 const fleetReleases = 20
 
-// A fleetSize says how many sessions a fleet has, and how many of them wait for a key. Each session
-// has its own client, as if it were in its own process. If shared is true, however, all sessions of
-// a child process share one client.
+// A fleetSize determines how many sessions a fleet has, and how many of them wait for a key. Each
+// session has its own client, as if it were in its own process. If shared is true, however, all
+// sessions of a child process share one client.
 type fleetSize struct {
 	sessions, waiting int
 	shared            bool

@@ -49,7 +49,7 @@ var (
 )
 
 // measure runs only the measurements whose names match the pattern. For a measurement that fails,
-// measure adds a row that says so. It returns the errors of all measurements, joined.
+// measure adds a row that reports the failure. It returns the errors of all measurements, joined.
 func (r *report) measure(ctx context.Context, only string) error {
 	wanted, err := regexp.Compile(only)
 	if err != nil {
