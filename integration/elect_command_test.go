@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// Of three leasehold elect processes, one runs its command. When it is killed, a second
-// process runs the command, and when that gets SIGTERM, the third does.
+// Of three leasehold elect processes, one runs its command. When that process is killed,
+// a second process runs the command, and when the second gets SIGTERM, the third does.
 func TestElectCommand(t *testing.T) {
 	t.Parallel()
 	bin := leasehold.path(t)

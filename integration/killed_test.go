@@ -28,7 +28,7 @@ func TestB06KilledHolder(t *testing.T) {
 			eventually(t, "the waiter is queued", func() bool { return load(t, store, key).Waiting == 1 })
 			time.Sleep(time.Duration(lab.Rand(t.Name(), round).Int64N(int64(opt.TTL / 2))))
 			p.Kill()
-			time.Sleep(100 * time.Millisecond) // wait until everything that it sent has arrived
+			time.Sleep(100 * time.Millisecond) // wait until everything that p sent has arrived
 			died := member(t, store, holder.Text)
 			lapse := died.LastHeartbeat.Add(died.TTL)
 

@@ -128,7 +128,8 @@ func lateOfProbe(c command) bool {
 // noticesOf returns the name of the collection of notices with this number.
 func noticesOf(address int) string { return fmt.Sprint(collection, ".notices.", address) }
 
-// aboutNotices reports whether the command serves listening, or sends a notice about a key.
+// aboutNotices reports whether the command listens for notices, or sends a notice about a
+// key.
 func aboutNotices(c command) bool { return listening(c) || notifies(c) }
 
 // listening reports whether the command waits for notices, prepares for that, or asks which member

@@ -124,8 +124,8 @@ func TestNoticesLost(t *testing.T) {
 	}
 }
 
-// faulty opens a session whose requests to the store, and notices from it, suffer the
-// faults.
+// faulty opens a session whose requests and notices suffer the faults that decide
+// chooses.
 func (r *room) faulty(t *testing.T, o dsync.Options, decide func(dsynctest.Request) dsynctest.Fault) *dsync.Session {
 	t.Helper()
 	o.Logger = r.logger()

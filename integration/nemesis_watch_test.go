@@ -117,8 +117,8 @@ func (n *nemesis) clean() {
 		return err == nil && len(alive) == 0
 	})
 	// On a server that is not MongoDB, a process creates a record before its Register. For an
-	// hour, Sweep keeps such a record even if the Register never comes. Make the records look
-	// older.
+	// hour, Sweep keeps such a record even if the Register never comes. Make such records
+	// look two hours old.
 	made := bson.D{
 		{Key: "_id", Value: bson.D{{Key: "$gte", Value: "s/"}, {Key: "$lt", Value: "s0"}}},
 		{Key: "ttl", Value: bson.D{{Key: "$exists", Value: false}}},

@@ -240,7 +240,7 @@ func TestPageIsReadable(t *testing.T) {
 	h.Release(t.Context())
 }
 
-// TestPagePicture takes the README's screenshot, which needs a minute:
+// TestPagePicture makes the README's screenshot, which takes a minute:
 //
 //	LEASEHOLD_PAGE_PNG=../docs/page.png go test -run TestPagePicture .
 //

@@ -103,8 +103,8 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}
 		}
 		// The repeated command is the short acquire of claim s.2, the short release of s.2 when it is the
-		// only claim, or the short hand-over from s.2. In most cases the condition on the token alone
-		// would refuse it.
+		// only claim, or the short hand-over from s.2. In most cases the condition on the token would be
+		// enough to refuse it.
 		const (
 			grant    = "acquire"
 			alone    = "release"

@@ -117,7 +117,7 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 			}
 			log.reset(t)
 		}
-		must(release(claim(1, 3, 3), driver.Release{})) // check that the oplog shows a write, too
+		must(release(claim(1, 3, 3), driver.Release{})) // check that a write does appear in the oplog
 		if n := log.writes(t, "k/k"); n != 1 {
 			t.Errorf("%d entries of a release, want 1", n)
 		}

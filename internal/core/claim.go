@@ -635,7 +635,7 @@ func numberOf(id string) (n uint64, session string) {
 // Knows reports whether this Core has a claim with this ID.
 func (c *Core) Knows(claim string) bool { return c.byID(claim) != nil }
 
-// unknown releases this session's claims that are in st but unknown to this process. A duplicate of a request
+// unknown releases this session's claims that are in st but unknown to this process. A duplicated request
 // that arrives late can create such a claim, even after the claim was released.
 func (c *Core) unknown(st *driver.State, about *claim) {
 	for i := range st.Holders {

@@ -14,8 +14,8 @@ import (
 // closing is the state of a call of Close.
 //
 // Close returns within a bounded time even if the store doesn't answer. It waits for holders no longer than
-// their grace. It repeats unanswered commands as long as no attempt's time passes without an answer from the
-// store. A [Hurry] makes it send each remaining command once, all at the same time, and wait for one
+// their grace. It repeats unanswered commands until one attempt's time has passed without any answer from
+// the store. A [Hurry] makes it send each remaining command once, all at the same time, and wait for one
 // attempt's time. When the time is up, it gives up and reports the keys that may not have been released.
 type closing struct {
 	phase       closePhase
@@ -94,7 +94,8 @@ func (c *Core) repeats(s *sent) bool {
 	return cg == nil || cg.phase == patient || cg.phase == hurried && s.at < cg.due.Add(-c.cfg.Attempt)
 }
 
-// pause returns how long to wait before retrying a command that has failed so many times.
+// pause returns how long to wait before retrying a command that has failed this many
+// times.
 func (c *Core) pause(failed int) time.Duration {
 	if c.closing != nil && c.closing.phase == hurried {
 		return 0

@@ -22,8 +22,8 @@ func (c *checker) fail(rule, key string, at time.Duration, format string, args .
 }
 
 // Check returns h's violations of the rules in the package documentation, sorted by time. h must be
-// a complete history, and grace must be the grace of every session. skew is how far the clocks can
-// differ by which the store decides that holds have ended.
+// a complete history, and grace must be the grace of every session. The store decides by its clocks
+// when holds end; skew is how far these clocks can differ.
 func Check(h *History, grace, skew time.Duration) []rules.Violation {
 	c := &checker{grace: grace}
 	holds := h.Holds()

@@ -29,7 +29,7 @@ func good() *story {
 	kept := s.lock(7*slot, "a", 6000)
 	kept.Done().Keep = slot
 	s.lock(8*slot+600*ms, "b", 7000)
-	frozen := s.lock(10*slot, "a", 8000).lose() // the next check is not before another process has held the key
+	frozen := s.lock(10*slot, "a", 8000).lose() // checked again only after another process has held the key
 	frozen.Done().At, frozen.Released().At = 13*slot, 13*slot+5*ms
 	frozen.Done().Live = 10*slot + 300*ms
 	s.lock(11*slot, "b", 9000)

@@ -122,8 +122,7 @@ func (c *checker) linear(h *History, holds map[string][]*rules.Hold) {
 	}
 
 	for key, all := range holds {
-		// Ignore grants without a token: such a call tells as little as one whose answer was
-		// lost.
+		// Ignore grants without a token, which prove as little as a call whose answer was lost.
 		granted := slices.DeleteFunc(slices.Clone(all), func(o *rules.Hold) bool { return o.Token == 0 })
 		for _, o := range granted {
 			add(key, o.Requested, o.Granted, input{kind: opAcquire, hold: o, token: o.Token, after: after(o, granted)})

@@ -69,8 +69,8 @@ func (r *Recorder) Request(e Event) *Attempt {
 	return &Attempt{r: r, id: r.begin(e), key: e.Key}
 }
 
-// Fault records that a fault is about to begin: of the process target, or of the server if
-// target is empty. heal records the fault's end.
+// Fault records that a fault of target is about to begin. target is a process, or "" for
+// the server. heal records the fault's end.
 func (r *Recorder) Fault(what, target string) (heal func()) {
 	id := r.begin(Event{Type: Fault, What: what, Target: target})
 	return func() { r.Put(Event{Type: Healed, ID: id, What: what, Target: target}) }

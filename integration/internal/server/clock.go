@@ -27,7 +27,7 @@ func preload(settings ...string) (env []string, ok bool) {
 	return append(settings, "LD_PRELOAD="+libs[0], "DONT_FAKE_MONOTONIC=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"), true
 }
 
-// offset formats ahead, by which the faked clock is ahead, as a setting of libfaketime.
+// offset returns libfaketime's setting for a clock that is ahead by this duration.
 func offset(ahead time.Duration) string {
 	sign := ""
 	if ahead >= 0 {

@@ -70,7 +70,7 @@ const LastRun = "logs/last.txt"
 func (l *Lab) Main(m *testing.M) int {
 	flag.Parse()
 	if !given("test.parallel") {
-		// Tests mostly wait, so run several per core. With more than this, leases of a second or two get
+		// Tests mostly wait, so run several per core. With more than six, leases of a second or two get
 		// lost on a busy machine. With FerretDB in a container, three per core were too many: no
 		// heartbeat got through for nine seconds.
 		perCore := 6
