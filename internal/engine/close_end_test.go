@@ -39,7 +39,7 @@ func (s *closableStore) Close(ctx context.Context) error {
 func (s *closableStore) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
 	s.running.Add(1)
 	defer s.running.Add(-1)
-	time.Sleep(time.Second) // even if ctx ends
+	time.Sleep(time.Second) // ignores ctx
 	return s.Store.Load(ctx, key, waiters)
 }
 

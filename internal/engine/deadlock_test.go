@@ -21,8 +21,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// longestPoll is the longest poll interval of a session that listens, jitter included. A wait is searched for deadlocks
-// before it is that old.
+// longestPoll is the longest poll interval of a session that listens, jitter included. The session first searches for
+// deadlocks before a wait is that old.
 const longestPoll = ttl + ttl/5
 
 // A stuckFleet is a set of named processes that lock keys. It records the deadlocks that they report.
@@ -81,7 +81,7 @@ func (f *stuckFleet) hold(name string, keys ...string) {
 	}
 }
 
-// wants makes a goroutine of the named process wait for the key until give is called.
+// wants makes a goroutine of the named process wait for the key. give ends the wait.
 func (f *stuckFleet) wants(name, key string) (give func()) {
 	return f.waits(func(ctx context.Context) error { return f.of(name).Mutex(key).LockContext(ctx) })
 }

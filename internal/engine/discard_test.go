@@ -151,8 +151,8 @@ func TestManyClaimsAreDiscarded(t *testing.T) {
 	})
 }
 
-// A claim is not discarded if the store reports that no copy of its request can join, or if it was held for so long
-// that none can.
+// A claim is not discarded if the store reports that no copy of its request can join, or if the claim was held for so
+// long that none can.
 func TestFinalRequestsAreNotDiscarded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

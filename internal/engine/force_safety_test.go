@@ -20,7 +20,7 @@ import (
 // its grace is over, and not earlier. The test tries every way to hold the key and every way to be notified, with
 // holders that stop in time and holders that don't.
 func TestForceNotifiesFirst(t *testing.T) {
-	// notices lists the ways in which the holder's process can be notified. Each may take as long as soon says.
+	// notices lists the ways in which the holder's process can be notified. Each may take up to soon.
 	notices := []struct {
 		name    string
 		polling bool

@@ -210,7 +210,7 @@ func TestForceHoldGivenUp(t *testing.T) {
 	})
 }
 
-// A ForceHold that fails because its ctx has ended or the key is of another kind revokes no hold.
+// ForceHold revokes no hold if it fails because its ctx has ended or the key is of another kind.
 func TestForceHoldThatFailsRevokesNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -191,7 +191,7 @@ func TestHandOffSharesAreEven(t *testing.T) {
 }
 
 // Promises 1 and 8, B05, B32: a handed-off hold ends with the session, at least a grace before anyone else holds the
-// key. An Unlock after that ends no other hold.
+// key. A late Unlock of such a hold ends no other hold.
 func TestHandedOffHoldIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
