@@ -42,11 +42,11 @@ func plain(c driver.Claim) bool { return simple(c) && c.Kind != driver.KindElect
 const maxLag = time.Second
 
 // acquireFree sends the short Acquire, unless that would probably fail. If this process was the last to use the key,
-// it knows the last token. Even if not, it sends the short Acquire, because the key may have no record, or another
-// process may have used and released it. It sends nothing
+// it knows the last token. Otherwise the key may have no record, or another process may have used and released it, so
+// the short Acquire is still worth a try. The exceptions are:
 //
-//   - for a key that was contended, and for a repeated request, which usually comes from a waiter;
-//   - on servers other than MongoDB, where it can't create a record.
+//   - a key that was contended, and a repeated request, which usually comes from a waiter;
+//   - servers other than MongoDB, where the short Acquire can't create a record.
 func (s *store) acquireFree(ctx context.Context, j driver.Acquire) (st driver.State, granted bool, err error) {
 	c := j.Claim
 	reached := s.clock.reached().Truncate(time.Millisecond) // the precision of the record
