@@ -128,8 +128,8 @@ func (s scene) allKinds() {
 	time.Sleep(1234 * time.Millisecond)
 }
 
-// wrote fails the test if, since the store's counts were before, a command has written anything or
-// done more than read.
+// wrote fails the test if a command has written anything, or has sent the store anything but reads.
+// The parameter before has the store's counts from before that command.
 func (s scene) wrote(before dsynctest.Counts) {
 	s.t.Helper()
 	d := s.Counts().Since(before)

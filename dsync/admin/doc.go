@@ -1,4 +1,4 @@
-// Package admin is for tools of operators. It shows the holders and the waiters of a key, and the processes that have a
+// Package admin is for operators' tools. It shows the holders and the waiters of a key, and the processes that have a
 // session. [Inspector.Break] takes a key away from its holders.
 //
 //	locks, err := dsyncmongo.Open(ctx, db, nil) // a *dsync.Session

@@ -238,8 +238,8 @@ type HeartbeatReply struct {
 	Now     time.Time // the time that was recorded, by the store's clock
 	Revoked []Revocation
 
-	// No fail-over can undo what was written in the same term as Committed, and not after it. Zero means that the store
-	// can't tell.
+	// No fail-over can undo writes in Committed's term up to and including Committed. Zero means that the store can't
+	// tell.
 	Committed OpTime
 }
 

@@ -39,8 +39,8 @@ func mineOf(t *testing.T, h *dsynchttp.Handler, url string) string {
 	return strings.Join(all, " ")
 }
 
-// The page can search for a part of a key's name, and can sort keys, both in the list of all keys
-// and in the list of keys that this process holds or waits for.
+// The page can search keys by substring and sort them, both in the list of all keys and in the list
+// of keys that this process holds or waits for.
 func TestPageSearchesAndSorts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
