@@ -918,7 +918,7 @@ func TestClose(t *testing.T) {
 	r.done(1)
 	r.answer("Release", core.Reply{Found: true})
 	r.says("after the release", "Freed 1, Unregister")
-	r.pass(1900 * time.Millisecond) // no heartbeat is sent any more
+	r.pass(1900 * time.Millisecond) // no further heartbeat is sent
 	r.answer("Unregister", core.Reply{Err: errors.New("cut off")})
 	r.says("after Unregister", "Closed, not unregistered")
 }

@@ -81,7 +81,7 @@ func TestDeathDuringAnExpire(t *testing.T) {
 	}
 }
 
-// An answer to a Read of several sessions that was sent before a death changes nothing either.
+// Nor does the answer to a Read of several sessions that was sent before the death.
 func TestDeathDuringARead(t *testing.T) {
 	for name, failed := range map[string]bool{"": false, "no answer": true} {
 		t.Run(name, func(t *testing.T) {

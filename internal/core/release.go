@@ -248,7 +248,7 @@ func (c *Core) committed(at driver.OpTime) {
 		case p.void == longAgo: // its Discard failed and will be sent again
 		case p.applied == driver.OpTime{}:
 		case p.applied.Term != at.Term:
-			if p.void > 0 { // discard it again when no request can join any more
+			if p.void > 0 { // discard it again once no request can join
 				rejoin = append(rejoin, past{number: p.number, key: p.key, token: p.token, acks: p.acks, void: p.void})
 			}
 			p.void, undone = longAgo, true
@@ -277,7 +277,7 @@ func (c *Core) void(notAfter time.Time) bool {
 	return c.storeClock().After(notAfter.Add(c.cfg.Margin))
 }
 
-// forgetVoid clears cl.void if none of the claim's requests can join any more.
+// forgetVoid clears cl.void if none of the claim's requests can still join.
 func (c *Core) forgetVoid(cl *claim) {
 	if !cl.void.IsZero() && c.void(cl.void) {
 		cl.void = time.Time{}

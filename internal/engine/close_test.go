@@ -137,7 +137,7 @@ func TestCloseWaitsForReleases(t *testing.T) {
 	})
 }
 
-// B29: after Close a holder still has the rest of its grace, even if the store's clock jumps ahead by less than the
+// B29: after Close a holder still has the rest of its grace, even if the store's clock jumps forward by less than the
 // margin.
 func TestCloseLeavesTheWholeGrace_B29(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ func (s *Session) Sleep(d time.Duration) {
 	s.clock.mark -= sleepMark(d)
 }
 
-// Step makes the session see the clocks as they would be after the wall clock had been set ahead by d.
+// Step makes the session see the clocks as they would be after the wall clock had been set forward by d.
 func (s *Session) Step(d time.Duration) {
 	// This relies on an implementation detail of package time since Go 1.9: a Time with a monotonic part stores it
 	// in its second word.

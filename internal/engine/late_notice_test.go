@@ -77,7 +77,7 @@ func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := holders(t, memory, "k")[0]
-		memory.Skew(2 * ttl) // the store's clock jumps ahead, which ends the lease in the store
+		memory.Skew(2 * ttl) // the store's clock jumps forward, which ends the lease in the store
 		again := driver.Claim{Key: "k", ID: h.Claim, Session: h.Session, Kind: driver.KindMutex, Weight: 1, Limit: 1, Lease: 100 * ttl}
 		if _, _, err := storecmd.Acquire(background, memory, again, false, nil, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
