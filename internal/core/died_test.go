@@ -81,7 +81,7 @@ func TestDeathDuringAnExpire(t *testing.T) {
 	}
 }
 
-// Nor does the answer to a Read of several sessions that was sent before the death.
+// The answer to a Read of several sessions, sent before a death, does not change when the dead session is expired.
 func TestDeathDuringARead(t *testing.T) {
 	for name, failed := range map[string]bool{"": false, "no answer": true} {
 		t.Run(name, func(t *testing.T) {
