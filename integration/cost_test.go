@@ -58,6 +58,7 @@ func TestCostUncontended(t *testing.T) {
 		mon.reset()
 		for range n {
 			m.Lock()
+			//lint:ignore SA2001 the commands of Lock and Unlock are counted
 			m.Unlock()
 		}
 		// No command sends a notice, since nobody waits. On a slow machine the session may hold
@@ -104,6 +105,7 @@ func TestCostOfUnknownKeys(t *testing.T) {
 			for i := range n {
 				m := session.Mutex(c.key(i))
 				m.Lock()
+				//lint:ignore SA2001 the commands of Lock and Unlock are counted
 				m.Unlock()
 			}
 			sent := mon.commands(aboutKey)

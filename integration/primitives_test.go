@@ -278,6 +278,7 @@ func TestLinger(t *testing.T) {
 		mon.reset()
 		for range 50 {
 			mu.Lock()
+			//lint:ignore SA2001 the commands of Lock and Unlock are counted
 			mu.Unlock()
 		}
 		if n := len(mon.commands(onKeyName("mine"))); n != 0 {

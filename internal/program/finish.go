@@ -144,7 +144,7 @@ func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
 	case driver.KindOnce:
 		err := l.Once(key).Do(ctx, func(context.Context) error { return errRun })
 		if !errors.Is(err, errRun) {
-			return fmt.Errorf("Do with a function that fails: %w", err)
+			return fmt.Errorf("calling Do with a function that fails: %w", err)
 		}
 		return nil
 	}

@@ -68,7 +68,7 @@ func startContainer(ctx context.Context, im Image, isolated bool) (_ *Container,
 		return nil, fmt.Errorf("docker: %w", err)
 	}
 	if err := pool.Client.PingWithContext(ctx); err != nil {
-		return nil, fmt.Errorf("Docker does not answer: %w", err)
+		return nil, fmt.Errorf("docker does not answer: %w", err)
 	}
 	c := &Container{pool: pool}
 	defer func() {
