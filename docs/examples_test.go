@@ -37,7 +37,7 @@ func pay(ctx context.Context, db *mongo.Database, mu *dsync.Mutex) error {
 	_, err := orders.UpdateOne(ctx, mu.Token(), bson.D{{Key: "_id", Value: 7}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: "paid", Value: true}}}})
 	if errors.Is(err, fence.ErrStale) {
-		return err // somebody else has the lock by now: nothing was written
+		return err // this hold is over, so nothing was written
 	}
 	return err
 }

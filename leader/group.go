@@ -194,7 +194,7 @@ func (g *Group) Go(name string, f func(context.Context) error) (*Singleton, erro
 	if g.runs[name] != nil {
 		return nil, fmt.Errorf("leader: group %q has a function %q already", g.name, name)
 	}
-	heard, leave := context.WithCancel(context.Background()) // not made from g.ctx, because hooks also report how the group ends
+	heard, leave := context.WithCancel(context.Background()) // not derived from g.ctx: the hooks also report how the group ends
 	election, err := newElection(heard, g.s, g.name+"/"+name, g.opt.Election)
 	if err != nil {
 		leave()
@@ -241,7 +241,8 @@ func (g *Group) run(ctx context.Context, r *Singleton, f func(context.Context) e
 }
 
 // Wait waits until all functions have left the group, ends the group's context, and returns the first
-// error, if any. If the context passed to [NewGroup] ended first, its error is returned.
+// error, if any. If functions ended because the context passed to [NewGroup] ended, and none had failed
+// before, that is the context's error.
 //
 // As with errgroup, if the group has no functions, even if Go was never called, Wait ends the group and returns at
 // once. A program that adds and removes functions while it runs should call Wait only when the group's context has

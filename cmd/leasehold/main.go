@@ -183,8 +183,8 @@ func helpTopic(help *cobra.Command, args []string) error {
 	return nil
 }
 
-// arguments returns a check that the number of arguments is between least and most. Its error
-// contains the parameter what, which describes the right arguments.
+// arguments returns a check that the number of arguments is between least and most. The error
+// quotes what, a description of the arguments that the command takes.
 func arguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) >= least && len(args) <= most {

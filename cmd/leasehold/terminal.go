@@ -11,8 +11,8 @@ import (
 
 // A terminal is the controlling terminal of leasehold. Shells give it to one process group
 // at a time, the job in the foreground, and stop and continue jobs with Ctrl-Z and fg. The
-// command has a group of its own, which the shell does not know; leasehold makes it look like a
-// part of its own job:
+// command runs in a process group of its own, which the shell does not know about. leasehold makes
+// that group look like part of leasehold's job:
 //
 //   - The command starts in the background. The kernel stops it when it reads from the terminal or
 //     changes its modes (SIGTTIN, SIGTTOU). If leasehold's job is in the foreground, leasehold then

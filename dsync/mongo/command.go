@@ -157,7 +157,8 @@ func (s *store) modify(ctx context.Context, m modify, v any) (found bool, err er
 	return found, err
 }
 
-// errNoMatch means that the record of an upsert exists but does not meet the upsert's conditions.
+// errNoMatch means that an upsert found no record to change: the record exists but does not meet the upsert's
+// conditions, or it has just been swept.
 var errNoMatch = errors.New("the record does not match")
 
 // create creates a record with only the time, unless there is a record with that _id. If the process dies before

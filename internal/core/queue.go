@@ -43,8 +43,8 @@ func (q *queue) over(tick int64) bool { return q.sealed != nil && tick <= q.seal
 // forceWaits reports whether the first caller in the queue wants the key by force.
 func (q *queue) forceWaits() bool { return len(q.calls) > 0 && q.calls[0].First }
 
-// insert puts a caller into the queue. A caller with First goes to the front. If again is true, the caller has had the
-// turn before, and goes behind those with First. Any other goes to the end, but ahead of callers with later ticks.
+// insert puts a caller into the queue. A caller with First goes to the front. If again is true, the caller has already
+// had its turn once, and goes directly behind the callers that have First set. Any other goes to the end, but ahead of callers with later ticks.
 func (q *queue) insert(a *Call, again bool) {
 	i := len(q.calls)
 	switch {

@@ -295,8 +295,8 @@ type discards struct {
 // maxDiscards is the most claims that one command discards.
 const maxDiscards = 1000
 
-// discardLater schedules the next Discard. The Discard is due one attempt's time after the first claim could be
-// discarded, so that later claims share the command. If a fail-over may have undone the release of a claim, the Discard
+// discardLater schedules the next Discard. It waits one Attempt longer than the first claim requires, so that one
+// command can discard later claims, too. If a fail-over may have undone the release of a claim, the Discard
 // is due now.
 func (c *Core) discardLater() {
 	due := never

@@ -205,8 +205,8 @@ func (s *failingDiscard) Discard(ctx context.Context, claims []driver.Claim) ([]
 	return s.Memory.Discard(ctx, claims)
 }
 
-// If the store's clock steps back by less than the margin, a late request can still join, but does not stay in the
-// store: its claim is discarded only when the request can no longer join.
+// If the store's clock steps back by less than the margin, a late request can still acquire the key. Its claim does
+// not stay in the store, because the Discard waits until the request can no longer arrive in time.
 func TestClockGoesBackBesideALateRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

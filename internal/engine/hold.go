@@ -490,7 +490,7 @@ func (h *Hold) extending() (sent core.Instant, stillLive bool) {
 	return sent, true
 }
 
-// extended passes the answer to an Extend to the Core.
+// extended gives the Core the store's reply to an Extend. If the hold was extended, its new end is recorded.
 func (h *Hold) extended(e core.Extended) {
 	s := h.s
 	s.mu.Lock()

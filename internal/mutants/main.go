@@ -43,7 +43,7 @@ func run(only, part string, list, verbose bool, count, workers int) error {
 	}
 	var k, n int
 	if _, err := fmt.Sscanf(part, "%d/%d", &k, &n); err != nil || k < 1 || k > n {
-		return fmt.Errorf("-part is %q; it must be, for example, 1/3, 2/3 or 3/3", part)
+		return fmt.Errorf("-part is %q; it must be k/n with 1 ≤ k ≤ n, such as 2/3", part)
 	}
 	root, err := moduleRoot()
 	if err != nil {

@@ -155,7 +155,7 @@ func (g *Guard) raise(ctx context.Context, key string, token int64) error {
 		options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After),
 	).Raw()
 	if err != nil {
-		return fmt.Errorf("fence: transact: the token of %q: %w", key, err)
+		return fmt.Errorf("fence: transact: write the token of %q: %w", key, err)
 	}
 	if seen, ok := raw.Lookup("token").AsInt64OK(); !ok || seen > token {
 		return &StaleError{Collection: g.tokens.Name(), Token: token, Seen: seen, ID: raw.Lookup("_id")}

@@ -102,7 +102,7 @@ func (c *Collection) checkUntouched(operator bson.E) error {
 	var list []string
 	switch operator.Key {
 	case "$replaceWith", "$replaceRoot":
-		return nil // the field may come from the document itself
+		return nil // not checked: the new document may come from the old one, and the last stage sets the field anyway
 	case "$unset":
 		list = append(names(operator.Value), texts(operator.Value)...)
 	default:
