@@ -124,6 +124,7 @@ func TestLockAllLogsWhatIsNotReleased(t *testing.T) {
 		}
 		store.Heal()
 		s.Close(t.Context())
+		synctest.Wait() // whatever may still log has done so
 		for _, key := range []string{"a", "b"} {
 			if want := "dsync: Unlock\" key=" + key; !strings.Contains(log.String(), want) {
 				t.Errorf("the log lacks %q:\n%s", want, &log)
