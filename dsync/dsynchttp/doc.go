@@ -59,7 +59,7 @@
 //	           holder_count, and history: the last holders
 //	read       how many keys were read to find the keys; matched: how many of these matched the query
 //	next       the address of the next page of keys, if there is one
-//	waits      who waits for whom: a waiter, a holder, the keys, and whether they are in a cycle
+//	waits      pairs of a waiter and the holder that it waits for, with the keys, and whether they are in a cycle
 //	members    the sessions that are alive; not with ./key
 //	totals     the full lengths of the lists mine and members, which are shown in part
 //	error      why the store could not be read, if so

@@ -182,17 +182,17 @@ func (s *Session) stillInUse(now core.Instant) error {
 	slices.SortFunc(late, func(a, b *Hold) int {
 		return cmp.Or(cmp.Compare(s.overdue[a], s.overdue[b]), cmp.Compare(a.acquire.Key, b.acquire.Key))
 	})
-	first := late[0]
-	err := fmt.Errorf("%w: %s %q for %v, which is more than its grace of %v (%w)", ErrStillInUse, first.acquire.Kind,
-		first.acquire.Key, now.Sub(s.overdue[first]).Round(time.Millisecond), s.opt.Grace, first.cause)
 	const shown = 4
+	var others string
 	for _, h := range late[1:min(shown, len(late))] {
-		err = fmt.Errorf("%w, %s %q", err, h.acquire.Kind, h.acquire.Key)
+		others += fmt.Sprintf(", %s %q", h.acquire.Kind, h.acquire.Key)
 	}
 	if more := len(late) - shown; more > 0 {
-		err = fmt.Errorf("%w, and %d more", err, more)
+		others += fmt.Sprintf(", and %d more", more)
 	}
-	return err
+	first := late[0]
+	return fmt.Errorf("%w: %s %q for %v, which is more than its grace of %v (%w)%s", ErrStillInUse, first.acquire.Kind,
+		first.acquire.Key, now.Sub(s.overdue[first]).Round(time.Millisecond), s.opt.Grace, first.cause, others)
 }
 
 // unrenewed returns an error if the session is needed, but has neither registered nor had a heartbeat

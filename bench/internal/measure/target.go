@@ -57,7 +57,7 @@ func (t *Target) Counted() *Target {
 func (t *Target) Commands() int {
 	if t.memory != nil {
 		counts := t.memory.Counts()
-		return counts.Total() - counts.Commands["Sweep"]
+		return counts.Total() - counts.Commands[dsynctest.MethodSweep]
 	}
 	return int(t.sent.Load())
 }
