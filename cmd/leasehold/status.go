@@ -397,8 +397,7 @@ func (v *view) election(ctx context.Context, name string) ([]statusjson.Member, 
 	for _, o := range observers {
 		if !campaigns[o.ID] {
 			all = append(all, statusjson.Member{
-				Process: statusjson.Process{Session: o.ID, Name: o.Name, Host: o.Host, PID: o.PID, App: o.App, Meta: o.Meta},
-				Role:    roleObserver, Seen: statusjson.Time{Time: o.LastHeartbeat},
+				Process: statusjson.NewProcess(o), Role: roleObserver, Seen: statusjson.Time{Time: o.LastHeartbeat},
 			})
 		}
 	}

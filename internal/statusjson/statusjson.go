@@ -128,12 +128,16 @@ type Member struct {
 	Settings
 }
 
+// NewProcess returns the process of a session.
+func NewProcess(m driver.Member) Process {
+	return Process{Session: m.ID, Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta}
+}
+
 // NewMember returns the JSON form of a session.
 func NewMember(m driver.Member) Member {
 	s := m.Settings
 	return Member{
-		Process: Process{Session: m.ID, Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta},
-		Seen:    Time{m.LastHeartbeat}, TTL: Milliseconds(m.TTL),
+		Process: NewProcess(m), Seen: Time{m.LastHeartbeat}, TTL: Milliseconds(m.TTL),
 		Settings: Settings{s.Version, Milliseconds(s.Heartbeat), Milliseconds(s.Poll), Milliseconds(s.Margin), Milliseconds(s.Grace)},
 	}
 }
