@@ -188,12 +188,12 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// The error texts that operations.md explains exist in the library. Each is a heading in code marks
+// The error texts that runbook.md explains exist in the library. Each is a heading in code marks
 // under "Troubleshooting"; "…" stands for the part that varies.
 func TestErrorTextsAreTheCodes(t *testing.T) {
-	_, section, ok := strings.Cut(pages(t)["operations.md"], "\n## Troubleshooting\n")
+	_, section, ok := strings.Cut(pages(t)["runbook.md"], "\n## Troubleshooting\n")
 	if !ok {
-		t.Fatal("operations.md has no section Troubleshooting")
+		t.Fatal("runbook.md has no section Troubleshooting")
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
 	known := texts(t)

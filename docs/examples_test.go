@@ -11,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/leasehold-go/leasehold/dsync"
-	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 	"github.com/leasehold-go/leasehold/leader"
@@ -65,69 +64,6 @@ func Example_progress() {
 	// Output:
 	// first
 	// second
-}
-
-func Example_hooks() {
-	store := dsynctest.NewMemory()
-	waits := make(chan time.Duration, 1)
-
-	hooks := &dsync.Hooks{
-		Heartbeat:   func(took, left time.Duration, err error) { /* a gauge of left, a histogram of took */ },
-		SessionLost: func(id string, cause error) { /* page somebody */ },
-		Lost:        func(l dsync.HoldInfo) { /* count by l.Kind and by whether l.Cause is dsync.ErrRevoked */ },
-		StoreError:  func(op string, err error) { /* count by op */ },
-		ClockJump:   func(d time.Duration) { /* page somebody, if d is positive */ },
-		Deadlock:    func(members, keys []string) { /* tell somebody: members[i] holds keys[i] and waits for the next */ },
-		Granted:     func(g dsync.HoldInfo) { waits <- g.Wait },
-	}
-	locks, err := dsync.New(store, &dsync.Options{Hooks: hooks})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	mu := locks.Mutex("invoices")
-	mu.Lock()
-	fmt.Println(<-waits < time.Minute)
-	mu.Unlock()
-	locks.Close(context.Background())
-	// Output: true
-}
-
-func Example_resize() {
-	ctx := context.Background()
-	locks := process(dsynctest.NewMemory(), "worker-1")
-	defer locks.Close(ctx)
-
-	old := locks.Semaphore("workers", 4) // what the running version says
-	workers := locks.Semaphore("workers", 4)
-	if err := workers.Resize(ctx, 8); err != nil { // the first process of the new version, once
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(workers.TryAcquire(5), old.TryAcquire(3)) // those that still say 4 go on
-	workers.Release(5)
-	old.Release(3)
-	// Output: true true
-}
-
-func Example_status() {
-	ctx := context.Background()
-	locks := process(dsynctest.NewMemory(), "api-1")
-	defer locks.Close(ctx)
-	mu := locks.Mutex("invoices/7")
-	mu.Lock()
-	defer mu.Unlock()
-
-	for st, err := range admin.New(locks).List(ctx, "invoices/") {
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		for _, h := range st.Holders {
-			fmt.Println(st.Key, st.Kind, h.Name, st.Waiting)
-		}
-	}
-	// Output: invoices/7 mutex api-1 0
 }
 
 func Example_stopWithoutRelease() {

@@ -453,3 +453,28 @@ func ExampleLockAll_oldLock() {
 	fmt.Println("held:", ctx.Err() == nil)
 	// Output: held: true
 }
+
+func ExampleHooks() {
+	waits := make(chan time.Duration, 1)
+
+	hooks := &dsync.Hooks{
+		Heartbeat:   func(took, left time.Duration, err error) { /* a gauge of left, a histogram of took */ },
+		SessionLost: func(id string, cause error) { /* page somebody */ },
+		Lost:        func(l dsync.HoldInfo) { /* count by l.Kind and by whether l.Cause is dsync.ErrRevoked */ },
+		StoreError:  func(op string, err error) { /* count by op */ },
+		ClockJump:   func(d time.Duration) { /* page somebody, if d is positive */ },
+		Deadlock:    func(members, keys []string) { /* tell somebody: members[i] holds keys[i] and waits for the next */ },
+		Granted:     func(g dsync.HoldInfo) { waits <- g.Wait },
+	}
+	locks, err := dsync.New(dsynctest.NewMemory(), &dsync.Options{Hooks: hooks})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	mu := locks.Mutex("invoices")
+	mu.Lock()
+	fmt.Println(<-waits < time.Minute)
+	mu.Unlock()
+	locks.Close(context.Background())
+	// Output: true
+}

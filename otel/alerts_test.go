@@ -121,15 +121,15 @@ func TestAlertsAreOfTheMetrics(t *testing.T) {
 	}
 }
 
-// docs/operations.md names each alert.
+// docs/runbook.md names each alert.
 func TestAlertsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/operations.md")
+	text, err := os.ReadFile("../docs/runbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range readAlerts(t) {
 		if !strings.Contains(string(text), "`"+a.Alert+"`") {
-			t.Errorf("docs/operations.md does not name %s", a.Alert)
+			t.Errorf("docs/runbook.md does not name %s", a.Alert)
 		}
 	}
 }
