@@ -3,11 +3,6 @@
 // other libraries (B01 to B45).
 //
 //	go run ./internal/mutants [-run regexp] [-part k/n] [-list] [-v] [-count n]
-//	go run ./internal/mutants random [-n mutants] [-seed number] [-p workers] [package ...]
 //
 // The mutants are in testdata; README.md explains how to add a mutant. No mutant needs a server.
-//
-// The command "random" draws places in the packages' code at random, changes them with the classic mutation
-// operators, and runs all tests that could notice the change. Run it by hand. It reports the share of changes
-// that were caught, and shows the others.
 package main

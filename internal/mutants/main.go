@@ -16,13 +16,6 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "random" {
-		if err := randomMain(os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, "mutants:", err)
-			os.Exit(1)
-		}
-		return
-	}
 	only := flag.String("run", "", "only mutants whose name matches this `regexp`")
 	part := flag.String("part", "1/1", "only the `k/n`th part of those: every n-th, starting at the k-th")
 	list := flag.Bool("list", false, "list the mutants and don't run them")
