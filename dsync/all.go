@@ -177,8 +177,8 @@ func (a *all) live() bool {
 	return a.over.Err() == nil
 }
 
-// unlock unlocks the locks, the last one first: a waiter that locks the same keys then finds the others free
-// when it has the first. It does not wait for the store.
+// unlock unlocks the locks in reverse order: a waiter that then gets the first of the same locks finds the others
+// free. unlock does not wait for the store.
 func (a *all) unlock() (sent []engine.Releasing) {
 	a.live()
 	a.end(context.Canceled)

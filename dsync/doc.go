@@ -17,8 +17,8 @@
 //
 // # What is promised
 //
-//   - One holder: while the [Hold.Lost] channel of a hold is open, and for [Options].Grace
-//     after it closes, the store grants the key to nobody else, unless the holder unlocks.
+//   - One holder: while the [Hold.Lost] channel of a hold is open, and for [Options].Grace after it closes, the store
+//     grants no conflicting hold of the key, unless the holder unlocks.
 //   - Fencing: [Hold.Token] is greater than the token of every earlier hold of the key.
 //   - Order: waiters are served in FIFO order, but goroutines of one process may hand off a hold
 //     to each other for [Options].HandOffTime while other processes wait.
@@ -31,17 +31,17 @@
 // by more than [Options].Margin within one TTL, whether by a step or a fail-over to a server whose
 // clock differs.
 //
-// A process that is frozen past its deadline cannot be notified in time. Its first call of
-// Lost, Token or a context's Err reports the loss, but work that it had already begun goes on.
-// If a virtual machine is paused and its clocks stop meanwhile, only the reply to the next
-// heartbeat reveals the loss. Where that matters, check the token where the data is.
+// A process that is frozen for most of a TTL cannot be notified in time. When it runs again, its first call of Lost,
+// Token or a context's Err reports the loss, but work that it had already begun goes on. If a virtual machine is
+// paused and its clocks stop meanwhile, only the reply to the next heartbeat reveals the loss. Where that matters,
+// check the token where the data is.
 //
 // If somebody deletes or edits a lock's record in the store, two processes can hold the lock until the first is
 // notified, after its next heartbeat (a later one if its session holds more than 500 keys).
 //
 // # What is not here
 //
-// There is no TTL per lock: one heartbeat renews all that a session holds, one lock or ten thousand. A
-// holder that can hang sets a limit for its progress ([Hold.Progress]). Locks are not reentrant, as in
+// Apart from a lease, no lock has a TTL of its own: one heartbeat renews all that a session holds, one lock or ten
+// thousand. A holder that can hang sets a limit for its progress ([Hold.Progress]). Locks are not reentrant, as in
 // package sync: a holder that locks again waits for itself.
 package dsync

@@ -8,7 +8,8 @@ import (
 // Errors that callers test with errors.Is. ErrNotRenewed, ErrSessionExpired, ErrRevoked, ErrRecordDeleted,
 // ErrStalled, ErrLeaseOver and ErrClosed also tell why a hold was lost; then the error matches ErrLost, too.
 var (
-	// ErrHeld means that somebody else holds the key. The error is a [*HeldError].
+	// ErrHeld means that a try failed because somebody holds the key or waits for it. For locks of this package the
+	// error is a [*HeldError].
 	ErrHeld = driver.ErrHeld
 
 	// ErrLost means that the hold ended before its holder released it. After the grace somebody else may hold
@@ -37,7 +38,7 @@ var (
 	// [Session.Healthy].
 	ErrNotRenewed = engine.ErrNotRenewed
 
-	// ErrSessionExpired means that the store ended the session early: its clock has jumped, or somebody has
+	// ErrSessionExpired means that the store ended the session early: the store's clock has jumped, or somebody has
 	// expired the session or deleted its record.
 	ErrSessionExpired = driver.ErrSessionExpired
 

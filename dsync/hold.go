@@ -24,8 +24,8 @@ import (
 //
 // A hold is lost when its process cannot reach the store for most of the session's TTL or is frozen for that long,
 // when somebody takes the key by force, or when its limit ([Hold.Progress]) or its lease ([Mutex.Lease]) is over.
-// Lost closes at least the session's grace before anyone else can hold the key. A lost hold must be released, too:
-// until then the key stays locked in this process. A lease and units of a [Semaphore] need no release after a
+// After Lost closes, nobody else can hold the key for at least the session's grace. A lost hold must be released,
+// too: until then the key stays locked in this process. A lease and units of a [Semaphore] need no release after a
 // loss.
 type Hold struct {
 	h     *engine.Hold
@@ -59,7 +59,7 @@ func HoldFrom(ctx context.Context) *Hold {
 // Key returns the key.
 func (h *Hold) Key() string { return h.h.Key() }
 
-// String returns what is held and the state, such as `mutex "invoices": held, token 1838831318501376`.
+// String describes the hold and says whether it is over, such as `mutex "invoices": held, token 1838831318501376`.
 func (h *Hold) String() string {
 	what := fmt.Sprintf("%s %q", h.h.Kind(), h.Key())
 	token, until := h.Token(), h.Until()
@@ -122,8 +122,8 @@ func (h *Hold) Progress(limit time.Duration) error { return h.h.Progress(limit) 
 func (h *Hold) Until() time.Time { return h.h.Until() }
 
 // Extend renews a lease for its duration, counted from now by the store's clock, and returns the new end. It makes
-// one attempt. The error is [ErrLost] if the hold is over. After an error of ctx or the store, the hold is
-// unchanged, and Extend may be called again. It is an error if the hold is not a lease.
+// one attempt. The error is [ErrLost] if the hold is over. After an error of ctx or the store, the lease may have
+// been renewed or not, and Extend may be called again. It is an error if the hold is not a lease.
 func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	if h.h.Until().IsZero() {
 		return time.Time{}, fmt.Errorf("dsync: extend %q: it is no lease, and its session renews it", h.Key())

@@ -8,7 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// Hooks are functions that a [Session] calls when something happens, each of which may be nil.
+// Hooks are functions that a [Session] calls when something happens. Any of them may be nil.
 //
 // Hooks are called one at a time, in the order of the events, on a goroutine of their own. A hook that blocks
 // delays later hooks, but no heartbeat, lock or loss signal. Panics are logged. A hook may call anything, even
@@ -22,15 +22,15 @@ type Hooks struct {
 	// Released is called when the holder ends its hold. The key may not be free yet.
 	Released func(HoldInfo)
 
-	// Lost is called when a hold ends before its holder releases it, even by [Session.Close], or because a leader
-	// resigned.
+	// Lost is called when a hold ends before its holder releases it. It also reports a hold that [Session.Close]
+	// ends, and a term whose leader resigns.
 	Lost func(HoldInfo)
 
 	// SessionStarted is called when the process has registered with the store, for the first time or under a
 	// new id after a loss.
 	SessionStarted func(id string)
 
-	// SessionLost is called when the session registered as id is lost, and with it all its holds.
+	// SessionLost is called when the session registered as id is lost, and with it all its holds except leases.
 	SessionLost func(id string, cause error)
 
 	// Heartbeat is called when a heartbeat was answered or has failed. left is what remains of the session's
@@ -41,9 +41,9 @@ type Hooks struct {
 	// "Acquire". The log reports fewer errors.
 	StoreError func(op string, err error)
 
-	// ClockJump is called when the store's clock moved by d, more than the margin, relative to the local clock
-	// since the last heartbeat or registration. After a jump forward, a key may have been granted before its holder
-	// saw the loss.
+	// ClockJump is called when the store's clock has moved, relative to the local clock, by more than the margin
+	// since the last heartbeat or registration. d is the distance, negative after a jump back. After a jump forward,
+	// a key may have been granted before its holder saw the loss.
 	ClockJump func(d time.Duration)
 
 	// Deadlock is called once for each possible deadlock of this session: members[i] holds keys[i] and waits for

@@ -98,8 +98,8 @@ func (m *Mutex) tryLock(ctx context.Context) error {
 // held until this session's next heartbeat or Lock, or until the session expires.
 func (m *Mutex) Unlock() { m.unlock(driver.Release{Early: true}).Finish() }
 
-// Lost is [Hold.Lost] of the hold that Lock, LockContext or TryLock took. If m is not locked, the
-// channel is closed.
+// Lost is [Hold.Lost] of the hold that Lock, LockContext, TryLock or Do took. If m is not locked, the channel is
+// closed.
 func (m *Mutex) Lost() <-chan struct{} {
 	if h := m.hold(); h != nil {
 		return h.Lost()
@@ -135,8 +135,8 @@ func (m *Mutex) Do(ctx context.Context, f func(context.Context) error) error {
 func (m *Mutex) Hold(ctx context.Context) (*Hold, error) { return newHold(m.acquire(ctx, m.want())) }
 
 // TryHold acquires the key if that is possible without waiting. If somebody holds the key or waits for
-// it, the error is a [*HeldError], which matches [ErrHeld]; no other error does. TryHold expires the
-// sessions of holders and waiters that have lapsed.
+// it, the error is a [*HeldError], which matches [ErrHeld]; no other error does. TryHold expires lapsed sessions of
+// holders and waiters.
 func (m *Mutex) TryHold(ctx context.Context) (*Hold, error) {
 	return newHold(m.tryAcquire(ctx, m.want()))
 }
@@ -152,9 +152,9 @@ func (m *Mutex) ForceHold(ctx context.Context) (*Hold, error) {
 }
 
 // Lease acquires the key for d, as a lease: a hold of a fixed duration, which no heartbeat renews. It ends by itself,
-// whatever happens to its process and session, and need not be released. [Hold.Extend] renews it. d must be whole
-// milliseconds, at least 1 s and more than twice margin plus grace: the lease ends for its holder that much earlier
-// than in the store. Margin and grace are the session's; if [Options] leaves them out, each is at most d/10.
+// whatever happens to its process and session, and need not be released. [Hold.Extend] renews it. The lease ends for
+// its holder before it ends in the store. The difference is the session's margin plus its grace, each at most d/10 if
+// [Options] leaves it out. d must be longer than twice the difference, at least 1 s, and whole milliseconds.
 //
 // [Session.Close] ends the lease for its holder but leaves the key held, as a crash would. ctx bounds
 // only the wait. Errors are those of Hold.

@@ -10,9 +10,9 @@ import (
 )
 
 // A Once runs a function once among all processes: a migration, for example. It is made by
-// [Session.Once]. The first run that succeeds seals the key, and the store keeps the seal and the
-// result until somebody forgets it (see package dsync/admin). For a function that runs again and again
-// there is [Periodic].
+// [Session.Once]. The first run that succeeds seals the key, and the store keeps the seal and the result until
+// somebody calls Inspector.Forget of package dsync/admin. For a function that runs again and again there is
+// [Periodic].
 //
 // Exactly one run succeeds, but more than one may begin: if a run fails, or its process dies or loses
 // its hold, the next caller runs its function. So a run must be able to continue where another broke

@@ -63,7 +63,7 @@ type Options struct {
 	// of a pod. If a process dies, waiters with the same HostDir expire its session a Margin after the kernel reports
 	// its death; all others wait for the TTL.
 	//
-	// Each process keeps a locked file there, so its children must end with it, and it must not be
+	// Each process keeps a locked file there. So a process's children must end with it, and it must not be
 	// checkpointed and restored (CRIU). The folder must exist. Linux only.
 	HostDir string
 

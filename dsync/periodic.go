@@ -10,17 +10,17 @@ import (
 )
 
 // A Periodic runs a function once for each tick among all processes: a nightly job, for example. It is made by
-// [Session.Periodic]. A tick is the time for which a run is scheduled, such as 02:00 of a day. All processes
-// must compute it alike, from the schedule: then at most one run succeeds for each tick, whatever their clocks
-// say. Once a run has succeeded, its tick and all earlier ones are over. The store keeps the last tick that
-// succeeded, and its result, until somebody forgets it (see package dsync/admin).
+// [Session.Periodic]. A tick is the time for which a run is scheduled, such as 02:00 of a day. All processes must
+// compute it alike, from the schedule. Then at most one run succeeds for each tick, whatever the clocks of their
+// hosts say. Once a run has succeeded, its tick and all earlier ones are over. The store keeps the last tick that
+// succeeded, and its result, until somebody calls Inspector.Forget of package dsync/admin.
 //
-// A local time such as 02:00 becomes a tick with [time.Date] in a zone that all processes name, not time.Local. For
-// an interval, a tick is a fixed time plus a multiple of the interval.
+// To make a tick of a local time such as 02:00, call [time.Date] with the same named zone in all processes, not with
+// time.Local. For an interval, a tick is a fixed time plus a multiple of the interval.
 //
-// As with [Once], more than one run may begin for a tick. A Periodic calls nothing by itself: if f fails, each
-// process that waits for the tick calls its own function once; after that, nothing runs until somebody calls Do with
-// the tick. docs/recipes.md has a loop for that.
+// As with [Once], more than one run may begin for a tick. A Periodic calls nothing by itself. If f fails, the
+// processes that wait for the tick call their own functions, one after another, until one succeeds. If none does,
+// nothing runs until somebody calls Do with the tick again. docs/recipes.md has a loop for that.
 //
 // Runs do not overlap, and waiters are served in the order of their ticks. A tick is missed if nobody waits for it
 // when a run for a later tick begins, and that run succeeds. [Periodic.Last] shows missed ticks: a run can begin
@@ -31,7 +31,7 @@ type Periodic struct{ t ticks }
 func (p *Periodic) String() string { return fmt.Sprintf("%s %q", driver.KindPeriodic, p.t.key) }
 
 // Do calls f unless the tick is over, that is unless a run has succeeded for it or for a later tick. When f returns
-// nil, the tick is over. ran reports whether Do has called f. Otherwise Do is like [Once.Do], and [Periodic.Last]
+// nil, the tick is over. ran reports whether Do has called f. In all else Do is like [Once.Do], and [Periodic.Last]
 // shows whether a run counts.
 //
 // The tick must be after 1970 and a whole number of milliseconds, which keeps out time.Now(): no other process would
@@ -41,8 +41,8 @@ func (p *Periodic) Do(ctx context.Context, tick time.Time, f func(context.Contex
 	return ran, err
 }
 
-// DoValue is Do for a function that returns a result of up to 64 KiB: how far it has come, for example. It returns
-// the result of the last run that succeeded, this one or one for a later tick, in any process.
+// DoValue is Do for a function that returns a result of up to 64 KiB, such as how far the run has come. It returns
+// the result of the last run that succeeded: this one, or one in any process for the same or a later tick.
 func (p *Periodic) DoValue(ctx context.Context, tick time.Time, f func(context.Context) ([]byte, error)) (value []byte, ran bool, err error) {
 	t := p.ticks()
 	ms, err := engine.TickAt(tick)

@@ -22,8 +22,8 @@ const rwLimit = engine.RWLimit
 // must not read-lock again.
 //
 // Readers of one process share one hold in the store and its token, so most read locks take no command while the
-// process is reading. New readers may join for [Options].HandOffTime after the grant or, in a process that listens
-// for notices, for some seconds, until another process waits for the key.
+// process is reading. Until another process waits for the key, a new reader may join for [Options].HandOffTime after
+// the grant, or for some seconds if the process listens for notices.
 type RWMutex struct {
 	w       Mutex
 	readers heldUnits // one unit for each RLock that has no RUnlock yet

@@ -82,9 +82,9 @@ func (m *Semaphore) TryAcquire(n int64) bool {
 	return err == nil
 }
 
-// Release releases n units from Acquire or TryAcquire, those of lost holds first. All units of one
-// Acquire become free when its last is released. Release panics if n is less than 1 or more than m
-// holds. It waits for the store like [Mutex.Unlock].
+// Release releases n units from Acquire or TryAcquire, those of lost holds first. The units of one Acquire become
+// free together, when the last of them is released. Release panics if n is less than 1 or more than m holds. It waits
+// for the store like [Mutex.Unlock].
 func (m *Semaphore) Release(n int64) {
 	m.session()
 	done, ok := m.holds.take(n)
@@ -131,9 +131,9 @@ func (m *Semaphore) want(n int64) (engine.Want, error) {
 	return w, nil
 }
 
-// Resize changes the size of the semaphore for all processes. Processes that still use the former size share the new
-// one from then on, so a new version of a program can run beside the old: it calls Resize first, on a Semaphore made
-// with either size. A smaller size takes effect as present holders release.
+// Resize changes the size of the semaphore for all processes. From then on, processes that still use the former size
+// share the new one. So a new version of a program can run beside the old one, if it calls Resize first, on a
+// Semaphore made with either size. A smaller size takes effect as present holders release.
 //
 // The store knows at least the last 8 sizes, until [Options].Retention after the key's last use. Resize makes one
 // attempt and may be repeated. The error is ctx's, [ErrClosed], [ErrMismatch] if the key is in use as another kind,

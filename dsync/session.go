@@ -12,8 +12,8 @@ import (
 // [New], or with Open or Connect of a store's package.
 //
 // The session registers under a new id when the first lock is requested, and one heartbeat renews everything
-// that it holds and waits for. If no heartbeat is acknowledged in time, everything it holds is lost, before
-// the store can grant it to anyone else. The session then registers again, and its waiters request their locks
+// that it holds and waits for. If no heartbeat is acknowledged in time, everything it holds except leases is lost,
+// before the store can grant it to anyone else. The session then registers again, and its waiters request their locks
 // again.
 type Session struct {
 	engine *engine.Session
@@ -91,15 +91,15 @@ func mustKey(key string) {
 	}
 }
 
-// Healthy returns nil, or an error that says what is wrong with this process's use of locks. It sends no
-// command. Several of these may be joined:
+// Healthy returns nil, or an error that says what is wrong with this process's use of locks. It sends no command. The
+// error is one of these, or joins several:
 //
 //   - [ErrNotRenewed]: the session holds or waits for something, and no heartbeat was acknowledged for
 //     1.1·HeartbeatInterval + min(TTL/6, 5 s), or it could not register for that long.
 //   - [ErrStillInUse]: a hold was lost, its grace is over, and its holder has not stopped: it has not
 //     released the hold, resigned the term, or returned from Do or leader.Election.Run. Somebody else
 //     may hold the key by now.
-//   - [ErrNotReleased]: the store refuses to release a key, for example because a right was revoked.
+//   - [ErrNotReleased]: the store refuses to release a key, for example because a database user has lost a privilege.
 //     The session keeps trying, and the key stays held as long as the session lives.
 //   - [ErrClosed]: Close has begun.
 //
@@ -113,8 +113,8 @@ func (s *Session) Healthy() error { return s.engine.Healthy() }
 //
 // While ctx lives, Close waits for holders, at most for the grace, and repeats commands without an answer; it gives
 // up when the grace is over and the store has answered nothing for one attempt (a sixth of the TTL, at most 5 s).
-// When ctx ends, Close sends what is left to send once, and returns within one attempt, or in about two round trips
-// if the store answers.
+// When ctx ends, Close sends each remaining command once. It then returns within one attempt, or in about two round
+// trips if the store answers.
 //
 // If Close returns nil, the session is unregistered, and everything it held is released, or will be when its
 // holder's grace ends. A lease that was not released stays held until it ends. Otherwise the error is one of
@@ -125,6 +125,6 @@ func (s *Session) Healthy() error { return s.engine.Healthy() }
 //     lease only at its own end.
 //   - [ErrNotUnregistered]: the session may stay listed as a member for up to one TTL.
 //
-// The session is closed even then. Close waits for all goroutines of the session except running hooks. A
-// second Close returns the first's error when the first returns; the second's ctx bounds both.
+// The session is closed even then. Close waits for all goroutines of the session except running hooks. A second Close
+// returns when the first does, with the same error. If the second's ctx ends earlier, it ends the wait of both.
 func (s *Session) Close(ctx context.Context) error { return s.engine.Close(ctx) }

@@ -2,8 +2,8 @@ package driver
 
 import "time"
 
-// A Kind is what a key is used as. Using a key as two kinds at the same time causes a
-// [MismatchError], which names both.
+// A Kind says what a key is used for. Using a key as two kinds at the same time causes a [MismatchError], which names
+// both.
 type Kind string
 
 const (

@@ -53,8 +53,8 @@ func (e *MismatchError) Error() string {
 // Is reports whether target is [ErrMismatch].
 func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
 
-// ErrHeld means that somebody else holds the key. The error is a [*HeldError]. Package dsync
-// returns it; no store does.
+// ErrHeld means that a try failed because somebody holds the key or waits for it. Package dsync returns it, usually
+// as a [*HeldError]; no store does.
 var ErrHeld = errors.New("dsync: held by another")
 
 // A HeldError names the holder of the key that a try failed to acquire. It matches [ErrHeld].

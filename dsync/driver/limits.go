@@ -7,9 +7,9 @@ import "time"
 // durations.
 const MaxDuration = 50 * 365 * 24 * time.Hour
 
-// MaxObserved is the total size, in bytes, of the keys that a session passes to [Store.Observe]. These keys are part of
-// the session's record, which has to stay small: MongoDB refuses records of more than 16 MiB, and some stores log the
-// record with every heartbeat.
+// MaxObserved is the greatest total size, in bytes, of the keys that a session passes to [Store.Observe]. These keys
+// are part of the session's record, which has to stay small: MongoDB refuses records of more than 16 MiB, and some
+// stores log the record with every heartbeat.
 const MaxObserved = 256 << 10
 
 // MaxQueue is the most claims that the queue of a key may have.

@@ -45,9 +45,9 @@ import (
 // Early.
 //
 // Some errors are definite answers, to be tested with errors.Is: [ErrSessionExpired], [ErrSessionExists],
-// [ErrMismatch], [ErrNotHeld], [ErrNotWaiting], and [ErrRefused] for what repeating cannot fix (missing privileges, a
-// broken configuration, a full queue). Such an error means that the command has not had its effect, and never will have
-// it. The command may still have dropped claims of expired sessions, and holders whose end has come.
+// [ErrMismatch], [ErrNotHeld], [ErrNotWaiting], and [ErrRefused] for failures that repeating cannot fix (missing
+// privileges, a broken configuration, a full queue). Such an error means that the command has not had its effect, and
+// never will have it. The command may still have dropped claims of expired sessions, and holders whose end has come.
 //
 // Every other error means that the command may or may not have been applied, or may still be
 // applied a little later. The caller repeats the command. Every method may be repeated, and a
@@ -159,10 +159,10 @@ type Store interface {
 	// being granted twice.
 	//
 	// The store has one [SweepState] for all callers. If the state's Turn equals last.Turn, the slice begins after the
-	// state's cursor, and Sweep returns the new state, with session as By. If not, somebody else has swept since last
-	// was read; then Sweep changes nothing and returns the current state. If several calls have the same last, one of
-	// them advances the state, and the others return the state that it wrote; they may have deleted idle records, too.
-	// Before the first sweep of a store, all fields of its state but Now are zero.
+	// state's cursor, and Sweep returns the new state, with session as By. If not, somebody else has swept, and last
+	// is out of date. Then Sweep changes nothing and returns the current state. If several calls have the same last,
+	// one of them advances the state, and the others return the state that it wrote. These, too, may have deleted
+	// idle records. Before the first sweep of a store, all fields of its state but Now are zero.
 	Sweep(ctx context.Context, session string, last SweepState, retention time.Duration) (SweepState, error)
 }
 
