@@ -13,7 +13,7 @@ import (
 // editAcquire executes an Acquire.
 func (s *store) editAcquire(ctx context.Context, j driver.Acquire) (driver.Edited, error) {
 	c := j.Claim
-	if j.Wait && plain(c) { // a try skips this: it must send only one command, even if it fails
+	if j.Wait && plain(c) { // a try skips this, because it must send only one command
 		st, granted, err := s.acquireFree(ctx, j)
 		if err != nil {
 			return driver.Edited{}, failure("acquire", err)

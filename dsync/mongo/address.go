@@ -109,7 +109,7 @@ func (s *store) createNoticeCollection(ctx context.Context, address int) error {
 // findNoticeCollections finds the collections that other processes have created, so that this process need not
 // create them before its first notice. own is this session's address. After the search, findNoticeCollections
 // creates the collection with that address. Even if the collection exists, this command waits until a majority has
-// all earlier changes, so no fail-over can undo the collections that were found.
+// all earlier changes, so no fail-over can undo the creation of the collections that were found.
 func (s *store) findNoticeCollections(ctx context.Context, own int) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second) // short, because the session waits for it before it listens
 	defer cancel()
@@ -165,7 +165,7 @@ const polling = ": waiters poll, and holders learn of Break and ForceHold with t
 const (
 	noRight    trouble = "no right to send notices, or to listen for them" + polling + "grant find, insert, createCollection and convertToCapped on the collections, or set PollOnly"
 	notCapped  trouble = "a collection of notices is not capped" + polling + "drop it and restart the processes"
-	strictAPI  trouble = "the Stable API, strict, has no capped collections" + polling + "use a client that is not strict, or set PollOnly"
+	strictAPI  trouble = "the strict Stable API has no capped collections" + polling + "use a client that is not strict, or set PollOnly"
 	impossible trouble = "the server refuses a command that notices need" + polling + "set PollOnly"
 	dropped    trouble = "a collection of notices was dropped while sessions listened; it is created again"
 )

@@ -24,8 +24,8 @@
 //
 // It creates one collection, implicitly, and capped collections of 128 KiB each for notices. Their names are the
 // first collection's name, ".notices." and a number: 0 for the observers of keys, and 1 to
-// [Options].NoticeCollections for sessions. Each is created when a process first listens or sends to it. Nothing
-// else is created or changed: no index beyond _id, no server parameter, no transaction.
+// [Options].NoticeCollections for sessions. Each is created when a process first listens in it or sends to it.
+// Nothing else is created or changed: no index beyond _id, no server parameter, no transaction.
 //
 // The rights find, insert, update and remove on the first collection, and find, insert,
 // createCollection and convertToCapped on the others, are enough; readWrite includes them all.
@@ -34,29 +34,40 @@
 // enough. All commands are part of the Stable API, version 1, strict, except those on the
 // collections of notices.
 //
-// On a sharded cluster the first collection may be sharded by its hashed _id: every writing command, except those
-// of a sweep, is for one record and names its _id. The collections of notices cannot be sharded.
+// On a sharded cluster the first collection may be sharded by its hashed _id: every statement that writes, except
+// those of a sweep, is for one record and names its _id. The collections of notices cannot be sharded.
 //
 // # The collection
 //
 // There is one record per session and one per key:
 //
-//	{_id: "s/<session>", at, ttl, name, host, pid, app, meta, opt, p, rev, obs, list, dead}
+//	{_id: "s/<session>", at, ttl, name, host, pid, app, meta, opt, p, file, rev, obs, list, dead}
 //	{_id: "k/<key>", f, y, c, p, t, n, h: […], q: […], at, done, o}
 //
 // Besides these, {_id: "x/sweep"} records how far sweeping has come, and {_id: "x/probe/…", at, passed} records
 // that a version of the server has passed the probe.
 //
-// In a session's record, at is the time of the last heartbeat and ttl the TTL in milliseconds; p is the number of
-// the collection that the session listens in; rev are the revocations; obs is the list of keys that it observes,
-// and list is the sequence number of that list; dead is true if the session has expired.
+// In a session's record:
 //
-// In a key's record, f is the format of the record; y is the kind, c the limit, and p the former limits; t is the
-// last token, or a greater one reserved for its holder; n is the number of an election's terms; h are the claims
-// that hold the key, and q is the queue of claims that wait, each with the p of its session, the value b that it
-// publishes, and the tick k that it is for; at is the time of the last change, except for changes of one hold alone
-// (a release while nobody waits, an extension, a published value); done is the last tick that has succeeded, with
-// its result; until the time o, the key counts as observed.
+//   - at is the time of the last heartbeat, and ttl the TTL in milliseconds.
+//   - p is the number of the collection that the session listens in.
+//   - rev are the revocations.
+//   - obs is the list of keys that the session observes, and list is the sequence number of that list.
+//   - file names the session's file in HostDir.
+//   - dead is true if the session has expired.
+//
+// In a key's record:
+//
+//   - f is the format of the record.
+//   - y is the kind, c the limit, and p the former limits.
+//   - t is the last token, or a greater one reserved for its holder.
+//   - n is the number of an election's terms.
+//   - h are the claims that hold the key, and q is the queue of claims that wait. Each claim has the p of its session,
+//     the value b that it publishes, and the tick k that it is for.
+//   - at is the time of the last change, except for changes of one hold alone: a release while nobody waits, an
+//     extension, a published value.
+//   - done is the last tick that has succeeded, with its result.
+//   - Until the time o, the key counts as observed.
 //
 // Do not edit, drop or restore the collection while processes use it: otherwise package dsync can guarantee
 // nothing.

@@ -19,12 +19,12 @@ import (
 //
 //   - with Claim.NoneWaiting, an update that frees the key if nobody waits and nobody observes
 //     it;
-//   - for a Mutex or an election, a short hand-over, which grants the key to the first
-//     waiter, if its claim is of the same sort as the released one, or frees the key;
+//   - for a simple claim, such as a Mutex's or an election's, a short hand-over, which frees the key or, if the first
+//     waiter's claim is simple, too, grants it the key;
 //   - the pipeline, which handles everything.
 //
-// So a Release usually sends one command, and two if somebody waits without the session's knowledge. For a Mutex or
-// an election, it sends one more if the next claim is of another sort, such as a fixed lease or a claim with Yield.
+// So a Release usually sends one command, and two if somebody waits without the session's knowledge. For a simple
+// claim, it sends one more if the next claim is not simple, such as a lease or a claim with Yield.
 //
 // A Release with Keep, Seal or Successor sends only a version of the pipeline made for that option. If a Release
 // cannot seal because its hold has already ended, the claims that it grants get no notice.

@@ -98,9 +98,9 @@ func (r *keyRecord) kept(l driver.Release) []driver.Notice {
 }
 
 // sealed returns the notices that wake the waiters whose ticks ended when l sealed the key, and the first of the
-// other waiters. It returns nil if l did not seal the key. r is the record before the command. That waiter gets a
-// wake even if the command granted it the key: the reply can't also contain the record after the command, which has
-// the grant's token.
+// other waiters. It returns nil if l did not seal the key. r is the record before the command. The first of the other
+// waiters gets a wake even if the command granted it the key, because the grant's token is only in the record after
+// the command, and the reply can't contain both records.
 func (r *keyRecord) sealed(l driver.Release) []driver.Notice {
 	seals := slices.ContainsFunc(r.Holders, func(h holderRecord) bool {
 		return h.Claim == l.Claim.ID && !h.holder().Ended(r.Now)

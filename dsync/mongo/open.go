@@ -74,9 +74,10 @@ func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session
 // Unless clientOptions say otherwise, the client's application name is "leasehold", and it has at most 36
 // connections, so that a heartbeat always finds a free one. Its time-outs follow from the TTL: it gives up connecting
 // after TTL/12 (1 s to 30 s), checks the servers every TTL/6 (500 ms to 10 s), and closes connections that were idle
-// for TTL/2. It polls the servers (ServerMonitoringModePoll): this takes one connection to each server instead of
-// two, but the client may learn of a planned step-down up to TTL/6 late. An idle session has two connections to the
-// primary, and one that waits has three. The functions of a ServerMonitor are called as usual.
+// for TTL/2 or, if that is longer, for 1.5 times the HeartbeatInterval. It polls the servers
+// (ServerMonitoringModePoll): this takes one connection to each server instead of two, but the client may learn of a
+// planned step-down up to TTL/6 late. An idle session has two connections to the primary, and one that waits has
+// three. The functions of a ServerMonitor are called as usual.
 //
 // If database is "", Connect uses the database in the connection string or, if there is none, "leasehold", as the
 // command leasehold does. In this case it refuses one of the server's own databases: many connection strings name
@@ -128,8 +129,8 @@ func nameDatabase(name *string, uri string) error {
 
 // ownClient returns client options that suit a lease. The driver's defaults suit applications that can wait. With
 // them, the driver notices a silent primary after 40 s, and may try to connect for 30 s. It also keeps idle
-// connections that died silently, and commands then try one after the other, each for an attempt (TTL/6). With
-// these defaults, a lease of 30 s was lost when the network dropped everything for 5 s.
+// connections that died silently, and commands then try one of them after the other, each for an attempt (TTL/6).
+// With these defaults, a lease of 30 s was lost when the network dropped everything for 5 s.
 //
 // So these times are reduced to fractions of the TTL. The driver then notices a silent primary after TTL/4, and
 // discards connections that have been idle for longer than the heartbeat connection ever is. The server selection

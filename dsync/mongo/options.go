@@ -50,13 +50,14 @@ type Options struct {
 
 	// ReadOnly makes a store, or a session, that never writes. It is for [Open] and [NewStore] only. With ReadOnly
 	// they only identify the server: they try out no command and create nothing, and the right to find is enough.
-	// Such a session can call Status, List and Members. Methods that would write send nothing and return
-	// dsync.ErrRefused. The store cannot listen, because listening marks keys as observed.
+	// An Inspector (package dsync/admin) of such a session can call Status, List and Members. Methods that would
+	// write send nothing and return dsync.ErrRefused. The store cannot listen, because listening marks keys as
+	// observed.
 	ReadOnly bool
 
 	// ClockCheck makes [Open] and [Connect] check this host's clock with package clockcheck, and fail if the check
-	// fails. If the clocks of ClockCheck.Servers are farther apart than the session's margin, they log a warning,
-	// because a fail-over can then shorten a lease. Locks do not depend on hosts' clocks. The check is for
+	// fails. If the clocks of ClockCheck.Servers are farther apart than the session's margin, Open and Connect log a
+	// warning, because a fail-over can then shorten a lease. Locks do not depend on hosts' clocks. The check is for
 	// programs that depend on them in other ways. NewStore does not check. Default nil: no check.
 	ClockCheck *clockcheck.Options
 

@@ -12,7 +12,7 @@ type keyRecord struct {
 	Now    time.Time `bson:"now"`
 	Format int       `bson:"f"` // in some replies only; pipelines check it themselves
 
-	At       time.Time `bson:"at"` // the last change, except by short commands, Extend and Publish
+	At       time.Time `bson:"at"` // the last change, except by a short release, Extend or Publish
 	Observed time.Time `bson:"o"`  // somebody observes the key until then: see mark
 
 	Holders []holderRecord `bson:"h"`

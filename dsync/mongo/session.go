@@ -118,8 +118,7 @@ func (s *store) register(ctx context.Context, query bson.D, m driver.Member) (ti
 // valid returns text as valid UTF-8. The text is only for display, so it must not make the server refuse the session.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// Expire implements [driver.Store]. If the session is alive, only its owner can expire it, and for any
-// other caller Expire writes nothing.
+// Expire implements [driver.Store]. If the session is alive and owner is false, Expire writes nothing.
 func (s *store) Expire(ctx context.Context, session string, owner bool) (left time.Duration, err error) {
 	if owner {
 		return 0, s.unregister(ctx, session)

@@ -18,8 +18,8 @@ const (
 	maxShown = 1_000
 
 	// One write grants at most maxGrants claims, and one seal wakes at most maxGrants waiters, because the reply
-	// names them all. More claims can fit only when an RWMutex's writer or a semaphore's large hold ends. The next
-	// write to the key then grants the rest.
+	// names them all. More claims can fit when an RWMutex's writer or a semaphore's large hold ends, or when a
+	// semaphore grows. The next write to the key then grants the rest.
 	maxGrants = 1_000
 
 	// maxFormer is how many former limits of a key are remembered.
@@ -40,8 +40,8 @@ const (
 // of expressions. Three things save many expressions:
 //
 //   - Options that the client knows select the pipeline instead of being conditions in it.
-//   - Every write that queues or grants a claim writes both h and q. So only where the record may be new do the
-//     pipelines replace a missing list with an empty one.
+//   - Every write that queues or grants a claim writes both h and q. So the pipelines replace a missing list with an
+//     empty one only where the record may be new.
 //   - A missing value is less than any other, counts as false in a condition, and is ignored by $min and
 //     $max.
 type shapes struct {

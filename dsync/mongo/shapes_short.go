@@ -12,9 +12,10 @@ import (
 // which is fast; a missing value counts as null. The conditions are not in the command's filter, because a filter
 // by _id alone is the fastest, and a sharded cluster can route it.
 
-// merged returns the stages that set the given fields to their values in the expression changes, unless its value
-// is null. On MongoDB a single stage is enough, and takes the server less time than a condition for each field. On
-// FerretDB 2.7, that stage would give a record a second _id, and would count each record as modified.
+// merged returns stages that evaluate the expression changes. If its value is a document, they set the given fields
+// to the values in that document; if it is null, they change nothing. On MongoDB a single stage is enough, and takes
+// the server less time than a condition for each field. On FerretDB 2.7, that stage would give a record a second _id,
+// and would count each record as modified.
 func (s *store) merged(changes any, fields ...string) bson.A {
 	if !s.server.portable {
 		return bson.A{bson.D{e("$replaceWith", op("$mergeObjects", "$$ROOT", changes))}}
@@ -28,16 +29,16 @@ func (s *store) merged(changes any, fields ...string) bson.A {
 
 // acquiringShort does what joining and settle do to a record without claims, if token is at least a step greater than
 // the record's last token. claim is the record that c would have in the queue. The stages grant c only if the key was
-// last used with c's kind and limit or has no record; a record that has only an _id, and perhaps the time that create
-// writes, counts as no record.
+// last used with c's kind and limit or has no record. A record that has only an _id, and perhaps the time that create
+// writes, counts as none.
 //
 // On MongoDB the pipeline replaces the record with a literal, which takes the server less time than changing
 // the existing record. So the record must not have fields that the literal lacks, such as an election's terms
 // and former limits.
 //
-// The reply to an update that creates a record does not show whether the claim was granted. So if the update
-// can't grant the claim, it must not create a record: it fails with codeConversion instead, because no _id is a
-// number.
+// The reply to an update that creates a record does not show whether the claim was granted. So if there is no record
+// and the update can't grant the claim, it must not create one. It then fails with codeConversion, because it tries
+// to convert the _id, which is never a number, to an int.
 func (s *store) acquiringShort(id string, c driver.Claim, claim bson.D, token int64, since, until time.Time) bson.A {
 	is := bson.A{"$h", "$q", "$f", "$y", "$c", "$done", "$o", "$n", "$p"}
 	free := bson.A{bson.A{}, bson.A{}, formatVersion, string(c.Kind), c.Limit, nil, nil, nil, nil}

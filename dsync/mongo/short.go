@@ -25,8 +25,8 @@ func simple(c driver.Claim) bool {
 	return c.Weight == 1 && c.Limit == 1 && c.Lease == 0 && !c.Yield
 }
 
-// after returns a token for the next grant, where last is the key's last token: the token that the pipeline would
-// compute if the server's clock showed reached.
+// after returns a token for the next grant: the one that the pipeline would compute if the key's last token were last
+// and the server's clock showed the time reached.
 func after(last int64, reached time.Time) int64 {
 	return max(last+driver.TokenStep, reached.UnixMilli()*driver.TokenStep)
 }
@@ -73,14 +73,14 @@ func (s *store) acquireFree(ctx context.Context, j driver.Acquire) (st driver.St
 	return st, true, nil
 }
 
-// acquireShort grants c, which must be plain, with the given token and time. It does so only if the server's clock
-// is not past until, and only if the key has no record or is free. Free means that the key was last used with c's
-// kind and limit, that token is at least a step greater than its last token, and that nobody holds it, waits for it
-// or observes it.
+// acquireShort grants c, which must be plain, with the given token and time. It does so only if the server's clock is
+// not past the time until, and only if the key has no record or is free. Free means that the key was last used with
+// c's kind and limit, that token is at least a step greater than its last token, and that nobody holds it, waits for
+// it or observes it.
 //
-// On MongoDB the command creates a missing record. If it is late, it fails with codeConversion instead (see
-// acquiringShort). If another upsert creates the record at the same time, it may fail with codeDuplicateKey. In
-// both cases it writes nothing.
+// On MongoDB the command creates a missing record. If the command is late, it fails with codeConversion instead (see
+// acquiringShort). If another upsert creates the record at the same time, the command may fail with codeDuplicateKey.
+// In both cases it writes nothing.
 func (s *store) acquireShort(ctx context.Context, id string, c driver.Claim, token int64, since, until time.Time) (granted bool, err error) {
 	statement := bson.D{e("q", bson.D{e("_id", id)}), e("u", s.acquiringShort(id, c, s.claimRecord(c), token, since, until))}
 	if !s.server.portable {
@@ -122,7 +122,7 @@ type joiner struct {
 // holder, no token of the key is greater than c's, and the first waiter is simple, too. If j is not nil, j joins the
 // queue first, and two more conditions apply: the queue has room, and j.notAfter has not passed. done reports
 // whether the conditions were met. handOver asks for the record before the change, because the record after it would
-// not show who released c.
+// not show whether this command released c.
 //
 // If, as far as this process knows, few claims wait, the reply is the whole record. A projection would take the
 // server longer than copying the record, and it runs after the commit. On a replica set of one member, the extra

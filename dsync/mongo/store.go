@@ -48,9 +48,9 @@ var (
 // the store's commands on it. It returns an error if the server does not compute the same as MongoDB (see the
 // package comment, and [Options].ReadOnly). ctx bounds this contact as in [Open]. A nil *Options means the defaults.
 //
-// Almost every method sends one command. Writes are acknowledged by a majority. A write that was applied but
-// not confirmed by a majority is an error, since a fail-over could undo it. A command whose context has no
-// deadline waits 30 seconds for its reply.
+// Almost every method sends one command. Writes are acknowledged by a majority. For a write that was applied but not
+// confirmed by a majority, the method returns an error, since a fail-over could undo the write. A command whose
+// context has no deadline waits 30 seconds for its reply.
 //
 // When the deadline of a context passes, the connection survives. When a context is cancelled,
 // the driver closes the connection, and the server may still execute the command, so avoid

@@ -45,11 +45,12 @@ func (r sweepRecord) state() driver.SweepState {
 	}
 }
 
-// Sweep implements [driver.Store]. It sends three commands, or only the first if another session has swept since
-// last was read. The first reads the state of sweeping, the server's clock and, from the index alone, the end of the
-// slice. The second deletes the records that were idle at that time, because a delete cannot use $$NOW on MongoDB
-// 4.4. All conditions are in its filter, so it keeps records that have been used again in the meantime. The third
-// advances the state. This comes last, so if the process dies earlier, the slice is merely swept again.
+// Sweep implements [driver.Store]. It sends three commands, or only the first if the argument last is out of date
+// because another session has swept. The first reads the state of sweeping, the server's clock and, from the index
+// alone, the end of the slice. The second deletes the records that were idle at that time, because a delete cannot
+// use $$NOW on MongoDB 4.4. All conditions are in its filter, so it keeps records that have been used again in the
+// meantime. The third advances the state. This comes last, so if the process dies earlier, the slice is merely swept
+// again.
 //
 // A key is idle only if both its last token and its last change are old: the tokens of a busy semaphore run ahead of
 // the clock, and could otherwise be granted twice. A record that was created for a command that never came is
