@@ -19,8 +19,8 @@ import (
 //
 //   - with Claim.NoneWaiting, an update that frees the key if nobody waits and nobody observes
 //     it;
-//   - for a simple claim, such as a Mutex's or an election's, a short hand-over, which frees the key or, if the first
-//     waiter's claim is simple, too, grants it the key;
+//   - for a simple claim (1 of 1, without Lease or Yield, such as a Mutex's or an election's), a short hand-over,
+//     which frees the key or, if the first waiter's claim is simple, too, grants it the key;
 //   - the pipeline, which handles everything.
 //
 // So a Release usually sends one command, and two if somebody waits without the session's knowledge. For a simple
