@@ -1,5 +1,4 @@
-// Package bench measures package dsync. The figures in the README and in commit messages come from
-// these commands; figures that are compared come from the same run:
+// Package bench measures package dsync. The figures in the README and in commit messages come from these commands:
 //
 //	go run ./bench/report
 //	go test ./bench -bench . -count 10

@@ -37,7 +37,7 @@ func pages(t *testing.T) map[string]string {
 		}
 	}
 	if len(texts) < 5 {
-		t.Fatalf("found %d pages, want more", len(texts))
+		t.Fatalf("found %d pages, want at least 5", len(texts))
 	}
 	return texts
 }
@@ -98,7 +98,7 @@ func TestCodeIsFromExamples(t *testing.T) {
 		}
 	}
 	if n < 10 {
-		t.Errorf("found %d Go blocks, want more", n)
+		t.Errorf("found %d Go blocks, want at least 10", n)
 	}
 }
 
@@ -212,7 +212,7 @@ func TestErrorTextsAreTheCodes(t *testing.T) {
 		}
 	}
 	if n < 10 {
-		t.Errorf("found %d texts, want more", n)
+		t.Errorf("found %d texts, want at least 10", n)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestRunLiveIsLogged(t *testing.T) {
 		}
 	}
 	if n < 4 {
-		t.Errorf("found %d logs, want more", n)
+		t.Errorf("found %d logs, want at least 4", n)
 	}
 }
 
@@ -58,8 +58,7 @@ func TestModulesAreListed(t *testing.T) {
 	if len(modules) < 5 || modules[0] != "" {
 		t.Fatalf("go.work uses %q, want the root and others", modules)
 	}
-	// words returns the words between the texts begin and end in the file name, sorted; "." and "/"
-	// stand for the root.
+	// words returns, sorted, the words that a file has between the texts begin and end; "." and "/" stand for the root.
 	words := func(name, begin, end string) []string {
 		_, rest, ok := strings.Cut(read(name), begin)
 		if !ok {

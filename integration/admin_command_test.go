@@ -57,7 +57,7 @@ func TestReadOnlyCommandsWriteNothing(t *testing.T) {
 			t.Errorf("collections %v, %v, want none", names, err)
 		}
 
-		// Write a record of each kind. Nobody renews the sessions, whose TTL is an hour.
+		// Write records of three sessions and of a key. Nobody renews the sessions, whose TTL is an hour.
 		store := r.store()
 		for i, id := range []string{"first", "second", "expired"} {
 			if _, err := store.Register(t.Context(), driver.Member{ID: id, TTL: time.Hour, Host: "here", PID: 7}); err != nil {

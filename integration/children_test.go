@@ -64,8 +64,8 @@ func (a childArgs) session(env *proc.Env, h *dsync.Hooks) *dsync.Session {
 	return s
 }
 
-// turns locks the key many times. Under the lock it adds one to a number in a file, with a
-// separate read and write, so additions are lost if two processes hold the lock at the same time.
+// turns is a child that locks the key many times. Under the lock it adds one to a number in a file, with a separate
+// read and write, so additions are lost if two processes hold the lock at the same time.
 func turns(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -103,7 +103,7 @@ func turns(env *proc.Env) {
 	env.Emit(proc.Event{Name: "done"})
 }
 
-// worker obeys these orders, one after the other:
+// worker is a child that obeys these orders, one after the other:
 //
 //	lock, unlock   locks or unlocks the key, and emits an event of the same name
 //	close          closes the session
@@ -143,9 +143,9 @@ func worker(env *proc.Env) {
 	}
 }
 
-// For each order, frozen locks the key, spins until it notices that it was frozen for longer than a
-// TTL, checks the hold once in the way that the order names, and unlocks. It runs on one thread, so
-// that between the thaw and the check only the library call under test runs.
+// frozen is a child. For each order, it locks the key and spins until it notices that it was frozen for longer than a
+// TTL. Then it checks the hold once, in the way that the order names, and unlocks. It runs on one thread, so that
+// between the thaw and the check only the library call under test runs.
 func frozen(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)

@@ -32,8 +32,8 @@ func oddRegistry() *bson.Registry {
 	return r
 }
 
-// usersOptions are client options that users may set. With each of them, Open and Connect work, and notices
-// arrive.
+// usersOptions are client options that users may set. With each of them, Open and Connect work, and sessions can wait
+// for each other's locks.
 var usersOptions = map[string]func() *options.ClientOptions{
 	"a time-out for every operation": func() *options.ClientOptions { return options.Client().SetTimeout(2 * time.Second) },
 	"reads from secondaries":         func() *options.ClientOptions { return options.Client().SetReadPreference(readpref.Secondary()) },
@@ -110,7 +110,8 @@ func TestClientOptions(t *testing.T) {
 	})
 }
 
-// takeTurns makes two sessions wait for each other several times. The sessions listen if the server pushes notices.
+// takeTurns makes two sessions wait for each other several times. If the server has notices, it waits until the waiting
+// session listens for them.
 func (r *room) takeTurns(t *testing.T, key string, holder, next *dsync.Session) {
 	t.Helper()
 	h := lock(t, holder.Mutex(key))
@@ -132,8 +133,7 @@ func (r *room) takeTurns(t *testing.T, key string, holder, next *dsync.Session) 
 	release(t, h)
 }
 
-// If the client options cannot work, Connect returns an error before its deadline, and the error names the
-// reason.
+// If the client options cannot work, Connect returns an error that names the reason.
 func TestClientOptionsThatCannotWork(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
@@ -144,7 +144,7 @@ func TestClientOptionsThatCannotWork(t *testing.T) {
 		}{
 			// With loadBalanced=true the driver requires a serviceId from each server. A server sends a serviceId
 			// only behind a load balancer.
-			"a load balancer that is none": {options.Client().ApplyURI("mongodb://" + r.Primary(t) + "/?loadBalanced=true"), []string{"load balanc"}},
+			"no load balancer": {options.Client().ApplyURI("mongodb://" + r.Primary(t) + "/?loadBalanced=true"), []string{"load balanc"}},
 		}
 		if s.Has(server.Need{Members: true}) {
 			secondary := ""

@@ -14,12 +14,11 @@ import (
 	"github.com/leasehold-go/leasehold/internal/mongod"
 )
 
-// B07: the clock of a running primary is stepped while one session holds a key, two wait for it,
-// and a fourth tries to lock it. If the clock is set forward by no more than the margin, or back by
-// any amount, no session loses anything and the fourth does not get the key. After a step larger
-// than the margin, each session reports the jump once. If the clock is set forward by more than the
-// TTL, the fourth session gets the key, and the holder learns of the loss with its next heartbeat.
-// Tokens grow, and all sessions continue.
+// B07: the clock of a running primary is stepped while one session holds a key, two wait for it, and a fourth tries to
+// lock it. If the clock is set back, or forward by less than the sessions have left, no session loses anything and the
+// fourth does not get the key. After a step larger than the margin, each session reports the jump once. If the clock is
+// set forward by more than the TTL, the fourth session gets the key, and the holder learns of the loss with its next
+// heartbeat. Tokens grow, and all sessions continue.
 func TestB07ClockSteps(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
@@ -99,13 +98,14 @@ func TestB07ClockSteps(t *testing.T) {
 					t.Errorf("step %v: Release: %v", step, err)
 				}
 			case step > ttl || err == nil:
-				t.Errorf("step %v: a try of another session: %v", step, err)
+				t.Errorf("step %v: a try by another session: %v, want it to get the key only after a step of more than the TTL", step, err)
 			default:
 				eventually(t, "two heartbeats of all", func() bool {
 					return !slices.ContainsFunc(all, func(o *stepped) bool { return o.count().beats < 2 })
 				})
 				if st := load(t, store, "key"); closed(holds.Lost()) || len(st.Holders) != 1 || st.Holders[0].Token != token || st.Waiting != 2 {
-					t.Errorf("step %v: lost %v; held by %v, want with token %d, and %d wait", step, closed(holds.Lost()), st.Holders, token, st.Waiting)
+					t.Errorf("step %v: the hold was lost: %t; the holders are %v, want one with token %d; %d wait, want 2",
+						step, closed(holds.Lost()), st.Holders, token, st.Waiting)
 				}
 				for i, o := range all {
 					if n := o.count().lost; n > 0 {
@@ -158,7 +158,7 @@ func TestB07ClockSteps(t *testing.T) {
 	})
 }
 
-// A stepped counts a session's reports.
+// A stepped is a session whose calls of hooks are counted.
 type stepped struct {
 	*dsync.Session
 	log warned
@@ -168,7 +168,7 @@ type stepped struct {
 	jumped int // jumps since the start of the test
 }
 
-// stepCounts counts the reports since the last step.
+// stepCounts counts the calls of hooks since the last step.
 type stepCounts struct {
 	beats, lost int
 	jumps       []time.Duration

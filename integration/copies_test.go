@@ -76,7 +76,7 @@ func (c *copier) again(t *testing.T, commands []bson.Raw) {
 				cmd = append(cmd, bson.E{Key: k, Value: e.Value()})
 			}
 		}
-		c.db.RunCommand(t.Context(), cmd) // a late short command may fail
+		c.db.RunCommand(t.Context(), cmd) // a late copy may fail
 	}
 }
 

@@ -76,7 +76,7 @@ func TestCostUncontended(t *testing.T) {
 	})
 }
 
-// On a key without a record, and on a key that another process used last, Lock and Unlock together send two short
+// On a key without a record, and on a key that another process used last, Lock and Unlock together send two update
 // commands and make two writes.
 func TestCostOfUnknownKeys(t *testing.T) {
 	const n = 20
@@ -122,8 +122,8 @@ func TestCostOfUnknownKeys(t *testing.T) {
 	})
 }
 
-// If other sessions hold a key whenever this session locks it, the first Lock wastes a short
-// command. A later Lock wastes one only if the previous Lock repeated its request just when the
+// If other sessions hold a key whenever this session locks it, the first Lock wastes a short acquire, an update that
+// works only if the key is free. A later Lock wastes one only if the previous Lock repeated its request just when the
 // key was granted.
 func TestCostOfContendedKey(t *testing.T) {
 	const n = 10
@@ -357,7 +357,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 		default:
 		}
 		if sent := releasing.commands(func(c command) bool { return !aboutNotices(c) }); len(sent) > 2 {
-			t.Errorf("%d commands for a release by a holder without waiters, want at most 2: %v", len(sent), sent)
+			t.Errorf("%d commands for the release of a hold that was granted when nobody waited, want at most 2: %v", len(sent), sent)
 		}
 		left := line - 1
 		if s.Has(server.Need{Notices: true}) {
@@ -375,7 +375,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 			time.Sleep(time.Second)
 			isRelease := func(c command) bool { return c.id == "k/line" && !acquire(c.body) }
 			if sent := waiting.commands(isRelease); len(sent) != 1 {
-				t.Errorf("%d commands for a release by a holder with waiters, want 1: %v", len(sent), sent)
+				t.Errorf("%d commands for the release of a hold that was granted while others waited, want 1: %v", len(sent), sent)
 			}
 			if sent := waiting.commands(func(c command) bool { return !listening(c) && !isRelease(c) && !notifies(c) }); len(sent) > 1 {
 				t.Errorf("the waiters sent %d commands, want at most 1: %v", len(sent), sent)

@@ -9,9 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// If the collection is dropped, the holder learns within a heartbeat interval that its session
-// has expired, and the waiter is granted the key with a greater token. A Once that had succeeded
-// runs again. No process has to be restarted.
+// If the collection is dropped, the holder learns within a TTL that its hold is lost, and the waiter is granted the key
+// with a greater token. A Once that had succeeded runs again. No process has to be restarted.
 func TestDroppedCollection(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -45,7 +44,7 @@ func TestDroppedCollection(t *testing.T) {
 			t.Fatal("the holder was not notified within a TTL")
 		}
 		if cause := <-lost; sentinel(h.Release(t.Context())) != "lost" {
-			t.Errorf("Release after the drop, session lost because of %v: want ErrLost", cause)
+			t.Errorf("Release after the drop does not return ErrLost; the session was lost with the cause %v", cause)
 		}
 		g := granted(t, ch)
 		if g.token <= token && g.token != 0 { // 0 if the waiter's session was lost, too

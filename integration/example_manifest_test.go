@@ -85,7 +85,8 @@ func (d deployment) container(t testing.TB) container {
 	return d.Spec.Template.Spec.Containers[0]
 }
 
-// The manifest uses the variables, flags and paths that the program knows.
+// The manifest sets the variables that the program reads. Its probes use the program's port, and its periods leave
+// enough time for a shutdown.
 func TestExampleManifest(t *testing.T) {
 	d := manifest(t)
 	c := d.container(t)

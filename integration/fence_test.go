@@ -40,8 +40,8 @@ func document(t testing.TB, coll *mongo.Collection, id any) map[string]any {
 	return doc
 }
 
-// Every kind of write is refused if the document has seen a token greater than the write's, and
-// applied otherwise.
+// Every kind of write is refused if the document has seen a greater token, if its fence field is not a number, or if
+// the write's token is 0. Otherwise the write is applied.
 func TestFence(t *testing.T) {
 	ways := []struct {
 		name  string
@@ -300,10 +300,9 @@ func TestFenceInTransaction(t *testing.T) {
 	})
 }
 
-// fenced locks the key, spins until it notices that it was frozen for a while, and then writes as
-// if nothing had happened. On the order "write" it uses the token that it read before the freeze;
-// on "check" it asks the hold for its token again. The process's other goroutines can't notice the
-// freeze earlier.
+// fenced is a child that locks the key, spins until it notices that it was frozen for a while, and then writes as if
+// nothing had happened. On the order "write" it uses the token that it read before the freeze; on "check" it asks the
+// hold for its token again. It runs on one thread, so that no other goroutine notices the freeze earlier.
 func fenced(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -349,8 +348,7 @@ func fenced(env *proc.Env) {
 	}
 }
 
-// The example in Fence's comment, with real processes. It runs twice, or six times in a
-// long run.
+// The example in the comment of package fence, with real processes. It runs twice, or six times in a long run.
 func TestFenceFrozenHolder(t *testing.T) {
 	t.Parallel()
 	processes, rounds := 2, testkit.Rounds(1, 3)

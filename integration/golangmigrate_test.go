@@ -29,9 +29,9 @@ var migrations = fstest.MapFS{
 	"2_document.up.json":   {Data: []byte(`[{"insert": "migrated", "documents": [{"_id": 1}]}]`)},
 }
 
-// B19: after a process that holds golang-migrate's own lock is killed, no process can ever get
-// that lock, or open a driver with Locking.Enabled. With adapters/golangmigrate the lock becomes
-// free when the TTL has run out, and one of the waiting processes runs the migrations.
+// B19: after a process that holds golang-migrate's own lock is killed, no process can ever get that lock, or open a
+// driver with Locking.Enabled. With adapters/golangmigrate the lock becomes free when the TTL has run out, and one of
+// three waiting sessions runs the migrations.
 func TestGolangMigrate(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -86,15 +86,14 @@ func TestGolangMigrate(t *testing.T) {
 		if results[nil] != 1 || results[migrate.ErrNoChange] != 2 {
 			t.Errorf("Up returned %v, want nil once and ErrNoChange twice", results)
 		}
-		lab.Note(t, "three processes have migrated %v after the holder was killed, TTL %v", time.Since(start).Round(time.Millisecond), opt.TTL)
+		lab.Note(t, "three calls of Up have returned %v after the holder was killed, TTL %v", time.Since(start).Round(time.Millisecond), opt.TTL)
 		if n, err := r.Client(t).Database(r.DB).Collection("migrated").CountDocuments(t.Context(), bson.D{}); n != 1 || err != nil {
 			t.Errorf("%d documents, %v, want 1", n, err)
 		}
 	})
 }
 
-// migrating acquires golang-migrate's own lock, or a session's lock, and waits to be
-// killed.
+// migrating is a child that acquires golang-migrate's own lock, or a session's lock, and waits to be killed.
 func migrating(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)

@@ -25,10 +25,10 @@ var guardTransactions = flag.Int("guard.transactions", 0, "how many transactions
 // guardedKeys is the number of keys that all children lock at the same time.
 const guardedKeys = 4
 
-// guarding repeatedly locks each key and commits some transactions under each hold. The
-// transactions' context does not end with the hold, so after a freeze guarding continues as if
-// nothing had happened. After the Unlock it goes on with its old token until a transaction is
-// refused. It reports the result of each transaction.
+// guarding is a child that repeatedly locks each key and commits some transactions under each hold. The transactions'
+// context does not end with the hold, so after a freeze the child continues as if nothing had happened. After each
+// Unlock it goes on with its old token until a transaction is refused, ten times at most. It reports the result of each
+// transaction.
 func guarding(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -145,8 +145,8 @@ func rollBack(t *testing.T, set *mongod.Set) {
 	old.Thaw()
 }
 
-// After a transaction has been committed, no transaction with an older token is committed,
-// whichever holder is frozen inside a transaction, and whatever happens to the primary.
+// After a transaction has been committed, no transaction with an older token of the same key is committed, whichever
+// holder is frozen inside a transaction, and whatever happens to the primary.
 func TestGuardCommitsInOrderOfTokens(t *testing.T) {
 	t.Parallel()
 	const processes = 4

@@ -15,8 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A ledger consists of two collections whose documents contain no tokens, and a guard for writes
-// to them.
+// A ledger consists of two collections whose documents have no fence, and a guard for writes to them.
 type ledger struct {
 	left, right, tokens *mongo.Collection
 	guard               *fence.Guard
@@ -276,7 +275,7 @@ func TestCostOfGuard(t *testing.T) {
 		}
 		for _, tx := range log {
 			if len(tx) != 3 {
-				t.Errorf("a transaction of two writes has %d in the oplog, want 3, with that of the token: %v", len(tx), tx)
+				t.Errorf("a transaction of two writes has %d writes in the oplog, want 3, one of them the token's: %v", len(tx), tx)
 			}
 		}
 	})

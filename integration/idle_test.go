@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// sweepRecord is the ID of the record of the progress of sweeping, which is never deleted.
+// sweepRecord is the ID of the record that stores how far sweeping has come. It is never deleted.
 const sweepRecord = "x/sweep"
 
 // sweep sweeps the whole store once. Nobody else may sweep it at the same time.

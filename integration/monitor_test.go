@@ -119,8 +119,8 @@ func knownOfProbe(c command) bool {
 	return strings.HasPrefix(c.id, "p/") && strings.HasSuffix(c.id, "/living")
 }
 
-// lateOfProbe reports whether c is about the key for which a probe sends a short acquire that is
-// too late, which the server must refuse.
+// lateOfProbe reports whether c is about the key for which a probe sends an acquire too late. The server must refuse
+// that acquire.
 func lateOfProbe(c command) bool {
 	return strings.HasPrefix(c.id, "p/") && strings.HasSuffix(c.id, "/new")
 }

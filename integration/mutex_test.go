@@ -48,7 +48,7 @@ func TestMutex(t *testing.T) {
 		ma.Unlock()
 		g := granted(t, ch)
 		if g.token == 0 || ma.Token() != 0 {
-			t.Errorf("the holder's token is %d, want it greater than the former holder's, %d", g.token, ma.Token())
+			t.Errorf("the new holder's token is %d, want a token; the former holder's is %d, want 0", g.token, ma.Token())
 		}
 		release(t, g.h)
 		if st := load(t, store, "key"); len(st.Holders) != 0 || st.Waiting != 0 {
@@ -81,7 +81,7 @@ func TestLease(t *testing.T) {
 			t.Errorf("Extend returned %v, the store has %v", until, got)
 		}
 		if left := until.Sub(st.Now); left > d+s.Skew || left < d/2 { // another router, with another clock, may report the status
-			t.Errorf("%v left after Extend, want %v minus the time that the reply took", left, d)
+			t.Errorf("%v left after Extend, want at most %v, and at least half of it", left, d)
 		}
 		if _, err := b.Mutex("lease").TryLease(t.Context(), d); sentinel(err) != "held" {
 			t.Errorf("TryLease: %v, want ErrHeld", err)
@@ -165,7 +165,7 @@ func TestB10Unreachable(t *testing.T) {
 		if sentinel(err) != "deadline" || !strings.Contains(err.Error(), "store") {
 			t.Errorf("LockContext: %v, want context.DeadlineExceeded with the store's error", err)
 		}
-		ch := locking(t.Context(), m) // its Lock waits until the store answers again
+		ch := locking(t.Context(), m) // waits until the store answers again
 		time.Sleep(time.Second)
 		p.Heal()
 		release(t, granted(t, ch).h)

@@ -22,8 +22,8 @@ var mutexesFor = flag.Duration("mutexes.duration", 0, "duration of TestMutexesOf
 
 const severalKeys, severalEach = 20, 5
 
-// Until it gets an order, several repeatedly locks some random keys, and a file for each key. When
-// a process is killed, the kernel unlocks its files.
+// several is a child that repeatedly locks some random keys, and a file for each key, until it gets an order. When a
+// process is killed, the kernel unlocks its files.
 func several(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -175,9 +175,8 @@ func TestMutexesOfProcesses(t *testing.T) {
 	})
 }
 
-// If three processes wait for each other, the process that was the last to wait reports the
-// deadlock within a poll interval, and every session can list the deadlock. When one process is
-// killed, the others continue.
+// If three processes wait for each other, the process that was the last to wait reports the deadlock, and another
+// session can list it. When one process is killed, the others continue.
 func TestDeadlockOfProcesses(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -203,7 +202,7 @@ func TestDeadlockOfProcesses(t *testing.T) {
 		time.Sleep(opt.TTL)
 		for i, p := range ps {
 			if got := found(); len(got) > 0 {
-				t.Errorf("%v: a deadlock was reported for a chain of %d", got, i)
+				t.Errorf("%v: a deadlock was reported although only %d processes wait", got, i)
 			}
 			p.Tell(proc.Order{Do: "lock", Key: keys[(i+1)%3]})
 			eventually(t, "the waiter is queued", func() bool { return load(t, r.store(), keys[(i+1)%3]).Waiting == 1 })
@@ -216,7 +215,7 @@ func TestDeadlockOfProcesses(t *testing.T) {
 		if ev.N != 3 {
 			t.Errorf("the reported deadlock has %d processes, want 3: %s", ev.N, ev.Text)
 		}
-		lab.Note(t, "a deadlock of 3 processes was named after %.1f s: %s", ev.Wall.Sub(closed).Seconds(), ev.Text)
+		lab.Note(t, "a deadlock of 3 processes was reported after %.1f s: %s", ev.Wall.Sub(closed).Seconds(), ev.Text)
 		ps[0].Kill()
 		ps[2].Await("lock")
 		ps[2].Tell(proc.Order{Do: "unlock", Key: "z"})

@@ -115,7 +115,7 @@ func TestNoticesLost(t *testing.T) {
 					release(t, h)
 					g := granted(t, ch)
 					if took := g.at.Sub(begin); took > poll+poll/5+wakeUp {
-						t.Errorf("granted after %v, want it with the next poll, every %v", took, poll)
+						t.Errorf("granted after %v, want it at the next poll; the poll interval is %v", took, poll)
 					}
 					release(t, g.h)
 				}
@@ -124,8 +124,7 @@ func TestNoticesLost(t *testing.T) {
 	}
 }
 
-// faulty opens a session whose requests and notices suffer the faults that decide
-// chooses.
+// faulty opens a session whose requests and notices suffer the faults that the function decide returns.
 func (r *room) faulty(t *testing.T, o dsync.Options, decide func(dsynctest.Request) dsynctest.Fault) *dsync.Session {
 	t.Helper()
 	o.Logger = r.logger()

@@ -66,7 +66,8 @@ func (w *nemesisWorker) pick(campaigns bool) *nemesisHold {
 	return w.semaphore(try)
 }
 
-// either chooses how to acquire a hold: now, which doesn't wait, if try is true; otherwise wait.
+// either returns one of two functions that acquire a hold: if try is true, the function now, which doesn't wait;
+// otherwise the function wait.
 func either[F any](try bool, wait, now F) F {
 	if try {
 		return now

@@ -100,7 +100,7 @@ func TestNoticesOverrun(t *testing.T) {
 		}
 		begin := time.Now()
 		p.Heal()
-		g := granted(t, ch) // thanks to the notice; a poll would come later
+		g := granted(t, ch) // because the waiter requests the key again; a poll would come later
 		lab.Note(t, "granted %v after the server was reachable again", g.at.Sub(begin).Round(time.Millisecond))
 		release(t, g.h)
 	})
@@ -227,9 +227,8 @@ func TestNoNotices(t *testing.T) {
 	})
 }
 
-// Promise 5: on every server that can notify, even a standalone or a cluster, a waiter gets a
-// notice. It requests the key once, and once more if it has just begun to listen. The poll interval
-// is a minute; with the short interval of other tests, the waiter would send three more requests.
+// Promise 5: on every server that can notify, even a standalone or a cluster, a waiter gets a notice. It requests the
+// key once, and once more if it has just begun to listen. The poll interval is ten minutes, so no request is a poll.
 func TestWaiterIsNotified(t *testing.T) {
 	t.Parallel()
 	const rounds, hold = 6, 800 * time.Millisecond

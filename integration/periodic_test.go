@@ -174,7 +174,7 @@ func (f *periodicHosts) judge(t *testing.T, apart time.Duration) {
 		apart, f.kills, f.harms.Load(), len(ticks), passed, f.outcomes)
 }
 
-// ticking calls Do for each second of its clock and reports the results, until it is killed.
+// ticking is a child that calls DoValue for each second of its clock and reports the results, until it is killed.
 func ticking(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)

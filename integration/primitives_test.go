@@ -156,7 +156,7 @@ func TestSemaphore(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !renewed.TryAcquire(1) || old.TryAcquire(1) {
-			t.Error("after the resize to 3, the new size was refused or the old size was not")
+			t.Error("after the resize to 3, the third unit was refused, or a fourth was granted")
 		}
 		old.Release(2)
 		if !old.TryAcquire(1) {
@@ -167,8 +167,7 @@ func TestSemaphore(t *testing.T) {
 	})
 }
 
-// With Once, a function runs once in the whole fleet. The other processes wait for it, and its
-// result is kept.
+// With Once, a function succeeds once in the whole fleet. The other processes wait for the run, and its result is kept.
 func TestOnce(t *testing.T) {
 	const processes, goroutines = 3, 5
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -288,7 +287,7 @@ func TestLinger(t *testing.T) {
 		if _, err := other.Mutex("mine").TryHold(t.Context()); sentinel(err) != "held" {
 			t.Errorf("a try elsewhere: %v, want ErrHeld", err)
 		}
-		next := lock(t, other.Mutex("mine")) // because of a notice, far sooner than by Linger or a poll
+		next := lock(t, other.Mutex("mine")) // with notices, far sooner than by Linger or a poll
 		if st := load(t, r.store(), "mine"); len(st.Holders) != 1 || st.Holders[0].Session != other.ID() {
 			t.Errorf("the key is held by %+v, want the other session", st.Holders)
 		}

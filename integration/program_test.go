@@ -13,9 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// The fuzz test's programs, both named and random ones, also run on a server instead of the
-// in-memory store. They run in real time and without cut links, several at a time, each on its own
-// keys.
+// The programs of package program, both named and random ones, also run on a server instead of the in-memory store.
+// They run in real time and without cut links, several at a time, each on its own keys.
 func TestPrograms(t *testing.T) {
 	const atOnce = 16
 	random := testkit.Rounds(4, 24)

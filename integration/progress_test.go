@@ -54,7 +54,7 @@ func TestHangingHolder(t *testing.T) {
 			t.Logf("ended %v after the last report, and granted to another %v later", e.after, wait)
 		}
 
-		opt := r.short(2 * time.Minute) // had the session been lost, others would get the key much later
+		opt := r.short(2 * time.Minute) // if the session were lost instead, others would get the key much later
 		opt.Grace = grace
 		session, other := r.session(opt), r.session(r.short(time.Minute))
 		kept := lock(t, session.Mutex("kept"))
@@ -86,7 +86,7 @@ func TestHangingHolder(t *testing.T) {
 		check(<-termEnded, time.Now())
 
 		if kept.Token() == 0 || session.Healthy() == nil {
-			t.Errorf("another key of the session is held: %t; Healthy: %v", kept.Token() != 0, session.Healthy())
+			t.Errorf("another key of the session is held: %t, want true; Healthy: %v, want an error", kept.Token() != 0, session.Healthy())
 		}
 		release(t, kept)
 		release(t, g.h)

@@ -49,7 +49,7 @@ func TestB36LeavingTheQueue(t *testing.T) {
 		if g := <-quits; sentinel(g.err) != "canceled" {
 			t.Errorf("the waiter that gives up: %v, want context.Canceled", g.err)
 		}
-		queued(3) // granted at once, not when a session lapses
+		queued(3) // the claim is removed at once, not when a session lapses
 		killed.Kill()
 		frozen.Stop()
 		release(t, held) // grants the key to the killed waiter, because its session has not expired yet

@@ -18,11 +18,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B17: everything works with the rights find, insert, update and remove on the collection, and
-// find, insert, createCollection and convertToCapped on the collections of notices. Sessions never
-// send a command that needs another right. Without the rights on the collections of notices,
-// sessions poll and everything else works. A holder learns of ForceHold at its next heartbeat, and
-// each process logs once which rights to grant.
+// B17: everything works with the rights find, insert, update and remove on the collection, and find, insert,
+// createCollection and convertToCapped on the collections of notices. Sessions never send a command that needs another
+// right. Without the rights on the collections of notices, sessions poll, and everything else works. A holder then
+// learns of a Break at its next heartbeat, and each session logs once which rights to grant.
 func TestB17OrdinaryRights(t *testing.T) {
 	t.Parallel()
 	for name, rights := range map[string][]string{

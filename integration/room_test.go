@@ -32,9 +32,8 @@ const collection = "leasehold"
 // ten times slower than a busy one. A poll, or the expiry of a session, would come much later.
 const wakeUp = 15 * time.Second
 
-// patient is the TTL of sessions that only wait in a test. It must exceed the time for which a
-// server that is busy with other tests delays heartbeats: on two cores, FerretDB has delayed them
-// for nine seconds.
+// patient is the TTL of sessions that suffer no fault in a test. It must exceed the time for which a server that is
+// busy with other tests delays heartbeats: on two cores, FerretDB has delayed them for nine seconds.
 const patient = 15 * time.Second
 
 // A room is a database on a server, for one test.

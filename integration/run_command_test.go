@@ -24,7 +24,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// beating repeatedly writes a line with its token to a file. It ignores SIGTERM.
+// beating is a child that repeatedly writes a line with its token to a file. It ignores SIGTERM.
 func beating(env *proc.Env) {
 	var file string
 	env.Args(&file)

@@ -53,8 +53,8 @@ func (t *tape) last() bson.D {
 	return t.sent[len(t.sent)-1]
 }
 
-// A short command that is repeated later does nothing that its conditions forbid, whatever has
-// happened to the key in the meantime.
+// A short command (see dsync/mongo/short.go) that is repeated later does nothing that its conditions forbid, whatever
+// has happened to the key in the meantime.
 func TestShortCommandsAreConditional(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -102,9 +102,9 @@ func TestShortCommandsAreConditional(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// The repeated command is the short acquire of claim s.2, the short release of s.2 when it is the
-		// only claim, or the short hand-over from s.2. In most cases the condition on the token would be
-		// enough to refuse it.
+		// The repeated command is the short acquire of claim s.2, the short release of s.2 when it is the only claim,
+		// or the short hand-over from s.2. In most cases the condition on the token alone would make the command change
+		// nothing. So the token is set back, except in the cases named later.
 		const (
 			grant    = "acquire"
 			alone    = "release"

@@ -71,7 +71,7 @@ func newSpy(r *room) *spy {
 	return s
 }
 
-// took returns the commands that were sent since the last forget.
+// took returns the commands that were sent since the last forget: those with the name, or all if name is "".
 func (s *spy) took(name string) []proxy.Command {
 	s.mu.Lock()
 	defer s.mu.Unlock()

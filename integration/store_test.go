@@ -323,7 +323,7 @@ func TestB22SweptWhileOpening(t *testing.T) {
 			}
 		}
 		if sweeps < 20 {
-			t.Errorf("swept %d times, want a sweep before each of Open's commands", sweeps)
+			t.Errorf("swept %d times, want at least 20", sweeps)
 		}
 		// The record of a passed probe is not swept either, however old it is.
 		time.Sleep(20*time.Millisecond + s.Skew)

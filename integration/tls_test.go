@@ -32,10 +32,9 @@ func as(user string, p *proxy.Proxy) *options.ClientOptions {
 	return options.Client().ApplyURI(strings.Replace(p.URI(), "//", "//"+user, 1))
 }
 
-// With TLS and SCRAM, a handshake takes longer than the command timeout at a TTL of four seconds.
-// Even so, Open and Connect work, a holder keeps its hold, and a waiter is granted the key next. A
-// session survives reconnects if its TTL allows for two handshakes: the monitor's, and then a
-// command's. With a shorter TTL the session is notified in time that its holds are lost, and it
+// With TLS and SCRAM, a handshake takes longer than the command timeout at a TTL of four seconds. Even so, Open and
+// Connect work, a holder keeps its hold, and a waiter is granted the key next. A session survives reconnects if its TTL
+// allows for two handshakes: the monitor's, and then a command's. With a shorter TTL the session may lose its hold, but
 // continues to work.
 func TestTLS(t *testing.T) {
 	t.Parallel()
@@ -75,7 +74,7 @@ func TestTLS(t *testing.T) {
 						}
 						beat := p.Once(proxy.LoseRequest, heartbeats(holder.ID()))
 						select {
-						case <-beat: // the worst moment: it is longest since a heartbeat was acknowledged
+						case <-beat: // the worst moment, because the last acknowledged heartbeat is longest ago
 						case <-time.After(20 * time.Second):
 							t.Fatal("no heartbeat was sent within 20 s")
 						}

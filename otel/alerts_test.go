@@ -117,7 +117,7 @@ func TestAlertsAreOfTheMetrics(t *testing.T) {
 		}
 	}
 	if len(names) < 5 {
-		t.Errorf("%d alerts, want more", len(names))
+		t.Errorf("%d alerts, want at least 5", len(names))
 	}
 }
 

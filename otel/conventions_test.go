@@ -80,7 +80,7 @@ func spanAttributes(t *testing.T) map[string]bool {
 		}
 	})
 	if len(names) < 6 {
-		t.Fatalf("spans have the attributes %v, want more", names)
+		t.Fatalf("spans have the attributes %v, want at least 6", names)
 	}
 	return names
 }

@@ -141,7 +141,7 @@ func floatGauge(t testing.TB, m metricdata.Metrics) float64 {
 // seconds formats d as read does in the line of a histogram.
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3gs", d.Seconds()) }
 
-// broken locks k, and then breaks the lock.
+// broken acquires k, and then breaks it.
 func broken(s *dsync.Session) {
 	mu := s.Mutex("k")
 	mu.Lock()

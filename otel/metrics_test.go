@@ -324,7 +324,7 @@ func TestOwnHooksBesideTelemetry(t *testing.T) {
 	})
 }
 
-// A deaf store's listeners fail once closed is set.
+// A deaf store's listeners fail when its channel is closed.
 type deaf struct {
 	driver.Store
 	closed chan struct{}

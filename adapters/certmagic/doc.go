@@ -6,8 +6,8 @@
 //	locker, err := dsynccertmagic.NewLocker(locks, nil) // locks is a *dsync.Session
 //	certmagic.Default.Storage = locker.Storage(storage)
 //
-// Here storage is where all processes keep their certificates. It can be a shared file system, for
-// example; the storage's own locks are then not used.
+// Here storage is where all processes keep their certificates: a shared file system, for example. The storage's own
+// locks are not used.
 //
 // # Limits
 //

@@ -33,7 +33,7 @@ type Locker struct {
 }
 
 // turns makes the callers in this process that lock the same name take turns. A turn lasts from a caller's Lock to its
-// Unlock, even if the lock itself is lost and renewed meanwhile: if a renewal let the next caller in, the first
+// Unlock, even if the lock itself is lost and renewed meanwhile. If a renewal let the next caller in, the first
 // caller's Unlock, which gets only the name, would release the second caller's lock.
 type turns struct {
 	taken chan struct{} // has capacity 1; full during a turn

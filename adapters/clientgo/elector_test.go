@@ -107,8 +107,8 @@ func (c *contest) next(t *testing.T, within time.Duration) *candidate {
 	}
 }
 
-// stop ends the leader's work, and then its elector, which releases the lease. It does so just
-// after a renewal, because a renewal in progress would be aborted and could make the release fail.
+// stop ends the leader's work, and then its elector, which releases the lease. It ends the elector just after a
+// renewal, because a renewal in progress would be aborted and could make the release fail.
 func (e *candidate) stop(t *testing.T) {
 	t.Helper()
 	e.endWork()

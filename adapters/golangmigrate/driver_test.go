@@ -72,7 +72,7 @@ func TestLockWaits(t *testing.T) {
 	})
 }
 
-// If the store is unreachable, Up neither continues without a lock nor waits longer than Wait.
+// If the store is unreachable, Lock fails after Wait.
 func TestLockWithoutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)

@@ -6,9 +6,9 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// localTimes returns a schedule with the times of s that neither skips nor repeats a time of the day when clocks are
-// changed, as [Locker.AddPeriodic] documents. cron's own schedule skips "30 2 * * *" on the day on which summer time
-// begins, and runs "30 1 * * *" or "30 2 * * *" twice when it ends.
+// localTimes returns a schedule with the times of s. When clocks are changed, it neither skips nor repeats a time of
+// the day, as [Locker.AddPeriodic] documents. cron's own schedule skips "30 2 * * *" on the day on which summer time
+// begins. On the day on which summer time ends, it runs "30 1 * * *" or "30 2 * * *" twice.
 func localTimes(s cron.Schedule) cron.Schedule {
 	const all = 1<<24 - 1
 	spec, ok := s.(*cron.SpecSchedule)

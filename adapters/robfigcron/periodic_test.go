@@ -23,8 +23,8 @@ func late(d time.Duration) cron.Option {
 	})
 }
 
-// On hosts whose clocks differ, even a very short periodic job runs once at each time, and even if the first host's run
-// fails.
+// On hosts whose clocks differ, a periodic job succeeds once at each time, even if it is very short, and even if the
+// first host's run fails.
 func TestPeriodicRunsOncePerTick(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -72,8 +72,8 @@ func findLab(ctx context.Context) *lab {
 	return l
 }
 
-// found records that c's server is available or, if err is not nil, why it is not. It reports
-// whether it is.
+// found records that c's server is available or, if err is not nil, why it is not. It returns true if the server is
+// available.
 func (l *lab) found(c column, about string, err error) bool {
 	l.here[c], l.about[c] = err == nil, about
 	if err != nil {

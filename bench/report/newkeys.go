@@ -8,11 +8,10 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// newKeys measures the goroutines of one process locking and unlocking keys that were never used
-// before. It reports the elapsed time and the server's CPU time, relative to the same number of
-// goroutines making two raw writes to each of the same number of new documents. It also measures
-// pairs of raw writes in which only the first waits for a majority. These measurements take turns;
-// each turn uses a tenth of the keys.
+// newKeys measures the goroutines of one process locking and unlocking keys that were never used before. It reports the
+// elapsed time and the server's CPU time, relative to two raw writes to each of as many new documents, by as many
+// goroutines. It also measures pairs of raw writes in which only the first waits for a majority. These measurements
+// take turns; each turn uses a tenth of the keys.
 func (r *report) newKeys(ctx context.Context) ([]row, error) {
 	const goroutines, turns = 16, 10
 	name := fmt.Sprintf("%d keys never used before, %d goroutines", r.effort.newKeys, goroutines)

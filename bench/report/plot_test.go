@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// The committed plot shows the figures of the README's table: whoever changes one must redraw the
-// other.
+// The committed plot shows the figures of the README's table. When the table changes, redraw the plot.
 func TestPlotIsOfTheTable(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {

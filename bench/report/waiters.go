@@ -26,9 +26,9 @@ type sessionsJob struct {
 	Front string // for "reconnect": the address of a tlsFront
 }
 
-// wait opens the sessions, and prints "idle" and how many bytes of memory each session takes. When
-// the parent tells it to proceed, the sessions wait for their keys. Whenever a session gets its
-// key, wait prints "granted", the key and the time.
+// wait opens the sessions, and prints "idle" and how many bytes of memory each session takes. When the parent tells it
+// to proceed, the sessions wait for their keys. When a session's wait ends, the job prints "granted", the key, the
+// time, and whether the session has the key.
 func wait(j job) error {
 	ctx, c := context.Background(), j.Sessions
 	t, err := measure.Server(j.Addr, j.Database)

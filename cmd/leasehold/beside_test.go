@@ -53,9 +53,9 @@ func zombies(t *testing.T, parent int) (pids []string) {
 	return pids
 }
 
-// Orphaned descendants of the command are reaped when they exit, during the command and afterwards,
-// whether or not they are in its group. Otherwise a command that starts daemons and runs for a year
-// would leave thousands of zombies.
+// Orphaned descendants of the command are reaped when they exit, while the command runs and afterwards, whether or not
+// they are in the command's group. Otherwise a command that starts daemons and runs for a year would leave thousands of
+// zombies.
 func TestKeeperReapsOrphans(t *testing.T) {
 	dir := t.TempDir()
 	gate, pids := filepath.Join(dir, "gate"), filepath.Join(dir, "pids")
@@ -246,8 +246,8 @@ func TestKeeperFrozenHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// If the keeper gets a signal before it has started the command, it does not start the command, and
-// exits with that signal's status.
+// If SIGTERM is forwarded to the keeper before the order to start, the keeper starts nothing and reports the status for
+// SIGTERM. Before that order it ignores SIGUSR1.
 func TestKeeperEndsOnASignalBeforeTheStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ran")
 	k, err := startKeeper(&app{stdin: strings.NewReader("")}, []string{"touch", file}, nil, false)
@@ -262,7 +262,7 @@ func TestKeeperEndsOnASignalBeforeTheStart(t *testing.T) {
 	}
 	k.wait()
 	if _, err := os.Stat(file); err == nil {
-		t.Error("the command ran although the keeper got a signal before it started the command")
+		t.Error("the command ran although SIGTERM came before the order to start")
 	}
 }
 

@@ -52,8 +52,8 @@ func alone(t *testing.T, store driver.Store, ids ...string) {
 	}
 }
 
-// A holder is notified and releases the key, break names it, and the first waiter gets the key.
-// Break leaves nothing behind in the store.
+// break notifies the holder, waits until the holder has released the key, and prints the names of the holder and of the
+// first waiter, which gets the key. It leaves nothing behind in the store.
 func TestBreak(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestBreakEndsOnSignals(t *testing.T) {
 		s := newScene(t)
 		s.acquire(claim("k", "a.1", driver.KindMutex, 1, 1))
 		out, end := start(t.Context(), s.Memory, "break", "k")
-		asked := "" // break catches signals before it prints this
+		asked := "" // what break has printed; it catches signals before it prints "asking"
 		for !strings.Contains(asked, "asking") {
 			time.Sleep(time.Millisecond)
 			asked += out.take()

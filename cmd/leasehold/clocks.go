@@ -90,7 +90,8 @@ func (a *app) clock(ctx context.Context, opt clockcheck.Options, asJSON bool) er
 	})
 }
 
-// judgeClock prints the result of a check, and returns a failure if a clock is off or may be off.
+// judgeClock prints the result of a check, and returns a failure if a clock is off or may be off, or if no server could
+// be measured.
 func (a *app) judgeClock(r clockcheck.Result, err error, t target, limit time.Duration, asJSON bool) error {
 	switch {
 	case len(r.Servers) == 0 && errors.Is(err, clockcheck.ErrStepped):

@@ -58,9 +58,8 @@ func (a *app) resolve() (target, error) {
 	return t, nil
 }
 
-// connect returns a session on the store that the flags name. The session is registered in the
-// store only when it acquires a key. opt holds the command's options; TTL, Name and App come from
-// the flags. The caller closes the session.
+// connect returns a session on the store that the flags name, which the caller closes. The session is registered in the
+// store only when it acquires a key. The TTL, Name, App and Logger of opt are ignored: connect sets them.
 func (a *app) connect(ctx context.Context, opt dsync.Options) (*dsync.Session, error) {
 	opt.TTL, opt.Name, opt.App = a.target.ttl, a.target.name, "leasehold"
 	opt.Logger = slog.New(slog.DiscardHandler) // the commands print messages of their own
@@ -145,7 +144,7 @@ func (t target) options() *options.ClientOptions {
 	return options.Client().ApplyURI(t.uri).SetServerSelectionTimeout(t.timeout)
 }
 
-// unreached returns the failure for err, the error of the first attempt to reach the server.
+// unreached returns the failure for err, an error of the server or of an attempt to reach it.
 func (t target) unreached(err error) error {
 	if errors.As(err, new(*failure)) {
 		return failed(err)

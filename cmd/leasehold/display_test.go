@@ -124,7 +124,7 @@ func TestWatch(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		got := out.take()
 		if !strings.HasPrefix(got, "\x1b[Hleasehold") || !strings.Contains(got, "k00 ") || strings.Count(got, "\n") != 9 ||
-			!strings.Contains(got, "and 15 lines more\x1b[K\n\x1b[J") {
+			!strings.Contains(got, "and 15 more lines\x1b[K\n\x1b[J") {
 			t.Errorf("the next frame is %q", got)
 		}
 		for line := range strings.Lines(got) {

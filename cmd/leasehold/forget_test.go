@@ -7,8 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// After leasehold forget, leasehold once can run its command again. If the key is held, forget does
-// not change it, but prints its holder.
+// forget prints what it has forgotten, and refuses to forget a key that is held.
 func TestForget(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t)
@@ -33,7 +32,7 @@ func TestForget(t *testing.T) {
 		}
 		got := command(t, s.Memory, "forget", "held")
 		if got.status != exitHeld || got.out != "" || !strings.HasPrefix(got.err, `leasehold: dsync: "held" is held by another`) {
-			t.Errorf("forget of a held key: %+v, want status %d and the holder", got, exitHeld)
+			t.Errorf("forget of a held key: %+v, want status %d and an error that says that the key is held", got, exitHeld)
 		}
 	})
 }

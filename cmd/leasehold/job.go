@@ -96,10 +96,9 @@ func (j *job) check(a *app) error {
 	return nil
 }
 
-// connect opens the session that holds the key. The session's grace covers the time to stop the
-// command. Each heartbeat sends to heartbeats and reaps orphans: leasehold inherits the processes
-// that have left a command's group, and they would otherwise pile up as zombies while elect runs
-// one command after another for months.
+// connect opens the session that holds the key. The session's grace covers the time to stop the command. After each
+// heartbeat, a hook sends to heartbeats and reaps orphans, the processes that have left a command's group. Without
+// that, zombies would pile up while elect runs one command after another for months.
 func (j *job) connect(ctx context.Context, a *app, heartbeats chan<- struct{}) (*dsync.Session, error) {
 	return a.connect(ctx, dsync.Options{
 		Grace: j.grace + killRoom(a.target.ttl),
@@ -245,8 +244,8 @@ func (j *job) release(a *app, h *engine.Hold) {
 	}
 }
 
-// close ends the session. It waits for at most one request to the server, for at most a sixth of
-// the TTL and never longer than 5 s. If its requests fail, the session expires.
+// close ends the session. It tries once, and takes at most a sixth of the TTL and never longer than 5 s. If its
+// requests fail, the session expires.
 func (j *job) close(a *app, s *dsync.Session) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // Close need not wait for holds: there are none
@@ -324,8 +323,8 @@ type work struct {
 	signals    *signals
 }
 
-// do runs the command and returns when its whole process group is dead. The error is nil if the
-// command succeeded, otherwise a failure with the exit status.
+// do runs the command and returns when its whole process group is dead. The error is nil if the command succeeded. If
+// the command failed, the error is a failure with the exit status.
 func (w *work) do() error {
 	lost := w.hold.Lost()
 	terminal := w.signals.terminal

@@ -236,9 +236,9 @@ func newKeep() *cobra.Command {
 	return c
 }
 
-// A keep is the state of the keeper process. The keeper runs the command and, whatever happens to
-// leasehold, stops it at a deadline that leasehold keeps extending. To keep it simple, it knows
-// nothing about stores and keys.
+// A keep is the state of the keeper process. The keeper runs the command and stops it at a deadline, whatever happens
+// to leasehold, which extends the deadline again and again. So that it stays simple, the keeper knows nothing about
+// stores and keys.
 type keep struct {
 	orders     chan order // closed when leasehold has exited
 	reports    *json.Encoder
@@ -297,9 +297,9 @@ func (k *keep) run(command []string) {
 	k.reports.Encode(report{Status: statusOf(status), Stopped: k.stopping})
 }
 
-// waitFor sends each change of the command's state: any number of stops, which os/exec does not
-// report, then its end. It also reaps the orphaned descendants of the command, which the keeper
-// inherits; otherwise a daemon and its children would remain zombies.
+// waitFor sends each change of the command's state: any number of stops, which os/exec does not report, and then the
+// command's end. It also reaps the command's orphaned descendants, which the keeper inherits. Otherwise a daemon and
+// its children would remain zombies.
 func waitFor(pid int, states chan<- syscall.WaitStatus) {
 	for {
 		var w syscall.WaitStatus

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A kept is a keeper with a command that ignores SIGTERM, as does the command's child.
+// A kept is a keeper whose command survives SIGTERM, as does the command's child.
 type kept struct {
 	*keeper
 	t    *testing.T
@@ -99,7 +99,7 @@ func TestKeeperStartsNothingTooLate(t *testing.T) {
 	}
 	k.tell(order{Stop: clock(), Kill: clock() + time.Hour})
 	if r := <-k.reports; r.Started != 0 || !r.Stopped {
-		t.Errorf("got report %+v, want one that the command was not started", r)
+		t.Errorf("got report %+v, want a report that the command was stopped before its start", r)
 	}
 	k.wait()
 	if _, err := os.Stat(file); err == nil {
@@ -151,15 +151,14 @@ func TestKeeperOutlivesSIGTERM(t *testing.T) {
 	}
 }
 
-// After the keeper has reported that job control stopped the command, it sends no further such
-// report until leasehold continues the command, because leasehold may be stopped as well and then
-// does not read reports.
+// After the keeper has reported that job control stopped the command, it sends no further such report until leasehold
+// continues the command. Leasehold may be stopped as well, and then it does not read reports.
 func TestKeeperReportsJobControl(t *testing.T) {
 	k := newKept(t, hour())
 	shell := strings.Fields(read(t, k.file))[0]
 	k.tell(order{Signal: int(syscall.SIGTSTP)})
 	if r := <-k.reports; r != (report{Job: int(syscall.SIGTSTP)}) {
-		t.Errorf("got report %+v, want one that SIGTSTP stopped the command", r)
+		t.Errorf("got report %+v, want a report of the stop by SIGTSTP", r)
 	}
 	syscall.Kill(-k.pgid, syscall.SIGCONT)
 	eventually(t, "it goes on", func() bool { return state(t, shell) != "T" })
@@ -174,6 +173,6 @@ func TestKeeperReportsJobControl(t *testing.T) {
 	eventually(t, "it goes on", func() bool { return state(t, shell) != "T" })
 	k.tell(order{Signal: int(syscall.SIGTSTP)})
 	if r := <-k.reports; r != (report{Job: int(syscall.SIGTSTP)}) {
-		t.Errorf("got report %+v, want another one that SIGTSTP stopped the command", r)
+		t.Errorf("got report %+v, want another report of a stop by SIGTSTP", r)
 	}
 }

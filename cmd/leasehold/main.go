@@ -2,6 +2,7 @@
 // and breaks such locks.
 //
 //	leasehold run KEY -- command args…      run a command while holding a lock
+//	leasehold once KEY -- command args…     run a command until it has succeeded once
 //	leasehold elect NAME -- command args…   run a command while being the leader
 //	leasehold status [PREFIX]               show the holders and waiters of keys
 //	leasehold break KEY                     make the holders of a key release it
@@ -36,7 +37,8 @@
 //
 // The exit status is that of the command, 128+n if signal n ended it, or one of leasehold's own:
 // 110 failed, 111 usage, 112 held by another, 113 time-out, 114 lost, 115 unreachable, 116 refused
-// by the server, 118 no such key, 126 and 127 as in a shell. See leasehold help exit-status.
+// by the server, 117 a clock is off, 118 no such key, 126 and 127 as in a shell. See leasehold help
+// exit-status.
 package main
 
 import (

@@ -35,7 +35,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// A scene is a store in a bubble. Its sessions have the same IDs, hosts and times in every run.
+// A scene is a store in memory. Its sessions have the same IDs and hosts in every run, and in a bubble also the same
+// times.
 type scene struct {
 	*dsynctest.Memory
 	t *testing.T
@@ -145,7 +146,7 @@ func (s scene) wrote(before dsynctest.Counts) {
 	}
 }
 
-// start runs a command line in a goroutine until ctx ends.
+// start runs a command line in a goroutine, and interrupts it when ctx ends.
 func start(ctx context.Context, store driver.Store, args ...string) (out *screen, end <-chan result) {
 	out = new(screen)
 	done := make(chan result, 1)

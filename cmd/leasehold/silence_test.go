@@ -19,9 +19,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 )
 
-// If the server does not answer while leasehold waits for a key, leasehold soon reports that,
-// repeats the report every minute, and reports when the server answers again. It reports nothing if
-// only one or two requests are lost, or if another process holds the key.
+// If the server does not answer while leasehold waits for a key, leasehold soon reports that, repeats the report every
+// minute, and reports when the server answers again. As long as the server answers, it reports nothing, even if another
+// process holds the key for minutes.
 func TestWaitSaysThatTheServerIsSilent(t *testing.T) {
 	for _, args := range [][]string{{"run", "k", "--", "true"}, {"once", "k", "--", "true"}, {"run", "--tick", "1h", "k", "--", "true"}, {"elect", "k", "--", "true"}} {
 		for _, lost := range []bool{false, true} { // true: the server falls silent after three minutes; false: it is silent from the start

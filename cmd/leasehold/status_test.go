@@ -80,8 +80,8 @@ func TestStatusOfDeadlocks(t *testing.T) {
 	}
 }
 
-// If nothing is found, status prints a hint and exits with the status for "nothing found". For a
-// single key, the JSON output is an object with the kind "".
+// If nothing is found, status, members and break print a hint and exit with the status for "nothing found". With
+// --exact and --json, status also prints an object of kind "".
 func TestStatusOfNothing(t *testing.T) {
 	s := newScene(t)
 	s.release(s.acquire(claim("free", "a.1", driver.KindMutex, 1, 1)), driver.Release{})

@@ -22,7 +22,7 @@ type tty struct {
 	t        *testing.T
 	shell    *exec.Cmd
 	out      screen
-	seen     string // already searched output
+	seen     string // the output after the last match
 }
 
 // newTTY starts a shell, with job control if its flags contain -m. In its script, "$0" is leasehold
@@ -135,9 +135,8 @@ func TestTerminal(t *testing.T) {
 // whether or not the command has read from the terminal before.
 func TestTerminalSuspend(t *testing.T) {
 	for _, command := range []string{
-		// The script starts no process after it has printed its PID: while a shell is in vfork, the
-		// kernel cannot stop it until its child has called exec, and that child may already be
-		// stopped.
+		// The script starts no process after it has printed its PID. A shell that has called vfork can't be stopped
+		// until its child calls exec, and Ctrl-Z may stop the child before that.
 		`trap "echo interrupted; exit 7" INT; sleep 300 & echo pid $$; wait`,
 		`echo pid $$; read x; echo "got $x"; exit 7`,
 		`sh -c "echo pid \$\$; exec cat"; exit 7`,

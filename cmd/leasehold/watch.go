@@ -106,7 +106,7 @@ func (a *app) redraw(d display, title, text string, first bool) error {
 	lines = append([]string{d.paint(faint, title+", "+time.Now().UTC().Format("15:04:05 UTC")), ""}, lines...)
 	if room := d.height - 1; d.height > 0 && len(lines) > room { // keep the last line free for the cursor
 		more := len(lines) - room + 1
-		lines = append(lines[:max(0, room-1)], d.paint(faint, fmt.Sprintf("and %d lines more", more)))
+		lines = append(lines[:max(0, room-1)], d.paint(faint, fmt.Sprintf("and %d more lines", more)))
 	}
 	var b strings.Builder
 	if first {

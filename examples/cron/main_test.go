@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// At each tick the job runs on one of three hosts, whose clocks are up to a quarter of the period
-// apart. The job takes no time at all, some, or most of the period.
+// At each tick the job runs on only one of three hosts, whether their clocks agree or are up to two hours apart. The
+// job takes no time at all, some, or most of the period.
 func TestOncePerTick(t *testing.T) {
 	const every, ticks = time.Minute, 8
 	for _, takes := range []time.Duration{0, every / 6, every/2 + every/6} {

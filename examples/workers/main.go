@@ -1,5 +1,5 @@
 // Workers calls the URLs in its arguments. The service behind them allows the whole fleet only three calls at a time.
-// Start it several times, and kill some:
+// Start the program several times, and kill some:
 //
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/workers URL…
 //

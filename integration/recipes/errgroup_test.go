@@ -40,8 +40,8 @@ func until(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// When the context ends, the leader's work ends first. Then another process leads, and the session
-// leaves nothing behind.
+// When the context ends, the leader's work ends first. Then another process leads. At the end, nothing is left in the
+// store.
 func TestErrgroupEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -95,7 +95,7 @@ func TestFxStopResignsAndCloses(t *testing.T) {
 		}
 		a, b := app("a"), app("b")
 		if got := <-begun; got != "a" || len(begun) != 0 {
-			t.Errorf("%s leads", got)
+			t.Errorf("%s leads, want a, and nobody else", got)
 		}
 		if err := a.Stop(t.Context()); err != nil {
 			t.Error(err)

@@ -142,7 +142,7 @@ func (g *waitGraph) keepers(k *Key, h Claim) (some []Claim) {
 // through returns the shortest cycle through w, or a Cycle without Keys if there is none. Its first member holds w's
 // key.
 func (g *waitGraph) through(w Claim) (c Cycle) {
-	before := make(map[string]Claim) // by a wait's id: the wait for a key that the first wait's session holds
+	before := make(map[string]Claim) // by the id of a wait: another wait, for a key that the session of the first holds
 	for line := []Claim{w}; len(line) > 0; line = line[1:] {
 		at := line[0]
 		for _, h := range g.key[at.ID].Holders {

@@ -8,7 +8,7 @@ func (d *Dir) OfBoot(boot string) *Dir { return &Dir{d.path, boot} }
 // At returns the folder at path without making Open's checks.
 func At(path string) *Dir { return &Dir{path, "boot"} }
 
-// Local is local.
+// Local is the function local, for tests.
 var Local = local
 
 // Mark returns the mark of a file.

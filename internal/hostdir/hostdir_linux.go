@@ -50,12 +50,12 @@ func local(magic int64) bool {
 	return slices.Contains([]uint32{0x01021994, 0xef53, 0x58465342, 0x9123683e, 0xf2f52010, 0x2fc12fc1}, uint32(magic))
 }
 
-// Lock creates and locks the file of a session, which must be new. unlock removes and unlocks it; otherwise it
-// stays locked until the process ends. mark identifies the file to other processes on this machine until it
-// reboots; elsewhere it means nothing.
+// Lock creates and locks the file of a session; the file must not exist yet. unlock removes and unlocks the file. If
+// unlock is not called, the file stays locked until the process ends. Until this machine reboots, mark identifies the
+// file to the other processes on it; elsewhere it means nothing.
 func (d *Dir) Lock(session string) (mark string, unlock func(), err error) {
 	path := d.file(session)
-	// It is opened for writing, because Ended notices only the closing of files that were opened for writing.
+	// Open the file for writing, because Ended notices only the closing of files that were opened for writing.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return "", nil, err

@@ -14,7 +14,7 @@ import (
 // DefaultDatabase is used if a connection string names no database.
 const DefaultDatabase = "leasehold"
 
-// ErrUnescaped means that the driver takes part of the user name or password for a host or a database.
+// ErrUnescaped means that the driver mistakes part of the user name or password for a host or a database.
 var ErrUnescaped = errors.New("the user name or the password in the connection string has a character that must be percent-encoded, such as @ (%40) or / (%2F)")
 
 // Database returns the database for locks: the one named in the connection string uri, which the driver has
@@ -52,7 +52,7 @@ var harmless = regexp.MustCompile(`scheme must be "mongodb" or "mongodb\+srv"$|i
 
 // Redact returns err, an error of the driver about its options. It removes what err quotes from a malformed
 // connection string, because the quotes may contain part of the user name or the password. Other errors are
-// returned unchanged. A redacted error wraps nothing, because the wrapped error would have the same text.
+// returned unchanged. A redacted error wraps nothing, because the wrapped error would still have the quotes.
 func Redact(err error) error {
 	if err == nil || !aboutURI.MatchString(err.Error()) {
 		return err

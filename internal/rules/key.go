@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Check returns the violations by the holds of one key, which must be in the order of their grants. k has the
+// Check returns the violations by holds, which are the holds of one key in the order of their grants. k has the
 // settings and no grants yet.
 func Check(holds []*Hold, k Key) []Violation {
 	var found []Violation

@@ -163,7 +163,7 @@ func TestDocsNameTests(t *testing.T) {
 		}
 	}
 	if n < 50 {
-		t.Errorf("%d tests are named, want more", n)
+		t.Errorf("%d tests are named, want at least 50", n)
 	}
 }
 
@@ -299,6 +299,6 @@ func TestExamplesAreRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n < 20 {
-		t.Errorf("%d examples, want more", n)
+		t.Errorf("%d examples, want at least 20", n)
 	}
 }

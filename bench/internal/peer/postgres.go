@@ -10,9 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// Postgres is PostgreSQL's session-level advisory locks through pgx, as a [measure.System]. The
-// server keeps them only in memory, and frees them only when it notices that the connection is
-// closed.
+// Postgres is PostgreSQL's session-level advisory locks through pgx, as a [measure.System]. The server keeps them only
+// in memory. It frees a lock that is not unlocked when it notices that the connection is closed, and has no TTL.
 type Postgres struct{ URI string }
 
 var _ measure.System = (*Postgres)(nil)

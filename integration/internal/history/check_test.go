@@ -14,7 +14,7 @@ func holder(id string, token int64) []history.Claim {
 	return []history.Claim{{ID: id, Token: token, Weight: 1}}
 }
 
-// good returns a history that contains every kind of event and violates no rule.
+// good returns a history that violates no rule. It contains events that every rule is about.
 func good() *story {
 	s := new(story)
 	s.lock(1*slot, "a", 1000)
@@ -22,9 +22,9 @@ func good() *story {
 	s.write(2*slot+50*ms, "b", 2000, "")
 	s.write(2*slot+100*ms, "a", 1000, history.Fenced)
 	s.lock(3*slot, "a", 3000).lose()
-	s.lock(4*slot, "b", 4000)             // after its grace
-	p := s.lock(5*slot, "c", 5000)        // killed while it holds
-	s.events = s.events[:len(s.events)-2] // …
+	s.lock(4*slot, "b", 4000)             // after the grace of the lost hold
+	p := s.lock(5*slot, "c", 5000)        // the process is killed while it holds the key,
+	s.events = s.events[:len(s.events)-2] // so the hold's last two events are missing
 	s.put(5*slot+400*ms, "nemesis", 0, history.Killed, history.Event{Target: p.process})
 	kept := s.lock(7*slot, "a", 6000)
 	kept.Done().Keep = slot
@@ -84,7 +84,7 @@ func TestGoodHistory(t *testing.T) {
 	}
 }
 
-// For each rule there is a history with a single violation, which may break other rules, too.
+// Each case plants one violation, which may break more than one rule.
 func TestPlantedViolations(t *testing.T) {
 	const at = 100 * slot // after the end of the good history
 	for _, c := range []struct {
@@ -137,7 +137,7 @@ func TestPlantedViolations(t *testing.T) {
 			s.transfer(s.hold(at, "a", "leader", 4000, 1, 1, false), 8, "b", "b1", "")
 			s.hold(at+slot, "c", "leader", 5000, 1, 1, false).Granted().Term = 9
 		}, []string{"transfer"}},
-		{"the store elects another candidate than the named one", func(s *story) {
+		{"the store elects a candidate other than the named one", func(s *story) {
 			s.transfer(s.hold(at, "a", "leader", 4000, 1, 1, false), 8, "b", "b1", "")
 			s.leads(at, 8, "a1.1", "c1.1", "b1.1")
 			s.leads(at+slot, 9, "c1.1", "b1.1")
@@ -219,8 +219,8 @@ func TestUncertainIsNoViolation(t *testing.T) {
 			s.lock(at, "a", 10_000).lose()
 			s.lock(at+505*ms, "b", 11_000)
 		}},
-		{"a token that was lower in the order of the returns", func(s *story) {
-			p := s.lock(at, "a", 10_000) // the acquiring call returns late
+		{"an acquiring call that returns late", func(s *story) {
+			p := s.lock(at, "a", 10_000)
 			p.Granted().At = at + 480*ms
 			s.hold(at, "b", "other", 1, 1, 1, false)
 		}},

@@ -24,7 +24,7 @@ type input struct {
 	hold   *rules.Hold
 	token  int64
 	after  int64  // for a grant: the greatest token that must be granted before it
-	answer string // for a write: "", Fenced, or "?"
+	answer string // for a write: "", Fenced, or "?" if unknown
 }
 
 // A lock is the state of a lock: its holders, the greatest token so far, and the greatest token

@@ -52,7 +52,7 @@ func (r *Recorder) Put(e Event) {
 	}
 }
 
-// begin gives e a new ID, which later events share, and writes it.
+// begin gives e a new ID, which later events share, and writes e.
 func (r *Recorder) begin(e Event) int {
 	r.mu.Lock()
 	r.ids++
@@ -62,8 +62,7 @@ func (r *Recorder) begin(e Event) int {
 	return e.ID
 }
 
-// Request records that a call is about to request a hold: e contains Key, What, Weight, Limit and
-// Shared.
+// Request records that a call is about to request a hold. e contains Key and the fields of Request.
 func (r *Recorder) Request(e Event) *Attempt {
 	e.Type = Request
 	return &Attempt{r: r, id: r.begin(e), key: e.Key}
@@ -98,8 +97,8 @@ func (a *Attempt) Refused(err string) {
 	a.r.Put(Event{Type: Refused, ID: a.id, Key: a.key, Err: err})
 }
 
-// Granted records that the call has returned with a hold. It calls token for the fencing token,
-// which it returns, and, unless term is nil, term for the term's number.
+// Granted records that the call has returned with a hold. It gets the fencing token from the function token, and
+// returns it. If term is not nil, it gets the term's number from term.
 func (a *Attempt) Granted(token, term func() int64) int64 {
 	e := Event{Type: Granted, ID: a.id, Key: a.key, At: Now()}
 	e.Token = token()
@@ -115,8 +114,8 @@ func (a *Attempt) Granted(token, term func() int64) int64 {
 // last of these events is the last evidence that it had the hold.
 const often = 250 * time.Millisecond
 
-// Live reports whether the hold still exists, which it does if open returns true. From time to
-// time it records that the hold exists.
+// Live reports whether the hold still exists, that is, whether open returns true. From time to time it records that the
+// hold exists.
 func (a *Attempt) Live(open func() bool) bool {
 	at := Now()
 	if !open() {

@@ -37,8 +37,8 @@ func (h *History) writes() []*write {
 func (w *write) applied() bool { return w.returned > 0 && w.err == "" }
 func (w *write) refused() bool { return w.returned > 0 && w.err == Fenced }
 
-// fences checks that the tokens of a document's writes never decrease, both in the document's own
-// log and in the answers. It also checks that no write by the holder of a certain hold is refused.
+// fences checks that the tokens in a document's log never decrease, and that no write by the holder of a certain hold
+// is refused. linear checks the other answers.
 func (c *checker) fences(h *History, holds map[string][]*rules.Hold) {
 	for _, e := range h.Events {
 		if e.Type != Log {

@@ -16,8 +16,8 @@ const (
 	LoseRequest
 	// LateReply forwards the command and holds the reply until [Link.Heal].
 	LateReply
-	// ShedRequest gives the answer of an overloaded server (8.2 or later), which allows the client to
-	// repeat the command; some drivers do so by themselves. The server never sees the command.
+	// ShedRequest gives the answer of an overloaded server (8.2 or later). The server never sees the command. The
+	// answer allows the client to repeat the command, and some drivers do so by themselves.
 	ShedRequest
 	// ShedReply forwards the command, but replaces the server's reply with ShedRequest's answer, as a
 	// router may do.

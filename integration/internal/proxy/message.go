@@ -108,8 +108,8 @@ func reply(request int32, doc bson.D) message {
 	return append(m, body...)
 }
 
-// sender returns what a connection's first message contains of its sender: a client's
-// application name, a mongod's port, or "" if neither.
+// sender returns what a connection's first message says about its sender: a client's application name, a mongod's port,
+// or "" if neither.
 func (m message) sender() string {
 	hello := m.body()
 	if host, ok := hello.Lookup("hostInfo").StringValueOK(); ok {

@@ -37,8 +37,8 @@ func (n *Network) Proxy(upstream string) *Proxy {
 // name (appName in a URI). A mongod identifies itself by its port, but only if it runs with the
 // parameter enableTestCommands. All other connections belong to the sender "".
 //
-// A sender identifies itself in the first message of a connection. So even if the sender's link is
-// cut or hangs, a connection is accepted; only after that message is it closed or held.
+// A sender identifies itself in the first message of a connection. So a connection is accepted even if the sender's
+// link is cut or hangs, and is closed or held after that message.
 func (n *Network) Link(sender string) *Link {
 	n.mu.Lock()
 	defer n.mu.Unlock()

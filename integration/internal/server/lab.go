@@ -30,8 +30,8 @@ import (
 //     there, too, a sharded cluster;
 //  3. Docker: it starts one container of the image that the environment names.
 //
-// It uses the first kind that it finds. If LEASEHOLD_SERVERS is "all" or a list of kinds
-// ("mongod,docker"), it uses all of these, and they must be available.
+// It uses the first kind that it finds. If LEASEHOLD_SERVERS is "all", it uses every kind that it finds. If
+// LEASEHOLD_SERVERS is a list of kinds ("mongod,docker"), it uses these, and they must be available.
 type Lab struct {
 	Seed uint64 // seed of all random numbers: LEASEHOLD_SEED, or 1
 
@@ -167,9 +167,9 @@ func (l *Lab) Each(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
 	l.on(t, l.having(t, need), f)
 }
 
-// One is like Each, but runs f on only one of those servers, which the test's name determines. Use
-// it for long tests that hardly depend on the topology, such as tests of hanging processes. If
-// LEASEHOLD_LONG is set, One does the same as Each.
+// One is like Each, but runs f on only one of the servers; the test's name determines which. Use it for long tests that
+// hardly depend on the topology, such as tests of hanging processes. If LEASEHOLD_LONG is set, One does the same as
+// Each.
 func (l *Lab) One(t *testing.T, need Need, f func(t *testing.T, s *Server)) {
 	t.Helper()
 	servers := l.having(t, need)

@@ -59,7 +59,7 @@ func (n Need) missing(s *Server) string {
 
 // A Server is one deployment of MongoDB, or of a compatible product, that tests run on.
 type Server struct {
-	Name     string // "replset", "standalone", "sharded", "docker", "uri"
+	Name     string // "replset", "standalone", "sharded", "docker", "ferretdb", "uri", or "own" for one test's server
 	Product  string // "MongoDB" or "FerretDB"
 	Version  string
 	Topology string // "replica set of 3", "standalone", "sharded cluster"
