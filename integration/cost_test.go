@@ -315,8 +315,8 @@ func TestCostOfWaiting(t *testing.T) {
 }
 
 // With 64 sessions in the queue, a release sends one command and one notice, and wakes one session. If the queue was
-// empty when the holder was granted the key, its release sends two commands, because it first tries a cheaper command
-// that works only while the queue is empty.
+// empty when the holder was granted the key, its release sends two commands. The first is a cheaper one, which works
+// only while the queue is empty.
 func TestCostOfReleaseWithAQueue(t *testing.T) {
 	const line = 64
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

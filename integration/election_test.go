@@ -286,8 +286,8 @@ func TestElectionStepDown(t *testing.T) {
 
 // If the server notifies, the next leader's Campaign returns as soon as the leader has resigned,
 // without waiting for a poll, and observers see the new leader just as quickly. B16: a restarted
-// candidate with the same identity leads again: at once if it had closed its session, or, after
-// a crash, as soon as the old session has lapsed.
+// candidate with the same identity leads again. If it had closed its session, it leads at once. After
+// a crash, it leads as soon as the old session has lapsed.
 func TestB16ResignAndRestart(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {

@@ -14,11 +14,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Whatever happens to the primary on which a waiter listens, a notice tells the waiter that it was
-// granted the key. An open cursor does not show that its member is still the primary: on a member
-// that has stepped down, or that is cut off from the other members and gets no new notices, it
-// stays open without an error. TestListenFollowsThePrimaryAtOnce in dsync/mongo checks, in a
-// bubble, how soon the listener follows the primary.
+// Whatever happens to the primary on which a waiter listens, a notice tells the waiter that it was granted the key. An
+// open cursor does not show that its member is still the primary. The cursor stays open without an error on a member
+// that has stepped down, and on one that is cut off from the other members and gets no new notices.
+// TestListenFollowsThePrimaryAtOnce in dsync/mongo checks, in a bubble, how soon the listener follows the primary.
 func TestListenerFindsThePrimary(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(t *testing.T, own *server.Server, net *proxy.Network){

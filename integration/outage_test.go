@@ -13,10 +13,10 @@ import (
 // slow is part of the errors that say that the server is too busy even to report that there is no majority.
 const slow = "not answered in time: it is out of reach, overloaded, or locked for a backup (fsyncLock)"
 
-// outage uses a server on which one session holds a key and another session waits for it. It harms
-// the server so that no write is acknowledged for a while, and then heals it. It checks that the
-// holder is notified in time, that nobody is told of a grant that may still be undone, that the
-// log and Release's error contain the reason, and that everything continues afterwards.
+// outage uses a server on which one session holds a key and another session waits for it. It harms the server so that
+// no write is acknowledged for a while, and then heals it. It checks that the holder is notified in time, and that
+// nobody is told of a grant that may still be undone. It also checks that the log and Release's error contain the
+// reason, and that everything continues afterwards.
 func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	t.Helper()
 	r := newRoom(t, own)

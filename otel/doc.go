@@ -34,12 +34,17 @@
 // The attributes are leasehold.kind (mutex, rwmutex, semaphore, once, periodic, election), leasehold.grant.source
 // (local: handed off within the process; store: granted by the store), leasehold.key, leasehold.store.operation,
 // leasehold.clock.direction (ahead, back) and error.type. For holds, sessions and terms error.type is the reason
-// for their end: expired (no heartbeat reached the store in time, or a fixed lease was over), session_expired
-// (another process found that the session had expired), revoked (somebody used Break or ForceHold), stalled (the
-// holder made no progress within its limit), record_deleted (somebody deleted the key's record in the store) or
-// closed (the session was closed before the holder was done). The attribute is missing if the holder released the
-// hold, or if a leader resigned or its context ended. For heartbeats and commands, error.type is timeout or the
-// type of the error.
+// for their end:
+//
+//   - expired: no heartbeat reached the store in time, or a fixed lease was over;
+//   - session_expired: another process found that the session had expired;
+//   - revoked: somebody used Break or ForceHold;
+//   - stalled: the holder made no progress within its limit;
+//   - record_deleted: somebody deleted the key's record in the store;
+//   - closed: the session was closed before the holder was done.
+//
+// The attribute is missing if the holder released the hold, or if a leader resigned or its context ended. For
+// heartbeats and commands, error.type is timeout or the type of the error.
 //
 // Only leasehold.queue.length has leasehold.key by default, because there can be many keys and each value makes
 // its own time series. [Options].Key adds it to the other metrics, unchanged or shortened.

@@ -64,9 +64,9 @@
 // renewal in progress at that moment is aborted. If the server has stored the renewal nevertheless,
 // the release fails, and another process leads only when the lease has expired.
 //
-// ReleaseOnCancel has a price: a leader that gives up because it cannot renew also tries to
-// release, with a Get and an Update, and only then does the context of OnStartedLeading end. If the
-// Update succeeds but its reply is late, another process can lead for up to Timeout while the
+// ReleaseOnCancel has a price. A leader that gives up because it cannot renew also tries to
+// release, with a Get and an Update, and the context of OnStartedLeading ends only after that. If
+// the Update succeeds but its reply is late, another process can lead for up to Timeout while the
 // former leader's work still runs. If that must not happen, leave ReleaseOnCancel unset, or use
 // leader.Election.
 //

@@ -23,15 +23,15 @@
 // are due while nobody leads are skipped; after the leader has crashed, nobody leads for up to a TTL.
 //
 // With either, a job can also run twice or not at all when a process dies. If a job must run once for each scheduled
-// time, use a dsync.Periodic in its function, without a Locker or an Elector. gocron does not tell the function which
-// time a run was scheduled for, so the function has to compute it: for an hourly job,
+// time, use a dsync.Periodic in its function, without a Locker or an Elector. The function has to compute the time for
+// which a run was scheduled, because gocron does not pass it. For an hourly job,
 // time.Now().Add(time.Minute).Truncate(time.Hour) is the last hour that is due, even on hosts whose clocks are up to a
 // minute behind. Don't use Round instead: a run that is more than half an hour late would get the next hour.
 //
 // # Limits
 //
 // gocron's interfaces have no way to report a loss. If the lock or the leadership is lost while a
-// job runs, the job continues, and another process may begin it after the grace; only
+// job runs, the job continues, and another process may begin it after the grace. Only
 // dsync.Hooks.Lost and the log report the loss. The interfaces don't pass the fencing token either,
 // so the job's writes can't be fenced. If that matters, call dsync.Mutex.Do or leader.Election.Run
 // in the job's function: there the context ends when the lock or the leadership is lost, and the

@@ -38,7 +38,7 @@ var _ gocron.Locker = (*Locker)(nil)
 // A job's lock is held for atLeast from the start of the job, even if the job ends earlier, and no other process runs
 // the job within that time. The store keeps the lock even after this process has ended, but not if the process dies
 // during the job. Choose the job's period minus the largest difference between hosts' clocks: 59 s, for example, for a
-// job that runs every minute. If atLeast is much shorter, a short job can run on several hosts in each period: each
+// job that runs every minute. If atLeast is much shorter, a short job can run on several hosts in each period. Each
 // host requests the lock when the job is due by its own clock, and the times of a gocron.DurationJob count from the
 // start of its process. Because atLeast depends on the period, jobs with different periods need different Lockers,
 // passed with gocron.WithDistributedJobLocker.

@@ -1,6 +1,6 @@
-// Package golangmigrate lets processes that migrate a database with
-// github.com/golang-migrate/migrate/v4 do so one at a time: it wraps one of that library's database
-// drivers and replaces the driver's own lock with a lock of a dsync.Session.
+// Package golangmigrate lets processes that migrate a database with github.com/golang-migrate/migrate/v4 do so one at a
+// time. It wraps one of that library's database drivers and replaces the driver's own lock with a lock of a
+// dsync.Session.
 //
 //	inner, err := mongodb.WithInstance(client, &mongodb.Config{DatabaseName: "app"})
 //	driver, err := golangmigrate.New(inner, locks, "migrate/app", nil) // locks is a *dsync.Session
@@ -8,7 +8,7 @@
 //	err = m.Up()
 //
 // golang-migrate's MongoDB driver locks by inserting a document. If the process dies, or the server executes the insert
-// after the driver has given up on it, the document stays, and nobody can migrate until a person deletes it
+// after the driver has given up on it, the document stays. Then nobody can migrate until a person deletes the document
 // (golang-migrate#902). This package's lock becomes free when the TTL of its session runs out.
 //
 // # The inner driver's lock

@@ -65,7 +65,7 @@ func NewLocker(s *dsync.Session, opt *Options) (*Locker, error) {
 // The lock is held for atLeast from the start of a run, even if the run ends earlier, and no other process begins the
 // job within that time. The store keeps the lock even after this process has ended, but not if the process dies during
 // the run. Choose the job's period minus the largest difference between hosts' clocks: 59 s, for example, for a job
-// that runs every minute. If atLeast is much shorter, a short job can run on several hosts in each period: each host
+// that runs every minute. If atLeast is much shorter, a short job can run on several hosts in each period. Each host
 // requests the lock when the job is due by its own clock, and the times of "@every 1h" count from the start of its
 // process. With 1 ms, the lock is released when the run ends.
 //

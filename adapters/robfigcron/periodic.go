@@ -27,9 +27,9 @@ import (
 // for longer than its period and should not catch up, let it return nil for a tick that is too old.
 //
 // When clocks are changed, as for daylight saving time, a spec that names hours neither loses nor repeats a time of the
-// day: all times that the change skips become a single tick, at the moment of the change, and a time that occurs twice
-// is a tick only the first time. A spec whose hour is "*" has no ticks in an hour that is skipped, and if an hour is
-// repeated it has ticks both times.
+// day. All times that the change skips become a single tick, at the moment of the change. A time that occurs twice is a
+// tick only the first time. A spec whose hour is "*" has no ticks in an hour that is skipped, and has ticks both times
+// in an hour that is repeated.
 //
 // AddPeriodic returns the error of cron.Cron.AddJob, or an error if the spec's times differ between processes, as with
 // "@every 1h", which counts from the start of each process. It panics if the name, with the prefix, is not a valid key.

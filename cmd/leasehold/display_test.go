@@ -101,8 +101,8 @@ func TestDisplayOfAPipe(t *testing.T) {
 	}
 }
 
-// A watch overwrites the previous frame, never prints more than fits on the terminal, continues
-// when a key is created or deleted, and exits with 0 when it is interrupted.
+// A watch overwrites the previous frame, and never prints more than fits on the terminal. It continues when keys are
+// created, and exits with 0 when it is interrupted.
 func TestWatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t)

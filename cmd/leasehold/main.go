@@ -29,7 +29,7 @@
 // so the group is dead before the server gives the key to anyone else. Two processes enforce this independently:
 // leasehold, which has the session, and its keeper, which runs the command and receives the deadline after each
 // heartbeat. So the keeper stops the command in time if leasehold is frozen (SIGSTOP), starved or cut off, and at once
-// if leasehold is killed; leasehold kills the group if the keeper is frozen or killed. If both are frozen for longer
+// if leasehold is killed. Leasehold kills the group if the keeper is frozen or killed. If both are frozen for longer
 // than the lease, for example because their virtual machine is paused, the keeper kills the group as soon as they
 // resume. Until then only the fencing token can protect the command's data: see leasehold run --help.
 //

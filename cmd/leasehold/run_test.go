@@ -543,9 +543,8 @@ func TestTickOfAnInterval(t *testing.T) {
 	}
 }
 
-// If a run by hand, or on a host with a wrong clock, takes the tick of the next run, people can
-// notice that: leasehold prints the tick of each command that it runs or skips. --quiet suppresses
-// both messages.
+// leasehold prints the tick of each command that it runs or skips. So people can notice that a run by hand, or on a
+// host with a wrong clock, has taken the tick of the next run. --quiet suppresses both messages.
 func TestRunSaysTheTick(t *testing.T) {
 	for _, quiet := range []bool{false, true} {
 		store := dsynctest.NewMemory()

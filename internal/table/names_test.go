@@ -45,8 +45,12 @@ var called = []string{"As", "Is", "Unwrap"}
 
 // Every exported name has an Example or a use outside its package, so the API contains nothing unused. A use counts in
 // an Example, in code that the documentation shows, or in another package's code except its tests. These count as
-// used, too: a method that makes its type satisfy an interface, a method of an interface that its own package calls,
-// the type to which a used method or field belongs, and the types that occur in a used name's type.
+// used, too:
+//
+//   - a method that makes its type satisfy an interface;
+//   - a method of an interface, if the interface's own package calls the method;
+//   - the type to which a used method or field belongs;
+//   - the types that occur in the type of a used name.
 func TestExportedNamesAreUsed(t *testing.T) {
 	c := newChecker(t)
 	for _, folder := range c.folders {

@@ -43,7 +43,7 @@ type redisLocker struct {
 }
 
 func (l *redisLocker) Lock(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, redisTTL) // without a deadline, Obtain would give up after redisTTL
+	ctx, cancel := context.WithTimeout(ctx, redisTTL) // as Obtain does itself if ctx has no deadline
 	defer cancel()
 	l.lock, err = l.client.Obtain(ctx, l.key, redisTTL, &redislock.Options{RetryStrategy: redislock.LinearBackoff(redisRetry)})
 	return err
