@@ -95,7 +95,7 @@ func TestBreakDeposes(t *testing.T) {
 					}
 					synctest.Wait()
 					if len(lost) != 1 || !errors.Is(lost[0], dsync.ErrRevoked) {
-						t.Errorf("Hooks.Lost was called with %v, want once", lost)
+						t.Errorf("Hooks.Lost was called with %v, want one call with ErrRevoked", lost)
 					}
 
 					// The deposed process can lead again.
@@ -213,7 +213,7 @@ func TestResignAfterBreak(t *testing.T) {
 			t.Errorf("Resign: %v", err)
 		}
 		if d := time.Since(at); d != grace/2 {
-			t.Errorf("Resign took %v, want until the function returned after %v", d, grace/2)
+			t.Errorf("Resign took %v, want %v: until the function returned", d, grace/2)
 		}
 		if err := <-broken; err != nil {
 			t.Errorf("Break: %v", err)

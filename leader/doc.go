@@ -10,9 +10,8 @@
 //	defer election.Resign(context.Background())
 //	return work(ctx)
 //
-// [Election.Run] does this in a loop and is made for errgroup. A [Group] is an errgroup of
-// functions, each of which runs on one process of the fleet at a time. Package leader/mongo
-// makes an election straight from a MongoDB database.
+// [Election.Run] does this in a loop and is made for errgroup. A [Group] is an errgroup; each of its functions runs
+// on one process of the fleet at a time. Package leader/mongo makes an election straight from a MongoDB database.
 //
 // # The states
 //
@@ -25,8 +24,8 @@
 // A term begins when a candidate is elected. It has a number and a fencing token, both greater than
 // those of all earlier terms. It ends
 //
-//   - when it is lost, for example because the session's lease is over by the local clock, at least
-//     the session's grace before anyone else can be elected ([ErrLost] lists all causes);
+//   - when it is lost, for example because the session's lease is over by the local clock ([ErrLost] lists all
+//     causes);
 //   - by Resign, Pause, Transfer or ResignAfter, or by the return of Run's function;
 //   - when the context that was passed to Campaign or Run ends, or the session is closed.
 //
@@ -37,8 +36,8 @@
 //
 // # What is not promised
 //
-// A process that is frozen past its deadline cannot be notified in time. When it continues, its first
-// call of the context's Err reports the loss, but work that had already begun goes on. If that
-// matters, let the system that stores your data check the term's token. Names are only for display:
-// leadership belongs to a session, and a restarted process has a new session.
+// A process that is frozen for most of a TTL cannot be notified in time. When it runs again, its first call of the
+// context's Err reports the loss, but work that had already begun goes on. If that matters, let the system that
+// stores your data check the term's token. Names are only for display: leadership belongs to a session, and a
+// restarted process has a new session.
 package leader

@@ -43,8 +43,7 @@ func New(s *dsync.Session, name string, opt *Options) (*Election, error) {
 	return newElection(context.Background(), engine.Of(s), name, opt)
 }
 
-// newElection is like New. If the hooks need it, the session observes the election until heard
-// ends.
+// newElection is like New. If the hooks need it, the session observes the election until the context heard ends.
 func newElection(heard context.Context, s *engine.Session, name string, opt *Options) (*Election, error) {
 	if err := dsync.CheckKey(name); err != nil {
 		return nil, fmt.Errorf("leader: name of the election: %w", err)
@@ -113,10 +112,9 @@ func (e *Election) Publish(ctx context.Context, value []byte) error {
 // A process that campaigns again, as Run does, joins the end of the queue.
 //
 // ctx bounds only the wait. If the error is nil, the store has the resignation, or there was no term.
-// Otherwise it is ctx's error; [ErrLost] if the term was lost before the store had the resignation, in
-// which case nobody is elected before the session's lease is over; dsync.ErrRefused; or, if the session
-// was closed before the store had the resignation, dsync.ErrNotReleased or dsync.ErrClosed. The term has
-// ended in any case.
+// Otherwise it is ctx's error; [ErrLost] if the term was lost before the store had the resignation; dsync.ErrRefused;
+// or, if the session was closed before that, dsync.ErrNotReleased or dsync.ErrClosed. After ErrLost, nobody is
+// elected before the session's lease is over. The term has ended in any case.
 func (e *Election) Resign(ctx context.Context) error {
 	t := e.present()
 	if t == nil {

@@ -241,8 +241,8 @@ func TestNewRefusesNonsense(t *testing.T) {
 	}
 }
 
-// Promise 1, B02, B03, B29: whatever goes wrong between the leader and the store, the leader's
-// context is cancelled at least the grace before another process's Campaign returns.
+// Promise 1, B02, B03, B29: whatever goes wrong between the leader and the store, no other process's Campaign returns
+// until the leader's context has been cancelled for at least the grace.
 func TestContextEndsBeforeTheNextLeads(t *testing.T) {
 	n := 1000
 	if testing.Short() {

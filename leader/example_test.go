@@ -185,8 +185,8 @@ func ExampleGroup() {
 	// <nil>
 }
 
-// A Group's functions spread over the fleet. Beside them, in the errgroup of the process, Run leads
-// an election of its own, and other tasks run on every process. The first error ends all of them.
+// A Group's functions spread over the fleet. Beside them, the process's errgroup has an election of its own, and a
+// task that runs on every process. The first error ends all of them.
 func ExampleGroup_errgroup() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())
@@ -371,8 +371,8 @@ func ExampleElection_TryCampaign() {
 	// host-2 does nothing: host-1 leads
 }
 
-// For maintenance of one machine, its process stops leading, and another one leads until it
-// resumes.
+// Before the maintenance of a machine, its process stops leading, so that another process can lead. After Resume, it
+// can be elected again.
 func ExampleElection_Pause() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)

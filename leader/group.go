@@ -241,8 +241,8 @@ func (g *Group) run(ctx context.Context, r *Singleton, f func(context.Context) e
 }
 
 // Wait waits until all functions have left the group, ends the group's context, and returns the first
-// error, if any. If functions ended because the context passed to [NewGroup] ended, and none had failed
-// before, that is the context's error.
+// error, if any. If functions ended because the context passed to [NewGroup] ended, and none had failed before, the
+// error is the context's.
 //
 // As with errgroup, if the group has no functions, even if Go was never called, Wait ends the group and returns at
 // once. A program that adds and removes functions while it runs should call Wait only when the group's context has
@@ -259,7 +259,7 @@ func (g *Group) Wait() error {
 
 // next returns one of the functions in the group. If there is none, it ends the group and returns
 // nil. A sync.WaitGroup would not do, because its Add must not be called concurrently with Wait
-// while the counter is zero, but Go may.
+// while the counter is zero, but Go may be.
 func (g *Group) next() *Singleton {
 	g.mu.Lock()
 	defer g.mu.Unlock()

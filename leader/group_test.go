@@ -147,7 +147,7 @@ func TestGroupSettles(t *testing.T) {
 	})
 }
 
-// S3, S4: the list shows the functions. A function can be removed through the list or from inside, and then another
+// S3, S4: the list shows the functions. A function can be removed through its handle or from inside, and then another
 // process runs it.
 func TestGroupListAndRemove(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -235,8 +235,7 @@ func TestGroupWaitReturnsTheFirstError(t *testing.T) {
 	})
 }
 
-// A group ends without an error when all its functions are done. B15: an outage does not end a
-// function.
+// A group ends without an error when all its functions are done. B15: after an outage the functions run again.
 func TestGroupSurvivesAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		faulty := newFaulty(t, dsynctest.NewMemory(), nil)
@@ -385,7 +384,7 @@ func TestGroupListsRunningFunctions(t *testing.T) {
 		check("in the queue", b, false)
 		go a.List()[0].Election.Resign(background)
 		check("resigned, but f has not returned", a, true)
-		check("the other has not", b, false)
+		check("the other still waits", b, false)
 		time.Sleep(grace)
 		check("f has returned", a, false)
 		check("the other was elected", b, true)

@@ -15,11 +15,10 @@ import (
 // hook may call anything: Campaign, Resign, Pause, or Close of the session. No call is dropped, except
 // that a call of Refreshed that waits behind a slow hook is replaced by the next call of Refreshed.
 //
-// NewLeader and Refreshed are called on every process that campaigns or observes, from its first
-// call of Campaign, TryCampaign, Run or Observe until its session ends. If either is set, the
-// process reads the election after every change, even if only a candidate joins or leaves. If more
-// than 8 changes come at once, the process reads ten times a second. If there are more than a few
-// hundred candidates, set these two hooks in only a few processes. The other hooks cause no reads.
+// NewLeader and Refreshed are called on every process that campaigns or observes, from the first call that does so
+// until its session ends. If either is set, the process reads the election after every change, even if only a
+// candidate joins or leaves. If more than 8 changes come at once, the process reads ten times a second. If there are
+// more than a few hundred candidates, set these two hooks in only a few processes. The other hooks cause no reads.
 type Hooks struct {
 	// Elected is called when a term of this process begins. ctx is the context that
 	// [Election.Campaign] returns. It has the values of Campaign's ctx, such as a tracer's span,

@@ -74,7 +74,7 @@ func (e *Election) leader(ctx context.Context, st driver.State) (Leader, error) 
 // dsync.Options.PollInterval. The channel has room for one value; a newer value replaces one that was
 // not received in time. The channel is closed when ctx or the session ends.
 //
-// Until then admin.Inspector.Observers lists this process as an observer. MongoDB 4.4 logs the names
+// While the channel is open, admin.Inspector.Observers lists this process as an observer. MongoDB 4.4 logs the names
 // of all observed elections with each heartbeat.
 func (e *Election) Observe(ctx context.Context) <-chan Leader {
 	var last Leader

@@ -93,7 +93,7 @@ func TestValueIsPartOfTheElection(t *testing.T) {
 	}
 }
 
-// faultOfPublish injects fault into every Publish while may returns true.
+// faultOfPublish returns a function that injects the fault into each Publish for which may() is true.
 func faultOfPublish(fault dsynctest.Fault, may func() bool) func(dsynctest.Request) dsynctest.Fault {
 	return func(r dsynctest.Request) dsynctest.Fault {
 		if r.Method == dsynctest.MethodPublish && may() {

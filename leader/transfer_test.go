@@ -171,7 +171,7 @@ func TestTransferInsideRun(t *testing.T) {
 	})
 }
 
-// A refused Transfer does not end the leadership, and writes nothing.
+// A refused Transfer does not end the leadership, and sends no release.
 func TestTransferRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -283,7 +283,7 @@ func TestTransferToACandidateThatCrashes(t *testing.T) {
 		}
 		<-all["b"].elected
 		if d := time.Since(start); d > ttl+grace {
-			t.Errorf("somebody leads after %v, want within %v", d, ttl)
+			t.Errorf("somebody leads after %v, want within %v", d, ttl+grace)
 		}
 	})
 }
@@ -376,7 +376,7 @@ func TestTransferIsNotDeniedAfterALateCopy(t *testing.T) {
 	})
 }
 
-// If the term is lost before its release, Transfer elects nobody.
+// If the term is lost before its release, Transfer does not elect the candidate, and the first in the queue leads.
 func TestTransferOfALostTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -43,8 +43,8 @@ func TestAcquireAnswers(t *testing.T) {
 		{"sealed with another limit", in(driver.KindMutex, 2, holder("x.1"), sealed), false, nil},
 		{"sealed as another kind", in(driver.KindOnce, 1, sealed), false, driver.ErrMismatch},
 		{"in the queue with a limit that is forgotten", in(driver.KindMutex, 9, holder("x.1"), e("position", 1), e("waiting", 1)), false, nil},
-		{"line full", in(driver.KindMutex, 1, holder("x.1"), e("waiting", 10_000)), false, driver.ErrRefused},
-		{"last in the fullest line", in(driver.KindMutex, 1, holder("x.1"), e("waiting", 10_000), e("position", 10_000)), false, nil},
+		{"queue full", in(driver.KindMutex, 1, holder("x.1"), e("waiting", 10_000)), false, driver.ErrRefused},
+		{"last in a full queue", in(driver.KindMutex, 1, holder("x.1"), e("waiting", 10_000), e("position", 10_000)), false, nil},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -167,10 +167,10 @@ func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
 		wait  bool
 		want  int // number of commands
 	}{
-		"there":                {there, true, 1},
-		"no record has it":     {null(call{}), true, 2},
-		"the poll removed it":  {removed, true, 2},
-		"a try never is there": {there, false, 1},
+		"there":               {there, true, 1},
+		"no record has it":    {null(call{}), true, 2},
+		"the poll removed it": {removed, true, 2},
+		"a try":               {there, false, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

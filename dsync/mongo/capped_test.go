@@ -17,7 +17,7 @@ type capped struct {
 	mu          sync.Mutex
 	collections map[string]*cappedCollection
 	cursors     map[int64]*cappedCursor
-	last        int64             // cursor
+	last        int64             // id of the last cursor
 	inserted    chan struct{}     // closed, and replaced, by each change
 	instead     map[string]bson.D // answers that replace the usual ones, by the command's name
 	calls       map[string]int    // number of calls, by the command's name

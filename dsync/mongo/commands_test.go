@@ -223,7 +223,7 @@ func TestCommandsOnFile(t *testing.T) {
 	}
 }
 
-// A sending is a call of a store whose commands the file lists.
+// A sending is one call of a store. The file lists the commands that it sends.
 type sending struct {
 	name string
 	do   func(context.Context, driver.Store) error

@@ -14,7 +14,7 @@ import (
 )
 
 // B40: if the server refuses the command that finds a claim or the one that releases it, Discard still removes the
-// other claims, and returns the notices of the resulting grants.
+// other claims, and returns an error.
 func TestDiscardGoesOnBehindARefusedClaim(t *testing.T) {
 	for _, refuses := range []string{"update", "findAndModify"} {
 		t.Run(refuses, func(t *testing.T) {
@@ -92,8 +92,7 @@ func TestDiscardOutOfTime(t *testing.T) {
 	})
 }
 
-// outOfTime is a context that has ended, but whose Done channel is not closed, as if it had ended just after a
-// reply.
+// outOfTime is a context that can end without closing its Done channel, as if it ended just after a reply.
 type outOfTime struct {
 	context.Context
 	over atomic.Bool

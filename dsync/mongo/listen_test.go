@@ -333,11 +333,11 @@ func TestListenMissesSome(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		h.want("after the next cursor", nil, 1)
 		time.Sleep(5 * time.Minute)
-		h.want("and the one after that, which knows that there was none", nil, 0)
+		h.want("after another cursor, which has no last notice to miss", nil, 0)
 		h.notify(wake("s", 6, h.address))
 		h.took()
 		time.Sleep(10 * time.Minute)
-		h.want("once it has seen one", nil, 0)
+		h.want("after it has seen a notice again", nil, 0)
 
 		for range 2 {
 			h.collections.drop(coll)
@@ -354,7 +354,8 @@ func TestListenMissesSome(t *testing.T) {
 
 func (h *hearing) overrun(n int) { h.collections.overrun(h.collection(h.address), n) }
 
-// Listen notices a new primary within seconds, and no notice is lost or repeated because of it.
+// Without a PrimaryWatch, Listen notices a new primary within 11 seconds. It then sends NoticeReady, and receives the
+// notices that are sent from then on.
 func TestListenFollowsThePrimary(t *testing.T) {
 	elections := map[string]func(int) func(bson.D) bson.D{
 		"election": elected,
@@ -436,7 +437,7 @@ func TestListenKeys(t *testing.T) {
 					}
 				}
 				if longest < 3*time.Minute || longest > 4*time.Minute+20*time.Second {
-					t.Errorf("marked again after %v, want 3 to 4 minutes", longest)
+					t.Errorf("the longest time between two marks was %v, want from 3m to 4m20s", longest)
 				}
 				h.want("marks", nil, 0)
 			})
@@ -571,8 +572,7 @@ func TestListenBreaks(t *testing.T) {
 	}
 }
 
-// If a connection dies silently, Listen ends within twenty seconds. If answers are merely late,
-// it continues.
+// If a connection dies silently, Listen ends after twenty seconds. If answers are merely late, it continues.
 func TestListenNoticesSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)
@@ -630,7 +630,7 @@ func TestListenUnsupported(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHearing(t, tc.hello, &tc.opt)
 				if says := h.address > 0; says != (tc.warn != "") {
-					t.Errorf("before Listen, its claims say that it listens at address %d", h.address)
+					t.Errorf("before Listen, the session's claims have the address %d (0: none)", h.address)
 				}
 				if tc.meet != nil {
 					tc.meet(h.collections)
@@ -654,7 +654,7 @@ func TestListenUnsupported(t *testing.T) {
 					return // a read-only store has no claims
 				}
 				if address := h.addressOf("s"); address != 0 {
-					t.Errorf("after Listen, its claims say that it listens at address %d", address)
+					t.Errorf("after Listen, the session's claims have the address %d, want none", address)
 				}
 			})
 		})

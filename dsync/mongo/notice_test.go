@@ -249,7 +249,7 @@ func TestNoticeOfAHandOverHasItsToken(t *testing.T) {
 		sent := calls[len(calls)-1].cmd.Lookup("update", "0", "$replaceWith", "$mergeObjects", "1", "$let", "in", "$cond", "1", "$cond", "1", "t").Int64()
 		want := []driver.Notice{{Type: driver.NoticeGrant, Session: "o", Key: "k", Claim: "o.1", Token: sent, Address: 3}}
 		if !slices.Equal(got, want) || sent != time.Now().UnixMilli()*1024 {
-			t.Errorf("got %+v, want %+v, with %d", got, want, time.Now().UnixMilli()*1024)
+			t.Errorf("got %+v, want %+v, with token %d", got, want, time.Now().UnixMilli()*1024)
 		}
 	})
 }

@@ -83,7 +83,7 @@ func TestNotifyNobody(t *testing.T) {
 		}
 		h.notify(wake("s", 1, 1000))
 		if got := sentTo(h.f.took()); !slices.Contains(got, "insert leasehold.notices.1000") {
-			t.Errorf("sent %v, want it at the last address there may be", got)
+			t.Errorf("sent %v, want an insert at the greatest address", got)
 		}
 	})
 	for _, opt := range []dsyncmongo.Options{{PollOnly: true}, {ReadOnly: true}} {
@@ -101,8 +101,8 @@ func TestNotifyNobody(t *testing.T) {
 	}
 }
 
-// Without the right to create a collection, Notify sends nothing to it, now or later, and the log says once which
-// right to grant. After a temporary error, the next Notify tries again.
+// If the user may not create a collection or insert into it, Notify sends nothing more to it after the first refusal,
+// and the log says once which right to grant. After a temporary error, the next Notify tries again.
 func TestNotifyIsRefused(t *testing.T) {
 	for _, command := range []string{"create", "insert"} {
 		t.Run(command, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestNotifyIsRefused(t *testing.T) {
 						t.Errorf("interrupted: got %v, want a temporary error", err)
 					}
 					if n := strings.Count(fmt.Sprint(names(h.f.took())), command); n != 2 {
-						t.Errorf("interrupted: %d creates, want one for each of the two collections", n)
+						t.Errorf("interrupted: %d commands %s, want one for each of the two collections", n, command)
 					}
 				}
 				refuse(refusal(13, "Unauthorized"))

@@ -64,7 +64,7 @@ func TestReadOnlySession(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := s.Mutex("k").TryHold(t.Context()); !errors.Is(err, driver.ErrRefused) {
-			t.Errorf("Lock: %v, want ErrRefused", err)
+			t.Errorf("TryHold: %v, want ErrRefused", err)
 		}
 		if err := s.Close(t.Context()); err != nil {
 			t.Error(err)

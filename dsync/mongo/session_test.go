@@ -60,7 +60,7 @@ func TestRegisterRefusesKnownIDs(t *testing.T) {
 		{"unknown", false, []func(call) bson.D{made}, nil},
 		{"known", false, []func(call) bson.D{duplicate}, driver.ErrSessionExists},
 		{"unknown, portable", true, []func(call) bson.D{none, written, made}, nil},
-		{"made by an expiry that has not come yet, portable", true, []func(call) bson.D{none, exists, made}, nil},
+		{"created for an Expire that has not come yet, portable", true, []func(call) bson.D{none, exists, made}, nil},
 		{"known, portable", true, []func(call) bson.D{none, exists, none}, driver.ErrSessionExists},
 	}
 	for _, tc := range cases {

@@ -133,8 +133,8 @@ func TestLastUsedKeyTakesShortCommands(t *testing.T) {
 	})
 }
 
-// The same is true of a key without a record: the short acquire creates the record. If it arrives too late, or
-// another process is faster, the pipeline follows.
+// On a key without a record, too, each acquire and each release is one short command: the short acquire creates the
+// record. If the short acquire arrives too late, or another process is faster, the pipeline follows.
 func TestNewKeyTakesShortCommands(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reply bson.D
@@ -183,8 +183,8 @@ func TestNewKeyWithoutAnswer(t *testing.T) {
 	}
 }
 
-// If another process was the last to use a key, or none was, the first acquire is short unless the key is
-// likely to be held.
+// If another process was the last to use a key, or none was, the first acquire is short, unless it is repeated, has a
+// tick, or goes to a server other than MongoDB.
 func TestUnknownKeyIsAcquired(t *testing.T) {
 	repeated := func(j *driver.Acquire) { j.Repeated = true }
 	for name, tc := range map[string]struct {
@@ -282,18 +282,19 @@ func TestContendedKeyIsAcquiredWithOneCommand(t *testing.T) {
 			q.want(what, want)
 		}
 		q.instead["acquire"] = held
-		acquire(1, "held by another, as nobody knew", "short acquire, acquire")
+		acquire(1, "held by another, which this process does not know", "short acquire, acquire")
 		for i := range 3 {
 			acquire(2+i, "held by another again", "acquire")
 		}
 		delete(q.instead, "acquire")
 		acquire(5, "free", "acquire")
 		delete(q.instead, "short acquire")
-		acquire(6, "free again, though its release is not known of", "short acquire")
+		acquire(6, "free again, though this process has not released it", "short acquire")
 	})
 }
 
-// After a try that was refused, or a release that granted the key to another session, the key counts as contended.
+// After a try whose reply shows waiters, or a release that keeps the key or grants it to another session, the key
+// counts as contended.
 func TestContendedKeyIsKnownFromAnyCommand(t *testing.T) {
 	for name, do := range map[string]func(*shortServer){
 		"a try": func(q *shortServer) {
@@ -423,7 +424,7 @@ func TestObservedKeyTakesCommandsWithReplies(t *testing.T) {
 }
 
 // The release of a claim that was granted while others waited begins with the short hand-over, or with the pipeline
-// if there is no short hand-over for the claim.
+// if there is no short hand-over for the claim. If nobody waited, the release of such a claim begins with an update.
 func TestReleaseBehindWaiters(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*driver.Claim)
@@ -649,7 +650,7 @@ func TestShortCommandsOnlyForSimpleClaims(t *testing.T) {
 				q.turn(c)
 				want := "acquire, release alone"
 				if c.Kind == driver.KindElection {
-					want = "acquire, short release" // the kind counts terms
+					want = "acquire, short release" // only its grant needs a term
 				}
 				q.want(name, want)
 			})

@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A Release with a Successor is one command, whose filter matches only if the claim holds. The reply still contains
-// the claim if and only if the successor did not wait.
+// A Release with a Successor is one command, whose filter matches only if the claim holds the key. The reply still
+// contains the claim if and only if the successor did not wait.
 func TestReleaseToASuccessor(t *testing.T) {
 	c := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindElection, Weight: 1, Limit: 1, Token: 1024, NoneWaiting: true}
 	holder := func(claim string) bson.D {

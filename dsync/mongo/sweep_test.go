@@ -30,8 +30,8 @@ func swept(now time.Time, record bson.D, size int, end string, deleted int, adva
 	}
 }
 
-// Sweep reads the state, deletes within its slice and advances the state. If somebody else has swept since, Sweep
-// only reads.
+// Sweep reads the state, deletes within its slice and advances the state. If somebody else has swept in the meantime,
+// Sweep only reads.
 func TestSweepCommands(t *testing.T) {
 	const slice, retention = 512, 7 * 24 * time.Hour
 	now := time.UnixMilli(1_800_000_000_000).UTC()
@@ -160,7 +160,7 @@ func checkDeletes(t *testing.T, c call, ranges []bson.D, then time.Time) {
 		}
 		for _, at := range times {
 			if !at.Equal(then) {
-				t.Errorf("it deletes what is idle since %v, want %v: %v", at.UTC(), then, d.Q)
+				t.Errorf("it deletes records that have been idle since %v, want %v: %v", at.UTC(), then, d.Q)
 			}
 		}
 	}

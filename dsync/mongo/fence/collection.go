@@ -27,8 +27,8 @@ const defaultField = "fence"
 //	defer mu.Unlock()
 //	res, err := orders.UpdateOne(ctx, mu.Token(), bson.D{{"_id", 7}}, bson.D{{"$set", bson.D{{"paid", true}}}})
 //
-// All writers of these documents must use a Collection, with the tokens of one key per document. A write with the
-// same token as the last one is applied, because it comes from the same holder.
+// All writers of these documents must use a Collection, and all writers of one document the tokens of the same key. A
+// write with the same token as the last one is applied, because it comes from the same holder.
 //
 // A new holder is safe from earlier holders from its first write on, which stores its token in the document. A
 // holder that reads a document and then decides what to write should call [Collection.RaiseToken] first; otherwise
@@ -200,8 +200,8 @@ func (c *Collection) check(token int64, filter any) error {
 	return nil
 }
 
-// unseen returns two conditions, one of which holds if the document has not seen a greater token. Neither holds for
-// an array: the server would compare each element, and a single null or small number would be enough.
+// unseen returns two conditions. If the document has not seen a greater token, it meets one of them. An array meets
+// neither: the server would compare each element, and a single null or small number would be enough.
 func (c *Collection) unseen(token int64) bson.A {
 	noArray := e("$not", bson.D{e("$type", "array")})
 	return bson.A{

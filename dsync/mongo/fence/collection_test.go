@@ -155,10 +155,10 @@ func TestCollectionTellsWhy(t *testing.T) {
 						t.Errorf("the read's filter is %s, want %s", got, want)
 					}
 					if level := find.Lookup("readConcern", "level").StringValue(); level != "local" {
-						t.Errorf("the read is %q, want local", level)
+						t.Errorf("the read concern is %q, want local", level)
 					}
 					if mode := find.Lookup("$readPreference", "mode"); !mode.IsZero() && mode.StringValue() != "primaryPreferred" {
-						t.Errorf("the read is of a %v", mode)
+						t.Errorf("the read preference is %v, want the primary", mode)
 					}
 					if tc.doc == nil {
 						if err != nil {

@@ -7,10 +7,10 @@
 // # Why a lock alone is not enough
 //
 // Suppose that a process holds a lock, is about to write, and is frozen: by the scheduler of a virtual machine, a
-// debugger, or a disk that hangs. It sends no heartbeats, its lease runs out, and another process takes the lock,
+// debugger, or a disk that hangs. It sends no heartbeats, so its lease runs out. Another process takes the lock,
 // reads the document, and writes. Then the first process resumes, and its next instruction sends its write. No lock
-// can prevent that: the process checked its lock just before it was frozen, and does not check it again. So the
-// data itself must refuse the write.
+// can prevent that: the process checked its lock just before it was frozen, and does not check it again. So the data
+// itself must refuse the write.
 //
 // Each hold of a lock has a fencing token, a number that is greater than the tokens of all earlier holds of the
 // key. Each write carries the token of its hold. The data remembers the greatest token that it has seen, and

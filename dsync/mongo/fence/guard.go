@@ -57,7 +57,7 @@ const (
 // # What is not covered
 //
 // A Guard covers neither other clusters nor commands outside of the transaction, such as those that use another ctx
-// than f's. Until a new holder has committed, an earlier holder still can.
+// than f's. Until a new holder has committed a transaction, an earlier holder can still commit one.
 //
 // # What it costs
 //

@@ -80,7 +80,7 @@ func TestGuardOneMoreCommand(t *testing.T) {
 		if got, want := first.Lookup("query").String(), `{"_id": "order 7"}`; got != want {
 			t.Errorf("the guard's document is %s, want %s", got, want)
 		}
-		// Without $inc, the server would write nothing for the holder's second transaction.
+		// Without $inc, the server would write nothing for a holder's second transaction in the same millisecond.
 		if got, want := first.Lookup("update").String(), `{"$max": {"token": {"$numberLong":"42"}},"$inc": {"n": {"$numberLong":"1"}},"$currentDate": {"at": true}}`; got != want {
 			t.Errorf("the update is %s, want %s", got, want)
 		}
