@@ -19,7 +19,7 @@ type world struct {
 	drift   float64 // the drift of the server's clock
 	offset  time.Duration
 	scale   [2]float64    // scales the random delays of requests and answers
-	step    time.Duration // the server's clock is stepped by this amount, at the time stepped
+	step    time.Duration // the server's clock is stepped by this amount at the time in the next field
 	stepped time.Duration
 	base    time.Duration // the fraction of a millisecond at which the host's clock begins
 	slowest time.Duration // the slowest round trip so far

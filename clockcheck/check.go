@@ -13,15 +13,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Check measures the difference between the host's clock and the clock of the server that client
-// talks to (the primary, a mongos or a standalone). With [Options].Servers it also measures every
-// other server whose clock can matter. A nil opt means all defaults.
+// Check measures the difference between the host's clock and the clock of the server that the client talks to (the
+// primary, a mongos or a standalone). With [Options].Servers it also measures every other server whose clock can
+// matter. A nil opt means all defaults.
 //
 // The error is [ErrOffset] or [ErrUndecided] if the host's clock is not certainly within
 // [Options].Limit of every measured server's clock; the result is complete then. It is [ErrStepped]
-// if a clock was stepped during the check. Any other error means that nothing was measured: the
-// server that client talks to did not answer, ctx ended, or opt is invalid. If one of the other
-// servers does not answer, Check still returns no error; that server's [Server].Err explains why.
+// if a clock was stepped during the check. Any other error means that nothing was measured: the server that the
+// client talks to did not answer, ctx ended, or opt is invalid. If one of the other servers does not answer, Check
+// still returns no error; that server's [Server].Err explains why.
 //
 // ctx bounds the whole check, and [Options].Timeout bounds each server's part of it. If ctx carries
 // a session, Check does not use it. Check may be called concurrently.
@@ -72,13 +72,12 @@ type measured struct {
 	now  time.Time
 }
 
-// If the client spreads the requests over several servers, measure sends at most rounds times
-// [Options].Samples.
+// If the client spreads the requests over several servers, measure sends at most rounds·Samples requests.
 const rounds = 4
 
-// measure samples the server that client talks to. After a fail-over, or with several mongos, a
-// request may reach another server; measure keeps the samples per server, and returns the first
-// server that has enough of them, or else the server with the most samples.
+// measure samples the server that the client talks to. After a fail-over, or with several mongos, a request may reach
+// another server; measure keeps the samples per server, and returns the first server that has enough of them, or else
+// the server with the most samples.
 func (c *check) measure(ctx context.Context, client *mongo.Client) (*measured, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout)
 	defer cancel()

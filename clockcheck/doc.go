@@ -37,12 +37,11 @@
 //
 // # What it costs
 //
-// A check sends eight hello commands ([Options].Samples) over the client's own
-// connections, which takes some 10 ms if the server is near, and up to four times as
-// many if the client spreads them over several mongos. With [Options].Servers it
-// opens and closes two connections to each further server, one of them for the
-// driver's own monitor, and sends eight hello commands there. hello reads nothing from
-// disk, takes no lock and needs no privilege, not even a user.
+// A check sends eight hello commands ([Options].Samples) over the client's own connections, or up to four times as
+// many if the client spreads them over several mongos. If the server is near, the eight take some 10 ms. With
+// [Options].Servers it opens and closes two connections to each further server, one of them for the driver's own
+// monitor, and sends eight hello commands there. hello reads nothing from disk, takes no lock and needs no privilege,
+// not even a user.
 //
 // # Limits
 //

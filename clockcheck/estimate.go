@@ -54,7 +54,7 @@ func (e *estimate) add(s sample, rate float64) (stepped time.Duration) {
 	return 0
 }
 
-// later returns the estimate widened to what it can be at the later moment at.
+// later returns the estimate for a later moment, widened by the drift until then.
 func (e *estimate) later(at time.Duration, rate float64) interval {
 	return e.in.widen(drift(rate, at-e.at))
 }

@@ -16,7 +16,7 @@ func (t *Trial) Add(sent, got, server time.Duration) (stepped time.Duration) {
 	return t.e.add(sample{sent: sent, got: got, server: server}, t.Rate)
 }
 
-// At returns the estimate, at the moment at, of the server's clock less the monotonic one.
+// At returns the estimate of the server's clock less the monotonic one, for the given moment.
 func (t *Trial) At(at time.Duration) (mid, bound time.Duration) {
 	return t.e.later(at, t.Rate).middle()
 }

@@ -29,8 +29,8 @@ import (
 //   - if somebody in the cycle can go on: a holder waits for nothing, a semaphore has room, or a hold has
 //     a fixed end;
 //   - if a key in it was granted less than 4 s ago;
-//   - by sessions where the store can't notify, in the first hour, if another process may keep one of the keys unused
-//     ([dsync.Options].Linger), since only that process knows whether the key is in use;
+//   - where the store can't notify, if a hold in it is less than an hour old, and another process may keep the key
+//     unused ([dsync.Options].Linger): only that process knows whether the key is in use;
 //   - if a session requested the key that it waits for before the one that it holds, like a process that runs some
 //     singletons and waits for others;
 //   - if its members wait as candidates of an election, because candidates go on with their work;
@@ -59,9 +59,9 @@ func (i *Inspector) Deadlocks(ctx context.Context, prefix string) ([]Deadlock, e
 }
 
 // FindDeadlocks returns deadlocks that both of two readings of the same keys show, at least one for each waiter in a
-// deadlock. Each Status is from a different moment, so one reading may show a cycle that never existed. But what both
-// readings show existed as a whole at a moment between them. A cycle counts only if releases by sessions outside the
-// cycle, in any order, could free none of its members.
+// deadlock. Each Status is from a different moment, so one reading may show a cycle that never existed. But a cycle
+// that both readings show existed as a whole at a moment between them. A cycle counts only if releases by sessions
+// outside the cycle, in any order, could free none of its members.
 //
 // FindDeadlocks is for tools that have already read the keys; [Inspector.Deadlocks] reads them
 // itself.

@@ -158,7 +158,7 @@ func TestForgetReadsAgain(t *testing.T) {
 				t.Errorf("the key is still held: %t; Forget returned %v", stays, err)
 			}
 			if n := store.Counts().Since(before).Commands[dsynctest.MethodLoad]; n < 2 {
-				t.Errorf("Forget read the key %d times, want 2", n)
+				t.Errorf("Forget read the key %d times, want at least 2", n)
 			}
 		})
 	}

@@ -49,8 +49,8 @@ func (i *Inspector) Break(ctx context.Context, key string) error { return i.s.Br
 func (i *Inspector) Forget(ctx context.Context, key string) error { return i.s.Forget(ctx, key) }
 
 // Members returns the sessions with the given ids, and the time of the reading, by the store's clock. Unknown ids are
-// left out. Without ids it returns all sessions that are alive, ordered by id. It reads 1,000 sessions at a time; now
-// is no earlier than any heartbeat that was read. The error is ctx's, [dsync.ErrClosed] or the store's.
+// left out. Without ids it returns all sessions that are alive, ordered by id. It reads 1,000 sessions at a time. The
+// returned time is no earlier than any heartbeat that was read. The error is ctx's, [dsync.ErrClosed] or the store's.
 func (i *Inspector) Members(ctx context.Context, ids ...string) (members []driver.Member, now time.Time, err error) {
 	return i.s.Members(ctx, ids...)
 }

@@ -162,7 +162,7 @@ func TestStatusOfEachKind(t *testing.T) {
 					t.Errorf("the last token is %d", got.Token)
 				}
 				if got.Held() != test.want.held {
-					t.Errorf("Held is %t", got.Held())
+					t.Errorf("the key is held: %t, want %t", got.Held(), test.want.held)
 				}
 			})
 		})
@@ -241,7 +241,7 @@ func TestStatusShowsTheQueue(t *testing.T) {
 // holder that has lapsed but has not been dropped yet.
 func TestLockedOwnedAndHolder(t *testing.T) {
 	type want struct {
-		owned, locked bool // as the asking session's mu reports it
+		owned, locked bool // owned: mu has a token; locked: the status says that the key is held
 		holder        string
 		lapsed        bool
 	}
@@ -314,7 +314,7 @@ func TestLockedOwnedAndHolder(t *testing.T) {
 				test.do(t, mu, here, there, faulty.Cut)
 
 				if mu.Token() != 0 != test.want.owned {
-					t.Errorf("Held is %t", mu.Token() != 0)
+					t.Errorf("mu holds the key: %t, want %t", mu.Token() != 0, test.want.owned)
 				}
 				st := status(t, asks, "k")
 				holder, lapsed := "", false

@@ -25,7 +25,7 @@ func (a anchor) at(now time.Time, window time.Duration) anchor {
 	return a
 }
 
-// saw records what the store's clock showed at the host's time now.
+// saw records that the store's clock showed the time store when the host's showed the time now.
 func (a *anchor) saw(store, now time.Time) {
 	if a.store.IsZero() && !store.IsZero() {
 		a.store = store.Add(a.host.Sub(now))

@@ -25,7 +25,7 @@
 // page works without JavaScript; with JavaScript, it updates itself while it is visible. The first
 // path also takes
 //
-//	prefix, contains    show only keys that begin with prefix, and that contain contains
+//	prefix, contains    show only keys that begin with the one and contain the other
 //	sort                held (the default: what is held or waited for first), key, age (held for
 //	                    the longest time first) or waiters
 //	n                   the most entries in each list, 1 to 1,000; 100 by default

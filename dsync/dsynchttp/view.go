@@ -121,8 +121,9 @@ type spanView struct {
 	Lost    string          `json:"lost,omitempty"`
 }
 
-// read returns what q selects, without what the store does not answer in time. Ages and timelines are relative to the
-// anchor since or, if since is zero or too old, to the current time. The view's anchor is the one that was used.
+// read returns what q selects, except for the parts that the store does not return in time. Ages and timelines are
+// relative to the given anchor or, if that is zero or too old, to the current time. The view's anchor is the one that
+// was used.
 func (h *Handler) read(ctx context.Context, q query, since anchor) view {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
