@@ -111,7 +111,7 @@ func (s *Session) Healthy() error { return s.engine.Healthy() }
 // [ErrClosed]. Each hold is released as soon as its holder unlocks or its grace is over. Then the session is
 // unregistered.
 //
-// While ctx lives, Close waits for holders, at most for the grace, and repeats commands without an answer; it gives
+// While ctx lives, Close waits for holders, at most for the grace, and repeats commands without an answer. It gives
 // up when the grace is over and the store has answered nothing for one attempt (a sixth of the TTL, at most 5 s).
 // When ctx ends, Close sends each remaining command once. It then returns within one attempt, or in about two round
 // trips if the store answers.

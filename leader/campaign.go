@@ -11,11 +11,10 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// Campaign waits until this process is elected, and returns a context that is cancelled when its
-// leadership ends: when it is lost ([ErrLost]), on [Election.Resign] or [Election.Pause]
-// ([ErrResigned]), or when ctx ends. context.Cause returns the reason. ctx bounds the wait and is the
-// parent of the returned context, as in os/signal.NotifyContext. [TermFrom] returns the context's
-// term.
+// Campaign waits until this process is elected, and returns a context for its term. The context is cancelled when the
+// leadership is lost ([ErrLost]), when this process resigns ([ErrResigned]), or when ctx ends. context.Cause returns
+// the reason. ctx bounds the wait and is the parent of the returned context, as in os/signal.NotifyContext.
+// [TermFrom] returns the context's term.
 //
 // Call Resign when the work is done, even if the term has already ended. Nobody else is elected until you call it,
 // or until the session's grace is over. Once the grace is over, [dsync.Session.Healthy] reports an error until

@@ -85,8 +85,8 @@ func (i *Inspector) List(ctx context.Context, prefix string) iter.Seq2[Status, e
 	return i.ListAfter(ctx, prefix, "")
 }
 
-// ListAfter is like [Inspector.List], but lists only keys that are greater than after in byte order. It is for showing
-// keys page by page.
+// ListAfter is like [Inspector.List], but the list begins with the first key that is greater, in byte order, than the
+// argument after. It is for showing keys page by page.
 func (i *Inspector) ListAfter(ctx context.Context, prefix, after string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		for r, err := range i.s.ReadAll(ctx, prefix, after) {

@@ -100,9 +100,12 @@ func (e Edit) Check() error {
 // Acquire does not check whether Claim.Session is alive. A store may limit how many claims it grants
 // in one command, to 1,000 or more; the next command on the key grants more.
 //
-// The notices are for the sessions of other claims that this command granted (NoticeGrant); for the sessions of all
-// holders that have Yield, after every Acquire that leaves the claim first in the queue (NoticeYield); and for
-// observers of the key (NoticeChange).
+// The notices are
+//
+//   - NoticeGrant for the sessions of other claims that this command granted;
+//   - NoticeYield for the sessions of all holders that have Yield, after every Acquire that leaves the claim first in
+//     the queue;
+//   - NoticeChange for observers of the key.
 type Acquire struct {
 	Claim    Claim
 	Wait     bool      // a claim that is not granted at once stays in the queue
@@ -118,11 +121,15 @@ type Acquire struct {
 // the key. It is not an error if the claim was not there: see [Edited].Found. Holders whose end has come
 // may be dropped as well.
 //
-// The notices are: NoticeGrant for the sessions of claims that this command granted; if Keep has set the end of the
-// hold, NoticeWake for the session of the first claim in the queue; if Seal has sealed the key, NoticeWake for the
-// sessions of the claims that it removed and of the first claim that remains (instead of a NoticeGrant), provided that
-// these claims are among the first 1,000 in the queue; and NoticeChange for observers of the key. There is no
-// NoticeYield: if others still wait, the grant's notice has Crowded set.
+// The notices are
+//
+//   - NoticeGrant for the sessions of claims that this command granted, unless Seal has sealed the key;
+//   - if Keep has set the end of the hold, NoticeWake for the session of the first claim in the queue;
+//   - if Seal has sealed the key, NoticeWake for the sessions of the claims that it removed and of the first claim that
+//     remains, if they were among the first 1,000 in the queue;
+//   - NoticeChange for observers of the key.
+//
+// There is no NoticeYield: if others still wait, the grant's notice has Crowded set.
 type Release struct {
 	Claim Claim
 

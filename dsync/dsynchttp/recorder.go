@@ -108,7 +108,7 @@ func (r *recorder) addLocked(t *track, s span) {
 	t.spans = append(t.spans, s)
 }
 
-// see records the status of a key, which was read at now.
+// see records the status of a key, which was read at the time now.
 func (r *recorder) see(now time.Time, st admin.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,7 +221,7 @@ type span struct {
 // own reports whether the span is a hold of this process that a hook reported.
 func (s *span) own() bool { return s.claim == "" }
 
-// until returns the end of the span at now.
+// until returns the end of the span, or now if the span has not ended.
 func (s *span) until(now time.Time) time.Time {
 	if s.end.IsZero() {
 		return now
@@ -229,7 +229,7 @@ func (s *span) until(now time.Time) time.Time {
 	return s.end
 }
 
-// setHeld records that h holds the key at now; until is when the hold ends, by this host's clock.
+// setHeld records that h holds the key at the time now. until is the end of the hold, by this host's clock.
 func (s *span) setHeld(h admin.Participant, now, until time.Time) {
 	s.seen, s.end, s.lost = now, time.Time{}, ""
 	if !h.Renewed {

@@ -37,8 +37,8 @@ type mark struct {
 	Title string
 }
 
-// newTimeline returns a drawing of the spans in the window that ends at now. spans must be ordered by start; color
-// returns the style of a session.
+// newTimeline returns a drawing of the spans in the window that ends at the time now. spans must be ordered by start;
+// color returns the style of a session.
 func newTimeline(spans []span, now, anchor time.Time, window time.Duration, color func(session string) string) timeline {
 	from := now.Add(-window)
 	const end = 100 * (1 + horizon)

@@ -90,8 +90,8 @@ func (m *createdCollections) set(address int, err error) {
 }
 
 // createNoticeCollection creates the collection, unless it exists. It must run before the first insert, which would
-// otherwise create a collection that is not capped and cannot be tailed. It waits for a majority, because the same
-// would happen if a fail-over undid the creation.
+// otherwise create a collection that is not capped and cannot be tailed. It waits for a majority, because a fail-over
+// that undid the creation would have the same effect.
 func (s *store) createNoticeCollection(ctx context.Context, address int) error {
 	_, err := s.run(ctx, bson.D{
 		e("create", noticeCollection(s.collection, address)), e("capped", true), e("size", noticeCollectionSize),

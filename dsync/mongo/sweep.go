@@ -160,8 +160,8 @@ func (s *store) sweepAdvance(ctx context.Context, session string, next driver.Sw
 // behind returns the first string after all strings that begin with p.
 func behind(p string) string { return p[:len(p)-1] + "0" } // '0' follows '/'
 
-// within returns the condition that an _id begins with p, is greater than after and is at most end. ok is false if no
-// _id can meet it.
+// within returns the condition that an _id begins with p, is greater than the _id after, and is at most the _id end.
+// ok is false if no _id can meet the condition.
 func within(p, after, end string) (part bson.E, ok bool) {
 	from, to := e("$gte", p), e("$lt", behind(p))
 	if after >= p {

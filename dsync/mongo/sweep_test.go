@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// swept answers like a server with the given sweep record, whose next slice has the given size and end.
+// swept answers like a server that has the given sweep record. The next slice has the given size and end.
 func swept(now time.Time, record bson.D, size int, end string, deleted int, advanced bson.D) func(call) bson.D {
 	return func(c call) bson.D {
 		switch c.name {
