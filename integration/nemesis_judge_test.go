@@ -45,7 +45,7 @@ func (n *nemesis) judge(took time.Duration) {
 	base := filepath.Join(dir, fmt.Sprintf("nemesis-%s-%d", n.name, n.seed))
 	files := map[string]func(io.Writer) error{
 		".jsonl": h.Write,
-		".svg":   func(w io.Writer) error { return h.Picture(w, found) },
+		".html":  func(w io.Writer) error { return h.Page(w, n.ttl/10, found) },
 		".txt":   func(w io.Writer) error { _, err := io.WriteString(w, table); return err },
 	}
 	for suffix, write := range files {
@@ -53,7 +53,7 @@ func (n *nemesis) judge(took time.Duration) {
 			t.Error(err)
 		}
 	}
-	t.Logf("%s.svg, .jsonl and .txt", base)
+	t.Logf("%s.html, .jsonl and .txt", base)
 }
 
 func writeFile(name string, write func(io.Writer) error) error {

@@ -26,7 +26,7 @@ import (
 var (
 	nemesisFor  = flag.Duration("nemesis.duration", 0, "how long TestNemesis injects faults; 0: the test is skipped, or takes 2m with LEASEHOLD_LONG set")
 	nemesisSeed = flag.Uint64("nemesis.seed", 0, "seed of TestNemesis; 0: the seed of the run")
-	nemesisDir  = flag.String("nemesis.dir", "", "directory in which TestNemesis always stores its history, picture and table; by default it stores them only if it fails")
+	nemesisDir  = flag.String("nemesis.dir", "", "directory in which TestNemesis always stores its history as lines and as a page, and its table; by default it stores them only if it fails")
 )
 
 // A nemesis lets clients work on a server while it injects faults into the server, the clients and

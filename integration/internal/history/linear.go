@@ -100,16 +100,7 @@ const patience = time.Minute
 
 // linear checks that the calls on each key can be put in an order that the models allow.
 func (c *checker) linear(h *History, holds map[string][]*rules.Hold) {
-	end := int64(h.end()) + 1
-	ops := make(map[string][]porcupine.Operation)
-	add := func(key string, call, returned time.Duration, in input) {
-		op := porcupine.Operation{Input: in, Call: int64(call), Return: int64(returned)}
-		if returned == 0 {
-			op.Return = end // the operation may take effect at any later time
-		}
-		ops[key] = append(ops[key], op)
-	}
-	search := func(model porcupine.Model, of string) {
+	search := func(model porcupine.Model, of string, ops map[string][]porcupine.Operation) {
 		for _, key := range slices.Sorted(maps.Keys(ops)) {
 			switch porcupine.CheckOperationsTimeout(model, ops[key], patience) {
 			case porcupine.Illegal:
@@ -118,30 +109,42 @@ func (c *checker) linear(h *History, holds map[string][]*rules.Hold) {
 				c.fail("linear", key, h.end(), "no order of the %d operations that a %s allows was found in %v", len(ops[key]), of, patience)
 			}
 		}
-		clear(ops)
 	}
-
-	for key, all := range holds {
-		// Ignore grants without a token, which prove as little as a call whose answer was lost.
-		granted := slices.DeleteFunc(slices.Clone(all), func(o *rules.Hold) bool { return o.Token == 0 })
-		for _, o := range granted {
-			add(key, o.Requested, o.Granted, input{kind: opAcquire, hold: o, token: o.Token, after: after(o, granted)})
-			if o.Freed() {
-				add(key, o.Done, o.Released, input{kind: opRelease, hold: o})
-			} else {
-				add(key, o.Free(c.grace), 0, input{kind: opDrop, hold: o})
-			}
-		}
-	}
-	search(lockModel, "lock")
+	search(lockModel, "lock", h.lockOps(holds, c.grace))
+	writes := make(map[string][]porcupine.Operation)
 	for _, w := range h.writes() {
 		answer := w.err
 		if !w.applied() && !w.refused() {
 			answer, w.returned = "?", 0
 		}
-		add(w.key, w.call, w.returned, input{kind: opWrite, token: w.token, answer: answer})
+		writes[w.key] = append(writes[w.key], h.op(w.call, w.returned, input{kind: opWrite, token: w.token, answer: answer}))
 	}
-	search(fenceModel, "fence")
+	search(fenceModel, "fence", writes)
+}
+
+// lockOps returns the operations of lockModel on each key.
+func (h *History) lockOps(holds map[string][]*rules.Hold, grace time.Duration) map[string][]porcupine.Operation {
+	ops := make(map[string][]porcupine.Operation)
+	for key, all := range holds {
+		// Ignore grants without a token, which prove as little as a call whose answer was lost.
+		granted := slices.DeleteFunc(slices.Clone(all), func(o *rules.Hold) bool { return o.Token == 0 })
+		for _, o := range granted {
+			end := h.op(o.Free(grace), 0, input{kind: opDrop, hold: o})
+			if o.Freed() {
+				end = h.op(o.Done, o.Released, input{kind: opRelease, hold: o})
+			}
+			ops[key] = append(ops[key], h.op(o.Requested, o.Granted, input{kind: opAcquire, hold: o, token: o.Token, after: after(o, granted)}), end)
+		}
+	}
+	return ops
+}
+
+// op returns an operation. If returned is 0, it may take effect at any time after the call.
+func (h *History) op(call, returned time.Duration, in input) porcupine.Operation {
+	if returned == 0 {
+		returned = h.end() + 1
+	}
+	return porcupine.Operation{Input: in, Call: int64(call), Return: int64(returned)}
 }
 
 // after returns the greatest token that must be granted before the hold. For a shared hold,
