@@ -2,32 +2,30 @@ package clockcheck_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"io"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/clockcheck"
+	"github.com/leasehold-go/leasehold/internal/mongofake"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A cluster is a set of servers, by address. Clients reach them over net.Pipe.
+// A cluster is a set of servers, by address.
 type cluster struct {
 	mu      sync.Mutex
 	servers map[string]*fake
-	done    chan struct{}
-	wg      sync.WaitGroup
+	all     []*mongofake.Server
 }
 
-// A fake is a server that has a clock and speaks enough of the wire protocol to report it.
+// A fake is a server that has a clock and reports it.
 type fake struct {
+	*mongofake.Server
 	// Set these fields before the first connection, or under the cluster's lock.
 	clock     func() time.Time
 	out, back func() time.Duration // return how long a hello and its answer are under way; nil: no time
@@ -36,16 +34,18 @@ type fake struct {
 	silent    bool                 // answers only the driver's own commands
 
 	received []bson.Raw // all commands except the driver's own
-	dials    int
 }
 
 func e(key string, value any) bson.E { return bson.E{Key: key, Value: value} }
 
 // newCluster returns a cluster of servers at the addresses, all with the host's clock.
 func newCluster(addrs ...string) *cluster {
-	c := &cluster{servers: make(map[string]*fake), done: make(chan struct{})}
+	c := &cluster{servers: make(map[string]*fake)}
 	for _, addr := range addrs {
-		c.servers[addr] = &fake{clock: time.Now, says: standalone()}
+		f := &fake{clock: time.Now, says: standalone()}
+		f.Server = mongofake.New(func(name string, cmd bson.Raw) bson.D { return c.handle(f, name, cmd) })
+		c.servers[addr] = f
+		c.all = append(c.all, f.Server)
 	}
 	return c
 }
@@ -103,58 +103,32 @@ func (c *cluster) received(addr string) []bson.Raw {
 
 // dials returns how many connections to the server at addr were made.
 func (c *cluster) dials(addr string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.servers[addr].dials
+	n, _ := c.servers[addr].Connections()
+	return n
 }
 
 // close ends all connections and waits until they have ended.
 func (c *cluster) close() {
-	close(c.done)
-	c.wg.Wait()
+	for _, s := range c.all {
+		s.End()
+	}
+	for _, s := range c.all {
+		s.Wait()
+	}
 }
 
-func (c *cluster) DialContext(_ context.Context, _, addr string) (net.Conn, error) {
+func (c *cluster) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.servers[addr]
 	if f == nil || f.down {
 		return nil, errors.New("connection refused by " + addr)
 	}
-	f.dials++
-	here, there := net.Pipe()
-	c.wg.Go(func() { c.serve(f, there) })
-	return here, nil
+	return f.DialContext(ctx, network, addr)
 }
 
-func (c *cluster) serve(f *fake, conn net.Conn) {
-	defer conn.Close()
-	for {
-		cmd, reply, err := receive(conn)
-		if err != nil {
-			return
-		}
-		answer, ok := c.handle(f, cmd)
-		if !ok {
-			gone := make(chan struct{})
-			go func() { _, _ = conn.Read(make([]byte, 1)); close(gone) }()
-			select {
-			case <-gone:
-			case <-c.done:
-				conn.Close()
-				<-gone
-			}
-			return
-		}
-		if reply(answer) != nil {
-			return
-		}
-	}
-}
-
-// handle returns f's answer to a command, after the delays of f. It returns false if f does not
-// answer.
-func (c *cluster) handle(f *fake, cmd bson.Raw) (bson.D, bool) {
+// handle returns f's answer to a command, after the delays of f.
+func (c *cluster) handle(f *fake, name string, cmd bson.Raw) bson.D {
 	c.mu.Lock()
 	out, back, says, clock, silent := f.out, f.back, f.says, f.clock, f.silent
 	// A command of the client has a session; the driver's own commands have none.
@@ -164,11 +138,11 @@ func (c *cluster) handle(f *fake, cmd bson.Raw) (bson.D, bool) {
 		f.received = append(f.received, cmd)
 	}
 	c.mu.Unlock()
-	if first, _ := cmd.IndexErr(0); first.Key() == "endSessions" {
-		return bson.D{e("ok", 1)}, true
+	if name == "endSessions" {
+		return mongofake.OK()
 	}
 	if !own && silent {
-		return nil, false
+		return mongofake.Silent
 	}
 	if !own && out != nil {
 		time.Sleep(out())
@@ -180,49 +154,7 @@ func (c *cluster) handle(f *fake, cmd bson.Raw) (bson.D, bool) {
 	if !own && back != nil {
 		time.Sleep(back())
 	}
-	return answer, true
-}
-
-// receive reads one message, an OP_QUERY of the handshake or an OP_MSG, and returns a function that
-// writes the reply to that message.
-func receive(conn net.Conn) (bson.Raw, func(bson.D) error, error) {
-	const opReply, opQuery, opMsg = 1, 2004, 2013
-	head := make([]byte, 16)
-	if _, err := io.ReadFull(conn, head); err != nil {
-		return nil, nil, err
-	}
-	body := make([]byte, binary.LittleEndian.Uint32(head)-16)
-	if _, err := io.ReadFull(conn, body); err != nil {
-		return nil, nil, err
-	}
-	var doc bson.Raw
-	var prefix []byte // bytes before the reply's body
-	var code uint32
-	switch binary.LittleEndian.Uint32(head[12:]) {
-	case opMsg:
-		doc, prefix, code = body[5:], make([]byte, 5), opMsg
-	case opQuery:
-		name := strings.IndexByte(string(body[4:]), 0)
-		doc, prefix, code = body[4+name+1+8:], make([]byte, 20), opReply
-		prefix[16] = 1
-	default:
-		return nil, nil, errors.New("a message of a kind that the fake does not know")
-	}
-	doc = doc[:binary.LittleEndian.Uint32(doc)]
-	reply := func(d bson.D) error {
-		raw, err := bson.Marshal(d)
-		if err != nil {
-			return err
-		}
-		msg := binary.LittleEndian.AppendUint32(nil, uint32(16+len(prefix)+len(raw)))
-		msg = binary.LittleEndian.AppendUint32(msg, 1)
-		msg = append(msg, head[4:8]...)
-		msg = binary.LittleEndian.AppendUint32(msg, code)
-		msg = append(append(msg, prefix...), raw...)
-		_, err = conn.Write(msg)
-		return err
-	}
-	return doc, reply, nil
+	return answer
 }
 
 // bubble runs f in a bubble with a cluster of servers at the addresses, and closes the cluster at
