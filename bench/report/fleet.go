@@ -27,9 +27,9 @@ type fleetSize struct {
 
 func (s fleetSize) String() string {
 	if s.shared {
-		return fmt.Sprintf("A fleet of %d sessions with a TTL of %v, up to %d on each client", s.sessions, s.ttl, perChild)
+		return fmt.Sprintf("Fleet of %d on shared clients, TTL %v", s.sessions, s.ttl)
 	}
-	return fmt.Sprintf("A fleet of %d processes", s.sessions)
+	return fmt.Sprintf("Fleet of %d", s.sessions)
 }
 
 // fleet measures what many sessions cost the server while they are idle, while ten sessions wait
@@ -54,19 +54,19 @@ func (r *report) fleet(ctx context.Context) ([]row, error) {
 			rows = append(rows, row{name: fmt.Sprintf("%v: %s", size, what), unit: unit}.put(one, ratio, raw))
 		}
 		load := func(what string, l load) {
-			line(what, "server cores; server ms per second and session; connections per session",
+			line(what, "cores; ms/s; connections",
 				fmt.Sprintf("%.2f, %.2f, %.1f", l.cores, 1000*l.cores/float64(n), float64(l.connections)/float64(n)), l.String())
 		}
 		load("idle", f.idle)
 		waiting := "waiting"
 		if size.waiting < n {
-			waiting = fmt.Sprintf("%d of them waiting", size.waiting)
+			waiting = fmt.Sprintf("%d waiting", size.waiting)
 		}
 		load(waiting, f.waiting)
-		load(fmt.Sprintf("%s, %d releases a second", waiting, fleetReleases), f.busy)
+		load(fmt.Sprintf("%s, %d releases/s", waiting, fleetReleases), f.busy)
 		line("release to grant", "median", milliseconds(f.took.Median()),
 			fmt.Sprintf("%d releases, p50 %s, p99 %s, max %s", len(f.took), milliseconds(f.took.Median()), milliseconds(f.took.Percentile(99)), milliseconds(f.took.Max())))
-		line("memory per session", "KiB in its own process, and in the server", fmt.Sprintf("%d and %d", f.client>>10, f.server>>10),
+		line("memory", "KiB, own process and server", fmt.Sprintf("%d and %d", f.client>>10, f.server>>10),
 			fmt.Sprintf("%d and %d", f.client, f.server))
 	}
 	return rows, nil

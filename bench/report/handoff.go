@@ -18,7 +18,7 @@ func (r *report) handOff(ctx context.Context) ([]row, error) {
 	var rows []row
 	for _, n := range r.effort.rings {
 		idle := row{name: fmt.Sprintf("Hand-off between %d processes", n), unit: "a raw write and its notice"}
-		busy := row{name: fmt.Sprintf("%s, with %d other writes a second", idle.name, otherWrites), unit: idle.unit, can: []column{one, three}}
+		busy := row{name: fmt.Sprintf("%s, beside %d writes/s", idle.name, otherWrites), unit: idle.unit, can: []column{one, three}}
 		for _, line := range []row{idle, busy} {
 			line, err := r.rings(ctx, line, mutexes, n, r.effort.handOffs)
 			rows = append(rows, line)

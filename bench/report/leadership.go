@@ -18,7 +18,7 @@ func (r *report) leadership(ctx context.Context) ([]row, error) {
 			return rows, err
 		}
 		line := row{
-			name: fmt.Sprintf("Hand-off of leadership between %d processes, with %d other writes a second", n, otherWrites),
+			name: fmt.Sprintf("Hand-off of leadership between %d processes, beside %d writes/s", n, otherWrites),
 			unit: "a raw write and its notice", can: []column{one, three},
 		}
 		line, err = r.rings(ctx, line, elections, n, r.effort.resigns)

@@ -24,7 +24,7 @@ func (r *report) lockUnlock(ctx context.Context) ([]row, error) {
 		early string // name of the row for the commands without the library; "": not measured
 	}{
 		{"Lock and Unlock, uncontended", sameKey, append([]column{mongoLock}, everywhere...),
-			"in the same loop, two raw writes, the second acknowledged by the primary alone, as Unlock's is"},
+			"two raw writes, the second with `w: 1`, as Unlock's"},
 		{"Lock and Unlock of a key without a record", newKeys, []column{one, three, mongoLock}, ""},
 		{"Lock and Unlock of a key that another process used last", usedKeys, []column{one, three, mongoLock}, ""},
 	} {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -29,15 +30,12 @@ func (r *report) ratios() string {
 	return b.String()
 }
 
-const note = `A raw write is one majority ` + "`update {$inc}`" + ` of one document by RunCommand of the same driver.
-Figures are ratios of medians (p99: of 99th percentiles) of operations that ran in turn in one loop.
-Those of other systems are relative to raw writes on the one-member set. The systems promise
-different things. The locks of mongo-lock (square/mongo-lock on the one-member set, with its
-indexes and majority writes) have no token and, by default, no lease. etcd syncs every write. Redis
-syncs its log once a second, and its library (redislock) retries every 100 ms, as in its example.
-PostgreSQL's advisory locks are only in memory and have neither a lease nor a token. In hand-offs
-and contention, "processes" are sessions in one process, each with its own client; the killed
-processes are real ones.
+const note = `A raw write is one majority ` + "`update {$inc}`" + ` of one document. Figures are ratios of medians (p99: of 99th
+percentiles) of operations that ran in turn in one loop; those of other systems are relative to raw writes on the
+one-member set. mongo-lock is square/mongo-lock, with its indexes and majority writes: its locks have no token and,
+by default, no lease. etcd syncs every write. Redis syncs its log once a second, and its library (redislock) retries
+every 100 ms. PostgreSQL's advisory locks are in memory, without a lease or a token. In hand-offs and contention,
+"processes" are sessions of one process, each with its own client.
 `
 
 func (r *report) here() string {
@@ -52,21 +50,42 @@ func (r *report) here() string {
 	return strings.Join(parts, "; ")
 }
 
+// table writes one table with all columns, of the rows that have more than the first, and one with the first column
+// alone.
 func (r *report) table(b *strings.Builder, text func(cell) string) {
-	b.WriteString("| | relative to |")
-	for c := range columns {
-		fmt.Fprintf(b, " %s |", r.lab.head(c))
-	}
-	b.WriteString("\n|---|---|")
-	b.WriteString(strings.Repeat("---|", int(columns)))
-	b.WriteString("\n")
-	for _, row := range r.rows {
-		fmt.Fprintf(b, "| %s | %s |", row.name, row.unit)
-		for _, c := range row.cells {
-			fmt.Fprintf(b, " %s |", cmp.Or(strings.ReplaceAll(text(c), "\n", " "), "–"))
+	for _, part := range []struct {
+		last column
+		has  func(row) bool
+	}{
+		{columns - 1, row.compares},
+		{one, func(row row) bool { return !row.compares() }},
+	} {
+		b.WriteString("| | relative to |")
+		for c := range part.last + 1 {
+			fmt.Fprintf(b, " %s |", r.lab.head(c))
 		}
+		b.WriteString("\n|---|---|")
+		b.WriteString(strings.Repeat("---|", int(part.last)+1))
 		b.WriteString("\n")
+		for _, row := range r.rows {
+			if !part.has(row) {
+				continue
+			}
+			fmt.Fprintf(b, "| %s | %s |", row.name, row.unit)
+			for _, c := range row.cells[:part.last+1] {
+				fmt.Fprintf(b, " %s |", cmp.Or(strings.ReplaceAll(text(c), "\n", " "), "–"))
+			}
+			b.WriteString("\n")
+		}
+		if part.last != one {
+			b.WriteString("\n")
+		}
 	}
+}
+
+// compares reports whether a column other than the first can have a figure.
+func (r row) compares() bool {
+	return slices.ContainsFunc(r.can, func(c column) bool { return c != one })
 }
 
 // The table in the README is between these lines.

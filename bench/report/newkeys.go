@@ -17,7 +17,7 @@ func (r *report) newKeys(ctx context.Context) ([]row, error) {
 	name := fmt.Sprintf("%d keys never used before, %d goroutines", r.effort.newKeys, goroutines)
 	lasted := row{name: name + ": Lock and Unlock of all", unit: "two raw writes of each"}
 	cost := row{name: name + ": the server's CPU time per key (relative to two raw writes)", unit: "microseconds"}
-	early := row{name: name + ": two raw writes, the second acknowledged by the primary alone", unit: "two raw writes of each", can: []column{one}}
+	early := row{name: name + ": two raw writes, the second with `w: 1`", unit: "two raw writes of each", can: []column{one}}
 	ps, end, err := r.players(ctx, mutexes, one, mongoLock)
 	if err != nil {
 		return nil, err

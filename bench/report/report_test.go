@@ -139,3 +139,22 @@ func TestCompared(t *testing.T) {
 		}
 	}
 }
+
+// A row that only the first column can have a figure in is in a table with that column alone.
+func TestTables(t *testing.T) {
+	r := &report{lab: &lab{here: [columns]bool{one: true, etcd: true}}}
+	r.rows = []row{
+		row{name: "alone", unit: "u", can: []column{one}}.put(one, "1.00", ""),
+		row{name: "beside", unit: "u", can: []column{one, etcd}}.put(etcd, "2.00", ""),
+		row{name: "in memory", unit: "u", can: inMemory}.put(one, "3.00", ""),
+	}
+	var b strings.Builder
+	r.table(&b, func(c cell) string { return c.ratio })
+	first, second, _ := strings.Cut(b.String(), "\n\n")
+	if want := "| beside | u | – | – | – | 2.00 | – | – |"; !strings.HasSuffix(first, "|\n"+want) {
+		t.Errorf("got %q, want it to end with the row %q", first, want)
+	}
+	if want := "|\n| alone | u | 1.00 |\n| in memory | u | 3.00 |\n"; !strings.HasSuffix(second, want) {
+		t.Errorf("got %q, want it to end with the rows %q", second, want)
+	}
+}
