@@ -115,7 +115,7 @@ func TestOptionsRejected(t *testing.T) {
 
 func nan() float64 { zero := 0.0; return zero / zero }
 
-// If a clock was never set, it is off by decades, and the error explains that.
+// If a clock was never set, it is off by decades, and the error shows that.
 func TestClockNeverSet(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		client := connect(t, c.options("db:27017"))

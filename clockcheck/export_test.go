@@ -2,7 +2,7 @@ package clockcheck
 
 import "time"
 
-// SetHostClock makes checks use read to read the host's clocks.
+// SetHostClock makes checks read the host's clocks with the given function.
 func (o *Options) SetHostClock(read func() (wall time.Time, mono time.Duration)) { o.read = read }
 
 // A Trial does the arithmetic of a check without a server.

@@ -12,8 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
-// A Hold is one hold of a lock, as a value. It begins when the store grants the key, and ends when it
-// is released or lost.
+// A Hold is one hold of a lock, as a value. It begins when the key is granted, and ends when it is released or lost.
 //
 //	h, err := mu.Hold(ctx)
 //	if err != nil {

@@ -186,8 +186,8 @@ func TestBreakOfRun(t *testing.T) {
 	}
 }
 
-// After Break has ended a term of Run, Resign, if called outside Run's function, waits for the
-// function to return, but no longer than the grace.
+// If Resign is called outside Run's function after Break has ended the term, it waits for the function to return, but
+// no longer than the grace.
 func TestResignAfterBreak(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

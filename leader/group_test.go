@@ -129,7 +129,7 @@ func TestGroupSpreads(t *testing.T) {
 	})
 }
 
-// When each process has its share, no function moves, even if the shares are equal.
+// When each process has its share, no function moves.
 func TestGroupSettles(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -401,8 +401,8 @@ func TestGroupListsRunningFunctions(t *testing.T) {
 	})
 }
 
-// S3: a function is called when this process is elected to run it, and can be removed by its handle; removing it
-// waits until it has returned. The handle of a removed function has no effect on a later function with the same
+// S3: a function is called when this process is elected to run it, and can be removed by its handle. Remove waits
+// until the function has returned. The handle of a removed function has no effect on a later function with the same
 // name.
 func TestSingletonHandle(t *testing.T) {
 	bubble(t, func(t *testing.T) {

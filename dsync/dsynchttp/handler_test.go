@@ -71,7 +71,7 @@ func TestPageShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 	})
 }
 
-// The page says which store it shows, at the top and in the title. A session that only views is not
+// The page says which store it shows, at the top and in the title. A session that is used only for viewing is not
 // shown on the page until it has locks of its own.
 func TestPageNamesTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {

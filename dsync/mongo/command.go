@@ -123,8 +123,8 @@ type modify struct {
 // FailedToParse), so modify sends them no upserts. If the record is missing there, modify creates it and repeats
 // the command: three commands instead of one.
 //
-// An upsert with further conditions is not repeated. If it fails with "duplicate key", or with errNoMatch on other
-// servers, the record exists but does not meet the conditions.
+// An upsert with further conditions is not repeated. If it fails with "duplicate key", the record exists but does not
+// meet the conditions. On other servers, it fails with errNoMatch instead.
 func (s *store) modify(ctx context.Context, m modify, v any) (found bool, err error) {
 	cmd := bson.D{
 		e("findAndModify", s.collection), e("query", m.query), e("update", m.update),

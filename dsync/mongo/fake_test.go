@@ -23,7 +23,7 @@ type fake struct {
 	t testing.TB
 
 	mu     sync.Mutex
-	answer func(call) bson.D // nil until the store is open; until then, honest answers, so the probe passes
+	answer func(call) bson.D // nil until the store is open; until then the function honest answers, so the probe passes
 	calls  []call            // the calls since answer was set, without the driver's own
 	hello  bson.D
 	clock  func() time.Time // the time in hello, if set

@@ -661,8 +661,8 @@ func TestListenUnsupported(t *testing.T) {
 	}
 }
 
-// After a Listen was refused, the session's claims say again that it listens as soon as a later Listen is ready. A
-// Listen for keys alone has no effect on the session's claims.
+// After a Listen was refused, the session's claims don't say that the session listens. Once a later Listen is ready,
+// they say so again. A Listen for keys alone has no effect on the session's claims.
 func TestListenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)

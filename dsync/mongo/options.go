@@ -50,9 +50,9 @@ type Options struct {
 
 	// ReadOnly makes a store, or a session, that never writes. It is for [Open] and [NewStore] only. With ReadOnly
 	// they only identify the server: they try out no command and create nothing, and the right to find is enough.
-	// An Inspector (package dsync/admin) of such a session can call Status, List and Members. Methods that would
-	// write send nothing and return dsync.ErrRefused. The store cannot listen, because listening marks keys as
-	// observed.
+	// With such a session, package dsync/admin can read: Inspector.Status, List and Members work, for example.
+	// Methods that would write send nothing and return dsync.ErrRefused. The store cannot listen, because listening
+	// marks keys as observed.
 	ReadOnly bool
 
 	// ClockCheck makes [Open] and [Connect] check this host's clock with package clockcheck, and fail if the check

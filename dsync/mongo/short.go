@@ -20,7 +20,7 @@ import (
 // that the server's clock has certainly reached. So the reply need not contain the token and the time. If nobody
 // needs a notice, an update is enough, which costs the server less than a findAndModify.
 
-// simple reports whether c takes the whole key, without an end of its own, and without extra room for hand-offs.
+// simple reports whether c is 1 of 1, without an end of its own, and without extra room for hand-offs.
 func simple(c driver.Claim) bool {
 	return c.Weight == 1 && c.Limit == 1 && c.Lease == 0 && !c.Yield
 }

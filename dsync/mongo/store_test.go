@@ -19,7 +19,7 @@ import (
 
 const attempt = 5 * time.Second
 
-// methods calls each method that sends commands, with hostile names as arguments.
+// methods has a call of each method that sends commands, with hostile names as arguments.
 var methods = []struct {
 	name   string
 	writes bool

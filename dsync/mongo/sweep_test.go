@@ -123,8 +123,7 @@ func TestSweepCommands(t *testing.T) {
 	}
 }
 
-// checkDeletes checks that the command deletes the records in these ranges that were idle at the given
-// time.
+// checkDeletes checks that the command deletes the records in these ranges that have been idle since the given time.
 func checkDeletes(t *testing.T, c call, ranges []bson.D, then time.Time) {
 	t.Helper()
 	var cmd struct {
@@ -166,8 +165,8 @@ func checkDeletes(t *testing.T, c call, ranges []bson.D, then time.Time) {
 	}
 }
 
-// checkAdvance checks that the command writes the values in becomes into the record, but only if the record is still
-// at the given turn.
+// checkAdvance checks that the command writes the given values into the record, but only if the record is still at
+// the given turn.
 func checkAdvance(t *testing.T, c call, turn int64, becomes bson.D) {
 	t.Helper()
 	if c.name != "findAndModify" || c.cmd.Lookup("query", "_id").StringValue() != "x/sweep" {

@@ -30,9 +30,9 @@ const defaultField = "fence"
 // All writers of these documents must use a Collection, and all writers of one document the tokens of the same key. A
 // write with the same token as the last one is applied, because it comes from the same holder.
 //
-// A new holder is safe from earlier holders from its first write on, which stores its token in the document. A
-// holder that reads a document and then decides what to write should call [Collection.RaiseToken] first; otherwise
-// a late write may come between its read and its write.
+// A new holder's first write stores its token in the document. From then on the holder is safe from earlier ones. A
+// holder that reads a document and then decides what to write should call [Collection.RaiseToken] first; otherwise a
+// late write may come between its read and its write.
 //
 // # What it does to documents and writes
 //
