@@ -48,7 +48,7 @@ func (n noted) LockContext(ctx context.Context) error {
 
 // Locks that are not Mutexes are locked first, in the order of the arguments.
 func TestLockAllOtherLocksFirst(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *dsynctest.Memory, a, _ *dsync.Session) {
+	pair(t, func(t *testing.T, _ *dsynctest.Memory, a, _ *dsync.Session) {
 		var order []string
 		o := &old{lost: make(chan struct{}), order: &order}
 		x := noted{a.Mutex("x"), "x", &order}
@@ -73,7 +73,7 @@ func TestLockAllLosesOne(t *testing.T) {
 		"another lock": func(_ *dsynctest.Memory, o *old) { close(o.lost) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, store *dsynctest.Memory, a, b *dsync.Session) {
+			pair(t, func(t *testing.T, store *dsynctest.Memory, a, b *dsync.Session) {
 				o := &old{lost: make(chan struct{}), order: new([]string)}
 				held, unlock, err := dsync.LockAll(t.Context(), o, a.Mutex("a"), a.Mutex("b"))
 				if err != nil {
@@ -135,7 +135,7 @@ func TestLockAllLogsWhatIsNotReleased(t *testing.T) {
 
 // unlock ends the context with context.Canceled.
 func TestLockAllUnlock(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *dsynctest.Memory, a, _ *dsync.Session) {
+	pair(t, func(t *testing.T, _ *dsynctest.Memory, a, _ *dsync.Session) {
 		held, unlock, err := dsync.LockAll(t.Context(), a.Mutex("a"), a.RWMutex("b"), a.Mutex("a"))
 		if err != nil {
 			t.Fatal(err)
@@ -148,7 +148,7 @@ func TestLockAllUnlock(t *testing.T) {
 
 // When LockAll gives up, nothing stays locked, and its context has ended.
 func TestLockAllGivesUp(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
+	pair(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
 		b.Mutex("b").Lock()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -166,7 +166,7 @@ func TestLockAllGivesUp(t *testing.T) {
 // If LockAll loses a key while it waits for another, it begins again, and in the end holds all of
 // them.
 func TestLockAllBeginsAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, store *dsynctest.Memory, a, b *dsync.Session) {
+	pair(t, func(t *testing.T, store *dsynctest.Memory, a, b *dsync.Session) {
 		theirs := b.Mutex("b")
 		theirs.Lock()
 		time.AfterFunc(time.Minute, func() { store.DeleteRecord("a") })
@@ -185,7 +185,7 @@ func TestLockAllBeginsAgain(t *testing.T) {
 
 // TryLockAll locks all or none, and its error names the holder.
 func TestTryLockAll(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
+	pair(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
 		o := &old{lost: make(chan struct{}), order: new([]string)}
 		theirs := b.Mutex("b")
 		theirs.Lock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -12,25 +11,14 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-const ttl = 30 * time.Second
-
 // inner is the key of a value in a context derived from a scope's context.
 type inner struct{}
 
-// bubble runs f in a bubble with two sessions on one store.
-func bubble(t *testing.T, f func(t *testing.T, store *dsynctest.Memory, a, b *dsync.Session)) {
-	synctest.Test(t, func(t *testing.T) {
+// pair runs f in a bubble with two sessions on one store.
+func pair(t *testing.T, f func(t *testing.T, store *dsynctest.Memory, a, b *dsync.Session)) {
+	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		sessions := make([]*dsync.Session, 2)
-		for i := range sessions {
-			s, err := dsync.New(store, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close(context.Background())
-			sessions[i] = s
-		}
-		f(t, store, sessions[0], sessions[1])
+		f(t, store, newSession(t, store, nil), newSession(t, store, nil))
 	})
 }
 
@@ -41,15 +29,6 @@ func must[T any](t *testing.T) func(v T, err error) T {
 			t.Fatal(err)
 		}
 		return v
-	}
-}
-
-func open(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return false
-	default:
-		return true
 	}
 }
 
@@ -79,11 +58,11 @@ func TestHoldEndsByRelease(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
+			pair(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
 				h := must[*dsync.Hold](t)(acquire(t.Context(), a))
 				c := h.Context(t.Context())
-				if h.Token() == 0 || !open(h.Lost()) || c.Err() != nil || h.Key() != "k" {
-					t.Errorf("held: token %d, open %t, context %v, key %q", h.Token(), open(h.Lost()), c.Err(), h.Key())
+				if h.Token() == 0 || isClosed(h.Lost()) || c.Err() != nil || h.Key() != "k" {
+					t.Errorf("held: token %d, open %t, context %v, key %q", h.Token(), !isClosed(h.Lost()), c.Err(), h.Key())
 				}
 				if from := dsync.HoldFrom(c); from == nil || from.Token() != h.Token() {
 					t.Errorf("HoldFrom of its context: %v, want %v", from, h)
@@ -93,8 +72,8 @@ func TestHoldEndsByRelease(t *testing.T) {
 				if err := h.Release(t.Context()); err != nil {
 					t.Errorf("Release: %v", err)
 				}
-				if h.Token() != 0 || open(h.Lost()) || context.Cause(c) != context.Canceled {
-					t.Errorf("released: token %d, open %t, context's cause %v", h.Token(), open(h.Lost()), context.Cause(c))
+				if h.Token() != 0 || !isClosed(h.Lost()) || context.Cause(c) != context.Canceled {
+					t.Errorf("released: token %d, open %t, context's cause %v", h.Token(), !isClosed(h.Lost()), context.Cause(c))
 				}
 				if err := h.Release(t.Context()); err != nil {
 					t.Errorf("second Release: %v", err)
@@ -113,7 +92,7 @@ func TestHoldEndsByRelease(t *testing.T) {
 // If a hold is lost, its channel is closed, its context ends with the cause ErrLost, and Release returns ErrLost.
 // Until Release the key stays locked in this process.
 func TestHoldIsLost(t *testing.T) {
-	bubble(t, func(t *testing.T, store *dsynctest.Memory, a, _ *dsync.Session) {
+	pair(t, func(t *testing.T, store *dsynctest.Memory, a, _ *dsync.Session) {
 		h := must[*dsync.Hold](t)(a.Mutex("k").Hold(t.Context()))
 		c := h.Context(t.Context())
 		store.DeleteRecord("k")
@@ -139,7 +118,7 @@ func TestHoldIsLost(t *testing.T) {
 
 // Readers of one process share a claim, but each has a hold of its own, which ends when that reader releases it.
 func TestReadersHoldEndsAlone(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
+	pair(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
 		rw := a.RWMutex("k")
 		one := must[*dsync.Hold](t)(rw.RHold(t.Context()))
 		two := must[*dsync.Hold](t)(rw.RHold(t.Context()))
@@ -150,10 +129,10 @@ func TestReadersHoldEndsAlone(t *testing.T) {
 		if err := one.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if open(one.Lost()) || one.Token() != 0 || c1.Err() == nil || dsync.HoldFrom(c1).Token() != 0 {
+		if !isClosed(one.Lost()) || one.Token() != 0 || c1.Err() == nil || dsync.HoldFrom(c1).Token() != 0 {
 			t.Error("the released hold has not ended")
 		}
-		if !open(two.Lost()) || two.Token() == 0 || c2.Err() != nil {
+		if isClosed(two.Lost()) || two.Token() == 0 || c2.Err() != nil {
 			t.Error("the other reader's hold has also ended")
 		}
 		if b.RWMutex("k").TryLock() {
@@ -183,7 +162,7 @@ func TestReleaseAfterKeeps(t *testing.T) {
 		"Semaphore": {func(s *dsync.Session) (*dsync.Hold, error) { return s.Semaphore("k", 2).Hold(context.Background(), 1) }, func(s *dsync.Session) bool { return s.Semaphore("k", 2).TryAcquire(2) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
+			pair(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
 				h := must[*dsync.Hold](t)(test.hold(a))
 				if err := h.ReleaseAfter(t.Context(), time.Minute); err != nil {
 					t.Fatal(err)
@@ -230,14 +209,14 @@ func TestHoldFromScopes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, _ *dsynctest.Memory, a, _ *dsync.Session) {
+			pair(t, func(t *testing.T, _ *dsynctest.Memory, a, _ *dsync.Session) {
 				var after *dsync.Hold
 				err := do(t.Context(), a, func(ctx context.Context) error {
 					h := dsync.HoldFrom(context.WithValue(ctx, inner{}, 1))
 					if h == nil {
 						t.Fatal("no hold")
 					}
-					if h.Key() != "k" || h.Token() == 0 || !open(h.Lost()) {
+					if h.Key() != "k" || h.Token() == 0 || isClosed(h.Lost()) {
 						t.Errorf("got %v, want a hold of k", h)
 					}
 					if err := h.Progress(time.Minute); err != nil {
@@ -252,7 +231,7 @@ func TestHoldFromScopes(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				if after.Token() != 0 || open(after.Lost()) {
+				if after.Token() != 0 || !isClosed(after.Lost()) {
 					t.Error("the hold has not ended with its scope")
 				}
 			})

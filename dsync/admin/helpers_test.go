@@ -22,16 +22,11 @@ var (
 	newSession = testkit.NewSession
 	newFaulty  = testkit.NewFaulty
 	lock       = testkit.Lock
+	turn       = testkit.Turn
 	wantErr    = testkit.WantErr
 	waitAt     = testkit.WaitAt
 	bubble     = synctest.Test
 )
-
-// turn locks and unlocks m.
-func turn(m sync.Locker) {
-	m.Lock()
-	defer m.Unlock()
-}
 
 // status returns the status of key, read by s.
 func status(t testing.TB, s *dsync.Session, key string) admin.Status {

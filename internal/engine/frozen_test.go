@@ -3,6 +3,8 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -81,7 +83,7 @@ func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 func TestNothingIsHandedOffAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
-		s := newSession(t, store, lingering())
+		s := newSession(t, store, &dsync.Options{Linger: time.Minute})
 		id := func() string { return s.ID() }
 		fresh := func(what, old string) {
 			t.Helper()
@@ -214,5 +216,93 @@ func TestSemaphoreContextEndsWithALoss(t *testing.T) {
 		}
 		wantErr(t, "cause", context.Cause(ctx), dsync.ErrLost)
 		h.Release(background)
+	})
+}
+
+// If a process was frozen past the deadline, Healthy may be the first call to notice the loss.
+func TestHealthyAfterFreeze(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		mu := s.Mutex("k")
+		lock(t, mu)
+		engine.Of(s).Freeze(lease)
+		if err := s.Healthy(); err != nil { // the holder's grace begins now
+			t.Errorf("at the first check: Healthy returns %v, want nil", err)
+		}
+		mu.Unlock()
+	})
+}
+
+// After a freeze, the first call of the context's Err already reports the loss, before any timer has run.
+func TestLockAllIsLostAfterAFreeze(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		held, unlock, err := dsync.LockAll(background, s.Mutex("a"), s.Mutex("b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		engine.Of(s).Freeze(ttl)
+		if held.Err() == nil {
+			t.Error("Err is nil after the freeze, although the holds are lost")
+		}
+		wantErr(t, "unlock", unlock(), dsync.ErrLost)
+	})
+}
+
+// A process that was frozen past the limit first finds out that its hold has stalled, so neither Progress nor Release
+// succeeds.
+func TestStallIsSeenAfterAFreeze(t *testing.T) {
+	for name, do := range map[string]func(h *dsync.Hold) error{
+		"Progress": func(h *dsync.Hold) error { return h.Progress(time.Hour) },
+		"Release":  func(h *dsync.Hold) error { return h.Release(background) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newSession(t, dsynctest.NewMemory(), nil)
+				h := take(t, s.Mutex("k").Hold)
+				h.Progress(lease / 2)
+				engine.Of(s).Freeze(lease / 2)
+				wantErr(t, name, do(h), dsync.ErrLost, dsync.ErrStalled)
+			})
+		})
+	}
+}
+
+// If a session's loss is found by a check of the clock, before any timer fires, the session can still be closed at
+// once.
+func TestCloseAfterALossFoundByACheck(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		h := take(t, s.Mutex("k").Hold)
+		time.Sleep(time.Second / 2) // between two heartbeats, and before the session opens a listener, which would wake the session's goroutine
+		engine.Of(s).Freeze(ttl)
+		if h.Token() != 0 {
+			t.Fatal("held after the freeze")
+		}
+		h.Release(background)
+		start := time.Now()
+		s.Close(background)
+		if d := time.Since(start); d != 0 {
+			t.Errorf("Close took %v, although there was nothing to wait for", d)
+		}
+	})
+}
+
+// If Release finds the loss after a freeze, the hooks report a loss and no release.
+func TestHooksReportALossFoundByRelease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var reported []string
+		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Hooks: &dsync.Hooks{
+			Granted:  func(dsync.HoldInfo) { reported = append(reported, "granted") },
+			Released: func(i dsync.HoldInfo) { reported = append(reported, fmt.Sprint("released ", i.Held)) },
+			Lost:     func(i dsync.HoldInfo) { reported = append(reported, fmt.Sprint("lost ", i.Held)) },
+		}})
+		h := take(t, s.Mutex("k").Hold)
+		engine.Of(s).Freeze(ttl)
+		h.Release(background)
+		synctest.Wait()
+		if want := []string{"granted", fmt.Sprint("lost ", ttl)}; !slices.Equal(reported, want) {
+			t.Errorf("the hooks reported %q, want %q", reported, want)
+		}
 	})
 }

@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -141,7 +143,7 @@ type loadStore struct {
 
 func (s *loadStore) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
 	if s.down.Load() {
-		return driver.State{}, errDown
+		return driver.State{}, errors.New("the store is down")
 	}
 	return s.Memory.Load(ctx, key, waiters)
 }
@@ -177,4 +179,74 @@ func TestObserveEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Promise 5: if a key changes before the observer's listener is ready, the observer sees the change as soon as the
+// listener is ready.
+func TestObserveSeesAChangeBeforeTheListenerIsReady(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		slow := newFaulty(t, memory, func(r dsynctest.Request) (f dsynctest.Fault) {
+			if r.Method == dsynctest.MethodListen {
+				f.Delay = time.Second
+			}
+			return f
+		})
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		o := observe(ctx, newSession(t, slow, &dsync.Options{PollInterval: time.Hour}), "k")
+		time.Sleep(time.Second / 2)
+		mu := newSession(t, memory, nil).Mutex("k")
+		lock(t, mu)
+		time.Sleep(time.Second)
+		if n := o.holders.Load(); n != 1 {
+			t.Errorf("observed %d holders, want 1", n)
+		}
+		mu.Unlock()
+	})
+}
+
+// If a session begins to observe several keys in quick succession, it opens one listener for all of them.
+func TestObservedKeysShareOneListener(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		s := newSession(t, memory, nil)
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		for i := range 100 {
+			observe(ctx, s, fmt.Sprint(i))
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		if n := memory.Counts().Commands[dsynctest.MethodListen]; n != 1 {
+			t.Errorf("%d listeners for 100 keys, want 1", n)
+		}
+	})
+}
+
+// If a listener is closed before it is ready, its late report that it is ready is ignored, because the next listener
+// may not be ready yet.
+func TestNoticesOfAClosedListenerAreIgnored(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, &lateReady{Memory: dsynctest.NewMemory()}, &dsync.Options{AlwaysListen: true})
+		turn(s.Mutex("k"))
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		observe(ctx, s, "k") // needs another listener
+		time.Sleep(time.Second)
+		if engine.Of(s).Local().Listening {
+			t.Error("the session reports that it listens, but no listener is open")
+		}
+	})
+}
+
+// A lateReady store reports that a listener is ready only after the listener has ended.
+type lateReady struct{ *dsynctest.Memory }
+
+func (s *lateReady) Listen(ctx context.Context, _ string, _ []string, f func(driver.Notice)) error {
+	<-ctx.Done()
+	time.Sleep(10 * time.Millisecond) // until the next listener is open
+	f(driver.Notice{Type: driver.NoticeReady})
+	return ctx.Err()
 }

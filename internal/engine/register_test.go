@@ -11,13 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rs/xid"
+
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
-	"github.com/rs/xid"
 )
 
 // Two sessions can get equal xids, for example in two containers with process id 1 and the same machine id. Their ids
@@ -214,7 +215,7 @@ func TestRegistrationsDoNotPileUp_B42(t *testing.T) {
 						}
 						return f
 					})
-					s := newSession(t, f, unswept())
+					s := newSession(t, f, nil)
 					go func() { s.Mutex(fmt.Sprint(i)).Lock(); served <- struct{}{} }()
 				}
 				time.Sleep(10 * time.Minute)

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -20,6 +23,40 @@ func TestMutantsApply(t *testing.T) {
 	for _, m := range all {
 		if _, _, err := m.applyTo(root); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// Each mutant's test exists in its package. This quickly finds mutants whose tests somebody has renamed or moved.
+func TestMutantsNameTests(t *testing.T) {
+	all, err := load("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
+	tests := make(map[string]map[string]bool) // by package
+	for _, m := range all {
+		if tests[m.Pkg] == nil {
+			tests[m.Pkg] = make(map[string]bool)
+			files, err := filepath.Glob(filepath.Join(root, m.Pkg, "*_test.go"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, name := range declared.FindAllSubmatch(text, -1) {
+					tests[m.Pkg][string(name[1])] = true
+				}
+			}
+		}
+		test, _, _ := strings.Cut(m.Test, "/")
+		for name := range strings.SplitSeq(test, "|") {
+			if !tests[m.Pkg][name] {
+				t.Errorf("%s: mutant %s: package %s has no test %s", m.at, m.Name, m.Pkg, name)
+			}
 		}
 	}
 }

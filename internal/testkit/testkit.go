@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -159,4 +160,86 @@ func WantString(t testing.TB, store *dsynctest.Memory, value fmt.Stringer, want 
 	if n := store.Counts().Since(before).Total(); n != 0 {
 		t.Errorf("String of %s sent %d commands", want, n)
 	}
+}
+
+// IsClosed reports whether c is closed.
+func IsClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Turn locks and unlocks m.
+func Turn(m sync.Locker) {
+	m.Lock()
+	defer m.Unlock()
+}
+
+// Holders returns the holders of key in the store.
+func Holders(t testing.TB, store driver.Store, key string) []driver.Holder {
+	t.Helper()
+	st, err := store.Load(context.Background(), key, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Holders
+}
+
+// WantFree checks that nobody holds the key in the store or waits for it there.
+func WantFree(t testing.TB, store driver.Store, key string) {
+	t.Helper()
+	if h, n := Holders(t, store, key), QueueLength(t, store, key); len(h)+n != 0 {
+		t.Errorf("the key is not free: holders %v and %d waiters", h, n)
+	}
+}
+
+// QueueLength returns the number of waiters for key in the store.
+func QueueLength(t testing.TB, store driver.Store, key string) int {
+	t.Helper()
+	st, err := store.Load(context.Background(), key, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Waiting
+}
+
+// Take calls acquire, for example Mutex.Hold, and returns its hold. It fails the test after five minutes.
+func Take(t testing.TB, acquire func(context.Context) (*dsync.Hold, error)) *dsync.Hold {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	h, err := acquire(ctx)
+	if err != nil {
+		t.Fatalf("Hold: %v", err)
+	}
+	return h
+}
+
+// Units acquires n units of m within five minutes.
+func Units(t testing.TB, m *dsync.Semaphore, n int64) *dsync.Hold {
+	t.Helper()
+	return Take(t, func(ctx context.Context) (*dsync.Hold, error) { return m.Hold(ctx, n) })
+}
+
+// ErrOf returns the error of a call that returns a hold.
+func ErrOf(_ *dsync.Hold, err error) error { return err }
+
+// Into returns a function that calls acquire and stores the hold in h.
+func Into(h **dsync.Hold, acquire func(context.Context) (*dsync.Hold, error)) func(context.Context) error {
+	return func(ctx context.Context) (err error) {
+		*h, err = acquire(ctx)
+		return err
+	}
+}
+
+// MakeLinger locks and unlocks m twice, so that its key lingers with a claim that was requested after the listener
+// was open. The first Unlock releases the first claim, because other sessions may have joined the queue before the
+// listener was open.
+func MakeLinger(m sync.Locker) {
+	Turn(m)
+	synctest.Wait()
+	Turn(m)
 }

@@ -1,0 +1,73 @@
+package dsync_test
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"testing/synctest"
+
+	"github.com/leasehold-go/leasehold/internal/program"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+// runProgram decodes a program from the bytes, and runs it in a bubble with a new store.
+func runProgram(t *testing.T, b []byte) {
+	t.Helper()
+	p := program.Decode(b)
+	synctest.Test(t, func(t *testing.T) { program.Run(t, program.InMemory(t, p), p) })
+}
+
+// FuzzPrograms runs its input as a program that uses locks, and checks that the promises are kept: see package program.
+func FuzzPrograms(f *testing.F) {
+	for _, s := range program.Seeds() {
+		f.Add(s.Bytes)
+	}
+	f.Fuzz(runProgram)
+}
+
+// TestPrograms runs the named seeds of FuzzPrograms, and pseudo-random programs that are the same in every run. It
+// replaces FuzzPrograms in tests without -fuzz.
+func TestPrograms(t *testing.T) {
+	testkit.Large(t)
+	for _, s := range program.Seeds() {
+		t.Run(s.Name, func(t *testing.T) { runProgram(t, s.Bytes) })
+	}
+	n := testkit.Rounds(1000, 10_000)
+	if testing.Short() {
+		n = 300
+	}
+	const seed = 1
+	for i := range n {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			runProgram(t, program.Random(rand.New(rand.NewPCG(seed, uint64(i)))))
+		})
+		if t.Failed() {
+			return // one program is enough to debug
+		}
+	}
+}
+
+// Random programs find the promises kept even if thousands of requests and replies are lost, late or repeated.
+func TestProgramsUnderFaults(t *testing.T) {
+	testkit.Large(t)
+	want := testkit.Rounds(30_000, 100_000)
+	if testing.Short() {
+		want = 2_000
+	}
+	const seed = 2
+	faults, programs := 0, 0
+	for ; faults < want && !t.Failed(); programs++ {
+		t.Run(strconv.Itoa(programs), func(t *testing.T) {
+			p := program.Noisy(rand.New(rand.NewPCG(seed, uint64(programs))))
+			synctest.Test(t, func(t *testing.T) {
+				w := program.InMemory(t, p)
+				program.Run(t, w, p)
+				faults += w.Faults()
+			})
+		})
+		if programs > want {
+			t.Fatalf("%d programs had %d faults, want at least %d: do the links inject faults at all?", programs, faults, want)
+		}
+	}
+	t.Logf("%d faults in %d programs, seed %d", faults, programs, seed)
+}

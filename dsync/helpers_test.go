@@ -1,0 +1,38 @@
+package dsync_test
+
+import (
+	"context"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+// These are the timings of the sessions in these tests, unless a test sets its own.
+const (
+	ttl    = testkit.TTL
+	margin = 500 * time.Millisecond
+	grace  = time.Second
+	lease  = ttl - ttl/1000 - margin - grace // from the send of a heartbeat to the deadline
+)
+
+var background = context.Background()
+
+var (
+	newSession  = testkit.NewSession
+	newFaulty   = testkit.NewFaulty
+	lock        = testkit.Lock
+	turn        = testkit.Turn
+	makeLinger  = testkit.MakeLinger
+	take        = testkit.Take
+	units       = testkit.Units
+	errOf       = testkit.ErrOf
+	into        = testkit.Into
+	isClosed    = testkit.IsClosed
+	holders     = testkit.Holders
+	queueLength = testkit.QueueLength
+	wantFree    = testkit.WantFree
+	wantErr     = testkit.WantErr
+	waitAt      = testkit.WaitAt
+	bubble      = synctest.Test
+)

@@ -1,0 +1,386 @@
+package dsync_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// If the process that runs a Once's function crashes or is cut off, the next run begins as soon as the process's
+// session can be expired. The lost run does not count, even if it succeeds later.
+func TestLostRunIsFollowed(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		same bool // the next run is in the same process as the lost run
+	}{{"by another process", false}, {"by the same process", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				faulty := newFaulty(t, memory, nil)
+				a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
+				if c.same {
+					b = a
+				}
+				var (
+					lost, next time.Time
+					token      int64
+					finish     = make(chan struct{})
+					first      = make(chan error, 1)
+				)
+				go func() {
+					value, err := a.Once("k").DoValue(background, func(ctx context.Context) ([]byte, error) {
+						token = dsync.HoldFrom(ctx).Token()
+						<-ctx.Done()
+						lost = time.Now()
+						if cause := context.Cause(ctx); !errors.Is(cause, dsync.ErrLost) || dsync.HoldFrom(ctx).Token() != 0 {
+							t.Errorf("the run's context ended with %v and the token %d", cause, dsync.HoldFrom(ctx).Token())
+						}
+						<-finish
+						return []byte("late"), nil
+					})
+					if value != nil {
+						t.Errorf("the lost run returned %q", value)
+					}
+					first <- err
+				}()
+				synctest.Wait()
+				faulty.Cut()
+				second := make(chan error, 1)
+				go func() {
+					_, err := b.Once("k").DoValue(background, func(ctx context.Context) ([]byte, error) {
+						next = time.Now()
+						if tok := dsync.HoldFrom(ctx).Token(); tok <= token {
+							t.Errorf("token %d after %d", tok, token)
+						}
+						return []byte("v"), nil
+					})
+					second <- err
+				}()
+				time.Sleep(2 * ttl)
+				faulty.Heal()
+				time.Sleep(ttl)
+				synctest.Wait()
+				if c.same != next.IsZero() {
+					t.Errorf("the next run has begun: %t; want true, unless it must wait for the lost run of its own process to return", !next.IsZero())
+				}
+				close(finish)
+				err := <-first
+				wantErr(t, "the lost run", err, dsync.ErrLost)
+				if err := <-second; err != nil {
+					t.Errorf("the next: %v", err)
+				}
+				if d := next.Sub(lost); lost.IsZero() || d < grace {
+					t.Errorf("the next run began %v after the lost one was notified, want at least the grace of %v", d, grace)
+				}
+				time.Sleep(ttl)
+				wantDone(t, a.Once("k"), "v")
+				wantDone(t, newSession(t, memory, nil).Once("k"), "v")
+			})
+		})
+	}
+}
+
+// A lost run does not count, even if its function returns before the next run begins. The error of Do also wraps the
+// function's error.
+func TestLostRunDoesNotCount(t *testing.T) {
+	failed := errors.New("failed")
+	for _, fail := range []error{nil, failed} {
+		t.Run(fmt.Sprint(fail), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				faulty := newFaulty(t, memory, nil)
+				o := newSession(t, faulty, nil).Once("k")
+				err := o.Do(background, func(ctx context.Context) error {
+					faulty.Cut()
+					<-ctx.Done()
+					faulty.Heal()
+					return fail
+				})
+				wantErr(t, "Do", err, dsync.ErrLost)
+				if fail != nil {
+					wantErr(t, "Do", err, fail)
+				}
+				if _, done, err := o.Value(background); done || err != nil {
+					t.Errorf("Value: %t, %v", done, err)
+				}
+				sealed(t, o, "v")
+			})
+		})
+	}
+}
+
+// B09: whatever happens to the request that seals the key, or to its reply, the seal takes effect exactly once. After
+// the seal, no request of the run takes effect.
+func TestSealWhoseReplyIsLost(t *testing.T) {
+	for _, fault := range []dsynctest.Fault{
+		{LoseReply: true}, {LoseRequest: true}, {LoseReply: true, Again: ttl}, {Delay: ttl / 4}, {LoseRequest: true, Again: ttl / 3},
+	} {
+		t.Run(fmt.Sprintf("%+v", fault), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				seals := 0
+				faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+					if r.Method == dsynctest.MethodRelease {
+						if seals++; seals == 1 {
+							return fault
+						}
+					}
+					return dsynctest.Fault{}
+				})
+				s := newSession(t, faulty, nil)
+				o := s.Once("k")
+				sealed(t, o, "v")
+				if seals < 2 {
+					t.Fatalf("%d Releases were sent", seals)
+				}
+				wantFree(t, memory, "k")
+				time.Sleep(2 * ttl)
+				wantDone(t, s.Once("k"), "v")
+				wantDone(t, newSession(t, memory, nil).Once("k"), "v")
+			})
+		})
+	}
+}
+
+// If ctx ends while the store is unreachable and can't confirm the seal, Do does not report success, but returns ctx's
+// error.
+func TestSealNotConfirmed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, nil)
+		o := newSession(t, faulty, nil).Once("k")
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		value, err := o.DoValue(ctx, func(context.Context) ([]byte, error) {
+			faulty.Cut()
+			return []byte("v"), nil
+		})
+		wantErr(t, "DoValue", err, context.DeadlineExceeded)
+		if value != nil || errors.Is(err, dsync.ErrLost) {
+			t.Errorf("DoValue: %q, %v", value, err)
+		}
+		if _, done, _ := newSession(t, memory, nil).Once("k").Value(background); done {
+			t.Fatal("sealed by a request that was lost")
+		}
+		faulty.Heal()
+		time.Sleep(ttl / 2) // the seal is retried in the background
+		wantDone(t, o, "v")
+	})
+}
+
+// If the session is lost before the store has confirmed the seal, the key may or may not be sealed. The error of Do
+// says that the hold was lost; the next call shows whether the key is sealed.
+func TestSealNotConfirmedBeforeTheLoss(t *testing.T) {
+	for _, counts := range []bool{false, true} {
+		t.Run(fmt.Sprint("counts ", counts), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				var lossy atomic.Bool
+				faulty := newFaulty(t, memory, func(dsynctest.Request) dsynctest.Fault {
+					return dsynctest.Fault{LoseReply: lossy.Load() && counts, LoseRequest: lossy.Load() && !counts}
+				})
+				o := newSession(t, faulty, nil).Once("k")
+				value, err := o.DoValue(background, func(context.Context) ([]byte, error) {
+					lossy.Store(true)
+					return []byte("v"), nil
+				})
+				wantErr(t, "DoValue", err, dsync.ErrLost)
+				if value != nil {
+					t.Errorf("DoValue: %q", value)
+				}
+				lossy.Store(false)
+				if _, done, err := o.Value(background); done != counts || err != nil {
+					t.Errorf("Value: %t, %v", done, err)
+				}
+				if !counts {
+					sealed(t, o, "v")
+				}
+				wantDone(t, o, "v")
+			})
+		})
+	}
+}
+
+// A waiter whose ctx ends leaves nothing behind, whether it waited in this process or in the store's queue. The run
+// continues, and so do the waiters behind the cancelled one.
+func TestOnceWaiterGivesUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		a, b := newSession(t, store, nil), newSession(t, store, nil)
+		finish := make(chan struct{})
+		first := make(chan error, 1)
+		go func() {
+			first <- a.Once("k").Do(background, func(context.Context) error { <-finish; return nil })
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(background)
+		errs := make(chan error, 3)
+		for _, s := range []*dsync.Session{a, b, b} {
+			go func() { errs <- s.Once("k").Do(ctx, unwanted(t)) }()
+			synctest.Wait()
+		}
+		last := make(chan error, 1)
+		go func() { last <- b.Once("k").Do(background, unwanted(t)) }()
+		synctest.Wait()
+		cancel()
+		for range 3 {
+			wantErr(t, "Do", <-errs, context.Canceled)
+		}
+		wantErr(t, "Do", a.Once("k").Do(ctx, unwanted(t)), context.Canceled)
+		synctest.Wait()
+		if n := queueLength(t, store, "k"); n != 1 || len(last) != 0 {
+			t.Errorf("%d in the queue, want the one that did not give up", n)
+		}
+		close(finish)
+		if err := errors.Join(<-first, <-last); err != nil {
+			t.Errorf("Do: %v", err)
+		}
+		wantDone(t, b.Once("k"), "")
+	})
+}
+
+// When the caller's ctx ends, so does the run's context. The function's result still decides whether the run counts,
+// but Do does not wait until the store has confirmed the seal.
+func TestOnceCallersContextEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		o := newSession(t, store, nil).Once("k")
+		ctx, cancel := context.WithCancel(background)
+		err := o.Do(ctx, func(c context.Context) error {
+			cancel()
+			<-c.Done()
+			return c.Err()
+		})
+		wantErr(t, "Do", err, context.Canceled)
+		if _, done, _ := o.Value(background); done || errors.Is(err, dsync.ErrLost) {
+			t.Errorf("done: %t, %v", done, err)
+		}
+		sealed(t, o, "v")
+	})
+}
+
+// B10: if the store fails, Do returns an error without running the function.
+func TestOnceReturnsStoreError(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		broken := errors.New("the store is broken")
+		store := &brokenStore{Memory: dsynctest.NewMemory()}
+		o := newSession(t, store, nil).Once("k")
+		store.fail(broken)
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		wantErr(t, "Do", o.Do(ctx, unwanted(t)), context.DeadlineExceeded, broken)
+		store.fail(nil)
+		sealed(t, o, "v")
+	})
+}
+
+// A call that uses a Once's key as another kind fails with an error that names both kinds, whether or not the Once is
+// sealed.
+func TestOnceKeyOfAnotherKind(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s, other := newSession(t, store, nil), newSession(t, store, nil)
+		check := func(when string) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(background, time.Minute)
+			defer cancel()
+			for where, o := range map[string]*dsync.Session{"here": s, "elsewhere": other} {
+				for what, err := range map[string]error{
+					"mutex":     o.Mutex("k").LockContext(ctx),
+					"rwmutex":   errOf(o.RWMutex("k").RHold(ctx)),
+					"semaphore": o.Semaphore("k", 3).Acquire(ctx, 1),
+				} {
+					wantErr(t, when+" "+where, err, dsync.ErrMismatch)
+					if msg := fmt.Sprint(err); !strings.Contains(msg, "as a once") || !strings.Contains(msg, "as a "+what) {
+						t.Errorf("%s %s: %q does not name both kinds", when, where, msg)
+					}
+				}
+			}
+			wantErr(t, when, other.Semaphore("k", 3).Resize(background, 4), dsync.ErrMismatch)
+		}
+		err := s.Once("k").Do(background, func(context.Context) error { check("running"); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		check("sealed")
+		time.Sleep(time.Hour)
+		check("long sealed")
+		wantDone(t, other.Once("k"), "")
+
+		mu := s.Mutex("m")
+		lock(t, mu)
+		ctx, cancel := context.WithTimeout(background, time.Minute)
+		defer cancel()
+		for where, o := range map[string]*dsync.Session{"here": s, "elsewhere": other} {
+			wantErr(t, where, o.Once("m").Do(ctx, unwanted(t)), dsync.ErrMismatch)
+		}
+		mu.Unlock()
+	})
+}
+
+func TestOnceMisuse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		wantPanic(t, "Once", func() { s.Once("") }, "1 to 512 bytes")
+		var zero dsync.Once
+		for what, f := range map[string]func(){
+			"Do":      func() { zero.Do(background, nil) },
+			"DoValue": func() { zero.DoValue(background, nil) },
+			"Value":   func() { zero.Value(background) },
+		} {
+			wantPanic(t, what, f, "zero Once", "Session.Once")
+		}
+	})
+}
+
+// Promise 9: a run whose hold is revoked does not count, even if its function returns within the grace.
+func TestRevokedRunDoesNotCount(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, &dsync.Options{AlwaysListen: true})
+		first := make(chan error, 1)
+		go func() {
+			first <- s.Once("k").Do(background, func(ctx context.Context) error { <-ctx.Done(); return nil })
+		}()
+		time.Sleep(time.Second)
+		if err := admin.New(newSession(t, store, nil)).Break(background, "k"); err != nil {
+			t.Errorf("Break: %v", err)
+		}
+		wantErr(t, "the run", <-first, dsync.ErrLost, dsync.ErrRevoked)
+		sealed(t, s.Once("k"), "v")
+	})
+}
+
+// Close ends all waits and the run's context. The run does not count.
+func TestCloseEndsARunOfOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		first, waiting := make(chan error, 1), make(chan error, 1)
+		go func() {
+			first <- s.Once("k").Do(background, func(ctx context.Context) error { <-ctx.Done(); return nil })
+		}()
+		synctest.Wait()
+		go func() { waiting <- s.Once("k").Do(background, unwanted(t)) }()
+		synctest.Wait()
+		start := time.Now()
+		if err := s.Close(background); err != nil || time.Since(start) != 0 {
+			t.Errorf("Close: %v after %v", err, time.Since(start))
+		}
+		wantErr(t, "the run", <-first, dsync.ErrLost, dsync.ErrClosed)
+		wantErr(t, "the waiter", <-waiting, dsync.ErrClosed)
+		if h := holders(t, store, "k"); len(h) != 0 {
+			t.Errorf("left behind: %v", h)
+		}
+		sealed(t, newSession(t, store, nil).Once("k"), "v")
+	})
+}

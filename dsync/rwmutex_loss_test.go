@@ -1,0 +1,326 @@
+package dsync_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+// B20, L13: the hold of a crashed reader or writer ends a TTL after its last heartbeat, not earlier. The next waiter
+// gets the key at most one wake-up later, except that a writer must also wait for the live readers.
+func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		crashed, taken string
+	}{
+		{"a reader by a writer", "reader", "writer"},
+		{"a writer by a reader", "writer", "reader"},
+		{"a writer by a writer", "writer", "writer"},
+	} {
+		for name, polling := range deliveries {
+			t.Run(c.name+" "+name, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					draws := testkit.Draw(t)
+					for range 10 {
+						memory := dsynctest.NewMemory()
+						memory.Polling = polling
+						faulty := newFaulty(t, memory, nil)
+						a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
+						rw := a.RWMutex("k")
+						if c.crashed == "reader" {
+							for range 3 { // one claim
+								rlock(t, rw)
+							}
+						} else {
+							wlock(t, rw)
+						}
+						time.Sleep(draws.Below(ttl))
+						faulty.Cut()
+						m, _, err := storecmd.Members(background, memory, a.ID())
+						if err != nil {
+							t.Fatal(err)
+						}
+						next := b.RWMutex("k")
+						if c.taken == "writer" {
+							wlock(t, next)
+						} else {
+							rlock(t, next)
+						}
+						h := holders(t, memory, "k")
+						if len(h) != 1 || h[0].Session != b.ID() {
+							t.Fatalf("the key is held by %v, want %s alone", h, b.ID())
+						}
+						if d := h[0].Since.Sub(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 10*time.Millisecond {
+							t.Errorf("granted %v after the crashed session's last heartbeat + TTL", d)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// B20: if one of several readers crashes, a writer waits only until the crashed reader's session has lapsed and the
+// live readers have unlocked.
+func TestCrashedReaderAmongLivingOnes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, nil)
+		crashed, living := newSession(t, faulty, nil).RWMutex("k"), newSession(t, memory, nil).RWMutex("k")
+		rlock(t, crashed)
+		livingHold := take(t, living.RHold)
+		faulty.Cut()
+		writer := newSession(t, memory, nil).RWMutex("k")
+		locked := make(chan struct{})
+		go func() { writer.Lock(); close(locked) }()
+		time.Sleep(5 * ttl)
+		if isClosed(locked) || isClosed(livingHold.Lost()) {
+			t.Fatal("a writer holds the key together with a live reader")
+		}
+		if n := len(holders(t, memory, "k")); n != 1 {
+			t.Errorf("%d holders, including one that crashed long ago", n)
+		}
+		livingHold.Release(background)
+		synctest.Wait()
+		if !isClosed(locked) {
+			t.Error("a crashed reader keeps a writer out")
+		}
+		writer.Unlock()
+	})
+}
+
+// B20 for tries: a try gets the key of a crashed reader as soon as the reader's session has lapsed.
+func TestTryTakesALapsedReadersHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, nil)
+		a, b := newSession(t, faulty, nil).RWMutex("k"), newSession(t, memory, nil).RWMutex("k")
+		rlock(t, a)
+		faulty.Cut()
+		if b.TryLock() {
+			t.Error("a try before the session has lapsed returned true, want false")
+		}
+		time.Sleep(ttl)
+		if !b.TryLock() {
+			t.Error("a try after the session has lapsed returned false, want true")
+		}
+	})
+}
+
+// If some of an RWMutex's read holds are lost, RUnlock releases the lost holds first, whichever goroutine calls it, and
+// does not end a newer hold.
+func TestLostReadLockIsUndoneFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, nil)
+		rw := newSession(t, faulty, nil).RWMutex("k")
+		rlock(t, rw)
+		rlock(t, rw)
+		lost := holders(t, memory, "k")
+		faulty.Cut()
+		time.Sleep(ttl)
+		faulty.Heal()
+		rlock(t, rw) // a new hold in addition to the lost one
+		rw.RUnlock()
+		rw.RUnlock()
+		time.Sleep(2 * ttl)
+		if h := holders(t, memory, "k"); len(h) == 0 || h[len(h)-1].Token <= lost[0].Token {
+			t.Errorf("RUnlock of the lost hold %v freed the new one: holders %v", lost, h)
+		}
+		rw.RUnlock()
+		writer := newSession(t, memory, nil).RWMutex("k")
+		wlock(t, writer)
+		writer.Unlock()
+	})
+}
+
+// B32, promise 8: within a process, a writer waits until every reader has called RUnlock, including readers whose
+// holds are lost. New readers do not wait for readers whose holds are lost.
+func TestLocalWriterWaitsForLostReaders(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, nil)
+		s := newSession(t, faulty, nil)
+		fresh := s.RWMutex("k")
+		lost := []*dsync.Hold{take(t, fresh.RHold), take(t, fresh.RHold)}
+		faulty.Cut()
+		<-lost[0].Lost()
+		faulty.Heal()
+		rlock(t, fresh)
+		fresh.RUnlock()
+		var writer *dsync.Hold
+		locked := async(func() error { return into(&writer, s.RWMutex("k").Hold)(background) })
+		for _, h := range lost {
+			time.Sleep(5 * ttl)
+			if len(locked) > 0 || s.RWMutex("k").TryLock() {
+				t.Fatal("a writer of the process got the key before the lost holds were released")
+			}
+			wantErr(t, "Release", h.Release(background), dsync.ErrLost)
+		}
+		if e := <-locked; e.err != nil {
+			t.Fatal(e.err)
+		}
+		time.Sleep(ttl)
+		if isClosed(writer.Lost()) {
+			t.Error("the late release of a lost hold ended the writer's hold")
+		}
+		writer.Release(background)
+	})
+}
+
+// If a writer's hold is lost, readers of its process wait for its Unlock, but readers of other processes don't.
+func TestLocalReadersWaitForLostWriter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, nil)
+		s := newSession(t, faulty, nil)
+		lost, reader, elsewhere := s.RWMutex("k"), s.RWMutex("k"), newSession(t, memory, nil).RWMutex("k")
+		lostHold := take(t, lost.Hold)
+		faulty.Cut()
+		<-lostHold.Lost()
+		faulty.Heal()
+		rlock(t, elsewhere)
+		locked := make(chan struct{})
+		go func() { reader.RLock(); close(locked) }()
+		time.Sleep(5 * ttl)
+		if isClosed(locked) {
+			t.Fatal("a reader of the process got the key before the lost hold was released")
+		}
+		wantErr(t, "Release", lostHold.Release(background), dsync.ErrLost)
+		<-locked
+		reader.RUnlock()
+		elsewhere.RUnlock()
+	})
+}
+
+// Promise 9: ForceHold and Break notify readers like any other holder. The readers keep the key until the grace is
+// over or the last of them has unlocked.
+func TestForceNotifiesReaders(t *testing.T) {
+	for _, done := range []bool{false, true} {
+		t.Run(fmt.Sprint("done ", done), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				readers := newSession(t, store, &dsync.Options{AlwaysListen: true}).RWMutex("k")
+				first, second := take(t, readers.RHold), take(t, readers.RHold)
+				time.Sleep(time.Second)
+				start := time.Now()
+				other := newSession(t, store, nil)
+				var writer *holding
+				locked := async(func() (err error) { writer, err = forceWriter(other)(background); return err })
+				<-first.Lost()
+				if !isClosed(second.Lost()) {
+					t.Error("only one of two readers was notified")
+				}
+				want := grace
+				if done {
+					for _, h := range []*dsync.Hold{first, second} {
+						time.Sleep(grace / 4)
+						wantErr(t, "Release", h.Release(background), dsync.ErrLost, dsync.ErrRevoked)
+					}
+					want = grace / 2
+				}
+				if e := <-locked; e.err != nil {
+					t.Fatal(e.err)
+				}
+				if d := time.Since(start); d != want {
+					t.Errorf("the key was locked %v after the readers were notified, want %v", d, want)
+				}
+				writer.done()
+				first.Release(background)
+				second.Release(background)
+			})
+		})
+	}
+}
+
+// Close notifies readers, waits until the last of them has unlocked, and ends all waits.
+func TestCloseNotifiesReaders(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		rw := s.RWMutex("k")
+		first, second := take(t, rw.RHold), take(t, rw.RHold)
+		errs := make(chan error, 2)
+		go func() { errs <- s.RWMutex("k").LockContext(background) }()
+		synctest.Wait()
+		go func() { errs <- errOf(s.RWMutex("k").RHold(background)) }()
+		synctest.Wait()
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close(background) }()
+		<-first.Lost()
+		for range 2 {
+			wantErr(t, "a waiter", <-errs, dsync.ErrClosed)
+		}
+		first.Release(background)
+		time.Sleep(grace / 2)
+		if len(closed) != 0 || len(holders(t, store, "k")) != 1 {
+			t.Error("Close returned before the last reader was done")
+		}
+		start := time.Now()
+		wantErr(t, "the last release", second.Release(background), dsync.ErrLost, dsync.ErrClosed)
+		if err := <-closed; err != nil || time.Since(start) > 0 {
+			t.Errorf("Close: %v, %v after the last reader was done", err, time.Since(start))
+		}
+		if h := holders(t, store, "k"); len(h) != 0 {
+			t.Errorf("left behind: %v", h)
+		}
+		wantErr(t, "RHold", errOf(rw.RHold(background)), dsync.ErrClosed)
+	})
+}
+
+// A reader's hold ends when it is lost or released. It does not end when another reader in its process unlocks,
+// whether or not both readers share a hold in the store.
+func TestReadersAreNotifiedOfLossesOnly(t *testing.T) {
+	for name, turn := range map[string]time.Duration{"share": 0, "don't share": -1} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := newFaulty(t, dsynctest.NewMemory(), nil)
+				rw := newSession(t, f, &dsync.Options{HandOffTime: turn}).RWMutex("k")
+				first := take(t, rw.RHold)
+				lost := first.Lost()
+				for range 2 {
+					h := take(t, rw.RHold)
+					if h.Token() == 0 {
+						t.Error("a reader's hold has no token")
+					}
+					h.Release(background)
+					if !isClosed(h.Lost()) || h.Token() != 0 {
+						t.Error("a reader's hold has not ended with its release")
+					}
+				}
+				synctest.Wait()
+				if isClosed(lost) || first.Lost() != lost || first.Token() == 0 {
+					t.Error("a reader's hold ended with another reader's release")
+				}
+				first.Release(background)
+				if !isClosed(lost) {
+					t.Error("Lost is open after the last release")
+				}
+
+				both := []*dsync.Hold{take(t, rw.RHold), take(t, rw.RHold)}
+				f.Cut()
+				time.Sleep(2 * ttl)
+				for _, h := range both {
+					if !isClosed(h.Lost()) || h.Token() != 0 {
+						t.Error("a reader was not notified of the loss")
+					}
+				}
+				f.Heal()
+				next := take(t, rw.RHold)
+				for _, h := range both {
+					wantErr(t, "release of what was lost", h.Release(background), dsync.ErrLost)
+				}
+				if isClosed(next.Lost()) || next.Token() == 0 {
+					t.Error("the next reader's hold has ended, too")
+				}
+				next.Release(background)
+			})
+		})
+	}
+}

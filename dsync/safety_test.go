@@ -1,0 +1,742 @@
+package dsync_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+// trials is the number of random trials in each randomized test.
+func trials() int {
+	if testing.Short() {
+		return 20
+	}
+	return 1000
+}
+
+// Promise 1, B02, B03, B07, B09, B21: whatever goes wrong between the holder and the store, the holder's Lost closes
+// at least the grace before anyone else acquires the key.
+func TestMutexLostBeforeTaken(t *testing.T) {
+	type fault func(r *rand.Rand, f *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault
+	faults := map[string]fault{
+		"partition": func(r *rand.Rand, f *dsynctest.Faulty, _ func() bool) func(dsynctest.Request) dsynctest.Fault {
+			return nil // the trial calls Cut later
+		},
+		"hung heartbeat": func(r *rand.Rand, _ *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault {
+			return func(q dsynctest.Request) dsynctest.Fault {
+				if begun() && q.Method == dsynctest.MethodHeartbeat {
+					return dsynctest.Fault{Hang: 3 * ttl}
+				}
+				return dsynctest.Fault{}
+			}
+		},
+		"replies lost": func(r *rand.Rand, _ *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault {
+			return func(q dsynctest.Request) dsynctest.Fault {
+				return dsynctest.Fault{LoseReply: begun()}
+			}
+		},
+		"requests late": func(r *rand.Rand, _ *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault {
+			return func(q dsynctest.Request) dsynctest.Fault {
+				if begun() {
+					return dsynctest.Fault{Delay: time.Duration(r.Int64N(int64(2 * ttl)))}
+				}
+				return dsynctest.Fault{}
+			}
+		},
+		"a bad network": func(r *rand.Rand, _ *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault {
+			return func(q dsynctest.Request) dsynctest.Fault {
+				f := dsynctest.Fault{Delay: time.Duration(r.Int64N(int64(ttl / 10)))}
+				if begun() {
+					f.LoseRequest = r.IntN(3) == 0
+					f.LoseReply = r.IntN(3) == 0
+					if r.IntN(3) == 0 {
+						f.Again = time.Duration(r.Int64N(int64(ttl)))
+					}
+				}
+				return f
+			}
+		},
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			for i := range trials() / len(faults) {
+				lostBeforeTaken(t, uint64(i), func(r *rand.Rand, memory *dsynctest.Memory) *dsynctest.Faulty {
+					var f *dsynctest.Faulty
+					begin := time.Now().Add(ttl/10 + time.Duration(r.Int64N(int64(ttl))))
+					f = dsynctest.NewFaulty(memory, fault(r, f, func() bool { return time.Now().After(begin) }))
+					if name == "partition" {
+						time.AfterFunc(time.Until(begin), f.Cut)
+					}
+					return f
+				})
+			}
+		})
+	}
+}
+
+func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynctest.Memory) *dsynctest.Faulty) {
+	bubble(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		memory := dsynctest.NewMemory()
+		memory.Skew(time.Duration(r.Int64N(int64(2*time.Hour))) - time.Hour)
+		faulty := network(rand.New(rand.NewPCG(seed, 1)), memory)
+		defer faulty.Close()
+		a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
+		h, err := a.Mutex("k").Hold(background)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := h.Token()
+
+		var lost time.Time
+		released := false
+		notified := make(chan struct{})
+		go func() {
+			defer close(notified)
+			select {
+			case <-h.Lost():
+				lost = time.Now()
+			case <-time.After(10 * ttl): // the hold survived the faults of this trial
+				lost, released = time.Now().Add(-grace), true
+				go h.Release(background)
+			}
+		}()
+		// The store's clock steps by less than the margin.
+		step := time.Duration(r.Int64N(int64(2*margin-4*time.Millisecond))) - margin + 2*time.Millisecond
+		time.AfterFunc(time.Duration(r.Int64N(int64(2*ttl))), func() { memory.Skew(step) })
+		time.Sleep(time.Duration(r.Int64N(int64(2 * ttl))))
+		next := b.Mutex("k")
+		lock(t, next)
+		taken := time.Now()
+		if next.Token() <= token {
+			t.Errorf("seed %d: token %d after %d", seed, next.Token(), token)
+		}
+		synctest.Wait()
+		if !isClosed(notified) {
+			t.Fatalf("seed %d: taken while Lost was open", seed)
+		}
+		if d := taken.Sub(lost); d < grace {
+			t.Errorf("seed %d: taken %v after Lost closed, want at least the grace of %v", seed, d, grace)
+		}
+
+		// B05, B32: the late Release does not free another holder's hold.
+		if isClosed(h.Lost()) && h.Token() == 0 {
+			faulty.Heal()
+			if !released {
+				wantErr(t, "late Release", h.Release(background), dsync.ErrLost)
+			}
+		}
+		time.Sleep(2 * ttl)
+		if h := holders(t, memory, "k"); len(h) != 1 || h[0].Token != next.Token() || isClosed(next.Lost()) {
+			t.Errorf("seed %d: after the late Unlock the holders are %v, want the one with token %d", seed, h, next.Token())
+		}
+		next.Unlock()
+	})
+}
+
+// Promise 1, B06, B19, L13: a crashed holder's lock becomes free a TTL after its last heartbeat, by the store's clock,
+// and not earlier. The next waiter is granted the lock at most one wake-up later.
+func TestCrashedHolderIsFollowedAtExpiry(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		draws := testkit.Draw(t)
+		for range 20 {
+			memory := dsynctest.NewMemory()
+			faulty := newFaulty(t, memory, nil)
+			a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
+			lock(t, a.Mutex("k"))
+			time.Sleep(draws.Below(ttl))
+			faulty.Cut() // the store can't tell this from a crash
+			m, _, err := storecmd.Members(background, memory, a.ID())
+			if err != nil {
+				t.Fatal(err)
+			}
+			mu := b.Mutex("k")
+			lock(t, mu)
+			h := holders(t, memory, "k")[0]
+			if d := h.Since.Sub(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 10*time.Millisecond {
+				t.Errorf("granted %v after the crashed holder's last heartbeat + TTL", d)
+			}
+			mu.Unlock()
+		}
+	})
+}
+
+// L13 for tries: if nobody waits, the try itself expires the crashed holder.
+func TestTryLockTakesALapsedHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, nil)
+		a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
+		lock(t, a.Mutex("k"))
+		faulty.Cut()
+		mu := b.Mutex("k")
+		wantErr(t, "try before expiry", errOf(mu.TryHold(background)), dsync.ErrHeld)
+		time.Sleep(ttl)
+		if err := errOf(mu.TryHold(background)); err != nil {
+			t.Errorf("try after expiry: %v", err)
+		}
+	})
+}
+
+// B03: even while a heartbeat hangs, a timer reports the loss in time.
+func TestTimerReportsLossDuringAHungHeartbeat(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodHeartbeat {
+				return dsynctest.Fault{Hang: time.Hour}
+			}
+			return dsynctest.Fault{}
+		})
+		mu := newSession(t, store, nil).Mutex("k")
+		start := time.Now()
+		mu.Lock()
+		<-mu.Lost()
+		if d := time.Since(start); d != lease {
+			t.Errorf("the holder was notified %v after the registration was sent, want %v", d, lease)
+		}
+	})
+}
+
+// B21: a heartbeat that hangs does not delay the next heartbeat past the deadline.
+func TestOneHungHeartbeatCostsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := 0
+		store := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodHeartbeat {
+				if n++; n%2 == 1 {
+					return dsynctest.Fault{LoseReply: true}
+				}
+			}
+			return dsynctest.Fault{}
+		})
+		mu := newSession(t, store, nil).Mutex("k")
+		mu.Lock()
+		time.Sleep(20 * ttl)
+		if isClosed(mu.Lost()) {
+			t.Error("the hold was lost, although every second heartbeat was answered")
+		}
+		mu.Unlock()
+	})
+}
+
+// B02: the deadline counts from the time before the registration or heartbeat is sent, so a slow reply shortens the
+// remaining time.
+func TestDeadlineCountsFromTheSend(t *testing.T) {
+	for _, beats := range []int{0, 1, 5} {
+		t.Run(fmt.Sprint(beats, " heartbeats"), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				const slow = time.Second
+				var (
+					sent = make(chan time.Time, 100) // the times at which the registration and the heartbeats were sent
+					n    atomic.Int64
+				)
+				faulty := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+					f := dsynctest.Fault{ReplyDelay: slow}
+					switch r.Method {
+					case dsynctest.MethodHeartbeat:
+						if n.Add(1) > int64(beats) {
+							f.LoseReply = true
+							return f
+						}
+						fallthrough
+					case dsynctest.MethodRegister:
+						sent <- time.Now()
+					}
+					return f
+				})
+				mu := newSession(t, faulty, nil).Mutex("k")
+				mu.Lock()
+				<-mu.Lost()
+				var last time.Time
+				for range beats + 1 {
+					last = <-sent
+				}
+				if d := time.Since(last); d != lease {
+					t.Errorf("the holder was notified %v after the last acknowledged heartbeat was sent, want %v", d, lease)
+				}
+			})
+		})
+	}
+}
+
+// B09: if one request or reply is lost, no lock is lost, nothing is left behind, and all callers continue.
+func TestLostReplyHarmsNothing(t *testing.T) {
+	for _, method := range []dsynctest.Method{
+		dsynctest.MethodRegister, dsynctest.MethodAcquire, dsynctest.MethodHeartbeat,
+		dsynctest.MethodRelease, dsynctest.MethodExpire, dsynctest.MethodMembers,
+	} {
+		for _, request := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s request %t", method, request), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					memory := dsynctest.NewMemory()
+					crashed := newFaulty(t, memory, nil)
+					c := newSession(t, crashed, nil)
+					lock(t, c.Mutex("k"))
+					crashed.Cut()
+
+					var seen atomic.Int64
+					faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+						if r.Method != method {
+							return dsynctest.Fault{}
+						}
+						first := seen.Add(1) == 1
+						return dsynctest.Fault{LoseReply: first && !request, LoseRequest: first && request}
+					})
+					mu := newSession(t, faulty, nil).Mutex("k")
+					lock(t, mu)
+					time.Sleep(3 * ttl)
+					if isClosed(mu.Lost()) {
+						t.Error("the hold was lost, although only one message was")
+					}
+					mu.Unlock()
+					time.Sleep(ttl)
+					if seen.Load() == 0 {
+						t.Fatalf("no %s was sent", method)
+					}
+					wantFree(t, memory, "k")
+				})
+			})
+		}
+	}
+}
+
+// B09, B31, promise 4: if the caller of a try or a wait gives up before the reply arrives, the request leaves nothing
+// in the store, even if the reply is lost or the request arrives late.
+func TestAbandonedRequestLeavesNothing(t *testing.T) {
+	for _, fault := range []dsynctest.Fault{
+		{LoseReply: true},
+		{LoseRequest: true, Again: ttl / 12},
+		{LoseReply: true, Again: ttl / 7},
+		{Delay: ttl / 7},
+		{Delay: ttl},
+		{Delay: ttl / 20, Again: 2 * ttl},
+	} {
+		for _, try := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%+v try %t", fault, try), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					memory := dsynctest.NewMemory()
+					faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+						if r.Method == dsynctest.MethodAcquire && r.Key == "k" {
+							return fault
+						}
+						return dsynctest.Fault{}
+					})
+					s := newSession(t, faulty, nil)
+					lock(t, s.Mutex("other"))
+					ctx, cancel := context.WithTimeout(background, time.Millisecond)
+					defer cancel()
+					mu := s.Mutex("k")
+					if try {
+						wantErr(t, "try", errOf(mu.TryHold(ctx)), context.DeadlineExceeded)
+					} else {
+						wantErr(t, "wait", mu.LockContext(ctx), context.DeadlineExceeded)
+					}
+					time.Sleep(5 * ttl)
+					if h, n := holders(t, memory, "k"), queueLength(t, memory, "k"); len(h)+n != 0 {
+						t.Errorf("left behind under a live session: holders %v and %d in the queue", h, n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// B31: an attempt that fails at once, for example because the connection breaks, may still reach the store, even
+// after its claim has been released. The claim is then released once more.
+func TestRequestThatOvertakesItsReleaseIsReleasedAgain(t *testing.T) {
+	for _, unlocked := range []bool{false, true} {
+		t.Run(fmt.Sprint("granted and unlocked ", unlocked), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := &resetStore{Memory: dsynctest.NewMemory()}
+				s := newSession(t, store, nil)
+				lock(t, s.Mutex("warm"))
+				store.resets.Store(1)
+				mu := s.Mutex("k")
+				if unlocked {
+					lock(t, mu)
+					mu.Unlock()
+				} else if err := errOf(mu.TryHold(background)); err == nil || errors.Is(err, dsync.ErrHeld) {
+					t.Errorf("TryHold: %v, want the store's error", err)
+				}
+				time.Sleep(ttl)
+				if !isClosed(store.late) {
+					t.Fatal("the late request did not arrive")
+				}
+				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
+					t.Errorf("left behind under a live session: holders %v and %d in the queue", h, n)
+				}
+			})
+		})
+	}
+}
+
+// While resets is positive, a resetStore counts it down and fails each Acquire at once,
+// but executes the Acquire later.
+type resetStore struct {
+	*dsynctest.Memory
+	resets atomic.Int64
+	late   chan struct{} // closed when the last of these Acquires has been executed
+}
+
+func (s *resetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if e.Acquire == nil || s.resets.Add(-1) < 0 {
+		return s.Memory.Edit(ctx, e)
+	}
+	late := make(chan struct{})
+	s.late = late
+	time.AfterFunc(ttl/10, func() {
+		// Set Wait, so that even a try's request leaves a claim behind.
+		join := *e.Acquire
+		join.Wait = true
+		s.Memory.Edit(background, driver.Edit{Release: e.Release, Acquire: &join})
+		close(late)
+	})
+	return driver.Edited{}, errors.New("connection reset")
+}
+
+// B31: if all of a session's requests are delivered again later, none of them joins a queue or frees a key.
+func TestReplayedRequestsChangeNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, nil)
+		faulty.Record()
+		a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
+		for range 3 {
+			for _, key := range []string{"free", "taken", "mine"} {
+				mu := a.Mutex(key)
+				lock(t, mu)
+				mu.Unlock()
+			}
+		}
+		wantErr(t, "a wait", func() error {
+			lock(t, b.Mutex("taken"))
+			ctx, cancel := context.WithTimeout(background, time.Second)
+			defer cancel()
+			return a.Mutex("taken").LockContext(ctx)
+		}(), context.DeadlineExceeded)
+		mine := a.Mutex("mine")
+		lock(t, mine)
+		time.Sleep(ttl)
+		check := func(when string) {
+			t.Helper()
+			if h, n := holders(t, memory, "free"), queueLength(t, memory, "free"); len(h)+n != 0 {
+				t.Errorf("%s: the free key has holders %v and %d in the queue", when, h, n)
+			}
+			for key, id := range map[string]string{"taken": b.ID(), "mine": a.ID()} {
+				if h, n := holders(t, memory, key), queueLength(t, memory, key); len(h) != 1 || h[0].Session != id || n != 0 {
+					t.Errorf("%s: key %q has holders %v and %d in the queue, want %s alone", when, key, h, n, id)
+				}
+			}
+			if isClosed(mine.Lost()) {
+				t.Errorf("%s: a hold was lost", when)
+			}
+		}
+		check("before")
+		for range 2 {
+			if err := faulty.Replay(background); err != nil {
+				t.Fatal(err)
+			}
+			check("replayed")
+			time.Sleep(ttl)
+			check("later")
+		}
+		// The replayed requests must not change anything after the session has ended, either.
+		mine.Unlock()
+		if err := a.Close(background); err != nil {
+			t.Fatal(err)
+		}
+		faulty.Replay(background)
+		mu := b.Mutex("mine")
+		lock(t, mu)
+		mu.Unlock()
+		if m, _, _ := storecmd.Members(background, memory, holders(t, memory, "taken")[0].Session); len(m) != 1 || m[0].Expired {
+			t.Errorf("the other session is %v", m)
+		}
+	})
+}
+
+// B28: an Unlock whose Release is repeated because the reply was lost does not free a newer lock.
+func TestRepeatedUnlockFreesNoNewerLock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodRelease {
+				return dsynctest.Fault{LoseReply: true, Again: 2 * time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
+		mu, next := a.Mutex("k"), b.Mutex("k")
+		h := take(t, mu.Hold)
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		if err := h.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Release: %v, want the end of ctx", err)
+		}
+		lock(t, next)
+		time.Sleep(5 * ttl)
+		if isClosed(next.Lost()) || len(holders(t, memory, "k")) != 1 {
+			t.Error("a repeated release freed the next holder's lock")
+		}
+		next.Unlock()
+	})
+}
+
+// B05, B32, L6: after a loss, the lock stays locked in its process until the holder unlocks it. The late Unlock does
+// not free a newer hold, not even one of the same process.
+func TestLostMutexStaysLockedHere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, nil)
+		s := newSession(t, faulty, nil)
+		mu, other := s.Mutex("k"), s.Mutex("k")
+		h := take(t, mu.Hold)
+		faulty.Cut()
+		<-h.Lost()
+		faulty.Heal()
+		locked := make(chan struct{})
+		go func() {
+			other.Lock()
+			close(locked)
+		}()
+		time.Sleep(5 * ttl)
+		if isClosed(locked) {
+			t.Fatal("another goroutine locked the key before the lost hold was released")
+		}
+		if other.TryLock() || mu.TryLock() {
+			t.Fatal("TryLock succeeded before the lost hold was released")
+		}
+		wantErr(t, "late Release", h.Release(background), dsync.ErrLost)
+		<-locked
+		time.Sleep(ttl)
+		if isClosed(other.Lost()) || len(holders(t, memory, "k")) != 1 {
+			t.Error("the late Unlock freed the next hold")
+		}
+		other.Unlock()
+	})
+}
+
+// B26: until a lost hold is unlocked, tries in its process fail too, although nobody waits and the store would grant
+// the key.
+func TestTryFailsUntilALostHoldIsUnlocked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		faulty := newFaulty(t, dsynctest.NewMemory(), nil)
+		s := newSession(t, faulty, nil)
+		mu, other := s.Mutex("k"), s.Mutex("k")
+		h := take(t, mu.Hold)
+		faulty.Cut()
+		<-h.Lost()
+		faulty.Heal()
+		time.Sleep(2 * ttl)
+		wantErr(t, "TryHold", errOf(other.TryHold(background)), dsync.ErrHeld)
+		wantErr(t, "late Unlock", h.Release(background), dsync.ErrLost)
+		if !other.TryLock() {
+			t.Fatal("TryLock failed")
+		}
+		other.Unlock()
+	})
+}
+
+// B36: if a waiter is cancelled or its process crashes, it is removed from the queue, and the next waiter is served.
+func TestExpiredAndCancelledWaitersLeave(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		holder := newSession(t, memory, nil).Mutex("k")
+		lock(t, holder)
+		cut := newFaulty(t, memory, nil)
+		dying := newSession(t, cut, nil)
+		dctx, dcancel := context.WithCancel(background)
+		defer dcancel()
+		go dying.Mutex("k").LockContext(dctx)
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(background)
+		cancelled := make(chan error)
+		go func() { cancelled <- newSession(t, memory, nil).Mutex("k").LockContext(ctx) }()
+		synctest.Wait()
+		last := newSession(t, memory, nil).Mutex("k")
+		served := make(chan struct{})
+		go func() { last.Lock(); close(served) }()
+		synctest.Wait()
+		if n := queueLength(t, memory, "k"); n != 3 {
+			t.Fatalf("%d in the queue, want 3", n)
+		}
+		cut.Cut()
+		cancel()
+		wantErr(t, "cancelled waiter", <-cancelled, context.Canceled)
+		synctest.Wait()
+		if n := queueLength(t, memory, "k"); n != 2 {
+			t.Errorf("%d in the queue after one was cancelled, want 2", n)
+		}
+		time.Sleep(3 * ttl)
+		if n := queueLength(t, memory, "k"); n != 1 {
+			t.Errorf("%d in the queue after one crashed, want 1", n)
+		}
+		holder.Unlock()
+		<-served
+		last.Unlock()
+	})
+}
+
+// Promise 4: a request that the network repeats can leave a claim in the store that its own session does not know. The
+// session releases such a claim as soon as a notice or a reply names it.
+func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
+	for _, polling := range []bool{false, true} {
+		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				s, other := newSession(t, store, nil), newSession(t, store, nil)
+				lock(t, other.Mutex("taken"))
+				ctx, cancel := context.WithCancel(background)
+				waited := make(chan struct{})
+				go func() { // makes the session listen
+					defer close(waited)
+					s.Mutex("taken").LockContext(ctx)
+				}()
+				time.Sleep(time.Second)
+				mu := other.Mutex("k")
+				if !polling {
+					lock(t, mu) // the two unknown claims join the queue, and the Unlock grants the first
+				}
+				for _, id := range []string{".1000000", ".1000001"} {
+					unknown := driver.Claim{
+						Key: "k", ID: s.ID() + id, Session: s.ID(),
+						Kind: driver.KindMutex, Weight: 1, Limit: 1,
+					}
+					if _, _, err := storecmd.Acquire(background, store, unknown, true, nil, time.Now().Add(time.Hour)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if polling {
+					s.Mutex("k").TryLock() // the reply names both unknown claims: one holds the key, one waits
+				} else {
+					mu.Unlock()
+				}
+				synctest.Wait()
+				if h := holders(t, store, "k"); len(h) != 0 {
+					t.Errorf("held by a claim that nobody knows: %v", h)
+				}
+				cancel()
+				<-waited
+			})
+		})
+	}
+}
+
+// A grant notice that arrives after the end of its hold costs no command.
+func TestLateNoticesCostNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodNotice {
+				return dsynctest.Fault{Delay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		s := newSession(t, slow, nil)
+		lock(t, newSession(t, memory, nil).Mutex("taken"))
+		ctx, cancel := context.WithCancel(background)
+		waited := make(chan struct{})
+		go func() { // makes the session listen
+			defer close(waited)
+			s.Mutex("taken").LockContext(ctx)
+		}()
+		time.Sleep(time.Second)
+		before := memory.Counts()
+		for range 10 {
+			turn(s.Mutex("k"))
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if n := memory.Counts().Since(before).Commands[dsynctest.MethodRelease]; n != 10 {
+			t.Errorf("10 locks cost %d releases", n)
+		}
+		cancel()
+		<-waited
+	})
+}
+
+// If one of a session's claims ends while the reply to a request for another claim is under way, the reply may still
+// name the ended claim. The session does not treat the ended claim as unknown, and does not release it again.
+func TestLateRepliesCostNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		memory.Polling = true
+		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodAcquire {
+				return dsynctest.Fault{ReplyDelay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		sem := newSession(t, slow, &dsync.Options{Retention: -1, PollInterval: time.Minute}).Semaphore("k", 2)
+		acquire(t, sem, 1)
+		ctx, cancel := context.WithCancel(background)
+		go sem.Acquire(ctx, 2) // this joins the queue, because only one unit is free
+		time.Sleep(3500 * time.Millisecond)
+		before := memory.Counts()
+		asked := acquiring(sem, 1)
+		time.Sleep(500 * time.Millisecond) // now the reply, which names both claims, is under way
+		cancel()
+		time.Sleep(time.Millisecond)
+		sem.Release(1)
+		if err := <-asked; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(3 * time.Second)
+		if n := memory.Counts().Since(before).Commands[dsynctest.MethodRelease]; n != 2 {
+			t.Errorf("two claims that ended cost %d releases", n)
+		}
+		sem.Release(1)
+	})
+}
+
+// The reply to a Release may report that the claim is absent because it comes from a deposed primary. So the session
+// waits until a heartbeat has been acknowledged, and then sends the Release again. If the second reply is the same,
+// the session believes it.
+func TestAbsentHoldIsReleasedAgain(t *testing.T) {
+	for _, lies := range []int64{1, 2} {
+		t.Run(fmt.Sprint(lies, " times absent"), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := &deposedStore{Memory: dsynctest.NewMemory()}
+				s := newSession(t, store, nil)
+				hold := take(t, s.Mutex("k").Hold)
+				store.lies.Store(lies)
+				before := store.Counts()
+				err := hold.Release(background)
+				if lost := lies == 2; lost != errors.Is(err, dsync.ErrLost) || !lost && err != nil {
+					t.Errorf("Release: %v", err)
+				}
+				if beats := store.Counts().Since(before).Commands[dsynctest.MethodHeartbeat]; beats == 0 {
+					t.Error("the session believed the reply without sending a heartbeat")
+				}
+				if h := holders(t, store, "k"); lies == 1 && len(h) != 0 {
+					t.Errorf("still held: %v", h)
+				}
+			})
+		})
+	}
+}
+
+// A deposedStore executes no Release while lies is positive. It counts lies down, and answers as if the
+// claim were absent.
+type deposedStore struct {
+	*dsynctest.Memory
+	lies atomic.Int64
+}
+
+func (s *deposedStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if e.Acquire == nil && e.Release != nil && s.lies.Add(-1) >= 0 {
+		return driver.Edited{}, nil
+	}
+	return s.Memory.Edit(ctx, e)
+}

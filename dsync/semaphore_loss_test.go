@@ -1,0 +1,301 @@
+package dsync_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+// L13: the units of a crashed process become free a TTL after its last heartbeat, not earlier, and are granted at most
+// one wake-up later. Other holders keep their units.
+func TestCrashedHoldersPartIsFreeAtExpiry(t *testing.T) {
+	for name, polling := range deliveries {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				draws := testkit.Draw(t)
+				for range 10 {
+					memory := dsynctest.NewMemory()
+					memory.Polling = polling
+					faulty := newFaulty(t, memory, nil)
+					a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
+					crashed, living, next := a.Semaphore("k", 5), b.Semaphore("k", 5), b.Semaphore("k", 5)
+					acquire(t, crashed, 1)
+					acquire(t, crashed, 2)
+					livingHold := units(t, living, 2)
+					time.Sleep(draws.Below(ttl))
+					faulty.Cut()
+					m, _, err := storecmd.Members(background, memory, a.ID())
+					if err != nil {
+						t.Fatal(err)
+					}
+					wantErr(t, "TryHold", errOf(next.TryHold(background, 1)), dsync.ErrHeld)
+					acquire(t, next, 3)
+					hs := holders(t, memory, "k")
+					if d := hs[len(hs)-1].Since.Sub(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 10*time.Millisecond {
+						t.Errorf("granted %v after the crashed session's last heartbeat + TTL", d)
+					}
+					if sum(t, memory, "k") != 5 || isClosed(livingHold.Lost()) {
+						t.Errorf("the key is held by %v", hs)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A try gets the units of a crashed process as soon as the process's session has lapsed.
+func TestTryAcquireTakesALapsedPart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, nil)
+		a, b := newSession(t, faulty, nil).Semaphore("k", 5), newSession(t, memory, nil).Semaphore("k", 5)
+		acquire(t, a, 3)
+		faulty.Cut()
+		if !b.TryAcquire(2) || b.TryAcquire(1) {
+			t.Error("before the session has lapsed, want exactly the 2 units free that nobody held")
+		}
+		time.Sleep(ttl)
+		if err := errOf(b.TryHold(background, 3)); err != nil {
+			t.Errorf("try after expiry: %v", err)
+		}
+	})
+}
+
+// Release gives up lost units first, and does not free units that were acquired later.
+func TestReleaseTakesLostUnitsFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, nil)
+		m := newSession(t, faulty, nil).Semaphore("k", 10)
+		acquire(t, m, 3)
+		faulty.Cut()
+		time.Sleep(ttl)
+		faulty.Heal()
+		acquire(t, m, 1)
+		acquire(t, m, 2)
+		m.Release(1)
+		m.Release(1) // one of the new holds also has 1 unit, but Release must not end that hold
+		if h := holders(t, memory, "k"); h[len(h)-2].Weight != 1 || h[len(h)-1].Weight != 2 {
+			t.Errorf("the key is held by %v: a hold that was not lost was released in place of a lost one", h)
+		}
+		time.Sleep(2 * ttl)
+		m.Release(2) // this releases the last lost unit, and then the new hold of 1 unit
+		if h := holders(t, memory, "k"); len(h) != 1 && len(h) != 2 || h[len(h)-1].Weight != 2 {
+			t.Errorf("the key is held by %v, want by the new hold of 2", h) // the lost hold may remain until somebody requests its units
+		}
+		m.Release(2)
+		other := newSession(t, memory, nil).Semaphore("k", 10)
+		acquire(t, other, 10)
+		other.Release(10)
+	})
+}
+
+// Release gives up lost units first, even if the lost hold is not the oldest. Likewise, RUnlock ends a lost hold
+// first.
+func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, &dsync.Options{AlwaysListen: true, HandOffTime: -1})
+		m, rw := s.Semaphore("k", 10), s.RWMutex("rw")
+		acquire(t, m, 1)
+		acquire(t, m, 2)
+		rlock(t, rw)
+		rlock(t, rw) // HandOffTime is negative, so readers don't share a hold
+		synctest.Wait()
+		kept := make(map[string]int64)
+		for _, key := range []string{"k", "rw"} {
+			h := holders(t, store, key)
+			if len(h) != 2 {
+				t.Fatalf("the key is held by %v", h)
+			}
+			kept[key] = h[0].Token
+			notices, err := store.Revoke(background, s.ID(), driver.Revocation{Key: key, Claim: h[1].Claim})
+			if err == nil {
+				err = store.Notify(background, notices)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		m.Release(1) // one of the 2 lost units
+		m.Release(1)
+		rw.RUnlock()
+		for key, token := range kept {
+			if h := holders(t, store, key); len(h) != 1 || h[0].Token != token {
+				t.Errorf("%s is held by %v, want only what was not lost, with token %d", key, h, token)
+			}
+		}
+		m.Release(1)
+		rw.RUnlock()
+		for key := range kept {
+			wantFree(t, store, key)
+		}
+	})
+}
+
+// Nobody has to wait until the former holder releases lost units, not even in the same process. The units become free
+// when another session expires the lost one, which happens after the grace.
+func TestSemaphoreLostPartIsFreeHere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		faulty := newFaulty(t, memory, nil)
+		s := newSession(t, faulty, nil)
+		lost, next := s.Semaphore("k", 3), s.Semaphore("k", 3)
+		lostHold := units(t, lost, 3)
+		faulty.Cut()
+		<-lostHold.Lost()
+		notified := time.Now()
+		faulty.Heal()
+		nextHold := units(t, next, 3)
+		if d := time.Since(notified); d < grace || d > 2*ttl {
+			t.Errorf("the units were free %v after the loss, want at least the grace of %v and at most two TTLs", d, grace)
+		}
+		wantErr(t, "late Release", lostHold.Release(background), dsync.ErrLost)
+		time.Sleep(ttl)
+		if isClosed(nextHold.Lost()) || sum(t, memory, "k") != 3 {
+			t.Error("a late Release freed units that were acquired later")
+		}
+		nextHold.Release(background)
+	})
+}
+
+// Promise 9 holds for semaphores too: units lost to a Break become free at the end of the grace, even if their
+// holder has not called Release.
+func TestBreakFreesASemaphore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, &dsync.Options{AlwaysListen: true})
+		m := s.Semaphore("k", 3)
+		one, two := units(t, m, 1), units(t, m, 2)
+		time.Sleep(time.Second)
+		var here *dsync.Hold
+		waiting := make(chan error, 1)
+		go func() {
+			waiting <- into(&here, func(ctx context.Context) (*dsync.Hold, error) { return m.Hold(ctx, 3) })(background)
+		}()
+		synctest.Wait()
+		start := time.Now()
+		if err := admin.New(newSession(t, store, nil)).Break(background, "k"); err != nil {
+			t.Errorf("Break: %v", err)
+		}
+		if !isClosed(one.Lost()) || !isClosed(two.Lost()) {
+			t.Error("a holder was not notified")
+		}
+		// If a key changes twice in quick succession, the second notice comes a little later.
+		if err, d := <-waiting, time.Since(start); err != nil || d < grace || d > grace+20*time.Millisecond {
+			t.Errorf("Acquire: %v, %v after Break, want the grace of %v", err, d, grace)
+		}
+		for _, h := range []*dsync.Hold{one, two} {
+			wantErr(t, "Release", h.Release(background), dsync.ErrLost, dsync.ErrRevoked)
+		}
+		time.Sleep(ttl)
+		if isClosed(here.Lost()) || sum(t, store, "k") != 3 {
+			t.Error("a late Release freed units that were acquired later")
+		}
+		here.Release(background)
+	})
+}
+
+// A cancelled waiter leaves nothing behind, whether it waited in its process or in the store's queue. The waiters
+// behind it continue at once.
+func TestCancelledAcquireLeavesNothing(t *testing.T) {
+	for _, same := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			s := newSession(t, store, nil)
+			m := s.Semaphore("k", 3)
+			var others []*dsync.Semaphore
+			for range 3 {
+				o := s
+				if !same {
+					o = newSession(t, store, nil)
+				}
+				others = append(others, o.Semaphore("k", 3))
+			}
+			acquire(t, m, 2)
+			ctx, cancel := context.WithCancel(background)
+			errs := make(chan error, 2)
+			for _, o := range others[:2] {
+				go func() { errs <- o.Acquire(ctx, 3) }()
+				synctest.Wait()
+			}
+			light := acquiring(others[2], 1)
+			cancel()
+			wantErr(t, "Acquire", <-errs, context.Canceled)
+			wantErr(t, "Acquire", <-errs, context.Canceled)
+			synctest.Wait()
+			if len(light) != 1 {
+				t.Errorf("same process %t: the waiter behind the cancelled one still waits", same)
+			}
+			wantErr(t, "ended ctx", m.Acquire(ctx, 1), context.Canceled)
+			wantErr(t, "ended ctx", errOf(m.TryHold(ctx, 1)), context.Canceled)
+			others[2].Release(1)
+			m.Release(2)
+			if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
+				t.Errorf("same process %t: left behind: holders %v and %d in the queue", same, h, n)
+			}
+		})
+	}
+}
+
+// Close notifies the holders, waits until they have released everything, and ends all waits.
+func TestCloseNotifiesSemaphoreHolders(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := dsynctest.NewMemory()
+		s := newSession(t, store, nil)
+		m := s.Semaphore("k", 3)
+		one, two := units(t, m, 1), units(t, m, 2)
+		waiting := acquiring(s.Semaphore("k", 3), 1)
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close(background) }()
+		<-one.Lost()
+		wantErr(t, "Acquire", <-waiting, dsync.ErrClosed)
+		wantErr(t, "Release", two.Release(background), dsync.ErrLost, dsync.ErrClosed)
+		time.Sleep(grace / 2)
+		if len(closed) != 0 {
+			t.Error("Close returned before everything was released")
+		}
+		one.Release(background)
+		start := time.Now()
+		if err := <-closed; err != nil || time.Since(start) != 0 {
+			t.Errorf("Close: %v after %v", err, time.Since(start))
+		}
+		if h := holders(t, store, "k"); len(h) != 0 {
+			t.Errorf("left behind: %v", h)
+		}
+		wantErr(t, "Acquire", m.Acquire(background, 1), dsync.ErrClosed)
+		wantErr(t, "Resize", m.Resize(background, 1), dsync.ErrClosed)
+	})
+}
+
+// B10: an error of the store means neither that the call succeeded nor that the key is
+// held.
+func TestSemaphoreReturnsStoreError(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		broken := errors.New("the store is broken")
+		store := &brokenStore{Memory: dsynctest.NewMemory()}
+		m := newSession(t, store, nil).Semaphore("k", 2)
+		store.fail(broken)
+		err := errOf(m.TryHold(background, 1))
+		wantErr(t, "TryHold", err, broken)
+		if errors.Is(err, dsync.ErrHeld) || m.TryAcquire(1) {
+			t.Errorf("the error with a broken store is ErrHeld or nil: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		wantErr(t, "Acquire", m.Acquire(ctx, 1), context.DeadlineExceeded, broken)
+		store.fail(nil)
+		acquire(t, m, 2)
+		m.Release(2)
+	})
+}
