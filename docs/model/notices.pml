@@ -77,7 +77,7 @@ inline acquire(c) { clean(); i=0; do :: i<ql && q[i]!=(c) -> i++ :: else -> brea
 #endif
      :: else fi; i=0; settle(); if :: g==(c) -> g=0 :: else fi; check() }
 inline release(c) {
-#ifdef BUG_FREES_KEY
+#ifdef BUG_FREES_KEY    /* for an unknown claim, frees the key in place of the claim */
   h=0; he=0;
 #else
   if :: h==(c) -> h=0; he=0 :: else fi;
@@ -89,7 +89,7 @@ inline release(c) {
   check() }
 /* Release with Keep: the holder's claim gets an end, and the first in the queue is woken */
 inline keep(c) { g=0; if :: h==(c) && he==0 -> he=1;
-#ifndef BUG_NO_WAKE
+#ifndef BUG_NO_WAKE     /* the first waiter does not learn of the end that ReleaseAfter sets */
      if :: ql>0 && place[q[0]] -> g=WAKE+q[0] :: else fi
 #endif
      :: else fi }
@@ -103,7 +103,7 @@ inline keep(c) { g=0; if :: h==(c) && he==0 -> he=1;
 #define LOSES 1       /* replies of releases, and notices */
 #endif
 #define DEATHS 1
-#ifdef BUG_NOPOLL
+#ifdef BUG_NOPOLL       /* with an insert that fails, or a process that dies before it */
 #define POLLS 0
 #else
 #define POLLS 1
@@ -112,7 +112,7 @@ inline keep(c) { g=0; if :: h==(c) && he==0 -> he=1;
 inline tell(p) { if :: t!=0 && out[t]==0 -> out[t]=p+1 :: else fi; t=0 }
 inline die(p) { st[p]=9; t=0; again[p]=0; got[p]=0; i=1; do :: i<=2*NCL -> if :: out[i]==p+1 -> out[i]=0 :: else fi; i++ :: else -> break od; i=0 }
 inline over(p) { ck[p]=ck[p]+1; st[p]=0; again[p]=0; got[p]=0; ends=0 }
-#ifdef BUG_REUSE
+#ifdef BUG_REUSE        /* a claim's id is used twice */
 #define NEXT(p) st[p]=0; again[p]=0; got[p]=0; ends=0; used++
 #define MORE (used<NC)
 #else
@@ -125,7 +125,7 @@ proctype client(byte p) { byte t, used; bit held, ends;
   do
   :: MORE ->
 ask: skip; d_step { st[p]=1;
-#ifndef BUG_FORGETS
+#ifndef BUG_FORGETS     /* forgets a notice that comes during a request */
        again[p]=0
 #endif
      }
@@ -215,7 +215,7 @@ inline wake(p, c) {
 #endif
   if :: c==C(p) && (st[p]==1 || st[p]==2) -> again[p]=1 :: else fi }
 inline ready(p) { ls[p]=2;
-#ifndef BUG_NO_ASK
+#ifndef BUG_NO_ASK      /* nobody requests again when the listener is ready */
   if :: st[p]==1 || st[p]==2 -> again[p]=1 :: else fi
 #endif
 }
@@ -223,7 +223,7 @@ inline ready(p) { ls[p]=2;
   :: d_step { k<NC && ls[p]==2 && in[p*NC+k+1] && st[p]!=9 -> hear(p, (p*NC+k+1)) } \
   :: d_step { k<NC && ls[p]==2 && in[WAKE+p*NC+k+1] && st[p]!=9 -> wake(p, (p*NC+k+1)) }
 proctype listener(byte p) { end: do
-#ifdef BUG_READY_FIRST
+#ifdef BUG_READY_FIRST  /* reports ready before it is open */
   :: d_step { ls[p]==0 && need[p] -> ready(p); ls[p]=5 }
   :: d_step { ls[p]==5 -> drop(p); ls[p]=2 }
 #else
@@ -235,15 +235,15 @@ proctype listener(byte p) { end: do
   :: d_step { ls[p]==2 && breaks<BREAKS -> breaks++; ls[p]=3 }            /* broken, or on a member that hears nothing */
   :: d_step { ls[p]==2 && breaks<BREAKS -> breaks++; drop(p); ls[p]=4 }   /* overrun */
   :: d_step { ls[p]==2 && breaks<BREAKS -> breaks++; ls[p]=0 }            /* given up by the store, opened anew by the session */
-#ifndef BUG_DEAF
+#ifndef BUG_DEAF        /* a cursor on a deposed member stays there */
   :: d_step { ls[p]==3 ->
-#ifdef BUG_REOPENS
+#ifdef BUG_REOPENS      /* a cursor that is opened again starts from that moment */
        drop(p);
 #endif
        ls[p]=2 }
 #endif
   :: d_step { ls[p]==4 ->
-#ifdef BUG_OVERRUN
+#ifdef BUG_OVERRUN      /* notices were overwritten, and nobody requests again */
        ls[p]=2
 #else
        ready(p)

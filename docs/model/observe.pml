@@ -29,13 +29,13 @@ bit more[NP];          /* another change meanwhile */
 #define POLLS 0
 #else
 #define LOSES 1
-#ifdef BUG_NOPOLL
+#ifdef BUG_NOPOLL       /* a lost notice */
 #define POLLS 0
 #else
 #define POLLS 1
 #endif
 #endif
-#ifdef BUG_BLIND
+#ifdef BUG_BLIND        /* a command whose reply does not show the mark changes the key anyway */
 #define BLIND 1
 #else
 #define BLIND (!mark)
@@ -52,7 +52,7 @@ proctype changer(byte p) {
      :: d_step { due[p] -> due[p]=0;
           if :: snd[p]==0 -> snd[p]=1
              :: else ->
-#ifndef BUG_MERGES
+#ifndef BUG_MERGES      /* a change while a notice is being sent causes no second one */
                 more[p]=1
 #else
                 skip
@@ -68,13 +68,13 @@ proctype sender(byte p) { end: do
   :: d_step { snd[p]==2 -> if :: more[p] -> more[p]=0; snd[p]=1 :: else -> snd[p]=0 fi }
   od }
 inline ready() { ls=3;
-#ifndef BUG_NO_READ
+#ifndef BUG_NO_READ     /* nobody reads when the listener is ready */
   changed=1
 #endif
 }
 proctype listener() { end: do
   :: d_step { ls==0 -> in=0; ls=1 }
-#ifdef BUG_MARKS_LATE
+#ifdef BUG_MARKS_LATE   /* reports ready before the key is marked */
   :: d_step { ls==1 -> ready() }
   :: d_step { ls==3 && !mark -> mark=1 }
 #else
@@ -86,7 +86,7 @@ proctype listener() { end: do
 proctype observer() { byte v;
   do
   :: v=ver;
-#ifdef BUG_CLEARS
+#ifdef BUG_CLEARS        /* forgets a notice that comes during a read */
      d_step { seen=v; changed=0 }
 #else
      seen=v

@@ -49,12 +49,12 @@ bit lost;
 #else
 #define UP w
 #endif
-#ifdef BUG_NUMBER
+#ifdef BUG_NUMBER       /* takes another listener for the one that would have had the notice */
 #define HEARS (UP && heard)
 #else
 #define HEARS (UP && heard && !stale)
 #endif
-#ifdef BUG_NO_LIMIT
+#ifdef BUG_NO_LIMIT     /* kept for as long as no notice comes */
 #define KEEPS(d) (!crowded && (HEARS || since<(d)))
 #else
 #define KEEPS(d) (!crowded && since<(HEARS && WT>(d) -> WT : (d)))
@@ -65,12 +65,12 @@ inline free() { c=0; since=0; idle=0; use=0; heard=0; stale=0; crowded=0; yi=0; 
   if :: line -> k=2; line=0; pt=0 :: else -> k=0 fi }
 inline asked() { heard=UP; stale=0 }
 inline granted(x) { if :: (x) -> crowded=1 :: else fi; c=1; since=0; use=0; idle=0; wa=0; gr=0; rp=0 }
-#ifdef BUG_GRANT
+#ifdef BUG_GRANT        /* the notice of a grant does not say that others wait */
 #define SAYS(n) 0
 #else
 #define SAYS(n) ((n)==2)
 #endif
-#ifdef BUG_REPLY
+#ifdef BUG_REPLY        /* nor does the reply */
 #define REPLIES(n) 0
 #else
 #define REPLIES(n) ((n)==2)
@@ -89,12 +89,12 @@ init { do
  :: d_step { rp!=0 && c==3 -> granted(REPLIES(rp)) }
  /* the others: join the line, behind the one who holds first of all, or behind the process; poll; give up; hold; release */
  :: d_step { (k==1||k==3) && !line -> line=1; wa=0; pt=0;
-#ifndef BUG_JOIN
+#ifndef BUG_JOIN        /* the first waiter does not notify the holder when it joins */
       if :: k==1 -> emit() :: else fi
 #endif
     }
  :: d_step { k==1 && line && pt>=POLL -> pt=0;
-#ifndef BUG_ONCE
+#ifndef BUG_ONCE        /* nor with its polls */
       emit()
 #endif
     }
@@ -106,12 +106,12 @@ init { do
  :: d_step { c==2 && idle>=LINGER -> free() }
  /* a notice to yield, which may come before the grant is known */
  :: d_step { yi && w -> yi=0;
-#ifdef BUG_BEFORE
+#ifdef BUG_BEFORE       /* drops a notice that comes before the grant is known */
       if :: c!=3 -> crowded=1 :: else fi;
 #else
       crowded=1;
 #endif
-#ifndef BUG_UNPARK
+#ifndef BUG_UNPARK      /* such a notice does not release a lingering key */
       if :: c==2 -> free() :: else fi
 #endif
     }
@@ -128,7 +128,7 @@ init { do
 #if !defined(DEAF) && !defined(ONELOST)
  :: d_step { w -> w=0; yi=0; gr=0 }                /* the listener breaks; a new one has another number */
  :: d_step { !w -> w=1; stale=heard;
-#ifndef BUG_READY
+#ifndef BUG_READY       /* no bug: without this rule Linger bounds the wait anyway */
       if :: c==2 -> free() :: c==1 -> crowded=1 :: else fi
 #endif
     }
