@@ -61,20 +61,6 @@ func (m *Memory) ForgetSessions(age time.Duration) {
 	}
 }
 
-// Swept returns the state of the sweep.
-func (m *Memory) Swept() driver.SweepState {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.swept
-}
-
-// SweptTo sets the sweep's cursor.
-func (m *Memory) SweptTo(after string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.swept.After = after
-}
-
 // SetUntil changes the end of the claim's hold. It returns false if there is no such hold, or it has no end.
 func (m *Memory) SetUntil(c driver.Claim, until time.Time) bool {
 	m.mu.Lock()

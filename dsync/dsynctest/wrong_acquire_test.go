@@ -101,23 +101,6 @@ func staleState(m *dsynctest.Memory, w *wrong) {
 // wrongTerms are defects in how an election's grants are counted.
 func wrongTerms() []plant {
 	return []plant{
-		{"grants by a release are no terms", "Term/CountsEveryGrant", func(m *dsynctest.Memory, w *wrong) {
-			terms := make(map[string]int64)
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				before, _ := m.Load(ctx, c.Key, 1000)
-				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-				if holds(s, c) && !holds(before, c) {
-					terms[c.Key]++
-				}
-				s.Term = terms[c.Key]
-				return s, n, err
-			}
-			w.load = func(ctx context.Context, key string) (driver.State, error) {
-				s, err := m.Load(ctx, key, 1000)
-				s.Term = terms[key]
-				return s, err
-			}
-		}},
 		{"grants of one command are one term", "Term/CountsEveryGrant", seen(func(s *driver.State) {
 			s.Term -= int64(max(0, len(s.Holders)-1))
 		})},
@@ -126,41 +109,14 @@ func wrongTerms() []plant {
 				s.Term = 0
 			}
 		})},
-		{"a repeated Acquire is a term", "Term/OnlyGrantsCount", func(m *dsynctest.Memory, w *wrong) {
-			more := make(map[string]int64)
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key, 1000); holds(s, c) {
-					more[c.Key]++
-				}
-				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-				s.Term += more[c.Key]
-				return s, n, err
-			}
-		}},
 		{"waiters count", "Term/OnlyGrantsCount", seen(func(s *driver.State) { s.Term += int64(s.Waiting) })},
 		{"other kinds have terms", "Term/ZeroOfOtherKinds", seen(func(s *driver.State) {
 			if s.Kind != driver.KindElection && s.Token > 0 {
 				s.Term = 1
 			}
 		})},
-		{"another kind begins terms again", "Term/ZeroOfOtherKinds", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key, 1000); s.Kind != c.Kind {
-					m.Forget(true)
-				}
-				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-			}
-		}},
 		{"notices have no terms", "Notice/GrantCarriesItsTerm", reading(func(n *driver.Notice) { n.Term = 0 })},
 		{"notices have terms of other kinds", "Notice/GrantCarriesItsTerm", reading(func(n *driver.Notice) { n.Term = max(n.Term, 1) })},
-		{"notices of one command have one term", "Notice/GrantCarriesItsTerm", noticing(func(by command, n []driver.Notice) []driver.Notice {
-			for i := range n {
-				if n[i].Type == driver.NoticeGrant {
-					n[i].Term = by.state.Term
-				}
-			}
-			return n
-		})},
 	}
 }
 

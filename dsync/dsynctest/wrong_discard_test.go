@@ -22,17 +22,6 @@ func wrongDiscards() []plant {
 		{"Discard is for the first claim only", "Discard/LetsTheNextIn", discard(func(_ *dsynctest.Memory, claims []driver.Claim) []driver.Claim {
 			return claims[:1]
 		})},
-		{"Discard removes all claims of the session", "Discard/LetsTheNextIn", discard(func(m *dsynctest.Memory, claims []driver.Claim) []driver.Claim {
-			for _, c := range claims {
-				st, _ := m.Load(context.Background(), c.Key, 1000)
-				for _, w := range st.WaitersAhead {
-					if w.Session == c.Session {
-						claims = append(claims, driver.Claim{Key: c.Key, ID: w.Claim, Session: w.Session})
-					}
-				}
-			}
-			return claims
-		})},
 		{"Discard removes what was kept", "Discard/LeavesWhatWasKept", func(m *dsynctest.Memory, w *wrong) {
 			w.discard = func(ctx context.Context, claims []driver.Claim) (notices []driver.Notice, err error) {
 				for _, c := range claims {

@@ -50,13 +50,6 @@ func wrongEarlies() []plant {
 				return r, err
 			}
 		}},
-		{"heartbeats speak of another term", "Early/AHeartbeatSaysWhenCommitted", func(m *dsynctest.Memory, w *wrong) {
-			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
-				r, err := m.Heartbeat(ctx, id, given)
-				r.Committed.Term++
-				return r, err
-			}
-		}},
 		{"Early of what is absent was applied", "Early/RepeatedOrLateChangesNothing",
 			undoable(func(_ *driver.Release, _ driver.State, done driver.Edited) bool { return !done.Found })},
 		{"Early though somebody waits", "Early/CommittedIfSomebodyWaits",

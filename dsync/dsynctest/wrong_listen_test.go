@@ -28,19 +28,6 @@ func wrongListeners() []plant {
 				return errors.ErrUnsupported
 			}
 		}},
-		{"Listen hears what was sent before it is ready", "Listen/ReadyFirstOrUnsupportedAtOnce", func(m *dsynctest.Memory, w *wrong) {
-			var sent []driver.Notice
-			w.notify = func(ctx context.Context, n []driver.Notice) error {
-				sent = append(sent, n...)
-				return m.Notify(ctx, n)
-			}
-			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
-				for _, n := range sent {
-					f(n)
-				}
-				return m.Listen(ctx, id, keys, f)
-			}
-		}},
 		{"Listen hears no grants", "Listen/HearsWhatIsSent", deafFor(driver.NoticeGrant)},
 		{"Listen hears no wakes", "Listen/HearsWhatIsSent", deafFor(driver.NoticeWake)},
 		{"Listen hears no yields", "Listen/HearsWhatIsSent", deafFor(driver.NoticeYield)},
@@ -106,56 +93,18 @@ func wrongListeners() []plant {
 				return m.Listen(ctx, id, keys, func(n driver.Notice) { wg.Go(func() { f(n) }) })
 			}
 		}},
-		{"Listen goes on after its ctx", "Listen/EndsWithItsContext", func(m *dsynctest.Memory, w *wrong) {
-			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
-				err := m.Listen(ctx, id, keys, f)
-				time.Sleep(time.Minute)
-				return err
-			}
-		}},
 		{"Listen hides why it ended", "Listen/EndsWithItsContext", func(m *dsynctest.Memory, w *wrong) {
 			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
 				m.Listen(ctx, id, keys, f)
 				return errors.New("broken")
 			}
 		}},
-		{"Listen hears on after its end", "Listen/EndsWithItsContext", func(m *dsynctest.Memory, w *wrong) {
-			var last func(driver.Notice)
-			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
-				last = f
-				return m.Listen(ctx, id, keys, f)
-			}
-			w.notify = func(ctx context.Context, n []driver.Notice) error {
-				if last != nil && len(n) > 0 {
-					last(n[0])
-				}
-				return m.Notify(ctx, n)
-			}
-		}},
 		{"Notify sends the first notice", "Notify/SeveralAtOnce", func(m *dsynctest.Memory, w *wrong) {
 			w.notify = func(ctx context.Context, n []driver.Notice) error { return m.Notify(ctx, n[:min(1, len(n))]) }
-		}},
-		{"Notify sends a session one notice", "Notify/SeveralAtOnce", func(m *dsynctest.Memory, w *wrong) {
-			w.notify = func(ctx context.Context, n []driver.Notice) error {
-				sent := make(map[string]bool)
-				return m.Notify(ctx, slices.DeleteFunc(slices.Clone(n), func(n driver.Notice) bool {
-					again := sent[n.Session]
-					sent[n.Session] = true
-					return again
-				}))
-			}
 		}},
 		{"Notify sends all to each", "Notify/SeveralAtOnce", routing(func(session string, keys []string, n driver.Notice) bool { return true })},
 		{"Notify of nobody fails", "Notify/NobodyListens", func(m *dsynctest.Memory, w *wrong) {
 			w.notify = func(context.Context, []driver.Notice) error { return errors.New("nobody listens") }
-		}},
-		{"Notify of nothing fails", "Notify/NobodyListens", func(m *dsynctest.Memory, w *wrong) {
-			w.notify = func(ctx context.Context, n []driver.Notice) error {
-				if len(n) == 0 {
-					return errors.New("must provide at least one element in input slice")
-				}
-				return m.Notify(ctx, n)
-			}
 		}},
 	}
 }

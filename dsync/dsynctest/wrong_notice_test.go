@@ -55,14 +55,6 @@ func wrongNotices() []plant {
 			_, ok := by.state.Holder(by.claim.ID)
 			return ok
 		})},
-		{"holders are notified of their grants again", "Notice/OnlyOfWhatTheCommandDid", noticing(func(by command, n []driver.Notice) []driver.Notice {
-			for _, h := range by.state.Holders {
-				if by.method != dsynctest.MethodRevoke && h.Claim != by.claim.ID {
-					n = append(n, grantOf(by, h))
-				}
-			}
-			return n
-		})},
 		{"every request wakes the first in the queue", "Notice/OnlyOfWhatTheCommandDid", noticing(func(by command, n []driver.Notice) []driver.Notice {
 			if by.method == dsynctest.MethodAcquire {
 				n = append(n, wakeOf(by, 0, 1)...)
@@ -95,16 +87,6 @@ func wrongWakes() []plant {
 		{"Seal wakes one of a session", "Notice/SealWakesTheQueue", noticing(func(_ command, n []driver.Notice) []driver.Notice {
 			return n[:min(2, len(n))]
 		})},
-		{"Seal wakes again and again", "Notice/SealWakesTheQueue", func(m *dsynctest.Memory, w *wrong) {
-			woken := make(map[string][]driver.Notice)
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
-				found, n, err := storecmd.Release(ctx, m, c, o)
-				if found && o.Seal > 0 {
-					woken[c.Key] = n
-				}
-				return found, append(n, woken[c.Key]...), err
-			}
-		}},
 		{"Keep wakes nobody", "Notice/KeepWakesTheFirstWaiter", nobody},
 		{"Keep wakes all", "Notice/KeepWakesTheFirstWaiter", noticing(func(by command, n []driver.Notice) []driver.Notice {
 			if by.outcome.Keep > 0 && len(n) > 0 {

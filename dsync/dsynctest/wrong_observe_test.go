@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -18,28 +17,9 @@ func wrongObserves() []plant {
 	return []plant{
 		{"Observe keeps one key", "Observe/IsFoundByEachKey", observing(func(keys []string) []string { return keys[:min(1, len(keys))] })},
 		{"Observe shares its caller's list", "Observe/IsFoundByEachKey", noting(func(old, keys []string) []string { return keys })},
-		{"holders count as observers", "Observe/IsFoundByEachKey", func(m *dsynctest.Memory, w *wrong) {
-			w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
-				found, err := storecmd.Observers(ctx, m, key, after, n)
-				if s, _ := m.Load(ctx, key, 1000); len(s.Holders) > 0 && err == nil {
-					holder, _, _ := storecmd.Members(ctx, m, s.Holders[0].Session)
-					found = append(found, holder...)
-				}
-				slices.SortFunc(found, func(a, b driver.Member) int { return strings.Compare(a.ID, b.ID) })
-				return found, err
-			}
-		}},
 		{"Observe adds to the list", "Observe/ReplacesTheListBefore", noting(func(old, keys []string) []string {
 			return append(slices.Clone(keys), old...)
 		})},
-		{"Observe of no keys does nothing", "Observe/ReplacesTheListBefore", func(m *dsynctest.Memory, w *wrong) {
-			w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
-				if len(keys) == 0 {
-					return nil
-				}
-				return m.Observe(ctx, id, seq, keys)
-			}
-		}},
 		{"a late list counts", "Observe/LateOlderOneChangesNothing", noting(func(old, keys []string) []string { return slices.Clone(keys) })},
 		{"an empty list has no number", "Observe/LateOlderOneChangesNothing", noSeqOfNothing()},
 		{"Heartbeat forgets what is observed", "Observe/StaysWithItsSession", func(m *dsynctest.Memory, w *wrong) {
@@ -48,24 +28,9 @@ func wrongObserves() []plant {
 				return m.Heartbeat(ctx, id, given)
 			}
 		}},
-		{"Observe removes revocations", "Observe/StaysWithItsSession", func(m *dsynctest.Memory, w *wrong) {
-			w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
-				p, _ := m.Heartbeat(ctx, id, nil)
-				m.Heartbeat(ctx, id, p.Revoked)
-				return m.Observe(ctx, id, seq, keys)
-			}
-		}},
 		{"Observe is a heartbeat", "Observe/IsNoHeartbeat", func(m *dsynctest.Memory, w *wrong) {
 			w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
 				m.Heartbeat(ctx, id, nil)
-				return m.Observe(ctx, id, seq, keys)
-			}
-		}},
-		{"Observe registers the unknown", "Observe/ExpiredOrUnknown", func(m *dsynctest.Memory, w *wrong) {
-			w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
-				if found, _, _ := storecmd.Members(ctx, m, id); len(found) == 0 {
-					m.Register(ctx, driver.Member{ID: id, TTL: time.Minute})
-				}
 				return m.Observe(ctx, id, seq, keys)
 			}
 		}},
@@ -102,49 +67,10 @@ func wrongObserves() []plant {
 				return storecmd.Observers(ctx, m, key, after, min(n, 100))
 			}
 		}},
-		{"no key is observed by those that observe some", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
-			var some atomic.Bool
-			w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
-				some.Store(true)
-				return m.Observe(ctx, id, seq, keys)
-			}
-			w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
-				if key == "" && !some.Load() {
-					return nil, ctx.Err()
-				}
-				return storecmd.Observers(ctx, m, key, after, n)
-			}
-		}},
-		{"Members of no ids are in no order", "Members/WithoutIDsAreTheLiving", func(m *dsynctest.Memory, w *wrong) {
-			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-				found, now, err := storecmd.Members(ctx, m, ids...)
-				if len(ids) == 0 {
-					slices.Reverse(found)
-				}
-				return found, now, err
-			}
-		}},
 		{"Queue has eight", "Queue/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {
 			w.queue = func(ctx context.Context, key string) ([]driver.Waiter, error) {
 				queue, err := storecmd.Queue(ctx, m, key)
 				return queue[:min(8, len(queue))], err
-			}
-		}},
-		{"Queue is in the order of ids", "Queue/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {
-			w.queue = func(ctx context.Context, key string) ([]driver.Waiter, error) {
-				queue, err := storecmd.Queue(ctx, m, key)
-				slices.SortFunc(queue, func(a, b driver.Waiter) int { return strings.Compare(a.Claim, b.Claim) })
-				return queue, err
-			}
-		}},
-		{"Queue has the holder", "Queue/HasAllInTheirOrder", func(m *dsynctest.Memory, w *wrong) {
-			w.queue = func(ctx context.Context, key string) ([]driver.Waiter, error) {
-				queue, err := storecmd.Queue(ctx, m, key)
-				if s, _ := m.Load(ctx, key, 1000); len(s.Holders) > 0 {
-					h := s.Holders[0]
-					queue = append([]driver.Waiter{{Claim: h.Claim, Session: h.Session, Weight: h.Weight}}, queue...)
-				}
-				return queue, err
 			}
 		}},
 	}
@@ -276,25 +202,7 @@ func wrongChanges() []plant {
 		{"every key is observed", "Notice/ChangesOnlyOfObservedKeys", observed(func(_, _ string) bool { return true })},
 		{"keys with the same prefix are observed", "Notice/ChangesOnlyOfObservedKeys", observed(func(key, named string) bool { return strings.HasPrefix(key, named) })},
 		{"observed keys fold case", "Notice/ChangesOnlyOfObservedKeys", observed(strings.EqualFold)},
-		{"a key is observed that Observe names", "Notice/ChangesOnlyOfObservedKeys", func(m *dsynctest.Memory, w *wrong) {
-			noticing(func(by command, n []driver.Notice) []driver.Notice {
-				if found, _ := storecmd.Observers(context.Background(), m, by.key, "", 1); len(found) > 0 && len(n) == 0 {
-					n = []driver.Notice{{Type: driver.NoticeChange, Key: by.key}}
-				}
-				return n
-			})(m, w)
-		}},
 		{"Release with NoneWaiting ignores observers", "Notice/ChangeOfAKeyThatIsObservedLate", passesBy(func(by command) bool { return by.claim.NoneWaiting })},
-		{"changes are returned of what was observed when it was granted", "Notice/ChangeOfAKeyThatIsObservedLate", func(m *dsynctest.Memory, w *wrong) {
-			used := make(map[string]bool)
-			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
-				for _, key := range keys {
-					used[key] = slices.Contains(m.Records(), key)
-				}
-				return m.Listen(ctx, id, keys, f)
-			}
-			omitting(func(by command, n driver.Notice) bool { return n.Type == driver.NoticeChange && used[by.key] })(m, w)
-		}},
 		{"a key is observed until one listener ends", "Notice/ChangeOfAKeyThatSeveralObserve", func(m *dsynctest.Memory, w *wrong) {
 			var mu sync.Mutex
 			over := make(map[string]bool)
@@ -319,16 +227,6 @@ func wrongChanges() []plant {
 					c := driver.Claim{Key: key, ID: id + ".o", Session: id, Kind: driver.KindElection, Weight: 1, Limit: 1}
 					storecmd.Acquire(ctx, m, c, false, nil, time.Now().Add(time.Minute))
 					storecmd.Release(ctx, m, c, driver.Release{})
-				}
-				return m.Listen(ctx, id, keys, f)
-			}
-		}},
-		{"observers count as waiters", "Notice/ObservingAKeyChangesNothing", func(m *dsynctest.Memory, w *wrong) {
-			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
-				for _, key := range keys {
-					if s, _ := m.Load(ctx, key, 1000); len(s.Holders) > 0 {
-						storecmd.Acquire(ctx, m, driver.Claim{Key: key, ID: id + ".o", Session: id, Kind: s.Kind, Weight: 1, Limit: 1}, true, nil, time.Now().Add(time.Minute))
-					}
 				}
 				return m.Listen(ctx, id, keys, f)
 			}

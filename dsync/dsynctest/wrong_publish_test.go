@@ -18,28 +18,6 @@ func wrongPublishes() []plant {
 		{"Publish stores nothing", "Publish/IsReadByAll", func(m *dsynctest.Memory, w *wrong) {
 			w.publish = func(ctx context.Context, c driver.Claim, _ int64, _ []byte) ([]driver.Notice, error) { return nil, nil }
 		}},
-		{"the first value stays", "Publish/IsReadByAll", func(m *dsynctest.Memory, w *wrong) {
-			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key, 1000); s.Value != nil {
-					return nil, nil
-				}
-				return storecmd.Publish(ctx, m, c, seq, value)
-			}
-		}},
-		{"Publish shares its caller's slice", "Publish/IsReadByAll", func(m *dsynctest.Memory, w *wrong) {
-			values := make(map[string][]byte)
-			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-				values[c.Key] = value
-				return storecmd.Publish(ctx, m, c, seq, value)
-			}
-			w.load = func(ctx context.Context, key string) (driver.State, error) {
-				s, err := m.Load(ctx, key, 1000)
-				if s.Value != nil {
-					s.Value = values[key]
-				}
-				return s, err
-			}
-		}},
 		{"an empty value is none", "Publish/IsReadByAll", seen(func(s *driver.State) {
 			if len(s.Value) == 0 {
 				s.Value = nil
@@ -51,13 +29,6 @@ func wrongPublishes() []plant {
 			}
 		})},
 		{"values are texts", "Publish/IsReadByAll", seen(func(s *driver.State) { s.Value = bytes.ToValidUTF8(s.Value, []byte("?")) })},
-		{"Acquire does not read the value", "Publish/IsReadByAll", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-				s.Value = nil
-				return s, n, err
-			}
-		}},
 		{"Publish prolongs a fixed lease", "Publish/IsReadByAll", func(m *dsynctest.Memory, w *wrong) {
 			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 				m.SetUntil(c, time.Now().Add(time.Hour))
@@ -73,14 +44,6 @@ func wrongPublishes() []plant {
 			w.extend = func(ctx context.Context, c driver.Claim) (driver.Holder, error) {
 				storecmd.Publish(ctx, m, c, 1<<40, nil)
 				return storecmd.Extend(ctx, m, c)
-			}
-		}},
-		{"Keep removes the value", "Publish/StaysWhileItsHolderHolds", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
-				if o.Keep > 0 {
-					storecmd.Publish(ctx, m, c, 1<<40, nil)
-				}
-				return storecmd.Release(ctx, m, c, o)
 			}
 		}},
 		{"a value stays for the next holder", "Publish/GoesWithItsHolder", inherited(func(s driver.State) bool { return len(s.Holders) > 0 })},
@@ -108,16 +71,6 @@ func wrongPublishes() []plant {
 				return storecmd.Publish(ctx, m, c, arrived, value)
 			}
 		}},
-		{"an older value is an error", "Publish/LateOlderOneChangesNothing", func(m *dsynctest.Memory, w *wrong) {
-			var last int64
-			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-				if seq < last {
-					return nil, driver.ErrNotHeld
-				}
-				last = seq
-				return storecmd.Publish(ctx, m, c, seq, value)
-			}
-		}},
 		{"the key counts what is published", "Publish/EveryClaimCountsFromOne", func(m *dsynctest.Memory, w *wrong) {
 			last := make(map[string]int64)
 			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
@@ -133,39 +86,7 @@ func wrongPublishes() []plant {
 				return storecmd.Publish(ctx, m, c, seq, value[:min(len(value), 64<<10)])
 			}
 		}},
-		{"too long a value may be repeated", "Publish/MoreThan64KiBIsRefused", func(m *dsynctest.Memory, w *wrong) {
-			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-				if len(value) > 64<<10 {
-					return nil, errors.New("message too long")
-				}
-				return storecmd.Publish(ctx, m, c, seq, value)
-			}
-		}},
 		{"the grant publishes nothing", "Publish/ByTheGrant", asked(func(_ driver.State, c *driver.Claim, _ bool, _ *time.Time) { c.Value = "" })},
-		{"the grant's value stays", "Publish/ByTheGrant", func(m *dsynctest.Memory, w *wrong) {
-			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key, 1000); c.Value != "" && holds(s, c) {
-					return nil, nil
-				}
-				return storecmd.Publish(ctx, m, c, seq, value)
-			}
-		}},
-		{"a claim that comes late has what it published before", "Publish/ByTheGrant", func(m *dsynctest.Memory, w *wrong) {
-			last := make(map[string][]byte)
-			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-				last[c.ID] = value
-				return storecmd.Publish(ctx, m, c, seq, value)
-			}
-			w.load = func(ctx context.Context, key string) (driver.State, error) {
-				s, err := m.Load(ctx, key, 1000)
-				for _, h := range s.Holders {
-					if v, ok := last[h.Claim]; ok {
-						s.Value = v
-					}
-				}
-				return s, err
-			}
-		}},
 		{"only short claims have a value", "Publish/ByTheGrantOfEverySort", asked(func(_ driver.State, c *driver.Claim, _ bool, _ *time.Time) {
 			if c.Lease > 0 || c.Yield {
 				c.Value = ""
@@ -246,23 +167,6 @@ func wrongSeals() []plant {
 				s.Token += 1024
 			}
 		})},
-		{"what was published is the result", "Seal/ResultIsReadByAll", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key, 1000); o.Seal > 0 && s.Value != nil {
-					o.Result = s.Value
-				}
-				return storecmd.Release(ctx, m, c, o)
-			}
-		}},
-		{"Acquire does not read the result", "Seal/ResultIsReadByAll", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-				if s.Sealed > 0 {
-					s.Value = nil
-				}
-				return s, n, err
-			}
-		}},
 		{"Keys does not read the result", "Seal/ResultIsReadByAll", listed(func(s *driver.State) { s.Value = nil })},
 		{"a sealed key is a free one", "Seal/NobodyJoinsAnyMore", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
@@ -270,15 +174,6 @@ func wrongSeals() []plant {
 					m.Forget(true)
 				}
 				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-			}
-		}},
-		{"a sealed key is an error", "Seal/NobodyJoinsAnyMore", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-				if s.Sealed > 0 {
-					err = driver.ErrRefused
-				}
-				return s, n, err
 			}
 		}},
 		{"Seal grants the first waiter", "Seal/DropsTheQueue", func(m *dsynctest.Memory, w *wrong) {
@@ -320,15 +215,6 @@ func wrongSeals() []plant {
 			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				o.Result = o.Result[:min(len(o.Result), 64<<10)]
 				return storecmd.Release(ctx, m, c, o)
-			}
-		}},
-		{"too long a result is a release without", "Seal/MoreThan64KiBIsRefused", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
-				if len(o.Result) <= 64<<10 {
-					return storecmd.Release(ctx, m, c, o)
-				}
-				storecmd.Release(ctx, m, c, driver.Release{})
-				return false, nil, driver.ErrRefused
 			}
 		}},
 		{"Sweep deletes what is sealed", "Sweep/LeavesSealedKeys", carelessSweep},

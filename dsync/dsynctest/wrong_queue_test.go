@@ -201,15 +201,6 @@ func weight(s driver.State) (sum int64) {
 func wrongFirsts() []plant {
 	return []plant{
 		{"nobody is first", "First/GoesToTheHead", asked(func(_ driver.State, c *driver.Claim, _ bool, _ *time.Time) { c.First = false })},
-		{"first are second behind others that are", "First/GoesToTheHead", func(m *dsynctest.Memory, w *wrong) {
-			first := make(map[string]bool)
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, _ := m.Load(ctx, c.Key, 1000)
-				c.First = c.First && (len(s.WaitersAhead) == 0 || !first[s.WaitersAhead[0].Claim])
-				first[c.ID] = c.First
-				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-			}
-		}},
 		{"a repeated request goes first again", "First/WaiterKeepsItsPosition", joinsAnew(func(s driver.State, c driver.Claim) bool { return !holds(s, c) })},
 		{"a holder may be first too", "First/HolderIsNotJoinedAgain", joinsAnew(holds)},
 		{"a first claim that does not fit goes last", "First/HeavyOneHoldsUpTheQueue", asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) {
@@ -247,14 +238,6 @@ func wrongYields() []plant {
 		{"nobody yields", "Yield/IsShown", nobodyYields},
 		{"everybody yields", "Yield/IsShown", everybodyYields},
 		{"no holder is notified to yield", "Notice/YieldFromTheFirstWaiter", omitting(func(_ command, n driver.Notice) bool { return n.Type == driver.NoticeYield })},
-		{"a holder is notified to yield once", "Notice/YieldFromTheFirstWaiter", func(m *dsynctest.Memory, w *wrong) {
-			asked := make(map[string]bool)
-			omitting(func(_ command, n driver.Notice) bool {
-				again := asked[n.Claim]
-				asked[n.Claim] = again || n.Type == driver.NoticeYield
-				return n.Type == driver.NoticeYield && again
-			})(m, w)
-		}},
 		{"every waiter makes holders yield", "Notice/YieldFromTheFirstWaiter", noticing(func(by command, n []driver.Notice) []driver.Notice {
 			if by.method == dsynctest.MethodAcquire && by.state.Position > 1 {
 				return append(n, yieldAll(by)...)

@@ -3,7 +3,6 @@ package dsynctest_test
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -23,17 +22,6 @@ func wrongRaces() []plant {
 		{"tries are not atomic", "Race/FiftyTriesOnAFreshKey_B01", notAtomic},
 		{"holders are counted before they come", "Race/NeverMoreThanTheLimit_B01", notAtomic},
 		{"waiters are let in together", "Race/EveryWaiterIsServed", notAtomic},
-		{"upserts that race fail", "Race/FiftyOnAFreshKey_B01", func(m *dsynctest.Memory, w *wrong) {
-			var running atomic.Int32
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				defer running.Add(-1)
-				if running.Add(1) > 40 {
-					return driver.State{}, nil, errDuplicateKey
-				}
-				time.Sleep(time.Millisecond)
-				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-			}
-		}},
 		{"repeats that race are granted twice", "Race/RepeatsOfOneClaim", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				s, _ := m.Load(ctx, c.Key, 1000)
@@ -58,16 +46,6 @@ func wrongRaces() []plant {
 					return time.Time{}, errDuplicateKey
 				}
 				return m.Register(ctx, s)
-			}
-		}},
-		{"registrations that race succeed", "Race/RegistersOfOneSession", func(m *dsynctest.Memory, w *wrong) {
-			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
-				found, now, _ := storecmd.Members(ctx, m, s.ID)
-				time.Sleep(time.Millisecond)
-				if at, err := m.Register(ctx, s); err == nil || len(found) > 0 {
-					return at, err
-				}
-				return now, nil
 			}
 		}},
 		{"Expire returns before the session has expired", "Race/ExpiriesAndHeartbeats", func(m *dsynctest.Memory, w *wrong) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -220,23 +219,6 @@ func wrongLeases() []plant {
 			w.extend = func(ctx context.Context, c driver.Claim) (driver.Holder, error) {
 				h, err := storecmd.Extend(ctx, m, c)
 				h.Token = 0
-				return h, err
-			}
-		}},
-		{"Extend says the token of the first grant", "Extend/OfASecondGrant", func(m *dsynctest.Memory, w *wrong) {
-			var first atomic.Int64
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-				if h, ok := s.Holder(c.ID); ok && c.Lease > 0 {
-					first.CompareAndSwap(0, h.Token)
-				}
-				return s, n, err
-			}
-			w.extend = func(ctx context.Context, c driver.Claim) (driver.Holder, error) {
-				h, err := storecmd.Extend(ctx, m, c)
-				if err == nil {
-					h.Token = first.Load()
-				}
 				return h, err
 			}
 		}},

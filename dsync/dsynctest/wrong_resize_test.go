@@ -57,17 +57,6 @@ func wrongResizes() []plant {
 			}
 		}},
 		{"holders above the limit can't repeat", "Resize/HolderMayRepeat", refusing(func(s driver.State, c driver.Claim) bool { return c.Weight > s.Limit })},
-		{"Resize drops the heavy from the queue", "Resize/WaitingWeightTooGreatIsRefused", resized(func(m *dsynctest.Memory) resizing {
-			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
-				s, _ := m.Load(ctx, key, 1000)
-				for _, w := range s.WaitersAhead {
-					if w.Weight > limit {
-						storecmd.Release(ctx, m, driver.Claim{Key: key, ID: w.Claim}, driver.Release{})
-					}
-				}
-				return storecmd.Resize(ctx, m, key, kind, from, limit)
-			}
-		})},
 		{"Resize refuses silently", "Resize/WaitingWeightTooGreatIsRefused", resized(func(m *dsynctest.Memory) resizing {
 			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
 				if n, err := storecmd.Resize(ctx, m, key, kind, from, limit); !errors.Is(err, driver.ErrRefused) {
@@ -80,14 +69,6 @@ func wrongResizes() []plant {
 			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
 				if s, _ := m.Load(ctx, key, 1000); s.Kind != "" {
 					kind = s.Kind
-				}
-				return storecmd.Resize(ctx, m, key, kind, from, limit)
-			}
-		})},
-		{"Resize of a free key keeps its kind", "Resize/OtherKindIsMismatch", resized(func(m *dsynctest.Memory) resizing {
-			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
-				if s, _ := m.Load(ctx, key, 1000); s.Kind != "" && s.Kind != kind {
-					return nil, &driver.MismatchError{Key: key, Kind: s.Kind, WantKind: kind, Limit: s.Limit, WantLimit: limit}
 				}
 				return storecmd.Resize(ctx, m, key, kind, from, limit)
 			}
@@ -152,57 +133,22 @@ func wrongLimits() []plant {
 				return storecmd.Resize(ctx, m, key, kind, 0, limit)
 			}
 		})},
-		{"a Resize to the present limit ignores from", "Resize/FromCountsToo", resized(func(m *dsynctest.Memory) resizing {
-			return func(ctx context.Context, key string, kind driver.Kind, from, limit int64) ([]driver.Notice, error) {
-				if s, _ := m.Load(ctx, key, 1000); s.Limit == limit {
-					return nil, nil
-				}
-				return storecmd.Resize(ctx, m, key, kind, from, limit)
-			}
-		})},
 		{"every limit counts as the present", "Resize/UnknownLimitIsMismatch", anyKind},
 		{"a key keeps its limit forever", "Resize/UnknownLimitTakesAFreeKeyOver", asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) {
 			if s.Limit > 0 && len(s.Holders) == 0 {
 				c.Limit = s.Limit
 			}
 		})},
-		{"taking over a free key keeps former limits", "Resize/UnknownLimitTakesAFreeKeyOver", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key, 1000); s.Limit > 0 && len(s.Holders) == 0 {
-					storecmd.Resize(ctx, m, c.Key, c.Kind, 0, c.Limit)
-				}
-				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-			}
-		}},
 		{"another kind has the same limit", "Resize/OtherKindHadNoFormerLimits", asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) {
 			if s.Kind != "" && s.Kind != c.Kind {
 				c.Limit = s.Limit
 			}
 		})},
-		{"another kind keeps former limits", "Resize/OtherKindHadNoFormerLimits", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				before, _ := m.Load(ctx, c.Key, 1000)
-				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-				if err == nil && before.Kind != s.Kind && before.Limit > 0 {
-					storecmd.Resize(ctx, m, c.Key, c.Kind, before.Limit, s.Limit)
-				}
-				return s, n, err
-			}
-		}},
 		{"weights are cut to the limit", "Resize/WeightAboveThePresentLimitIsMismatch", asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) {
 			if s.Limit > 0 {
 				c.Weight = min(c.Weight, s.Limit)
 			}
 		})},
-		{"a mismatch names the present limit alone", "Resize/WeightAboveThePresentLimitIsMismatch", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-				if mismatch := new(driver.MismatchError); errors.As(err, &mismatch) {
-					mismatch.WantLimit = mismatch.Limit
-				}
-				return s, n, err
-			}
-		}},
 		{"resizing back forgets former limits", "Resize/AndBack", refusing(func(s driver.State, c driver.Claim) bool { return c.Limit > s.Limit })},
 		{"four former limits are known", "Resize/EightFormerLimitsAreKnown", refusing(func(s driver.State, c driver.Claim) bool { return c.Limit < s.Limit-4 })},
 	}

@@ -44,15 +44,6 @@ func wrongRevokes() []plant {
 			}
 			return off
 		})},
-		{"keys are revoked, not claims", "Revoke/KeysAndClaimsAreComparedExactly", func(m *dsynctest.Memory, w *wrong) {
-			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
-				p, _ := m.Heartbeat(ctx, id, nil)
-				if slices.ContainsFunc(p.Revoked, func(s driver.Revocation) bool { return s.Key == r.Key }) {
-					return nil, nil
-				}
-				return m.Revoke(ctx, id, r)
-			}
-		}},
 		{"Register removes revocations", "Revoke/StandsThroughARegister", func(m *dsynctest.Memory, w *wrong) {
 			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
 				p, _ := m.Heartbeat(ctx, s.ID, nil)
@@ -94,30 +85,12 @@ func wrongRevokes() []plant {
 				return m.Revoke(ctx, id, r)
 			}
 		}},
-		{"Revoke checks whether the claim exists", "Revoke/StandsUntilAHeartbeatRemovesIt", func(m *dsynctest.Memory, w *wrong) {
-			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
-				if s, _ := m.Load(ctx, r.Key, 1000); !holds(s, driver.Claim{ID: r.Claim}) {
-					return nil, nil
-				}
-				return m.Revoke(ctx, id, r)
-			}
-		}},
 		{"giving one up removes all revocations", "Revoke/LateHeartbeatsRemoveNoOther", takingOff(func(given, stand []driver.Revocation) []driver.Revocation {
 			if len(given) > 0 {
 				return stand
 			}
 			return nil
 		})},
-		{"a removed revocation can't be added again", "Revoke/LateHeartbeatsRemoveNoOther", func(m *dsynctest.Memory, w *wrong) {
-			asked := make(map[driver.Revocation]bool)
-			w.revoke = func(ctx context.Context, id string, r driver.Revocation) ([]driver.Notice, error) {
-				if asked[r] {
-					return nil, nil
-				}
-				asked[r] = true
-				return m.Revoke(ctx, id, r)
-			}
-		}},
 		{"revocations make no notice", "Notice/RevocationIsForItsSession", omitting(func(_ command, n driver.Notice) bool {
 			return n.Type == driver.NoticeRevoke
 		})},

@@ -28,14 +28,6 @@ func wrongMembers() []plant {
 				return left, err
 			}
 		}},
-		{"Expire is late", "Expire/NotBeforeItLapses", func(m *dsynctest.Memory, w *wrong) {
-			w.expire = func(ctx context.Context, id string) (time.Duration, error) {
-				if found, now, _ := storecmd.Members(ctx, m, id); len(found) == 1 && now.Sub(found[0].LastHeartbeat) < found[0].TTL+time.Second {
-					return time.Millisecond, nil
-				}
-				return m.Expire(ctx, id, false)
-			}
-		}},
 		{"Expire of an unknown session leaves no tombstone", "Expire/UnknownStaysExpired", func(m *dsynctest.Memory, w *wrong) {
 			w.expire = func(ctx context.Context, id string) (time.Duration, error) {
 				if found, _, _ := storecmd.Members(ctx, m, id); len(found) == 0 {
@@ -116,20 +108,6 @@ func wrongMembers() []plant {
 				return m.Register(ctx, s)
 			}
 		}},
-		{"Register shares its caller's map", "Register/EveryFieldIsReadBack", func(m *dsynctest.Memory, w *wrong) {
-			meta := make(map[string]map[string]string)
-			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
-				meta[s.ID] = s.Meta
-				return m.Register(ctx, s)
-			}
-			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-				found, now, err := storecmd.Members(ctx, m, ids...)
-				for i := range found {
-					found[i].Meta = meta[found[i].ID]
-				}
-				return found, now, err
-			}
-		}},
 		{"Members makes up unknown sessions", "Members/LeavesOutUnknown", func(m *dsynctest.Memory, w *wrong) {
 			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
 				found, now, err := storecmd.Members(ctx, m, ids...)
@@ -155,15 +133,6 @@ func wrongMembers() []plant {
 		{"Members of no ids has expired sessions", "Members/WithoutIDsAreTheLiving", everybody(func(m driver.Member, now time.Time) bool {
 			return now.Before(m.LastHeartbeat.Add(m.TTL))
 		})},
-		{"Members of no ids has no details", "Members/WithoutIDsAreTheLiving", func(m *dsynctest.Memory, w *wrong) {
-			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
-				found, now, err := storecmd.Members(ctx, m, ids...)
-				for i := range found {
-					found[i].Meta = nil
-				}
-				return found, now, err
-			}
-		}},
 		{"Members of no ids are a hundred", "Members/WithoutIDsAreAtMostAThousand", func(m *dsynctest.Memory, w *wrong) {
 			w.members = func(ctx context.Context, ids ...string) ([]driver.Member, time.Time, error) {
 				found, now, err := storecmd.Members(ctx, m, ids...)

@@ -44,18 +44,6 @@ func wrongSuccessors() []plant {
 	}
 	return []plant{
 		{"the successor is ignored", "Successor/GrantedInTheSameCommand", toSuccessors(ignored)},
-		{"the waiters ahead of the successor lose their places", "Successor/GrantedInTheSameCommand", toSuccessors(func(m *dsynctest.Memory) releaseFunc {
-			return func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
-				s, _ := m.Load(ctx, c.Key, 1000)
-				for _, w := range s.WaitersAhead {
-					if w.Claim == o.Successor {
-						break
-					}
-					storecmd.Release(ctx, m, driver.Claim{Key: c.Key, ID: w.Claim}, driver.Release{})
-				}
-				return storecmd.Release(ctx, m, c, o)
-			}
-		})},
 		{"the first in the queue can't be the successor", "Successor/FirstInTheQueue", toSuccessors(func(m *dsynctest.Memory) releaseFunc {
 			return func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key, 1000); s.Waiting > 0 && s.WaitersAhead[0].Claim == o.Successor {
@@ -65,15 +53,6 @@ func wrongSuccessors() []plant {
 			}
 		})},
 		{"without the successor somebody else is granted", "Successor/NotWaiting", toSuccessors(instead)},
-		{"a missing successor is no error", "Successor/NotWaiting", toSuccessors(func(m *dsynctest.Memory) releaseFunc {
-			return func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
-				found, n, err := storecmd.Release(ctx, m, c, o)
-				if errors.Is(err, driver.ErrNotWaiting) {
-					return true, n, nil
-				}
-				return found, n, err
-			}
-		})},
 		{"a waiter makes way for its successor", "Successor/OnlyFromAHolder", toSuccessors(func(m *dsynctest.Memory) releaseFunc {
 			return func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				found, n, err := storecmd.Release(ctx, m, c, o)

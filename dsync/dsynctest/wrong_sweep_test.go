@@ -44,23 +44,6 @@ func wrongSweeps() []plant {
 		{"Sweep stops after one slice", "Sweep/CursorPassesEveryRecord", afterSweep(func(st *driver.SweepState, _ string, _ driver.SweepState) {
 			st.After = ""
 		})},
-		{"Sweep's cursor stays where it is", "Sweep/CursorPassesEveryRecord", func(m *dsynctest.Memory, w *wrong) {
-			w.sweep = func(ctx context.Context, by string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
-				st, err := m.Sweep(ctx, by, last, retention)
-				m.SweptTo("")
-				return st, err
-			}
-		}},
-		{"Sweep passes over what is behind its slice", "Sweep/CursorPassesEveryRecord", func(m *dsynctest.Memory, w *wrong) {
-			w.sweep = func(ctx context.Context, by string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
-				st, err := m.Sweep(ctx, by, last, retention)
-				if st.After != "" && st.Turn != last.Turn {
-					st.After = "s/"
-					m.SweptTo(st.After)
-				}
-				return st, err
-			}
-		}},
 		{"Sweep forgets how many it saw in the round", "Sweep/ReportsWhatItDid", afterSweep(func(st *driver.SweepState, _ string, _ driver.SweepState) {
 			if st.After != "" {
 				st.Round = st.Seen
@@ -77,33 +60,12 @@ func wrongSweeps() []plant {
 		{"Sweep reports the time of the slice before", "Sweep/ReportsWhatItDid", afterSweep(func(st *driver.SweepState, _ string, last driver.SweepState) {
 			st.At = last.At
 		})},
-		{"Sweep ignores whose turn it is", "Sweep/OfAnEarlierTurnChangesNothing", func(m *dsynctest.Memory, w *wrong) {
-			w.sweep = func(ctx context.Context, by string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
-				if last.Turn >= 0 {
-					last = m.Swept()
-				}
-				return m.Sweep(ctx, by, last, retention)
-			}
-		}},
 		{"Sweep deletes before it checks whose turn it is", "Sweep/OfAnEarlierTurnChangesNothing", carelessSweep},
 		{"Sweep reports its turn to everybody", "Sweep/OneOfManyTakesTheTurn", afterSweep(func(st *driver.SweepState, by string, last driver.SweepState) {
 			if last.Turn >= 0 {
 				st.By = by
 			}
 		})},
-		{"Sweep takes as many turns as there are sweepers", "Sweep/OneOfManyTakesTheTurn", func(m *dsynctest.Memory, w *wrong) {
-			w.sweep = func(ctx context.Context, by string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
-				for {
-					if now := m.Swept(); last.Turn >= 0 {
-						last = now
-					}
-					st, err := m.Sweep(ctx, by, last, retention)
-					if err != nil || last.Turn < 0 || st.By == by {
-						return st, err
-					}
-				}
-			}
-		}},
 	}
 }
 

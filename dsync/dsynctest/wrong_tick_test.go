@@ -57,14 +57,6 @@ func wrongTicks() []plant {
 		})},
 		{"the last seal counts", "Tick/AnEarlierSealChangesNothing", seals(func(s driver.State, l *driver.Release) { l.Seal = max(l.Seal, s.Sealed+1) })},
 		{"a seal is for all ticks", "Tick/AnEarlierSealChangesNothing", seals(func(_ driver.State, l *driver.Release) { l.Seal = 1 << 62 })},
-		{"a release seals", "Tick/RunThatFailsIsFollowed", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, l driver.Release) (bool, []driver.Notice, error) {
-				if l.Seal == 0 {
-					l.Seal = c.Tick
-				}
-				return storecmd.Release(ctx, m, c, l)
-			}
-		}},
 		{"a held key is not over", "Tick/RunThatFailsIsFollowed", joins(func(s driver.State, c *driver.Claim) {
 			if len(s.Holders) > 0 {
 				c.Tick = s.Sealed + 1
