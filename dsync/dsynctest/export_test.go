@@ -44,7 +44,7 @@ func (m *Memory) Forget(unused bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key, r := range m.keys {
-		if !unused || len(r.holders)+len(r.queue) == 0 {
+		if !unused || !r.InUse() {
 			delete(m.keys, key)
 		}
 	}
@@ -65,12 +65,11 @@ func (m *Memory) ForgetSessions(age time.Duration) {
 func (m *Memory) SetUntil(c driver.Claim, until time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r := m.keys[c.Key]; r != nil {
-		for i := range r.holders {
-			if h := &r.holders[i]; h.Claim == c.ID && !h.Until.IsZero() {
-				h.Until = until
-				return true
-			}
+	r := m.keys[c.Key]
+	for i := range r.Holders {
+		if h := &r.Holders[i]; h.Claim == c.ID && !h.Until.IsZero() {
+			h.Until = until
+			return true
 		}
 	}
 	return false

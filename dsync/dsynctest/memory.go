@@ -10,6 +10,12 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/model"
+)
+
+const (
+	maxAhead = 8    // waiters in State.WaitersAhead, except for Load
+	maxShown = 1000 // sessions that Sessions returns, keys that Keys returns
 )
 
 // A Memory is a [driver.Store] in the memory of this process, for tests. It takes the place of the server that
@@ -27,7 +33,7 @@ type Memory struct {
 	mu        sync.Mutex
 	skew      time.Duration
 	sessions  map[string]*member
-	keys      map[string]*record
+	keys      map[string]model.Record
 	listeners map[string]map[*noticeQueue]bool // by session
 	observers map[string]map[*noticeQueue]bool // by key
 	swept     driver.SweepState
@@ -46,7 +52,7 @@ var (
 func NewMemory() *Memory {
 	return &Memory{
 		sessions:  make(map[string]*member),
-		keys:      make(map[string]*record),
+		keys:      make(map[string]model.Record),
 		listeners: make(map[string]map[*noticeQueue]bool),
 		observers: make(map[string]map[*noticeQueue]bool),
 		commands:  make(map[Method]int),
@@ -108,10 +114,6 @@ func (m *Memory) begin(ctx context.Context, method Method) (now time.Time, err e
 	return time.Now().Add(m.skew).UTC().Truncate(time.Millisecond), nil
 }
 
-func notHeldError(c driver.Claim) error {
-	return fmt.Errorf("dsynctest: %w: claim %s of key %q", driver.ErrNotHeld, c.ID, c.Key)
-}
-
 func expiredError(session string) error {
 	return fmt.Errorf("dsynctest: %w: %s", driver.ErrSessionExpired, session)
 }
@@ -123,38 +125,23 @@ func (m *Memory) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 		return driver.Edited{}, err
 	}
 	defer m.mu.Unlock()
-	if err := e.Check(); err != nil {
+	key := e.Key()
+	before := m.keys[key]
+	after, did, err := before.Edit(e, now)
+	if err != nil {
 		return driver.Edited{}, fmt.Errorf("dsynctest: %w", err)
 	}
-	key := e.Key()
-	r := m.keys[key]
-	if r == nil {
-		r = newRecord()
+	did.Notices = m.notices(did.Notices)
+	if !did.Changed {
+		return did.Edited, nil
 	}
-	var undo func() // nil if the edit is committed at once
-	if l := e.Release; l != nil && l.Early && e.Acquire == nil && len(r.queue) == 0 && l.Keep <= 0 && l.Seal <= 0 && l.Successor == "" {
-		before := r.clone()
-		undo = func() { m.keys[key] = before }
+	m.keys[key] = after
+	m.wrote()
+	if e.Release != nil && before.MayAnswerEarly(*e.Release) && len(did.Notices) == 0 {
+		before = before.Clip()
+		did.Applied, m.early = m.logEnd(), func() { m.keys[key] = before }
 	}
-	fx, err := r.edit(e, now)
-	if err != nil {
-		return driver.Edited{}, err
-	}
-	if fx.changed {
-		m.keys[key] = r
-		m.wrote()
-	}
-	done := driver.Edited{Found: fx.left, Holder: fx.holder}
-	own := ""
-	if e.Acquire != nil {
-		own = e.Acquire.Claim.ID
-		done.State = r.state(key, own, now, maxAhead)
-	}
-	done.Notices = m.notices(key, own, fx)
-	if undo != nil && fx.changed && len(done.Notices) == 0 {
-		done.Applied, m.early = m.logEnd(), undo
-	}
-	return done, nil
+	return did.Edited, nil
 }
 
 // wrote counts a write, which also commits all earlier writes. m.mu must be held.
@@ -175,18 +162,12 @@ func (m *Memory) Discard(ctx context.Context, claims []driver.Claim) (notices []
 	defer m.mu.Unlock()
 	m.early = nil // Discard commits all earlier writes
 	for _, c := range claims {
-		r := m.keys[c.Key]
-		if r == nil || slices.ContainsFunc(r.holders, func(h driver.Holder) bool { return h.Claim == c.ID && !h.Until.IsZero() }) {
-			continue
-		}
-		fx, err := r.edit(driver.Edit{Release: &driver.Release{Claim: c}}, now)
-		if err != nil {
-			return nil, err
-		}
-		if fx.changed {
+		after, did := m.keys[c.Key].Discard(c, now)
+		if did.Changed {
+			m.keys[c.Key] = after
 			m.wrote()
 		}
-		notices = append(notices, m.notices(c.Key, c.ID, fx)...)
+		notices = append(notices, m.notices(did.Notices)...)
 	}
 	return notices, nil
 }
@@ -198,11 +179,7 @@ func (m *Memory) Load(ctx context.Context, key string, waiters int) (driver.Stat
 		return driver.State{}, err
 	}
 	defer m.mu.Unlock()
-	r := m.keys[key]
-	if r == nil {
-		return driver.State{Key: key, Now: now}, nil
-	}
-	return r.state(key, "", now, max(1, waiters)), nil
+	return m.keys[key].State(key, "", now, max(1, waiters)), nil
 }
 
 // Keys implements [driver.Store]. It also returns keys that nobody holds or waits for, as long as they have
@@ -217,7 +194,7 @@ func (m *Memory) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, e
 	limit := q.Limit
 	if len(q.Keys) > 0 {
 		keys, limit = slices.Clone(q.Keys), len(q.Keys)
-		keys = slices.DeleteFunc(keys, func(key string) bool { return m.keys[key] == nil })
+		keys = slices.DeleteFunc(keys, func(key string) bool { _, has := m.keys[key]; return !has })
 	} else {
 		for key := range m.keys {
 			if key > q.After && strings.HasPrefix(key, q.Prefix) {
@@ -229,10 +206,10 @@ func (m *Memory) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, e
 	var states []driver.State
 	for _, key := range keys[:max(0, min(len(keys), limit, maxShown))] {
 		if q.Session != "" {
-			states = append(states, driver.State{Key: key, Holders: m.keys[key].holdersOf(q.Session)})
+			states = append(states, driver.State{Key: key, Holders: m.keys[key].HeldBy(q.Session)})
 			continue
 		}
-		states = append(states, m.keys[key].state(key, "", now, maxAhead))
+		states = append(states, m.keys[key].State(key, "", now, maxAhead))
 	}
 	return states, nil
 }

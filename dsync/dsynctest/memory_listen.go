@@ -122,27 +122,19 @@ const (
 	sessionsAddress  = 1
 )
 
-// notices returns the notices about the effect of a command on a key. If the command was for a claim, own is its
-// id. Every session counts as listening, unless the Memory is Polling.
-func (m *Memory) notices(key, own string, fx effect) []driver.Notice {
-	if m.Polling {
-		return nil
-	}
-	var notices []driver.Notice
-	for _, g := range fx.granted {
-		if g.Claim != own { // the grant of own is in the command's reply
-			notices = append(notices, driver.Notice{Type: driver.NoticeGrant, Session: g.Session, Key: key, Claim: g.Claim,
-				Token: g.Token, Term: g.term, Crowded: fx.crowded, Address: sessionsAddress})
+// notices returns the notices of a command that are sent, with their addresses. Every session counts as listening,
+// unless the Memory is Polling.
+func (m *Memory) notices(due []driver.Notice) (notices []driver.Notice) {
+	for _, n := range due {
+		switch {
+		case m.Polling, n.Type == driver.NoticeChange && len(m.observers[n.Key]) == 0:
+			continue
+		case n.Type == driver.NoticeChange:
+			n.Address = observersAddress
+		default:
+			n.Address = sessionsAddress
 		}
-	}
-	for _, w := range fx.woken {
-		notices = append(notices, driver.Notice{Type: driver.NoticeWake, Session: w.Session, Key: key, Claim: w.Claim, Address: sessionsAddress})
-	}
-	for _, h := range fx.yielding {
-		notices = append(notices, driver.Notice{Type: driver.NoticeYield, Session: h.Session, Key: key, Claim: h.Claim, Address: sessionsAddress})
-	}
-	if fx.changed && len(m.observers[key]) > 0 {
-		notices = append(notices, driver.Notice{Type: driver.NoticeChange, Key: key, Address: observersAddress})
+		notices = append(notices, n)
 	}
 	return notices
 }

@@ -30,7 +30,7 @@ func (m *Memory) Register(ctx context.Context, s driver.Member) (time.Time, erro
 		return time.Time{}, fmt.Errorf("dsynctest: %w: %s", driver.ErrSessionExists, s.ID)
 	}
 	s.Meta = maps.Clone(s.Meta)
-	s.TTL = ceilMilli(s.TTL)
+	s.TTL = (s.TTL + time.Millisecond - 1).Truncate(time.Millisecond) // rounded up, so that it is not 0
 	s.LastHeartbeat, s.Expired = now, false
 	m.sessions[s.ID] = &member{Member: s}
 	m.wrote()
@@ -49,7 +49,7 @@ func (m *Memory) Heartbeat(ctx context.Context, session string, given []driver.R
 		return driver.HeartbeatReply{}, expiredError(session)
 	}
 	m.early = nil // a heartbeat commits all earlier writes
-	stand := without(s.revoked, func(r driver.Revocation) bool { return slices.Contains(given, r) })
+	stand := slices.DeleteFunc(slices.Clone(s.revoked), func(r driver.Revocation) bool { return slices.Contains(given, r) })
 	if !s.LastHeartbeat.Equal(now) || len(stand) != len(s.revoked) {
 		s.LastHeartbeat, s.revoked = now, stand
 		m.wrote()

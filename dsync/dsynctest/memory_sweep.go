@@ -89,7 +89,7 @@ func first[T any](n int, from map[string]T, after string, beyond bool) []string 
 // sweepOne deletes a record if it has been idle since old, and reports whether it did.
 func (m *Memory) sweepOne(id string, now, old time.Time) bool {
 	if key, ok := strings.CutPrefix(id, "k/"); ok {
-		if !m.keys[key].idle(old) {
+		if !m.keys[key].Idle(old) {
 			return false
 		}
 		delete(m.keys, key)

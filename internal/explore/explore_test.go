@@ -18,6 +18,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/core"
+	"github.com/leasehold-go/leasehold/internal/model"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
@@ -155,8 +156,8 @@ func (w *world) form() []byte {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
-		for _, h := range w.store.keys[key].holders {
-			flags(w.abandoned(&h))
+		for _, h := range w.store.keys[key].Holders {
+			flags(w.abandoned(&h.Holder))
 		}
 	}
 	return w.store.state(b, w.now, name)
@@ -406,7 +407,7 @@ func (w *world) String() string {
 		fmt.Fprintf(&b, ", dead %v, closing %v, closed %v; ", n.dead, n.closing, n.closed)
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
-		fmt.Fprintf(&b, "%s: held by %v, queue %v; ", key, w.store.keys[key].holders, w.store.keys[key].queue)
+		fmt.Fprintf(&b, "%s: held by %v, queue %v; ", key, w.store.keys[key].Holders, w.store.keys[key].Queue)
 	}
 	for i := range w.mail {
 		if l := &w.mail[i]; l.command != nil {
@@ -430,7 +431,7 @@ type setting struct {
 // newWorld returns the world that a setting describes.
 func newWorld(s setting) *world {
 	w := &world{budget: s.budget, cfg: configWith(s.change), now: 1, tokens: make(map[string]tokens), keeps: s.budget.steps == 0 && s.budget.breaks == 0}
-	w.store = store{sessions: make(map[string]registration), keys: make(map[string]record), early: s.budget.failOvers > 0}
+	w.store = store{sessions: make(map[string]registration), keys: make(map[string]model.Record), early: s.budget.failOvers > 0}
 	if w.store.early {
 		w.store.log.Term = 1
 	}

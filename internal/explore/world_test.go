@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/core"
+	"github.com/leasehold-go/leasehold/internal/model"
 )
 
 // A world has some sessions, a store, the messages between them, and a budget of faults that may still happen. It is a
@@ -308,7 +309,7 @@ func (w *world) closeSays(i int, session string, err error) error {
 	errors.As(err, &e)
 	for _, h := range w.nodes[i].holds {
 		key := w.store.keys[h.call.Key]
-		there, holds := key.holder(h.id)
+		there, holds := key.Holder(h.id)
 		again := there.Token > h.token // a copy of its request has joined since its release, and the process does not know of it
 		if holds && !again && there.Until.IsZero() && there.Session == session && (e == nil || !slices.Contains(e.Keys, h.call.Key)) {
 			return fmt.Errorf("the Close of %s returned %v, but it still holds %s with claim %s", name(i), err, h.call.Key, h.id)
@@ -385,8 +386,8 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 		}
 		switch {
 		case errors.As(d.Err, new(*core.SealedError)):
-			if k := w.store.keys[a.Key]; !k.over(a.Tick) {
-				return fmt.Errorf("%s tells call %d that its tick is over, but the last tick that succeeded is %d", name(i), a.Call, k.sealed)
+			if k := w.store.keys[a.Key]; !k.Over(a.Tick) {
+				return fmt.Errorf("%s tells call %d that its tick is over, but the last tick that succeeded is %d", name(i), a.Call, k.Sealed)
 			}
 		case errors.Is(d.Err, core.ErrGivenUp), a.Try, errors.Is(d.Err, driver.ErrMismatch):
 		case errors.Is(d.Err, driver.ErrRefused):
@@ -428,10 +429,10 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 	}
 	exclusive := a.Weight == a.Limit
 	key := w.store.keys[a.Key]
-	_, holds := key.holder(d.Request.ID)
+	_, holds := key.Holder(d.Request.ID)
 	deleted := w.deleted && !holds // the record was deleted after the grant
 	switch {
-	case key.over(a.Tick):
+	case key.Over(a.Tick):
 		return fmt.Errorf("%s delivers to call %d, whose tick is over", name(i), a.Call)
 	case deleted:
 	case sum > a.Limit:
@@ -481,27 +482,27 @@ func (w *world) protected(i int, h *hold) bool {
 // grow, and its result must not change. A seal may remove only waiters whose tick is over. While a waiter for an
 // earlier tick waits, no waiter for a later tick may be granted the key, unless the Release names that waiter as the
 // successor.
-func (w *world) mayChange(c *core.Command, before record) error {
+func (w *world) mayChange(c *core.Command, before model.Record) error {
 	after := w.store.keys[claimOf(c).Key]
-	if after.sealed < before.sealed || after.sealed == before.sealed && string(before.result) != string(after.result) {
-		return fmt.Errorf("the key was sealed up to tick %d with %q, and now is up to %d with %q", before.sealed, before.result, after.sealed, after.result)
+	if after.Sealed < before.Sealed || after.Sealed == before.Sealed && string(before.Result) != string(after.Result) {
+		return fmt.Errorf("the key was sealed up to tick %d with %q, and now is up to %d with %q", before.Sealed, before.Result, after.Sealed, after.Result)
 	}
 	if c.Edit.Release != nil && c.Edit.Acquire == nil {
-		for _, q := range before.queue {
-			if _, holds := after.holder(q.Claim); !holds && after.position(q.Claim) < 0 && q.Claim != c.Edit.Release.Claim.ID && !after.over(q.tick) {
-				return fmt.Errorf("claim %s is no longer in the queue for tick %d, but the last sealed tick is %d", q.Claim, q.tick, after.sealed)
+		for _, q := range before.Queue {
+			if _, holds := after.Holder(q.Claim); !holds && after.Position(q.Claim) == 0 && q.Claim != c.Edit.Release.Claim.ID && !after.Over(q.Tick) {
+				return fmt.Errorf("claim %s is no longer in the queue for tick %d, but the last sealed tick is %d", q.Claim, q.Tick, after.Sealed)
 			}
 		}
 	}
-	for _, q := range before.queue {
-		passed := func(o waiting) bool { return o.tick < q.tick }
+	for _, q := range before.Queue {
+		passed := func(o model.Waiter) bool { return o.Tick < q.Tick }
 		named := c.Edit.Release != nil && c.Edit.Release.Successor == q.Claim
-		if _, holds := after.holder(q.Claim); holds && !named && slices.ContainsFunc(after.queue, passed) {
-			return fmt.Errorf("claim %s was granted for tick %d while a claim for an earlier tick waits", q.Claim, q.tick)
+		if _, holds := after.Holder(q.Claim); holds && !named && slices.ContainsFunc(after.Queue, passed) {
+			return fmt.Errorf("claim %s was granted for tick %d while a claim for an earlier tick waits", q.Claim, q.Tick)
 		}
 	}
-	for _, h := range before.holders {
-		now, holds := after.holder(h.Claim)
+	for _, h := range before.Holders {
+		now, holds := after.Holder(h.Claim)
 		if !holds || h.Until.IsZero() {
 			continue
 		}
@@ -527,7 +528,7 @@ func (w *world) stillHeld() error {
 				continue
 			}
 			r := w.store.keys[h.call.Key]
-			if _, holds := r.holder(h.id); !holds {
+			if _, holds := r.Holder(h.id); !holds {
 				return fmt.Errorf("the store drops the hold of call %d of %s, which is not over", h.call.Call, name(i))
 			}
 		}
@@ -538,7 +539,7 @@ func (w *world) stillHeld() error {
 // sealedBy reports whether the hold has sealed its key, or may have done so before a later tick was sealed.
 func (s *store) sealedBy(h *hold) bool {
 	k := s.keys[h.call.Key]
-	return k.sealed > h.seals || k.sealed == h.seals && string(k.result) == h.id
+	return k.Sealed > h.seals || k.Sealed == h.seals && string(k.Result) == h.id
 }
 
 func name(i int) string { return string(rune('A' + i)) }
@@ -591,7 +592,7 @@ func (w *world) actions(fair bool) (all []action) {
 	}
 	if !fair && w.deletes > 0 {
 		for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
-			if w.store.keys[key].token >= w.store.now(w.now).UnixMilli()*driver.TokenStep {
+			if w.store.keys[key].Token >= w.store.now(w.now).UnixMilli()*driver.TokenStep {
 				continue // not realistic so soon, because the next grant would have the same token
 			}
 			add("somebody deletes the record of "+key, func(w *world) error { w.deletes--; w.delete(key); return nil })
@@ -709,7 +710,7 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 func (w *world) breakActions(add add) {
 	for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
 		k := w.store.keys[key]
-		for _, h := range k.holders {
+		for _, h := range k.Holders {
 			v := driver.Revocation{Key: key, Claim: h.Claim}
 			add("somebody asks for "+key, func(w *world) error {
 				w.breaks--
@@ -940,7 +941,7 @@ func (w *world) execute(m int, replies bool) error {
 		k := w.store.keys[v.Claim.Key]
 		for h := range w.nodes[l.node].holds {
 			if h := &w.nodes[l.node].holds[h]; h.id == v.Claim.ID && h.successor == v.Successor {
-				_, h.passed = k.holder(v.Successor)
+				_, h.passed = k.Holder(v.Successor)
 			}
 		}
 	}
@@ -1144,7 +1145,7 @@ func (w *world) unlock(i, c int) error {
 		leave.Result = []byte(h.id)
 	}
 	claim := h.claim
-	if q := w.store.keys[o.want.Key].queue; o.passes && leave.Keep == 0 && len(q) > 0 && h.ended == 0 {
+	if q := w.store.keys[o.want.Key].Queue; o.passes && leave.Keep == 0 && len(q) > 0 && h.ended == 0 {
 		if err := w.step(i, core.ReleaseBy{Claim: claim, Release: driver.Release{Successor: q[len(q)-1].Claim}}); err != nil {
 			return err
 		}
@@ -1273,12 +1274,12 @@ func (w *world) done() bool {
 		}
 	}
 	for _, k := range w.store.keys {
-		for _, h := range k.holders {
-			if w.alive(h.Session) && h.Until.IsZero() || w.abandoned(&h) {
+		for _, h := range k.Holders {
+			if w.alive(h.Session) && h.Until.IsZero() || w.abandoned(&h.Holder) {
 				return false
 			}
 		}
-		for _, q := range k.queue {
+		for _, q := range k.Queue {
 			if w.alive(q.Session) {
 				return false
 			}
@@ -1301,7 +1302,7 @@ func (w *world) abandoned(o *driver.Holder) bool {
 // closedByNobody reports whether an abandoned lease blocks a key.
 func (w *world) closedByNobody() bool {
 	for _, k := range w.store.keys {
-		if slices.ContainsFunc(k.holders, func(h driver.Holder) bool { return w.abandoned(&h) }) {
+		if slices.ContainsFunc(k.Holders, func(h model.Holder) bool { return w.abandoned(&h.Holder) }) {
 			return true
 		}
 	}

@@ -1,0 +1,33 @@
+// Package model is the specification of what a store does with the record of a key, as code: [Record.Edit] makes one
+// [driver.Edit]. It has no clock, no lock and no I/O. The stores in memory run on it: dsynctest.Memory, and the store
+// of package explore. The probe of package mongo compares a server with it. The only other implementation are the
+// pipelines of package mongo.
+//
+// An edit has three parts, which are one atomic step:
+//
+//  1. An Acquire first drops the holders and waiters that are known to be over: holders whose end has come, and, of
+//     the sessions that it names as expired, the waiters and the holders without an end of their own. A Forget drops
+//     holders whose end has come. Other edits leave them, because a claim that is over does no harm until somebody
+//     wants the key.
+//  2. The edit itself changes one claim, the limit, or the seal. If it returns an error, the record is unchanged.
+//  3. Settling grants the key: while the first waiter fits, it becomes a holder.
+//
+// These are the rules of [driver.Store], and where the package keeps them:
+//
+//   - Kind and limit: a free key without a seal takes those of the next claim. Otherwise a claim must have them, or a
+//     limit from before a Resize: see suits. A claim for a tick that is over needs only the kind.
+//   - Order: waiters are served in the order in which they joined, except that a claim with First goes to the head, a
+//     claim for a tick goes ahead of those for later ticks, and a Release may name its successor: see enqueue and
+//     toHead. A light claim does not overtake a heavy one: see settle.
+//   - Tokens: each is greater than the one before by at least TokenStep, or by TokenRoom after a claim with Yield that
+//     takes the whole limit. No token is behind the clock, so tokens grow even after the record was swept: see settle,
+//     and [Record.Idle].
+//   - Late requests: an Acquire after its NotAfter does not join, and an Acquire of a claim that is there already
+//     changes nothing. A Release, found by its claim's id alone, frees nothing else.
+//   - Ends: a kept hold may only end earlier, and a lease only later. A hold with an end outlives its session.
+//   - Ticks: a seal only grows, its result stays, and it removes the waiters whose ticks are over.
+//   - Values: a holder's value goes with its hold, and only a value with a greater Seq replaces it.
+//   - Notices: see [Effect].
+//
+// The package has the limits of package mongo where [driver.Store] leaves a choice.
+package model

@@ -1,0 +1,53 @@
+package model
+
+import "github.com/leasehold-go/leasehold/dsync/driver"
+
+// An Effect is what an edit has done.
+type Effect struct {
+	// Edited is the reply, without Applied. Its notices have no addresses. The last of them is a NoticeChange whenever
+	// the observers of the key would need it; a store omits it if there are none.
+	driver.Edited
+
+	// Changed means that the record has changed.
+	Changed bool
+}
+
+// notices returns the notices that are due after the edit e. They are for all sessions but that of an acquired claim,
+// whose State says what has happened to it. A seal wakes waiters instead of notifying those that were granted the key,
+// because a waiter that it removed learns the result only by its next request.
+func (w *edit) notices(e driver.Edit) (notices []driver.Notice) {
+	add := func(t driver.NoticeType, session, claim string) *driver.Notice {
+		notices = append(notices, driver.Notice{Type: t, Session: session, Key: e.Key(), Claim: claim})
+		return &notices[len(notices)-1]
+	}
+	own := ""
+	if e.Acquire != nil {
+		own = e.Acquire.Claim.ID
+	}
+	if len(w.woken) == 0 {
+		for _, h := range w.granted {
+			if h.Claim != own {
+				n := add(driver.NoticeGrant, h.Session, h.Claim)
+				n.Token, n.Term, n.Crowded = h.Token, h.Term, len(w.Queue) > 0
+			}
+		}
+	}
+	for _, o := range w.woken {
+		add(driver.NoticeWake, o.Session, o.Claim)
+	}
+	switch {
+	case len(w.Queue) == 0:
+	case w.kept:
+		add(driver.NoticeWake, w.Queue[0].Session, w.Queue[0].Claim)
+	case w.Queue[0].Claim == own: // each request of the claim repeats this, because a notice may be lost
+		for _, h := range w.Holders {
+			if h.Yield {
+				add(driver.NoticeYield, h.Session, h.Claim)
+			}
+		}
+	}
+	if w.changed && e.Extend == nil {
+		add(driver.NoticeChange, "", "")
+	}
+	return notices
+}
