@@ -1,4 +1,4 @@
-// Package table checks the table of tests in integration/README.md. It also checks that the tests named in the docs
+// Package table checks the lists of tests in integration/README.md. It also checks that the tests named in the docs
 // exist and that go test runs the examples. It is not in the module integration, where go test would use cached
 // results even after the tests of this module had changed.
 package table_test
@@ -64,10 +64,13 @@ func numbers() []string {
 	return all
 }
 
-// A row is a row of the table.
+// A row is one line of the lists.
 type row struct{ number, what, tests string }
 
-// rows reads the tables under the heading "What is tested where".
+// line matches a row: its number, what it is, and its tests.
+var line = regexp.MustCompile("^- \\*\\*([^*]+)\\*\\* (.*?): (`.*`|no test: .*)$")
+
+// rows reads the lists under the heading "What is tested where".
 func rows(t *testing.T) []row {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "integration/README.md"))
@@ -80,16 +83,16 @@ func rows(t *testing.T) []row {
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
 	var all []row
-	for line := range strings.Lines(section) {
-		line = strings.TrimSpace(line)
-		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") || strings.HasPrefix(line, "| number |") {
+	for l := range strings.Lines(section) {
+		l = strings.TrimSpace(l)
+		if !strings.HasPrefix(l, "- ") {
 			continue
 		}
-		cells := strings.Split(strings.Trim(line, "|"), "|")
-		if len(cells) != 3 {
-			t.Fatalf("%d cells, want 3: %s", len(cells), line)
+		m := line.FindStringSubmatch(l)
+		if m == nil {
+			t.Fatalf("not a number in bold, what it is, and its tests: %s", l)
 		}
-		all = append(all, row{strings.TrimSpace(cells[0]), strings.TrimSpace(cells[1]), strings.TrimSpace(cells[2])})
+		all = append(all, row{m[1], m[2], m[3]})
 	}
 	return all
 }
