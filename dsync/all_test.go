@@ -183,7 +183,7 @@ func TestLockAllBeginsAgain(t *testing.T) {
 	})
 }
 
-// TryLockAll locks all or none, and its error names the holder.
+// TryLockAll locks all or none, and its error says which key is held.
 func TestTryLockAll(t *testing.T) {
 	pair(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
 		o := &old{lost: make(chan struct{}), order: new([]string)}

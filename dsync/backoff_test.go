@@ -72,7 +72,7 @@ func TestWhatWaitersAskBacksOff(t *testing.T) {
 						}
 					}()
 				default:
-					for range 2 { // if two sessions may have lapsed, the waiter sends a Read to find out which have
+					for range 2 { // if two sessions may have lapsed, the waiter reads both to find out which have
 						f := newFaulty(t, store, nil)
 						if err := newSession(t, f, nil).Semaphore("k", 2).Acquire(background, 1); err != nil {
 							t.Fatal(err)

@@ -212,7 +212,7 @@ func TestBreakDuringCloseTakesNothingInItsGrace(t *testing.T) {
 	}
 }
 
-// If a lease has outlived its session, a Break still notifies the holder at once, because the lease's process knows it.
+// If a lease has outlived its session, a Break in the lease's process still notifies the holder at once.
 func TestBreakOfALeaseOfThePreviousSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -129,8 +129,8 @@ func TestBreakOfAHoldBeingReleased(t *testing.T) {
 	}
 }
 
-// Two or a hundred concurrent Breaks have the same effect as a single Break: the holder is notified once, and each
-// Break returns when the key is free.
+// A hundred concurrent Breaks by two sessions have the same effect as a single Break: the holder is notified once, and
+// each Break returns when the key is free.
 func TestBreakTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -187,13 +187,13 @@ func TestBreakInTheSameProcess(t *testing.T) {
 		later.Unlock()
 		time.Sleep(3 * ttl)
 		if len(waits) > 0 {
-			t.Fatal("LockContext succeeded in this process before the broken Mutex was unlocked")
+			t.Fatal("Hold succeeded in this process before the broken hold was released")
 		}
 		if s.Mutex("k").TryLock() {
-			t.Fatal("TryLock succeeded in this process before the broken Mutex was unlocked")
+			t.Fatal("TryLock succeeded in this process before the broken hold was released")
 		}
 		if first.Token() != 0 || !isClosed(first.Lost()) {
-			t.Error("a broken Mutex still has a token")
+			t.Error("the broken hold still has a token, or its Lost is open")
 		}
 		wantErr(t, "late unlock", first.Release(background), dsync.ErrLost, dsync.ErrRevoked)
 		if e := <-waits; e.err != nil || isClosed(second.Lost()) {
@@ -244,7 +244,7 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 		}
 		readers[1].Release(background)
 		if len(holders(t, store, "k")) != len(sessions)-1 {
-			t.Errorf("after both readers have unlocked, the key is held by %v", holders(t, store, "k"))
+			t.Errorf("after both readers have released their holds, the key is held by %v", holders(t, store, "k"))
 		}
 		e := <-broken
 		if e.err != nil {

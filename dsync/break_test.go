@@ -157,7 +157,7 @@ func TestRevocationStandsAfterBreakTimesOut(t *testing.T) {
 	})
 }
 
-// Break of a key without a holder costs one reading. It makes no difference whether the key was released, was never
+// Break of a key without a holder costs one read. It makes no difference whether the key was released, was never
 // used, or had a hold that reached its fixed end.
 func TestBreakOfAFreeKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestBreakCost(t *testing.T) {
 				}
 				for m, n := range d.Commands {
 					if n > want[m] {
-						t.Errorf("%d %ss, want %d", n, m, want[m])
+						t.Errorf("%d %ss, want at most %d", n, m, want[m])
 					}
 				}
 			})

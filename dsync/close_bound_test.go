@@ -78,8 +78,9 @@ var shutdowns = []shutdown{
 	}},
 }
 
-// B39: if the store does not answer, Close returns within one attempt's time if its ctx has ended, and otherwise within
-// the grace plus one attempt's time, whatever the process holds. Its error names the keys that may still be held.
+// B39: on a store that does not answer, Close returns within the grace plus one attempt's time, whatever the process
+// holds. If its ctx has ended, Close returns within one attempt's time. The error of Close names the keys that may
+// still be held.
 func TestCloseOnASilentStore_B39(t *testing.T) {
 	const bound = 30 * time.Second / 6
 	for _, down := range shutdowns {
@@ -162,9 +163,9 @@ func TestCloseOnASlowStore_B39(t *testing.T) {
 	})
 }
 
-// In each case Close has at most one reason to return an error. Unregistering a session frees all its claims except
-// leases. So if a holder is not done, the session stays registered unless the store has confirmed a Release that keeps
-// the key for the grace.
+// In each case at most one command gets no answer. Unregistering a session frees all its claims except leases. So if a
+// holder is not done, the session stays registered unless the store has confirmed a Release that keeps the key for the
+// grace.
 func TestWhatCloseSays_B39(t *testing.T) {
 	lose := func(method dsynctest.Method) func(dsynctest.Request) dsynctest.Fault {
 		return func(r dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{LoseRequest: r.Method == method} }

@@ -169,7 +169,7 @@ func TestCloseLeavesTheWholeGrace_B29(t *testing.T) {
 	})
 }
 
-// If a fixed lease runs out while Close waits for its holder, Close does not report that as an error.
+// If a lease runs out while Close waits for its holder, Close does not report that as an error.
 func TestCloseDuringTheEndOfALease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -182,7 +182,7 @@ func TestCloseDuringTheEndOfALease(t *testing.T) {
 		if _, err := l.Extend(background); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(1700 * time.Millisecond) // 300 ms before the lease's end, or 800 ms before the extended lease's end
+		time.Sleep(1700 * time.Millisecond) // 300 ms before the first deadline, 800 ms before the extended one
 		if err := s.Close(background); err != nil {
 			t.Errorf("Close: %v", err)
 		}

@@ -131,7 +131,7 @@ func TestRepeatedRequestsSaySo(t *testing.T) {
 				t.Errorf("the requests of %s were repeated: %t, want all but the first", claim, repeated)
 			}
 			if n := len(repeated); strings.HasSuffix(claim, ".1") && n < 3 {
-				t.Errorf("%s was requested %d times, want polls", claim, n)
+				t.Errorf("%s was requested %d times, want at least 3, since its waiter polls", claim, n)
 			}
 		}
 	})
@@ -268,7 +268,7 @@ func TestPollCanBeSet(t *testing.T) {
 			}
 			n := store.Counts().Since(before).Commands[dsynctest.MethodAcquire]
 			if lo, hi := int(ttl/want*8/10)-1, int(ttl/want*12/10)+3; n < lo || n > hi {
-				t.Errorf("Poll %v: polled %d times in %v, want about %d", poll, n, ttl, ttl/want)
+				t.Errorf("PollInterval %v: polled %d times in %v, want about %d", poll, n, ttl, ttl/want)
 			}
 			held.Unlock()
 		}
@@ -276,7 +276,7 @@ func TestPollCanBeSet(t *testing.T) {
 }
 
 // A session has one listener. The session opens its listener for the first waiter, and closes it a while after the last
-// waiter is done. A hold of less than a second does not open it.
+// waiter is done. A hold of less than a second opens no listener.
 func TestListensOnlyWhileSomeoneWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -187,7 +187,7 @@ func TestDeadlockIsReportedByItsMembers(t *testing.T) {
 	})
 }
 
-// In each case processes wait for each other, perhaps forever, but the store's data does not prove a deadlock.
+// In each case processes wait, some of them perhaps forever, but the store's data does not prove a deadlock.
 func TestNoDeadlockWhereThereIsNone(t *testing.T) {
 	for name, begin := range map[string]func(*stuckFleet){
 		"a chain": func(f *stuckFleet) {
@@ -363,8 +363,8 @@ func (s *changingStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.S
 // parts did not exist at the same time.
 func TestCycleThatNeverWas(t *testing.T) {
 	for name, then := range map[string]func(f *stuckFleet, give func()){
-		"a wait ends":             func(_ *stuckFleet, give func()) { give() },
-		"a wait gives way to one": func(f *stuckFleet, give func()) { give(); f.wants("b", "x") },
+		"a wait ends":            func(_ *stuckFleet, give func()) { give() },
+		"a wait ends, and again": func(f *stuckFleet, give func()) { give(); f.wants("b", "x") },
 	} {
 		bubble(t, func(t *testing.T) {
 			store := &changingStore{Store: dsynctest.NewMemory()}
@@ -452,7 +452,7 @@ func TestLookIsRepeatedUntilItIsAnswered(t *testing.T) {
 		f.wants("b", "x")
 		time.Sleep(longestPoll + ttl)
 		if got := f.take(); failing < 3 || len(got) < 2 {
-			t.Errorf("%d reads failed, and %q was reported, want 2", failing, got)
+			t.Errorf("%d reads failed and %q were reported, want 3 failures and 2 reports", failing, got)
 		}
 	})
 }

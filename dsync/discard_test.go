@@ -27,8 +27,8 @@ func again(t *testing.T, store driver.Store, after time.Duration, of func(dsynct
 	})
 }
 
-// Promise 4: if the network delivers a request a second time, after its claim was released or given up, the key does
-// not stay held by a claim that nobody owns, even if the session is never used again.
+// Promise 4: the network can deliver a request a second time after its claim was released or given up. Even if the
+// session is never used again, the key does not stay held by a claim that nobody owns.
 func TestCopyOfARequestHoldsNothing(t *testing.T) {
 	const after = ttl / 10 // less than an attempt may take
 	always := func(dsynctest.Request) bool { return true }
@@ -151,8 +151,7 @@ func TestManyClaimsAreDiscarded(t *testing.T) {
 	})
 }
 
-// A claim is not discarded if the store reports that no copy of its request can join, or if the claim was held for so
-// long that none can.
+// A claim is not discarded if the store reports that no copy of its request can join.
 func TestFinalRequestsAreNotDiscarded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -238,7 +237,7 @@ func TestClockGoesBackBesideALateRequest(t *testing.T) {
 	})
 }
 
-// A refuser refuses the next left commands of one method.
+// A refuser refuses the next commands of one method, as many as the number left says.
 type refuser struct {
 	*dsynctest.Memory
 	method string
@@ -282,8 +281,8 @@ func (r refuser) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 	return r.Memory.Edit(ctx, e)
 }
 
-// If a fail-over undoes an Unlock, and the store refuses one clean-up command, as if a privilege were missing, the key
-// still becomes free soon. (B40)
+// If a fail-over undoes an Unlock, and the store refuses one of the next commands, the key still becomes free soon.
+// (B40)
 func TestCommandRefusedOnce(t *testing.T) {
 	for _, method := range []string{"Acquire", "Release", "Discard", "Heartbeat"} {
 		t.Run(method, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// If a fail-over undoes an early release, the released claim holds the key again until its session discards the claim
-// at its next heartbeat. Until then nobody else gets the key.
+// If a fail-over undoes an Unlock, the claim holds the key again until the session discards the claim at its next
+// heartbeat. Until then nobody else gets the key.
 func TestUndoneUnlock(t *testing.T) {
 	for name, unlock := range map[string]func(s *dsync.Session){
 		"Mutex": func(s *dsync.Session) { turn(s.Mutex("k")) },
@@ -158,7 +158,7 @@ func TestUndoneUnlockAndAWaiter(t *testing.T) {
 	}
 }
 
-// A fail-over never undoes the Release of a Hold or a lease, or the release after a Once has run.
+// A fail-over never undoes the Release of a Hold or a lease, or the release after a failed run of a Once.
 func TestCommittedUnlock(t *testing.T) {
 	for name, unlock := range map[string]func(t *testing.T, s *dsync.Session){
 		"Mutex": func(t *testing.T, s *dsync.Session) {
@@ -205,8 +205,8 @@ func TestCommittedUnlock(t *testing.T) {
 	}
 }
 
-// The next heartbeat confirms early releases if the primary's term is the same, so they cost no more commands than
-// other releases.
+// If the primary's term is still the same, the next heartbeat confirms that no Unlock was undone. So an Unlock costs no
+// more commands than a Release.
 func TestUnlockCostsNoThirdCommand(t *testing.T) {
 	counts := func(turn func(*dsync.Mutex)) (got map[dsynctest.Method]int) {
 		bubble(t, func(t *testing.T) {

@@ -303,8 +303,8 @@ func ExampleHold_Progress() {
 	// stalled: true
 }
 
-// Several hosts start a cron job at about the same time, because their clocks differ. The job runs once, because
-// the key stays held for a while afterwards.
+// The clocks of several hosts differ, so the hosts start a cron job at slightly different times. The job runs once,
+// because the key stays held for a while afterwards.
 func ExampleHold_ReleaseAfter() {
 	store := dsynctest.NewMemory()
 	ctx := context.Background()

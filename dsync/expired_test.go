@@ -26,8 +26,8 @@ func crashed(t *testing.T, store driver.Store, held []string, awaited ...string)
 	return f.Cut
 }
 
-// B06: if a process waits for a hundred keys of a process that crashes, it gets all of them within a TTL plus one
-// wake-up of the crashed process's last heartbeat: the waiter that finds the session expired wakes all the others.
+// B06: if a process waits for a hundred keys of a process that crashes, it gets all of them little more than a TTL
+// after the crashed process's last heartbeat. The waiter that finds the session expired wakes all the others.
 func TestEveryKeyOfACrashedProcessIsFreeInTime_B06(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 100

@@ -37,9 +37,9 @@ func TestDurationsAboveTheMaximumAreRefused(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			s := newSession(t, dsynctest.NewMemory(), nil)
 			_, err := s.Mutex("k").Lease(background, d)
-			wantRefused("Acquire", err)
+			wantRefused("Lease", err)
 			_, err = s.Mutex("k").TryLease(background, d)
-			wantRefused("TryAcquire", err)
+			wantRefused("TryLease", err)
 			h := take(t, s.Mutex("k").Hold)
 			wantRefused("ReleaseAfter", h.ReleaseAfter(background, d))
 			if h.Token() == 0 {
@@ -64,7 +64,7 @@ func TestLongestDurations(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		for _, key := range []string{"lease", "kept"} {
-			wantErr(t, "TryLock of "+key, errOf(b.Mutex(key).TryHold(background)), dsync.ErrHeld)
+			wantErr(t, "TryHold of "+key, errOf(b.Mutex(key).TryHold(background)), dsync.ErrHeld)
 		}
 		if isClosed(l.Lost()) {
 			t.Error("the lease was lost within an hour")
@@ -72,8 +72,8 @@ func TestLongestDurations(t *testing.T) {
 	})
 }
 
-// A waiter far back in the queue polls only every four PollIntervals. That does not overflow even with the longest
-// possible PollInterval.
+// A waiter far back in the queue polls only every four PollIntervals. The product does not overflow even with the
+// longest possible PollInterval.
 func TestPollSeldom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -140,7 +140,7 @@ func TestWeightsThatAddUpToZero(t *testing.T) {
 			if err := <-errs; err == nil {
 				got++
 			} else {
-				wantErr(t, "TryAcquire", err, dsync.ErrHeld)
+				wantErr(t, "TryHold", err, dsync.ErrHeld)
 			}
 		}
 		if got != 1 {

@@ -98,7 +98,7 @@ var parties = []party{
 func (p party) take(t testing.TB, s *dsync.Session) *holding {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(background), 5*time.Minute)
-	if p.name != "once" { // not canceled on return: a Once's run would end with ctx
+	if p.name != "once" { // a Once's run would end with ctx
 		defer cancel()
 	} else {
 		t.Cleanup(cancel)
@@ -110,12 +110,13 @@ func (p party) take(t testing.TB, s *dsync.Session) *holding {
 	return h
 }
 
-// async calls f on a goroutine. The channel receives f's error and the time at which f returned.
+// An ended is the error of a function, and the time at which the function returned.
 type ended struct {
 	err error
 	at  time.Time
 }
 
+// async calls f on a goroutine, and sends f's error and the time on the channel when f has returned.
 func async(f func() error) <-chan ended {
 	done := make(chan ended, 1)
 	go func() {
@@ -146,7 +147,7 @@ func revocations(t testing.TB, store driver.Store, session string) int {
 	return len(p.Revoked)
 }
 
-// An adminStore can make the methods that administration uses fail.
+// An adminStore fails those of its methods for which the test has set an error with fail.
 type adminStore struct {
 	*dsynctest.Memory
 	mu   sync.Mutex

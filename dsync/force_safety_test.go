@@ -32,7 +32,7 @@ func TestForceNotifiesFirst(t *testing.T) {
 		{name: "waits elsewhere", waits: true},
 		{name: "heartbeat", soon: ttl * 4 / 10},
 		{name: "polling", polling: true, soon: ttl * 4 / 10},
-		{name: "polling with Listen", polling: true, opt: dsync.Options{AlwaysListen: true}, soon: ttl * 4 / 10},
+		{name: "polling with AlwaysListen", polling: true, opt: dsync.Options{AlwaysListen: true}, soon: ttl * 4 / 10},
 	}
 	for _, p := range parties {
 		for _, notice := range notices {

@@ -78,12 +78,13 @@ func TestForceHoldIsFirst(t *testing.T) {
 	})
 }
 
-// If two ForceHolds wait, the later one is served first. Each ForceHold revokes the current holder.
+// If two ForceHolds wait, both get the key, but never at the same time: each revokes the other's hold until one of them
+// has returned.
 func TestForceHoldTwice(t *testing.T) {
 	for name, setting := range map[string]struct{ here, polling bool }{
-		"in two processes":            {},
-		"in two processes, that poll": {polling: true},
-		"in one process":              {here: true},
+		"in two processes":           {},
+		"in two processes that poll": {polling: true},
+		"in one process":             {here: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -191,7 +191,7 @@ func TestHandOffSharesAreEven(t *testing.T) {
 }
 
 // Promises 1 and 8, B05, B32: a handed-off hold ends with the session, at least a grace before anyone else holds the
-// key. A late Unlock of such a hold ends no other hold.
+// key. A late Release of such a hold ends no other hold.
 func TestHandedOffHoldIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -225,7 +225,7 @@ func TestHandedOffHoldIsLost(t *testing.T) {
 			t.Errorf("the key was taken %v after the loss, want at least %v", d, grace)
 		}
 		if other.Token() == 0 || len(holders(t, store, "k")) != 1 {
-			t.Error("the late Unlock freed somebody else's hold")
+			t.Error("the late Release freed somebody else's hold")
 		}
 		f.Heal()
 		other.Unlock()
@@ -301,7 +301,8 @@ func TestReplayedRequestsDoNotAffectHandOffs(t *testing.T) {
 	})
 }
 
-// Only plain holds are handed off, not leases or an election's holds. A try never gets a hold by a hand-off.
+// Unlock does not hand off a hold to a call of Lease that waits in the same process. That call acquires the key in the
+// store.
 func TestOnlyPlainHoldsAreHandedOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// late is how long after sending its last acknowledged heartbeat a session that holds or waits becomes unhealthy.
+// late is the time from the send of the last acknowledged heartbeat until a session that holds or waits is unhealthy.
 const late = ttl/3 + ttl/30 + ttl/6
 
 // wantHealthy checks the session's health; want is nil for a healthy one.
@@ -89,7 +89,7 @@ func (f *failsOften) Heartbeat(ctx context.Context, session string, given []driv
 	return f.Store.Heartbeat(ctx, session, given)
 }
 
-// A session that neither holds nor waits, or has only a fixed lease, has nothing to renew and is therefore healthy.
+// A session that neither holds nor waits, or has only a lease, has nothing to renew and is therefore healthy.
 func TestHealthyWhenTheStoreIsNotNeeded(t *testing.T) {
 	uses := map[string]func(t *testing.T, s *dsync.Session){
 		"nothing": func(t *testing.T, s *dsync.Session) { turn(s.Mutex("k")) },

@@ -278,7 +278,8 @@ func TestHooksGetTheContextWithTheGrant(t *testing.T) {
 	})
 }
 
-// Hooks for holds cost nothing if none are set: a hand-off needs only one allocation, for the hold itself.
+// Hooks for holds cost nothing if none are set: Lock and Unlock of a lingering key need only one allocation, for the
+// hold itself.
 func TestUnsetHooksCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		opt := &dsync.Options{}
@@ -291,7 +292,7 @@ func TestUnsetHooksCostNothing(t *testing.T) {
 		}
 		turn(mu)
 		if n := testing.AllocsPerRun(200, func() { turn(mu) }); n > 1 {
-			t.Errorf("a hand-off makes %v allocations, want 1", n)
+			t.Errorf("Lock and Unlock of a lingering key make %v allocations, want 1", n)
 		}
 	})
 }

@@ -165,7 +165,7 @@ func TestTryAfterADeathOnThisMachine(t *testing.T) {
 	mu.Unlock()
 }
 
-// Without HostDir, or with a different one, a session does not learn of the death.
+// Without HostDir, or with another folder, a session does not learn that a process on its machine has died.
 func TestDeathElsewhere(t *testing.T) {
 	path, store := newHostDir(t), dsynctest.NewMemory()
 	kill := startHolder(t, store, path, "k")
@@ -175,7 +175,7 @@ func TestDeathElsewhere(t *testing.T) {
 			s := newSession(t, store, &dsync.Options{HostDir: path, Margin: hostMargin, TTL: time.Minute})
 			ctx, cancel := context.WithTimeout(background, 3*hostMargin)
 			defer cancel()
-			wantErr(t, "Lock", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
+			wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
 		})
 	}
 }
@@ -277,8 +277,8 @@ func TestFileAfterACloseThatCouldNotUnregister(t *testing.T) {
 }
 
 // If a registration gets no answer, its file is kept: the registration may have succeeded, and without a locked file
-// other processes would take this one for dead. If it turns out that the registration failed, or if the session closes,
-// no file is left.
+// other processes would take this process for dead. If it turns out that the registration failed, or if the session
+// closes, no file is left.
 func TestFileOfAFailedRegistration(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		t.Run(fmt.Sprint("made: ", made), func(t *testing.T) { testFileOfAFailedRegistration(t, made) })

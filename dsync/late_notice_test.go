@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// lateNotices returns store with every notice to a listener delayed by d.
+// lateNotices returns the store with every notice to a listener delayed by the given time.
 func lateNotices(t *testing.T, store driver.Store, late time.Duration) driver.Store {
 	return newFaulty(t, store, func(r dsynctest.Request) (f dsynctest.Fault) {
 		if r.Method == dsynctest.MethodNotice {

@@ -25,8 +25,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A session forgets a lease that has lapsed or been released once the grace is over, even if the session itself goes
-// on.
+// A session forgets a lease that has lapsed, even if the session itself goes on.
 func TestEndedLeasesAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 4 * time.Second

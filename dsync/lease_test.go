@@ -76,7 +76,7 @@ func TestLeaseExcludes(t *testing.T) {
 		}
 		for _, s := range []*dsync.Session{a, b} {
 			_, err := s.Mutex("k").TryLease(background, d)
-			wantErr(t, "TryAcquire", err, dsync.ErrHeld)
+			wantErr(t, "TryLease", err, dsync.ErrHeld)
 			wantErr(t, "TryHold", errOf(s.Mutex("k").TryHold(background)), dsync.ErrHeld)
 		}
 		l, err := b.Mutex("k").Lease(background, d)
@@ -90,7 +90,7 @@ func TestLeaseExcludes(t *testing.T) {
 			t.Errorf("second Release: %v", err)
 		}
 		if l, err = a.Mutex("k").TryLease(background, d); err != nil {
-			t.Errorf("TryAcquire after the first lapsed and the second was released: %v", err)
+			t.Errorf("TryLease after the first lease has lapsed and the second was released: %v", err)
 		}
 		l.Release(background)
 	})
@@ -176,10 +176,10 @@ func TestLeaseArguments(t *testing.T) {
 			t.Helper()
 			for _, d := range all {
 				if _, err := s.Mutex("k").Lease(background, d); err == nil {
-					t.Errorf("Acquire took %v", d)
+					t.Errorf("Lease accepted %v", d)
 				}
 				if _, err := s.Mutex("k").TryLease(background, d); err == nil {
-					t.Errorf("TryAcquire took %v", d)
+					t.Errorf("TryLease accepted %v", d)
 				}
 			}
 		}

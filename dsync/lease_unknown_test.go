@@ -13,11 +13,10 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// If no process learns that a fixed lease was granted, the lease ends with its session, not at its own end.
-
-// Here the reply to one of the lease's commands is lost, and then the session is lost. Soon after the process can
-// reach the store again, the key is free for everybody. It does not matter whether the caller still waits, has given
-// up or made only a try. (B37)
+// If no process learns that a lease was granted, the lease ends with its session, not at its own end. Here the reply to
+// one of the lease's commands is lost, and then the session is lost. Soon after the process can reach the store again,
+// the key is free for everybody. It does not matter whether the caller still waits, has given up or made only a try.
+// (B37)
 func TestLeaseOfALostReplyEndsWithItsSession(t *testing.T) {
 	for _, method := range []dsynctest.Method{dsynctest.MethodAcquire, dsynctest.MethodExtend} {
 		for _, caller := range []string{"waits", "gives up early", "gives up late", "tries"} {
@@ -133,8 +132,8 @@ func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 	}
 }
 
-// If an Extend got no reply and the store still does not answer, Release returns as soon as the lease must be over
-// even if the store executed the Extend at the last moment. (B37)
+// If an Extend got no reply and the store still does not answer, Release returns once the lease is certainly over. The
+// store may have executed the Extend at the last moment, so that is twice the lease's length after its beginning. (B37)
 func TestReleaseOfALostExtendEndsWithTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 5 * ttl

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A refusing store answers edits with ErrRefused: edits with an Acquire while acquire is set, and edits that only
-// release while release is set.
+// A refusing store answers some edits with ErrRefused. While acquire is set, these are the edits with an Acquire. While
+// release is set, these are the edits with only a Release.
 type refusing struct {
 	driver.Store
 	acquire, release atomic.Bool
@@ -85,7 +85,7 @@ func TestRefusedWaiterLeavesTheQueue(t *testing.T) {
 	}
 }
 
-// If the store refuses a release, Unlock, the StoreError hook and Healthy report the refusal. The release is retried
+// If the store refuses a release, Release, the StoreError hook and Healthy report the refusal. The release is retried
 // until the store accepts it.
 func TestRefusedReleaseIsRetried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -120,8 +120,8 @@ func TestRefusedReleaseIsRetried(t *testing.T) {
 	})
 }
 
-// If the reply to a Release is lost, the next goroutine in the process waits only until the attempt times out and an
-// extra heartbeat is acknowledged, not until the next regular heartbeat.
+// If the reply to a Release is lost, the next goroutine in the process waits only until the attempt has timed out and
+// an extra heartbeat is acknowledged. It does not wait for the next regular heartbeat.
 func TestLostReplyOfARelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -153,8 +153,8 @@ func TestLostReplyOfARelease(t *testing.T) {
 	})
 }
 
-// A try for a key that nobody holds or waits for never returns ErrHeld, even if the request reaches the store too
-// late to take effect, because the store's clock has jumped forward or because requests and replies are slow.
+// A try for a key that nobody holds or waits for never returns ErrHeld, even if the request reaches the store too late
+// to take effect. This can happen if the store's clock has jumped forward, or if requests and replies are slow.
 func TestLateTryOfAFreeKeyIsNotHeld(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

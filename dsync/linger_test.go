@@ -323,7 +323,7 @@ func TestTryTakesALocallyLingeringKey(t *testing.T) {
 						t.Errorf("the try succeeded: %t", got)
 					}
 					if d := time.Since(start); silent && d != s.Options().TTL/6 {
-						t.Errorf("the try took %v, want at most the time of a command, %v", d, s.Options().TTL/6)
+						t.Errorf("the try took %v, want the longest time of one attempt, %v", d, s.Options().TTL/6)
 					}
 					lose.Store(false)
 				})

@@ -106,8 +106,8 @@ func TestForceInBadNetworks(t *testing.T) {
 	}
 }
 
-// A session opens a listener only after it has held something for a while. The listener is closed a TTL after the hold
-// ends, or with the session.
+// A session opens no listener for short holds. The listener that a longer hold opens is closed within two TTLs after
+// the hold's end, or with the session.
 func TestListensWhileItHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &listenCounter{Memory: dsynctest.NewMemory()}

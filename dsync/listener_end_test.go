@@ -38,7 +38,7 @@ func (s *listenerCount) wantListeners(t *testing.T, when string, n int64) {
 	}
 }
 
-// An open listener is a cost to the store, so it is closed when no wait, lingering key or observation needs it.
+// An open listener is a cost to the store, so it is closed when no hold, wait, lingering key or observation needs it.
 func TestListenerEndsWhenNobodyNeedsIt(t *testing.T) {
 	t.Run("waits", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestListenerEndsWhenNobodyNeedsIt(t *testing.T) {
 // Options.AlwaysListen it stays open as long as the session lives.
 func TestListenerIsKeptBetweenWaits(t *testing.T) {
 	for _, always := range []bool{false, true} {
-		t.Run(fmt.Sprint("Listen ", always), func(t *testing.T) {
+		t.Run(fmt.Sprint("AlwaysListen ", always), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				store := newListenerCount()
 				held, s := newSession(t, store.Memory, nil).Mutex("k"), newSession(t, store, &dsync.Options{AlwaysListen: always})

@@ -85,7 +85,7 @@ func TestBrokenListenerIsReopened(t *testing.T) {
 		start := time.Now()
 		lock(t, mu)
 		if d := time.Since(start); d > 2*time.Second || store.opened != 2 {
-			t.Errorf("the key was locked after %v by listener %d, want by the second", d, store.opened)
+			t.Errorf("the key was locked after %v, and %d listeners were opened, want at most 2s and 2 listeners", d, store.opened)
 		}
 		mu.Unlock()
 	})
@@ -105,8 +105,8 @@ func (s *breakingStore) Listen(ctx context.Context, session string, keys []strin
 	return s.Memory.Listen(ctx, session, keys, f)
 }
 
-// If a listener always breaks as soon as it is open, it is reopened with back-off, because each opening makes every
-// waiter request its key again and sends a heartbeat.
+// If a listener always breaks as soon as it is open, it is reopened with back-off, because each opening costs a
+// heartbeat and a request by every waiter.
 func TestReopeningAListenerBacksOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -166,20 +166,21 @@ func TestHeldErrorNamesThisProcess(t *testing.T) {
 		}
 		lock(t, s.Mutex("mine"))
 		if held := try("mine"); held.Session != s.ID() || held.Since.IsZero() || !strings.Contains(held.Error(), "held by this process") {
-			t.Errorf("TryLock of a key that this process holds: %+v: %v", held, held)
+			t.Errorf("TryHold of a key that this process holds: %+v: %v", held, held)
 		}
 		lock(t, newSession(t, store, nil).Mutex("theirs"))
 		ctx, cancel := context.WithCancel(background)
 		go s.Mutex("theirs").LockContext(ctx)
 		synctest.Wait()
 		if held := try("theirs"); held.Session != "" || !strings.Contains(held.Error(), "waited for by this process") {
-			t.Errorf("TryLock of a key that this process waits for: %+v: %v", held, held)
+			t.Errorf("TryHold of a key that this process waits for: %+v: %v", held, held)
 		}
 		cancel()
 	})
 }
 
-// B25: whenever the process tries, Until in the error of the try equals Until in the key's status to the millisecond.
+// B25: Until in the error of a try is a whole number of milliseconds. If the session has just read the holder's record,
+// it equals Until in the key's status.
 func TestHeldErrorSaysUntilAsTheStatusDoes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const odd = 1234567 * time.Nanosecond

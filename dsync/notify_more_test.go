@@ -53,8 +53,8 @@ func lastNotice(t *testing.T, store driver.Store, session string) *atomic.Pointe
 	return &last
 }
 
-// If a waiter learns of its grant by a poll, the notice of the grant costs no command, even if it arrives almost a
-// heartbeat interval late and after the claim has ended.
+// If a waiter learns of its grant by a poll, the notice of the grant costs no command. This holds even if the notice
+// arrives almost a heartbeat interval late, after the claim has ended.
 func TestGrantNoticeAfterTheEndCostsNothing(t *testing.T) {
 	const period, poll = 3 * time.Second, 100 * time.Millisecond
 	for _, late := range []time.Duration{period / 4, period * 3 / 4, period * 9 / 10} {
@@ -349,7 +349,7 @@ func TestYieldIsRequestedAgain(t *testing.T) {
 	})
 }
 
-// A Release sets Alone only if the first reply to the request granted the claim and the queue was empty then.
+// A Release sets NoneWaiting only if the first reply to the request granted the claim and the queue was empty then.
 // Otherwise the Release could overlook waiters to which it must grant the key.
 func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -396,14 +396,14 @@ func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 					tc.hold(t, store.Memory, mu).Release(background)
 				}
 				if got := store.alone.Load(); got != tc.want {
-					t.Errorf("Alone is %t, want %t", got, tc.want)
+					t.Errorf("NoneWaiting is %t, want %t", got, tc.want)
 				}
 			})
 		})
 	}
 }
 
-// An aloneStore records whether the last Release had Alone set.
+// An aloneStore records whether the last Release had NoneWaiting set.
 type aloneStore struct {
 	*dsynctest.Memory
 	alone atomic.Bool

@@ -97,7 +97,7 @@ func TestLostNoticeCostsAPoll(t *testing.T) {
 		began := time.Now()
 		lock(t, mu)
 		if d := time.Since(began) - time.Minute; d > ttl*12/10 {
-			t.Errorf("the key was locked %v after the Unlock, want at most a poll", d)
+			t.Errorf("the key was locked %v after the Unlock, want at most a poll interval", d)
 		}
 		mu.Unlock()
 	})

@@ -15,8 +15,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// If the process that runs a Once's function crashes or is cut off, the next run begins as soon as the process's
-// session can be expired. The lost run does not count, even if it succeeds later.
+// If the process that runs a Once's function is cut off, another process begins the next run as soon as the lost
+// session can be expired. In the same process, the next run waits until the function of the lost run has returned. The
+// lost run does not count, even if it succeeds later.
 func TestLostRunIsFollowed(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -248,8 +249,7 @@ func TestOnceWaiterGivesUp(t *testing.T) {
 	})
 }
 
-// When the caller's ctx ends, so does the run's context. The function's result still decides whether the run counts,
-// but Do does not wait until the store has confirmed the seal.
+// When the caller's ctx ends, so does the run's context. If the function then returns an error, the run does not count.
 func TestOnceCallersContextEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

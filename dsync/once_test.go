@@ -29,7 +29,7 @@ func sealed(t testing.TB, o *dsync.Once, value string) {
 // unwanted returns a function that must not be called.
 func unwanted(t testing.TB) func(context.Context) error {
 	return func(context.Context) error {
-		t.Error("a second run began")
+		t.Error("a function ran that must not be called")
 		return nil
 	}
 }

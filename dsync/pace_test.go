@@ -157,7 +157,7 @@ func TestChecksAfterACrashAreJittered(t *testing.T) {
 			if back := time.Duration(i); back > 0 {
 				parts = append(parts, d/back)
 			} else if d > time.Millisecond {
-				t.Errorf("the first checks %v after the expiry, want at once", d)
+				t.Errorf("the first waiter checks %v after the expiry, want at once", d)
 			}
 		}
 		guard.Unlock()

@@ -162,7 +162,7 @@ func TestPeriodicWaitersTakeOver(t *testing.T) {
 
 // Within a process and among processes, waiters are served in the order of their ticks, not in FIFO order. So a
 // process that has fallen behind runs its missed ticks before another process runs the current tick. A caller that
-// waits for a run in its own process sends no command.
+// waits for a run in its own process is not in the store's queue.
 func TestPeriodicOrder(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {

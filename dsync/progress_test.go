@@ -77,7 +77,7 @@ func TestStalledHoldEnds(t *testing.T) {
 					}
 					h.Release(background)
 					if kept.Token() == 0 || next.Token() == 0 {
-						t.Errorf("held after the late Unlock: another key of the session %t, the key by its next holder %t", kept.Token() != 0, next.Token() != 0)
+						t.Errorf("held after the late Release: another key of the session %t, the key by its next holder %t", kept.Token() != 0, next.Token() != 0)
 					}
 					kept.Unlock()
 					next.Unlock()

@@ -183,7 +183,7 @@ func TestRecordOfOneOfManyDeleted(t *testing.T) {
 			t.Error("the session was lost")
 		}
 		if got := store.most.Load(); got != perLook {
-			t.Errorf("one command has read %d keys, want at most %d", got, perLook)
+			t.Errorf("the command that read the most keys read %d, want %d", got, perLook)
 		}
 	})
 }
@@ -201,7 +201,7 @@ func (s *measuringStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.
 	return s.Memory.Keys(ctx, q)
 }
 
-// If anything in the holder's process reads the key's state and this proves that another session holds the key, the
+// If anything in the holder's process reads a state of the key which proves that another session holds it, the
 // process's own hold ends at once.
 func TestReadingShowsAnotherHolder(t *testing.T) {
 	for name, read := range map[string]func(s *dsync.Session) error{

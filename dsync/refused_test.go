@@ -32,7 +32,7 @@ func TestLocalMismatchNamesBothKinds(t *testing.T) {
 			{"RWMutex.LockContext", func() error { return s.RWMutex("k").LockContext(background) }, driver.KindMutex, driver.KindRWMutex},
 			{"a try of an RWMutex", func() error { _, _, err := dsync.TryLockAll(background, s.RWMutex("k")); return err }, driver.KindMutex, driver.KindRWMutex},
 			{"Semaphore.Acquire", func() error { return s.Semaphore("l", 2).Acquire(background, 1) }, driver.KindRWMutex, driver.KindSemaphore},
-			{"Acquire", func() error { _, err := s.Mutex("l").Lease(background, ttl); return err }, driver.KindRWMutex, driver.KindMutex},
+			{"Mutex.Lease", func() error { _, err := s.Mutex("l").Lease(background, ttl); return err }, driver.KindRWMutex, driver.KindMutex},
 		} {
 			err := c.do()
 			wantErr(t, c.what, err, dsync.ErrMismatch)

@@ -233,7 +233,7 @@ func TestDatingALeaseIsRetriedWithBackoff(t *testing.T) {
 		other.Unlock()
 		time.Sleep(time.Second)
 		cancel()
-		wantErr(t, "Acquire", <-done, context.Canceled)
+		wantErr(t, "Lease", <-done, context.Canceled)
 		if n := store.asked.Load(); n < 3 || n > 20 {
 			t.Errorf("%d Extends within a second, want 3 to 20", n)
 		}

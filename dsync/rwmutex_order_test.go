@@ -67,8 +67,8 @@ func TestRWMutexServesInOrder(t *testing.T) {
 	}
 }
 
-// wantNoStarving has every Locker in crowd lock continuously, for d at a time. Meanwhile it locks the Locker one ten
-// times, and checks that this never takes long.
+// wantNoStarving checks that no Lock of its Locker one takes long, in ten tries, while the Lockers in crowd are locked
+// again and again, for d at a time.
 func wantNoStarving(t *testing.T, polling bool, one sync.Locker, d time.Duration, crowd []sync.Locker) {
 	t.Helper()
 	stop := make(chan struct{})

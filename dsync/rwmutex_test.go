@@ -192,7 +192,7 @@ func TestRWMutexExcludes(t *testing.T) {
 	}
 }
 
-// The error of a try shows whether the key is held or the store failed to answer.
+// The error of a try names the holder if the key is held. If the ctx of a try has ended, the error is that of ctx.
 func TestRWMutexTry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -139,7 +139,7 @@ func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynct
 		}
 		time.Sleep(2 * ttl)
 		if h := holders(t, memory, "k"); len(h) != 1 || h[0].Token != next.Token() || isClosed(next.Lost()) {
-			t.Errorf("seed %d: after the late Unlock the holders are %v, want the one with token %d", seed, h, next.Token())
+			t.Errorf("seed %d: after the late Release the holders are %v, want the one with token %d", seed, h, next.Token())
 		}
 		next.Unlock()
 	})
@@ -312,7 +312,7 @@ func TestLostReplyHarmsNothing(t *testing.T) {
 }
 
 // B09, B31, promise 4: if the caller of a try or a wait gives up before the reply arrives, the request leaves nothing
-// in the store, even if the reply is lost or the request arrives late.
+// in the store. This holds even if the reply is lost or the request arrives late.
 func TestAbandonedRequestLeavesNothing(t *testing.T) {
 	for _, fault := range []dsynctest.Fault{
 		{LoseReply: true},
@@ -466,7 +466,7 @@ func TestReplayedRequestsChangeNothing(t *testing.T) {
 	})
 }
 
-// B28: an Unlock whose Release is repeated because the reply was lost does not free a newer lock.
+// B28: a Release that is repeated because its reply was lost does not free a newer lock.
 func TestRepeatedUnlockFreesNoNewerLock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -493,8 +493,8 @@ func TestRepeatedUnlockFreesNoNewerLock(t *testing.T) {
 	})
 }
 
-// B05, B32, L6: after a loss, the lock stays locked in its process until the holder unlocks it. The late Unlock does
-// not free a newer hold, not even one of the same process.
+// B05, B32, L6: after a loss, the lock stays locked in its process until the lost hold is released. The late Release
+// does not free a newer hold, not even one of the same process.
 func TestLostMutexStaysLockedHere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -521,13 +521,13 @@ func TestLostMutexStaysLockedHere(t *testing.T) {
 		<-locked
 		time.Sleep(ttl)
 		if isClosed(other.Lost()) || len(holders(t, memory, "k")) != 1 {
-			t.Error("the late Unlock freed the next hold")
+			t.Error("the late Release freed the next hold")
 		}
 		other.Unlock()
 	})
 }
 
-// B26: until a lost hold is unlocked, tries in its process fail too, although nobody waits and the store would grant
+// B26: until a lost hold is released, tries in its process fail too, although nobody waits and the store would grant
 // the key.
 func TestTryFailsUntilALostHoldIsUnlocked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -540,7 +540,7 @@ func TestTryFailsUntilALostHoldIsUnlocked(t *testing.T) {
 		faulty.Heal()
 		time.Sleep(2 * ttl)
 		wantErr(t, "TryHold", errOf(other.TryHold(background)), dsync.ErrHeld)
-		wantErr(t, "late Unlock", h.Release(background), dsync.ErrLost)
+		wantErr(t, "late Release", h.Release(background), dsync.ErrLost)
 		if !other.TryLock() {
 			t.Fatal("TryLock failed")
 		}

@@ -144,7 +144,7 @@ func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 }
 
 // Nobody has to wait until the former holder releases lost units, not even in the same process. The units become free
-// when another session expires the lost one, which happens after the grace.
+// when the lost session is expired, which happens after the grace.
 func TestSemaphoreLostPartIsFreeHere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -193,7 +193,7 @@ func TestBreakFreesASemaphore(t *testing.T) {
 		}
 		// If a key changes twice in quick succession, the second notice comes a little later.
 		if err, d := <-waiting, time.Since(start); err != nil || d < grace || d > grace+20*time.Millisecond {
-			t.Errorf("Acquire: %v, %v after Break, want the grace of %v", err, d, grace)
+			t.Errorf("Hold: %v, %v after Break, want the grace of %v", err, d, grace)
 		}
 		for _, h := range []*dsync.Hold{one, two} {
 			wantErr(t, "Release", h.Release(background), dsync.ErrLost, dsync.ErrRevoked)

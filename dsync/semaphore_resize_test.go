@@ -86,7 +86,7 @@ func TestResizeDownTakesEffectAsReleased(t *testing.T) {
 			t.Errorf("%d are held, want 2", n)
 		}
 		// This try fits the old size, but not the new size.
-		wantErr(t, "Acquire", errOf(other.TryHold(background, 5)), dsync.ErrMismatch)
+		wantErr(t, "TryHold", errOf(other.TryHold(background, 5)), dsync.ErrMismatch)
 		m.Release(1)
 		other.Release(1)
 	})

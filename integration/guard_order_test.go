@@ -145,8 +145,8 @@ func rollBack(t *testing.T, set *mongod.Set) {
 	old.Thaw()
 }
 
-// After a transaction has been committed, no transaction with an older token of the same key is committed, whichever
-// holder is frozen inside a transaction, and whatever happens to the primary.
+// After a transaction has been committed, no transaction with an older token of the same key is committed. This holds
+// whichever holder is frozen inside a transaction, and whatever happens to the primary.
 func TestGuardCommitsInOrderOfTokens(t *testing.T) {
 	t.Parallel()
 	const processes = 4

@@ -1,7 +1,7 @@
 // Package clientgo keeps the leader elections of k8s.io/client-go in MongoDB: a [Lock] is a
-// resourcelock.Interface. It is for controllers that already use client-go's
-// leaderelection package, or controller-runtime, and should elect their leader without the
-// API server, for example because their replicas run in several clusters.
+// resourcelock.Interface. It is for controllers that already use controller-runtime or
+// client-go's leaderelection package, but should elect their leader without the API server.
+// For example, their replicas may run in several clusters.
 //
 //	lock, err := clientgo.New(client.Database("app"), "controller", nil)
 //	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -42,9 +42,9 @@
 //
 // # Durations
 //
-// A leader that cannot renew its lease gives up RenewDeadline plus RetryPeriod after the reply to
-// its last renewal, and that reply itself can take up to the lock's Timeout. To keep other
-// processes from leading before then, choose
+// A leader that cannot renew its lease stops leading when RenewDeadline plus RetryPeriod have
+// passed since the reply to its last renewal. The reply itself can take up to the lock's Timeout.
+// To keep other processes from leading before then, choose
 //
 //	LeaseDuration > RenewDeadline + RetryPeriod + Timeout
 //
@@ -64,10 +64,10 @@
 // renewal in progress at that moment is aborted. If the server has stored the renewal nevertheless,
 // the release fails, and another process leads only when the lease has expired.
 //
-// ReleaseOnCancel has a price. A leader that gives up because it cannot renew also tries to
-// release, with a Get and an Update, and the context of OnStartedLeading ends only after that. If
-// the Update succeeds but its reply is late, another process can lead for up to Timeout while the
-// former leader's work still runs. If that must not happen, leave ReleaseOnCancel unset, or use
+// ReleaseOnCancel has a price. A leader that stops because it cannot renew also tries to release,
+// with a Get and an Update. The context of OnStartedLeading ends only after that. If the Update
+// succeeds but its reply is late, another process can lead for up to Timeout while the former
+// leader's work still runs. If that must not happen, leave ReleaseOnCancel unset, or use
 // leader.Election.
 //
 // # The collection

@@ -19,10 +19,11 @@
 //
 // # How long a lock is held
 //
-// A job runs on the process that requests its lock first. Because hosts' clocks differ, and "@every 1h" counts from the
-// start of each process, another process may request the lock after the first has finished, and run the job again. To
-// prevent that, the lock is held for at least the time that is passed to [Locker.JobWrapper] or [Locker.Job], which
-// should be nearly the job's period. [Locker.AddPeriodic] needs no such time.
+// A job runs on the process that requests its lock first. The other processes request the lock at other times, because
+// hosts' clocks differ, and because "@every 1h" counts from the start of each process. If one of them came after the
+// first had finished, it would run the job again. To prevent that, the lock is held for at least the time that is
+// passed to [Locker.JobWrapper] or [Locker.Job], which should be nearly the job's period. [Locker.AddPeriodic] needs no
+// such time.
 //
 // # Skipped and lost runs
 //

@@ -22,9 +22,9 @@ import (
 // hold is lost. The Logger logs errors of f and of the store (with Error), and when a run was not needed or c was
 // stopped before the run began (with Info).
 //
-// If a chain delays or skips runs because an earlier run is still in progress (cron.DelayIfStillRunning,
-// cron.SkipIfStillRunning), f is called for their ticks, in order, as soon as the earlier run has ended. If f can run
-// for longer than its period and should not catch up, let it return nil for a tick that is too old.
+// A chain with cron.DelayIfStillRunning or cron.SkipIfStillRunning delays or skips runs while an earlier run is still
+// in progress. As soon as the earlier run has ended, f is called for their ticks, in order. If f can run for longer
+// than its period and should not catch up, let it return nil for a tick that is too old.
 //
 // When clocks are changed, as for daylight saving time, a spec that names hours neither loses nor repeats a time of the
 // day. All times that the change skips become a single tick, at the moment of the change. A time that occurs twice is a

@@ -103,10 +103,10 @@ type waitGraph struct {
 	key   map[string]*Key    // by the id of a waiting claim: the key that it waits for
 }
 
-// reduce simulates what happens if every session that waits for nothing releases its holds, then every session that
-// this serves does the same, and so on. The claims that are never served remain. The order does not matter: what can be
-// released or granted now can also be released or granted later. Once a claim is granted in the simulation, its session
-// also releases it there, because all its waits began before that grant.
+// reduce simulates what happens if every session that waits for nothing releases its holds. Then every session whose
+// waits this has ended does the same, and so on. The claims that are never served remain. The order does not matter:
+// what can be released or granted now can also be released or granted later. Once a claim is granted in the simulation,
+// its session also releases it there, because all its waits began before that grant.
 func (g *waitGraph) reduce() {
 	for changed := true; changed; {
 		changed = false

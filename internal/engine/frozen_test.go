@@ -78,8 +78,8 @@ func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 	}
 }
 
-// Promise 1: if a process was frozen past the deadline of a hold, nobody else in the process gets that hold, neither by
-// a hand-off or a lingering key nor as another reader.
+// Promise 1: if a process was frozen past the deadline of a hold, nobody else in the process gets that hold: not by a
+// hand-off, not from a key that lingers, and not as another reader.
 func TestNothingIsHandedOffAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -167,14 +167,14 @@ func TestGrantLearnedTooLateIsDropped(t *testing.T) {
 		mu := s.Mutex("k")
 		lock(t, mu)
 		if mu.Token() == 0 || asked < 2 {
-			t.Errorf("locked with token %d after %d attempts; the first was granted too late", mu.Token(), asked)
+			t.Errorf("locked with token %d after %d attempts; want a token, and at least 2 attempts, since the first grant came too late", mu.Token(), asked)
 		}
 		mu.Unlock()
 	})
 }
 
-// If a process was frozen past the deadline of a reader's hold, another reader does not share that hold, even if a
-// writer gives up that waited between the two.
+// If a process was frozen past the deadline of a reader's hold, another reader does not share that hold, even if the
+// writer that waited between the two gives up.
 func TestReaderDoesNotJoinAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{HandOffTime: time.Hour})

@@ -67,8 +67,7 @@ func TestContextEndsWithTheHold(t *testing.T) {
 	}
 }
 
-// A second Release returns at once, even while the first waits for the store, because each call's ctx must bound that
-// call.
+// A second Release returns at once, even while the first waits for the store.
 func TestSecondReleaseDoesNotWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {

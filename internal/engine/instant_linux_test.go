@@ -37,8 +37,8 @@ func TestSleepOfTheMachineCounts(t *testing.T) {
 	}
 }
 
-// A goroutine that waits for Lost is woken soon after the machine wakes up, not only when a timer fires that stood
-// still during the sleep.
+// A goroutine that waits for Lost is woken soon after the machine wakes up, not only when a timer that stood still
+// during the sleep fires.
 func TestLossIsReportedAfterSleep(t *testing.T) {
 	const ttl = time.Minute
 	s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: ttl, Grace: 200 * time.Millisecond, Retention: -1})
@@ -69,5 +69,5 @@ func TestSleepCountsForProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	engine.Of(s).Sleep(time.Minute)
-	wantErr(t, "Unlock after the sleep", h.Release(background), dsync.ErrStalled)
+	wantErr(t, "Release after the sleep", h.Release(background), dsync.ErrStalled)
 }

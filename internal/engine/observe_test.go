@@ -94,12 +94,12 @@ func TestObserversAndQueue(t *testing.T) {
 			_, err := engine.Of(b).Observers(background, key)
 			_, err2 := engine.Of(b).Queue(background, key)
 			wantErr(t, fmt.Sprintf("Observers of %q", key), err, dsync.ErrInvalidKey)
-			wantErr(t, fmt.Sprintf("Line of %q", key), err2, dsync.ErrInvalidKey)
+			wantErr(t, fmt.Sprintf("Queue of %q", key), err2, dsync.ErrInvalidKey)
 		}
 		b.Close(background)
 		_, err := engine.Of(b).Observers(background, "k")
 		wantErr(t, "Observers of a closed session", err, dsync.ErrClosed)
 		_, err = engine.Of(b).Queue(background, "k")
-		wantErr(t, "Line of a closed session", err, dsync.ErrClosed)
+		wantErr(t, "Queue of a closed session", err, dsync.ErrClosed)
 	})
 }

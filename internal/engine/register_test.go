@@ -63,8 +63,8 @@ func TestSessionsWithOneXIDHaveTheirOwnIDs(t *testing.T) {
 	})
 }
 
-// In a takenStore, the first Registers, as many as taken, find that their id is already registered for another
-// process's session.
+// In a takenStore, the first Registers find that their id is already registered for another process's session. The
+// field taken is the number of these Registers.
 type takenStore struct {
 	*dsynctest.Memory
 	ids   []string // the ids of all requests
@@ -236,8 +236,8 @@ func TestRegistrationsDoNotPileUp_B42(t *testing.T) {
 	}
 }
 
-// After a registration that got no reply, the error of Close mentions that the session may still be listed, but only
-// as long as that is possible.
+// After a registration that got no reply, the session may still be listed. The error of Close says so, but only for as
+// long as this is possible.
 func TestCloseAfterARegistrationWithoutAnAnswer(t *testing.T) {
 	for _, fault := range []dsynctest.Fault{{LoseReply: true}, {LoseRequest: true}} {
 		for after, want := range map[time.Duration]error{0: dsync.ErrNotUnregistered, ttl / 2: dsync.ErrNotUnregistered, 2 * ttl: nil} {
