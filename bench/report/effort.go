@@ -32,7 +32,7 @@ var full = effort{
 	inMemory: 10_000,
 	keys:     100_000, newKeys: 5000,
 	fleets: []fleetSize{
-		{sessions: 100, waiting: 100}, {sessions: 300, waiting: 300}, {sessions: 1000, waiting: 1000}, {sessions: 3000, waiting: 3000},
+		{sessions: 100, waiting: 100}, {sessions: 1000, waiting: 1000}, {sessions: 3000, waiting: 3000},
 		{sessions: 10_000, waiting: 7000, shared: true, ttl: 2 * time.Minute},
 	},
 	fleetIdle: 20 * time.Second, fleetFor: 10 * time.Second, fleetCollections: 64, reconnect: 1000,
