@@ -62,7 +62,6 @@ func conformance() []conformanceCase {
 		earlyCases(),
 		replaceCases(),
 		keepCases(),
-		successorCases(),
 		sealCases(),
 		tickCases(),
 		resizeCases(),

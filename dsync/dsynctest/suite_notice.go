@@ -13,7 +13,6 @@ import (
 // that all returned notices are true.
 func noticeCases() []conformanceCase {
 	return []conformanceCase{
-		{name: "Notice/GrantByRelease", test: testNoticeRelease},
 		{name: "Notice/GrantByAnyCommand", test: testNoticeWhoevers},
 		{name: "Notice/SeveralGrantsOfOneCommand", test: testNoticeSeveral},
 		{name: "Notice/OwnGrantIsInTheReply", test: testNoticeOwn},
@@ -110,37 +109,6 @@ func (e *env) wantNotices(want ...driver.Notice) {
 			continue
 		}
 		e.Fatalf("notice %+v, which is not due; want %+v", n, want)
-	}
-}
-
-func testNoticeRelease(e *env) {
-	key, other := newID(), e.session()
-	l := e.hears()
-	if l == nil {
-		return
-	}
-	holder, first, second := e.claim(key, other), e.claim(key, l.session), e.claim(key, l.session)
-	e.hold(holder)
-	e.wantNotices()
-	e.queue(first)
-	e.wantNotices()
-	e.queue(second)
-	e.wantNotices()
-	e.release(holder)
-	e.wantNotices(granted(first, true))
-	e.release(first) // of the same session
-	e.wantNotices(granted(second, false))
-	e.release(second)
-	e.wantNotices()
-
-	// Nobody waited when the claim was granted, but now somebody does.
-	for range 3 {
-		holder, waiter := e.claim(key, other), e.claim(key, l.session)
-		e.hold(holder)
-		e.queue(waiter)
-		e.release(holder)
-		e.wantNotices(granted(waiter, false))
-		e.release(waiter)
 	}
 }
 

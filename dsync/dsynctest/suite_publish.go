@@ -394,7 +394,6 @@ func sealCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Seal/ResultIsReadByAll", test: testSealResult},
 		{name: "Seal/NobodyJoinsAnyMore", test: testSealJoins},
-		{name: "Seal/DropsTheQueue", test: testSealQueue},
 		{name: "Seal/NotHeld", test: testSealNotHeld},
 		{name: "Seal/NotAfterItsEnd", test: testSealAfterEnd},
 		{name: "Seal/OtherKindIsMismatch", test: testSealKind},
@@ -478,25 +477,6 @@ func testSealJoins(e *env) {
 			}
 		}
 		e.releaseKeep(other, 0, false)
-	}
-	e.wantFree(key)
-}
-
-func testSealQueue(e *env) {
-	key, session := newID(), e.session()
-	holder := e.claim(key, session)
-	token := e.hold(holder).Token
-	var queue []driver.Claim
-	for range 12 {
-		c := e.claim(key, session)
-		e.queue(c)
-		queue = append(queue, c)
-	}
-	e.seal(holder, []byte("result"), true)
-	e.wantFree(key)
-	for _, c := range queue {
-		e.wantSealed(e.acquire(c), token, []byte("result"))
-		e.releaseKeep(c, 0, false)
 	}
 	e.wantFree(key)
 }

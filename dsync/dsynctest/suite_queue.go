@@ -2,7 +2,6 @@ package dsynctest
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -12,11 +11,7 @@ import (
 // queueCases test the queue, weights, and which claims a command grants.
 func queueCases() []conformanceCase {
 	return []conformanceCase{
-		{name: "Queue/IsServedInOrder", test: testQueueInOrder},
-		{name: "Queue/ShowsTheNearestAhead", test: testQueueShowsNearestAhead},
-		{name: "Load/ShowsTheQueue", test: testLoadQueue},
 		{name: "Queue/OneCommandGrantsAllThatFit", test: testQueueGrantsAllThatFit},
-		{name: "Queue/WeightsNeverExceedTheLimit", test: testQueueWeights},
 	}
 }
 
@@ -26,68 +21,6 @@ func mismatchCases() []conformanceCase {
 		{name: "Mismatch/Kind", test: testMismatchKind},
 		{name: "Mismatch/Limit", test: testMismatchLimit},
 		{name: "Mismatch/FreeKeyTakesOver", test: testMismatchFreeKey},
-	}
-}
-
-func testQueueInOrder(e *env) {
-	key, session := newID(), e.session()
-	var claims []driver.Claim
-	for i := range 6 {
-		if i%2 == 0 {
-			session = e.session() // some claims of one session, some of others
-		}
-		claims = append(claims, e.claim(key, session))
-	}
-	e.hold(claims[0])
-	for _, c := range claims[1:] {
-		e.queue(c)
-	}
-	for i, c := range claims {
-		s := e.load(key)
-		e.wantHolders(s, c)
-		e.wantQueue(s, claims[i+1:]...)
-		e.release(c)
-	}
-	e.wantFree(key)
-}
-
-func testQueueShowsNearestAhead(e *env) {
-	key, session := newID(), e.session()
-	e.hold(e.claim(key, session))
-	var queue []driver.Claim
-	for range 12 {
-		c := e.claim(key, session)
-		e.queue(c)
-		queue = append(queue, c)
-	}
-	for i, c := range queue {
-		s := e.acquire(c)
-		want := claimIDs(queue[max(0, i-8):i])
-		if s.Position != i+1 || s.Waiting != 12 || !slices.Equal(ahead(s), want) {
-			e.Fatalf("position %d of %d, ahead %q; want %d of 12, %q", s.Position, s.Waiting, ahead(s), i+1, want)
-		}
-	}
-	want := claimIDs(queue[:8])
-	if s := e.try(e.claim(key, session)); s.Position != 0 || s.Waiting != 12 || !slices.Equal(ahead(s), want) {
-		e.Errorf("not waiting: position %d of %d, ahead %q; want 0 of 12, the first waiters %q", s.Position, s.Waiting, ahead(s), want)
-	}
-}
-
-func testLoadQueue(e *env) {
-	key, session := newID(), e.session()
-	e.hold(e.weighted(key, session, 3, 3))
-	var queue []driver.Claim
-	for i := range 40 {
-		c := e.weighted(key, session, int64(i%3+1), 3)
-		e.queue(c)
-		queue = append(queue, c)
-	}
-	s := e.load(key)
-	e.wantQueue(s, queue...)
-	for i, w := range s.WaitersAhead {
-		if w.Session != session || w.Weight != queue[i].Weight {
-			e.Errorf("queue %+v, want the session and weight of %+v", w, queue[i])
-		}
 	}
 }
 
@@ -111,39 +44,6 @@ func testQueueGrantsAllThatFit(e *env) {
 		if !h.Since.Equal(s.Holders[0].Since) {
 			e.Errorf("granted by one command at %v and %v, want one reading of the clock", h.Since, s.Holders[0].Since)
 		}
-	}
-}
-
-// testQueueWeights runs a fixed sequence of joins and releases and compares each state with a model of the queue.
-func testQueueWeights(e *env) {
-	const limit = 5
-	key, session := newID(), e.session()
-	var holders, queue []driver.Claim
-	settle := func() {
-		for len(queue) > 0 {
-			sum := queue[0].Weight
-			for _, h := range holders {
-				sum += h.Weight
-			}
-			if sum > limit {
-				return
-			}
-			holders, queue = append(holders, queue[0]), queue[1:]
-		}
-	}
-	for _, weight := range []int64{2, 2, 0, 5, 1, 3, 0, 0, 1, 1, 4, 0, 5, 2, 0, 0, 1, 0, 3, 0, 0} {
-		if weight == 0 && len(holders) > 0 { // release the oldest holder
-			e.release(holders[0])
-			holders = holders[1:]
-		} else if weight > 0 {
-			c := e.weighted(key, session, weight, limit)
-			e.acquire(c)
-			queue = append(queue, c)
-		}
-		settle()
-		s := e.load(key)
-		e.wantHolders(s, holders...)
-		e.wantQueue(s, queue...)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 func releaseCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Release/OnlyThatID_B05", test: testReleaseOnlyThatID},
-		{name: "Release/RepeatedOrLateNeverFreesNewerHold_B28", test: testReleaseRepeated},
 		{name: "Release/FixedLeaseEndsAtOnce", test: testReleaseFixedLease},
 	}
 }
@@ -25,7 +24,6 @@ func keepCases() []conformanceCase {
 		{name: "Keep/ShorterOneShortens", test: testKeepShorter},
 		{name: "Keep/EarlierEndOfFixedLeaseStays", test: testKeepFixedLease},
 		{name: "Keep/OutlivesItsSession", test: testKeepOutlivesSession},
-		{name: "Keep/ReleaseEndsIt", test: testKeepThenRelease},
 	}
 }
 
@@ -50,30 +48,6 @@ func testReleaseOnlyThatID(e *env) {
 	elsewhere.Key = newID()
 	e.releaseKeep(elsewhere, 0, false)
 	e.wantHolders(e.load(key), holder)
-}
-
-func testReleaseRepeated(e *env) {
-	key, a := newID(), e.session()
-	old := e.claim(key, a)
-	e.hold(old)
-	e.release(old)
-	for _, session := range []string{a, e.session()} {
-		newer, waiter := e.claim(key, session), e.claim(key, session)
-		e.hold(newer)
-		e.queue(waiter)
-		for range 2 {
-			e.releaseKeep(old, 0, false)
-			e.releaseKeep(old, time.Millisecond, false)
-		}
-		s := e.load(key)
-		e.wantHolders(s, newer)
-		e.wantQueue(s, waiter)
-		if !s.Holders[0].Until.IsZero() {
-			e.Errorf("a late Release gave a newer hold an end: %+v", s.Holders[0])
-		}
-		e.release(waiter)
-		e.release(newer)
-	}
 }
 
 func testReleaseFixedLease(e *env) {
@@ -159,16 +133,6 @@ func testKeepOutlivesSession(e *env) {
 	h := e.keep(c, 2*short)
 	e.expire(a)
 	e.wantLapse(next, h, a)
-}
-
-func testKeepThenRelease(e *env) {
-	key, session := newID(), e.session()
-	c, next := e.claim(key, session), e.claim(key, session)
-	e.hold(c)
-	e.keep(c, long)
-	e.queue(next)
-	e.release(c)
-	e.wantHolders(e.load(key), next)
 }
 
 // leaseCases test fixed leases and Extend.

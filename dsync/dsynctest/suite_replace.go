@@ -22,6 +22,15 @@ func (e *env) replace(old, next driver.Claim, notAfter time.Time) driver.State {
 	return e.join(driver.Edit{Release: &driver.Release{Claim: old}, Acquire: &driver.Acquire{Claim: next, Wait: true, NotAfter: notAfter}})
 }
 
+// releaseTo releases c with the given Successor.
+func (e *env) releaseTo(c, successor driver.Claim, wantFound bool) {
+	e.Helper()
+	if h, ok := e.load(c.Key).Holder(c.ID); ok {
+		c.Token, c.NoneWaiting = h.Token, e.alone[c.ID]
+	}
+	e.releaseAs(c, driver.Release{Successor: successor.ID}, wantFound)
+}
+
 // testReplaceSorts replaces claims of all kinds while claims of all kinds wait. Each edit must have the same
 // result as a Release followed by an Acquire.
 func testReplaceSorts(e *env) {

@@ -11,11 +11,7 @@ import (
 func tickCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Tick/OverForItselfAndEarlierOnes", test: testTickOver},
-		{name: "Tick/LaterOnesAreGranted", test: testTickLater},
-		{name: "Tick/EarlierOnesAreServedFirst", test: testTickOrder},
-		{name: "Tick/SealDropsThoseThatAreOver", test: testTickQueue},
 		{name: "Tick/AnEarlierSealChangesNothing", test: testTickFalls},
-		{name: "Tick/RunThatFailsIsFollowed", test: testTickFails},
 		{name: "Tick/SealedKeyKeepsItsKindAndLimit", test: testTickKind},
 		{name: "Tick/Forgotten", test: testTickForgotten},
 		{name: "Tick/NegativeIsRefused", test: testTickNegative},
@@ -55,73 +51,6 @@ func testTickOver(e *env) {
 	}
 }
 
-func testTickLater(e *env) {
-	key, session := newID(), e.session()
-	var last driver.Holder
-	for _, tick := range []int64{1, 2, 5, 1 << 50} {
-		c := e.tick(key, session, tick)
-		h := e.hold(c)
-		if h.Token <= last.Token {
-			e.Errorf("token %d after %d", h.Token, last.Token)
-		}
-		last = h
-		e.sealUpTo(c, tick, "result")
-		e.wantTick(e.load(key), tick, h.Token, []byte("result"))
-		e.wantFree(key)
-	}
-	// While the next claim holds the key, the result is still that of the last tick.
-	c := e.tick(key, session, 1<<50+1)
-	e.wantTick(e.acquire(c), 1<<50, e.load(key).Token, []byte("result"))
-	e.wantHolders(e.load(key), c)
-}
-
-func testTickOrder(e *env) {
-	key, session := newID(), e.session()
-	holder := e.tick(key, session, 5)
-	e.hold(holder)
-	waiters := make([]driver.Claim, 7)
-	for i, at := range [][2]int64{{5, 1}, {7, 2}, {4, 1}, {6, 3}, {5, 3}, {1 << 50, 6}, {7, 6}} { // the claim's tick, and its expected position
-		waiters[i] = e.tick(key, session, at[0])
-		if s := e.acquire(waiters[i]); s.Position != int(at[1]) || s.Waiting != i+1 {
-			e.Errorf("the claim for tick %d is at position %d of %d, want %d of %d", at[0], s.Position, s.Waiting, at[1], i+1)
-		}
-	}
-	e.release(holder)
-	for _, i := range []int{2, 0, 4, 3, 1, 6, 5} {
-		e.wantHolders(e.load(key), waiters[i])
-		e.release(waiters[i])
-	}
-	e.wantFree(key)
-}
-
-func testTickQueue(e *env) {
-	key, session := newID(), e.session()
-	holder := e.tick(key, session, 5)
-	e.hold(holder)
-	var queue []driver.Claim
-	for _, tick := range []int64{4, 5, 5, 6, 7, 8} {
-		c := e.tick(key, session, tick)
-		e.queue(c)
-		queue = append(queue, c)
-	}
-	e.sealUpTo(holder, 5, "five")
-	s := e.load(key)
-	e.wantHolders(s, queue[3])
-	e.wantQueue(s, queue[4:]...)
-	e.wantTick(s, 5, s.Token, []byte("five"))
-	e.sealUpTo(queue[3], 7, "seven")
-	s = e.load(key)
-	e.wantHolders(s, queue[5])
-	e.wantQueue(s)
-	e.wantTick(s, 7, s.Token, []byte("seven"))
-	for _, c := range queue[:5] {
-		e.releaseKeep(c, 0, false)
-		if s := e.acquire(c); s.Position != 0 || s.Waiting != 0 {
-			e.Errorf("the claim for tick %d is in the queue again: %+v", c.Tick, s)
-		}
-	}
-}
-
 func testTickFalls(e *env) {
 	key, session := newID(), e.session()
 	var holders []driver.Claim
@@ -141,25 +70,6 @@ func testTickFalls(e *env) {
 	s := e.load(key)
 	e.wantTick(s, 6, s.Token, []byte("six"))
 	e.wantHolders(s, waiter) // the claim's tick is not over
-}
-
-func testTickFails(e *env) {
-	key, session := newID(), e.session()
-	before, first := e.tick(key, session, 4), e.tick(key, session, 5)
-	e.hold(before)
-	e.sealUpTo(before, 4, "four")
-	e.hold(first)
-	again, late := e.tick(key, session, 5), e.tick(key, session, 4)
-	e.queue(again)
-	if s := e.acquire(late); s.Position != 0 || s.Waiting != 1 { // although the key is held
-		e.Fatalf("a claim whose tick is over is in the queue: %+v", s)
-	}
-	e.release(first)
-	s := e.load(key)
-	e.wantHolders(s, again)
-	e.wantTick(s, 4, s.Token, []byte("four"))
-	e.sealUpTo(again, 5, "five")
-	e.wantTick(e.load(key), 5, s.Token, []byte("five"))
 }
 
 func testTickKind(e *env) {
