@@ -94,8 +94,8 @@ func TestPeriodicLast(t *testing.T) {
 			wantLast(t, newSession(t, store, nil).Periodic("k"), 1, "up to here")
 			return []byte("no"), failed
 		})
-		if wantErr(t, "Do", err, failed); !ran {
-			t.Error("Do returned false for ran, but the function has run (and failed)")
+		if wantErr(t, "DoValue", err, failed); !ran {
+			t.Error("DoValue returned false for ran, but the function has run (and failed)")
 		}
 		wantLast(t, p, 1, "up to here")
 		wantLast(t, newSession(t, store, nil).Periodic("k"), 1, "up to here")

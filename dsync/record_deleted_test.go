@@ -26,8 +26,8 @@ type heldAs struct {
 	hold func(t *testing.T, s *dsync.Session) (over context.Context, release func())
 }
 
-// running calls do in the background, with a function that waits until its context ends. It returns this context, and
-// a function that ends it and waits for do.
+// running calls the function do in the background, with a function that waits until its context ends. It returns this
+// context, and a function that ends it and waits for do.
 func running(do func(ctx context.Context, f func(context.Context) error) error) (over context.Context, release func()) {
 	begun, done := make(chan context.Context, 1), make(chan struct{})
 	ctx, cancel := context.WithCancel(background)
@@ -80,8 +80,7 @@ func heldAsEach() []heldAs {
 	}
 }
 
-// wantClosed checks that over is closed. It waits much longer for this than closing over
-// may take.
+// wantClosed checks that the channel over is closed. It waits for that much longer than it may take.
 func wantClosed(t *testing.T, over <-chan struct{}) {
 	t.Helper()
 	select {

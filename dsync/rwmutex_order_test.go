@@ -67,8 +67,8 @@ func TestRWMutexServesInOrder(t *testing.T) {
 	}
 }
 
-// wantNoStarving checks that no Lock of its Locker one takes long, in ten tries, while the Lockers in crowd are locked
-// again and again, for d at a time.
+// wantNoStarving checks that a Locker, one, is not starved by a crowd of other Lockers, each of which is locked again
+// and again, for d at a time: ten Locks of one must not take long.
 func wantNoStarving(t *testing.T, polling bool, one sync.Locker, d time.Duration, crowd []sync.Locker) {
 	t.Helper()
 	stop := make(chan struct{})

@@ -195,7 +195,7 @@ func (n *nemesis) run() {
 	replayTraces(t, n.dir)
 }
 
-// harm injects faults until end, and then heals everything.
+// harm injects faults until the time end, and then heals everything.
 func (n *nemesis) harm(end time.Time) {
 	for _, l := range n.lanes {
 		l.due = time.Now().Add(between(l.draw, l.least/4, l.most/2))

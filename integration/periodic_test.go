@@ -68,7 +68,7 @@ type periodicHosts struct {
 	outcomes   map[string]int
 }
 
-// host starts and kills processes on a host whose clock is ahead by off.
+// host starts and kills processes on a host whose clock is ahead by the duration off.
 func (f *periodicHosts) host(ctx context.Context, off time.Duration, r *rand.Rand) {
 	for ctx.Err() == nil {
 		a := f.room.args(f.room.short(2 * time.Second))

@@ -210,7 +210,7 @@ func eventually(t testing.TB, what string, cond func() bool) {
 }
 
 // lostInTime waits until a holder is notified that its hold is lost. The holder must be
-// notified within a TTL after since, not counting stalls of this process.
+// notified within a TTL after the time since, not counting stalls of this process.
 func lostInTime(t testing.TB, lost <-chan struct{}, since time.Time, ttl time.Duration) {
 	t.Helper()
 	stalls := newStallMeter(t)

@@ -110,8 +110,8 @@ func (s *spy) run(args ...string) (status int, stdout, stderr string) {
 	return cmd.ProcessState.ExitCode(), out.String(), bad.String()
 }
 
-// interrupted starts leasehold with these arguments, waits until its output satisfies until,
-// and interrupts it.
+// interrupted starts leasehold with these arguments, waits until the function until returns true
+// for its output, and interrupts it.
 func (s *spy) interrupted(until func(out string) bool, args ...string) (state *os.ProcessState, stdout, stderr string) {
 	s.t.Helper()
 	var mu sync.Mutex

@@ -122,7 +122,7 @@ func (l *Locker) run(name string, atLeast time.Duration, f func(context.Context)
 	f(h.Context(ctx))
 }
 
-// release frees the lock at once, or at until if that is later.
+// release frees the lock at once if the time until has passed, otherwise at that time.
 func release(h *dsync.Hold, until time.Time) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseWait)
 	defer cancel()

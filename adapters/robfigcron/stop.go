@@ -10,8 +10,8 @@ import (
 // stopInterval is how often a waiting run checks whether its Cron was stopped.
 const stopInterval = time.Second
 
-// watch calls stop when it notices that c was stopped. The returned function ends the goroutine that watches c, and
-// waits for it; it may be called more than once.
+// watch calls the function stop when it notices that c was stopped. The returned function ends the goroutine that
+// watches c, and waits for it; it may be called more than once.
 func watch(c *cron.Cron, stop func()) (end func()) {
 	ended := make(chan struct{})
 	var wg sync.WaitGroup

@@ -176,7 +176,7 @@ func (c *runningFleet) granted(begins map[string]time.Time) (took measure.Sample
 	return took, err
 }
 
-// loadOf returns the server's load while f runs. f must return soon after end.
+// loadOf returns the server's load while f runs. f must return soon after the time end.
 func (r *report) loadOf(ctx context.Context, c *runningFleet, f func(end time.Time) error) (l load, err error) {
 	before, err := statusOf(ctx, c.target)
 	if err != nil {

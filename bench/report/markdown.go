@@ -50,8 +50,8 @@ func (r *report) here() string {
 	return strings.Join(parts, "; ")
 }
 
-// table writes one table with all columns, of the rows that have more than the first, and one with the first column
-// alone.
+// table writes two tables: one with all columns, for the rows that compare them, and one with column one alone, for the
+// other rows.
 func (r *report) table(b *strings.Builder, text func(cell) string) {
 	for _, part := range []struct {
 		last column

@@ -122,9 +122,9 @@ func (a *app) servePage(ctx context.Context, listen string, s *dsync.Session, op
 	return nil
 }
 
-// newPageServer returns a server that serves h at the address at, and closes page when it shuts
-// down. Its time-outs disconnect slow clients but don't end streams of events, because a stream
-// sets a new write deadline for each event. http.TimeoutHandler would end streams.
+// newPageServer returns a server that serves h at the given address, and closes page when it
+// shuts down. Its time-outs disconnect slow clients but don't end streams of events, because a
+// stream sets a new write deadline for each event. http.TimeoutHandler would end streams.
 func newPageServer(h http.Handler, page *dsynchttp.Handler, at net.Addr) *http.Server {
 	s := &http.Server{
 		Handler:           h,

@@ -124,8 +124,8 @@ func (d *Dir) free(f *os.File, session, mark string) bool {
 // Remove removes the file of a session that has expired.
 func (d *Dir) Remove(session string) { os.Remove(d.file(session)) }
 
-// Ended calls look once when it begins to watch the folder, and then whenever a process may have died. It returns when
-// ctx ends or an error occurs. If the folder is removed, Ended keeps waiting, but no longer calls look.
+// Ended calls the function look once when it begins to watch the folder, and then whenever a process may have died. It
+// returns when ctx ends or an error occurs. If the folder is removed, Ended keeps waiting, but no longer calls look.
 func (d *Dir) Ended(ctx context.Context, look func()) error {
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
 	if err != nil {

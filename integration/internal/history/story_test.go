@@ -41,8 +41,8 @@ func (p part) Granted() *history.Event  { return &p.s.events[p.granted] }
 func (p part) Done() *history.Event     { return &p.s.events[p.done] }
 func (p part) Released() *history.Event { return &p.s.events[p.freed] }
 
-// hold adds a hold of weight units out of limit. It is requested at the time at, granted 10 ms
-// later, and unlocked 500 ms after the request.
+// hold adds a hold of weight units out of limit. at is the time of the request. The hold is granted
+// 10 ms later, and unlocked 500 ms after the request.
 func (s *story) hold(at time.Duration, process, key string, token, weight, limit int64, shared bool) part {
 	s.ids++
 	p := part{s: s, process: process, id: s.ids}
