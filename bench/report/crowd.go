@@ -45,12 +45,8 @@ func (r *report) crowd(ctx context.Context) ([]row, error) {
 		return nil, err
 	}
 	per := func(what string, n int) row {
-		return row{name: name + ": " + what, unit: "each release"}.
+		return row{name: what, unit: "each release"}.
 			put(one, quotient(float64(n), float64(len(took))), fmt.Sprintf("%d / %d, %s each", n, len(took), milliseconds(took.Median())))
 	}
-	return []row{
-		per("commands of all sessions", commands),
-		per("writes", log.Entries),
-		per("notices pushed", notices),
-	}, nil
+	return []row{joined(name, per("commands of all sessions", commands), per("writes", log.Entries), per("notices", notices))}, nil
 }

@@ -53,17 +53,16 @@ func (r *report) fleet(ctx context.Context) ([]row, error) {
 		line := func(what, unit, ratio, raw string) {
 			rows = append(rows, row{name: fmt.Sprintf("%v: %s", size, what), unit: unit}.put(one, ratio, raw))
 		}
-		load := func(what string, l load) {
-			line(what, "cores; ms/s; connections",
+		load := func(what string, l load) row {
+			return row{name: what, unit: "cores, ms/s, connections"}.put(one,
 				fmt.Sprintf("%.2f, %.2f, %.1f", l.cores, 1000*l.cores/float64(n), float64(l.connections)/float64(n)), l.String())
 		}
-		load("idle", f.idle)
 		waiting := "waiting"
 		if size.waiting < n {
 			waiting = fmt.Sprintf("%d waiting", size.waiting)
 		}
-		load(waiting, f.waiting)
-		load(fmt.Sprintf("%s, %d releases/s", waiting, fleetReleases), f.busy)
+		rows = append(rows, joined(size.String(),
+			load("idle", f.idle), load(waiting, f.waiting), load(fmt.Sprintf("%d releases/s", fleetReleases), f.busy)))
 		line("release to grant", "median", milliseconds(f.took.Median()),
 			fmt.Sprintf("%d releases, p50 %s, p99 %s, max %s", len(f.took), milliseconds(f.took.Median()), milliseconds(f.took.Percentile(99)), milliseconds(f.took.Max())))
 		line("memory", "KiB, own process and server", fmt.Sprintf("%d and %d", f.client>>10, f.server>>10),

@@ -26,16 +26,15 @@ func (r *report) held(ctx context.Context) ([]row, error) {
 	}
 	few, many := costs[0], costs[1]
 	line := func(what, format string, many, few float64) row {
-		return row{name: fmt.Sprintf("%d held locks: %s", r.effort.held, what), unit: "one held lock's"}.
+		return row{name: what, unit: "one held lock's"}.
 			put(one, quotient(many, few), fmt.Sprintf(format+"/s / "+format+"/s", many, few))
 	}
-	return []row{
+	return []row{joined(fmt.Sprintf("%d held locks", r.effort.held),
 		line("commands", "%.2f", many.Commands, few.Commands),
 		line("bytes on the wire", "%.0f B", many.Bytes, few.Bytes),
 		line("oplog entries", "%.2f", many.OplogEntries, few.OplogEntries),
 		line("oplog bytes", "%.0f B", many.OplogBytes, few.OplogBytes),
-		line("the client's CPU", "%.2f ms", 1e3*many.CPU.Seconds(), 1e3*few.CPU.Seconds()),
-	}, nil
+		line("the client's CPU", "%.2f ms", 1e3*many.CPU.Seconds(), 1e3*few.CPU.Seconds()))}, nil
 }
 
 func quotient(a, b float64) string {

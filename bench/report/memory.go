@@ -22,13 +22,9 @@ func (r *report) memory(context.Context) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	const unit = "bytes of the client, stacks included"
 	bytes := func(name string, b float64) row {
-		return row{name: fmt.Sprintf(name, n), unit: unit}.put(one, fmt.Sprintf("%.0f", b), fmt.Sprintf("%.0f B", b))
+		return row{name: name, unit: "bytes each"}.put(one, fmt.Sprintf("%.0f", b), fmt.Sprintf("%.0f B", b))
 	}
-	return []row{
-		bytes("Memory of a held lock, of %d (store in memory)", held),
-		bytes("Memory of a waiting goroutine, of %d for one key", same),
-		bytes("Memory of a waiting goroutine, of %d for keys of their own", own),
-	}, nil
+	return []row{joined(fmt.Sprintf("Memory of %d on the store in memory, stacks included", n),
+		bytes("held locks", held), bytes("goroutines waiting for one key", same), bytes("for keys of their own", own))}, nil
 }

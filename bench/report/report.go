@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -122,6 +123,18 @@ type row struct {
 
 // A cell is one result: a ratio or count, and the times behind it.
 type cell struct{ ratio, raw string }
+
+// joined returns the rows, of one unit and column one, as one row, in which their names and figures stand one after the
+// other.
+func joined(name string, rows ...row) row {
+	var names, ratios, raws []string
+	for _, r := range rows {
+		c := r.cells[one]
+		names, ratios, raws = append(names, r.name), append(ratios, c.ratio), append(raws, c.raw)
+	}
+	return row{name: name + ": " + strings.Join(names, "; "), unit: rows[0].unit}.
+		put(one, strings.Join(ratios, "; "), strings.Join(raws, "; "))
+}
 
 // put returns a copy of the row in which column c has the given cell.
 func (r row) put(c column, ratio, raw string) row {

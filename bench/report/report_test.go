@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -156,5 +157,12 @@ func TestTables(t *testing.T) {
 	}
 	if want := "|\n| alone | u | 1.00 |\n| in memory | u | 3.00 |\n"; !strings.HasSuffix(second, want) {
 		t.Errorf("got %q, want it to end with the rows %q", second, want)
+	}
+}
+
+func TestJoined(t *testing.T) {
+	got := joined("locks", row{name: "held", unit: "bytes"}.put(one, "1", "1 B"), row{name: "waiting", unit: "bytes"}.put(one, "2", "2 B"))
+	if want := (row{name: "locks: held; waiting", unit: "bytes"}).put(one, "1; 2", "1 B; 2 B"); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
