@@ -123,7 +123,7 @@ func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 					mu := other.Mutex("k")
 					lock(t, mu)
 					if took := time.Since(began); took > latest+time.Second {
-						t.Errorf("the key was free only after %v, want %v", took, latest)
+						t.Errorf("the key was free only after %v, want soon after %v", took, latest)
 					}
 					mu.Unlock()
 				})

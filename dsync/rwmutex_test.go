@@ -184,7 +184,7 @@ func TestRWMutexExcludes(t *testing.T) {
 				}
 				wg.Wait()
 				if most < 2 {
-					t.Errorf("at most %d readers held the key at once", most)
+					t.Errorf("at most %d readers held the key at once, want at least 2", most)
 				}
 				wantFree(t, store, "k")
 			})

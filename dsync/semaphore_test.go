@@ -96,7 +96,7 @@ func TestSemaphoreHoldsAtMostItsSize(t *testing.T) {
 				}
 				wg.Wait()
 				if top != size {
-					t.Errorf("at most %d of %d were held at once", top, size)
+					t.Errorf("at most %d units were held at once, want all %d", top, size)
 				}
 				wantFree(t, store, "k")
 			})

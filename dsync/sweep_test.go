@@ -225,7 +225,7 @@ func TestNoSweepWithoutRetention(t *testing.T) {
 	})
 }
 
-// A sweeping is a store whose Sweep method calls sweep, which the test sets.
+// A sweeping is a store whose Sweep method calls the function sweep, which the test sets.
 type sweeping struct {
 	*dsynctest.Memory
 	sweep func(session string, last driver.SweepState) (driver.SweepState, error)

@@ -61,7 +61,7 @@ func TestStoreContextEnds(t *testing.T) {
 					t.Errorf("at the deadline: got %v, want context.DeadlineExceeded", err)
 				}
 				if got := time.Since(start); got > attempt {
-					t.Errorf("returned after %v, want %v", got, attempt)
+					t.Errorf("returned after %v, want at most %v", got, attempt)
 				}
 
 				ctx, cancel = context.WithCancel(t.Context())
