@@ -110,7 +110,7 @@ func (o *ordeal) start() *runner {
 	return r
 }
 
-// orAnother returns r. If r has ended before any command got a token greater than token, it returns
+// orAnother returns r or, if r has ended and no command has got a token greater than the given one,
 // a new runner.
 func (r *runner) orAnother(token int64) *runner {
 	r.ordeal.t.Helper()

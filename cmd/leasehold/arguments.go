@@ -59,8 +59,8 @@ const (
 )
 
 // completeKeys returns a function that completes the first argument with the keys for which wanted
-// is true. For any further argument, the function offers no keys, and returns the directive given
-// by later. Like the status command, it only reads the store.
+// returns true. For any later argument, the function offers no keys, and returns the given
+// directive. Like the status command, it only reads the store.
 func (a *app) completeKeys(later cobra.ShellCompDirective, wanted func(admin.Status) bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) (keys []string, _ cobra.ShellCompDirective) {
 		if len(args) > 0 {

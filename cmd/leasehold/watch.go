@@ -21,9 +21,9 @@ type watch struct {
 // leastInterval bounds the load that a watch puts on the server.
 const leastInterval = 100 * time.Millisecond
 
-// watching calls show with a view of the store: once, or with --watch until SIGINT or SIGTERM. With
-// --watch, each output replaces the previous one if the display can move its cursor. show must
-// print through the app that it gets.
+// watching calls the function show with a view of the store: once, or with --watch until SIGINT or
+// SIGTERM. With --watch, each output replaces the previous one if the display can move its cursor.
+// show must print through the app that it gets.
 func (a *app) watching(cmd *cobra.Command, w watch, show func(context.Context, *app, *view) error) error {
 	if !w.on {
 		if cmd.Flags().Changed("interval") {
