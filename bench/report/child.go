@@ -23,7 +23,7 @@ type job struct {
 	Key      string
 	TTL      time.Duration
 
-	Sessions sessionsJob // for "wait" and "reconnect"
+	Sessions sessionsJob // for "wait"
 
 	proceed <-chan struct{} // closed when the parent calls tell
 }

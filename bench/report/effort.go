@@ -8,44 +8,36 @@ type effort struct {
 	turns, handOffs, resigns int // repetitions
 	rings                    []int
 	contend                  time.Duration
-	held                     int
-	heldFor                  time.Duration
 	crashes                  int
 	crashTTL                 time.Duration
-	crowd, releases          int // the number of sessions that use one key, and the number of its releases
 	inMemory                 int
 	keys, newKeys            int
 	fleets                   []fleetSize
 	fleetIdle                time.Duration // long enough that connections needed only at the start are closed again
 	fleetFor                 time.Duration
 	fleetCollections         int // number of collections for notices
-	reconnect                int // number of processes
 }
 
 var full = effort{
 	turns: 800, handOffs: 80, resigns: 60,
 	rings:   []int{2, 8, 64},
 	contend: 4 * time.Second,
-	held:    10_000, heldFor: 12 * time.Second,
 	crashes: 10, crashTTL: 3 * time.Second,
-	crowd: 1000, releases: 50,
 	inMemory: 10_000,
 	keys:     100_000, newKeys: 5000,
 	fleets: []fleetSize{
 		{sessions: 100, waiting: 100}, {sessions: 1000, waiting: 1000}, {sessions: 3000, waiting: 3000},
 		{sessions: 10_000, waiting: 7000, shared: true, ttl: 2 * time.Minute},
 	},
-	fleetIdle: 20 * time.Second, fleetFor: 10 * time.Second, fleetCollections: 64, reconnect: 1000,
+	fleetIdle: 20 * time.Second, fleetFor: 10 * time.Second, fleetCollections: 64,
 }
 
 var few = effort{
 	turns: 20, handOffs: 3, resigns: 5,
 	rings:   []int{2, 8},
 	contend: 300 * time.Millisecond,
-	held:    100, heldFor: 2 * time.Second,
 	crashes: 1, crashTTL: 2 * time.Second, // the shortest that etcd accepts
-	crowd: 20, releases: 5,
 	inMemory: 500,
 	keys:     1000, newKeys: 100,
-	fleets: []fleetSize{{sessions: 20, waiting: 20}, {sessions: 20, waiting: 10, shared: true, ttl: 10 * time.Second}}, fleetFor: time.Second, fleetCollections: 4, reconnect: 20,
+	fleets: []fleetSize{{sessions: 20, waiting: 20}, {sessions: 20, waiting: 10, shared: true, ttl: 10 * time.Second}}, fleetFor: time.Second, fleetCollections: 4,
 }

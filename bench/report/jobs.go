@@ -17,7 +17,6 @@ var jobs = map[string]func(job) error{
 	"hold":      hold,
 	"hold etcd": holdEtcd,
 	"wait":      wait,
-	"reconnect": reconnectJob,
 }
 
 // hold locks the key, prints its session's ID, and keeps the lock.

@@ -83,10 +83,12 @@ func (r *report) players(ctx context.Context, system func(*measure.Target) measu
 	return ps, end, nil
 }
 
-func mutexes(t *measure.Target) measure.System { return &measure.Mutexes{Target: t} }
+func mutexes(t *measure.Target) measure.System { return measure.Mutexes(t.Sessions(dsync.Options{})) }
 
 func withoutHandOff(t *measure.Target) measure.System {
-	return &measure.Mutexes{Target: t, Options: dsync.Options{HandOffTime: -1}}
+	return measure.Mutexes(t.Sessions(dsync.Options{HandOffTime: -1}))
 }
 
-func elections(t *measure.Target) measure.System { return &measure.Elections{Target: t} }
+func elections(t *measure.Target) measure.System {
+	return measure.Elections(t.Sessions(dsync.Options{}))
+}

@@ -39,13 +39,9 @@ var (
 		{"contended", everywhere, (*report).contended},
 		{"hand-off of leadership", []column{one, three, etcd}, (*report).leadership},
 		{"fail-over after a crash", []column{one, three, etcd}, (*report).crash},
-		{"held locks", []column{one}, (*report).held},
-		{"release with many waiters", []column{one}, (*report).crowd},
 		{"keys", []column{one}, (*report).keys},
 		{"new keys", []column{one, mongoLock}, (*report).newKeys},
-		{"sweep", []column{one}, (*report).sweep},
 		{"fleet", []column{one}, (*report).fleet},
-		{"reconnect", []column{one}, (*report).reconnect},
 	}
 )
 

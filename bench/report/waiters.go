@@ -22,8 +22,6 @@ type sessionsJob struct {
 	Keys        int  // session i waits for key i modulo Keys
 	Shared      bool // all sessions share one client
 	Collections int  // number of collections for notices
-
-	Front string // for "reconnect": the address of a tlsFront
 }
 
 // wait opens the sessions, and prints "idle" and how many bytes of memory each session takes. When the parent tells it
@@ -109,23 +107,6 @@ type runningFleet struct {
 // perChild is the maximum number of sessions of one child.
 const perChild = 250
 
-// startChildren starts children, one after the other, until they have n sessions in total. It
-// returns the children, even if it fails, and what the last child printed after "idle".
-func startChildren(ctx context.Context, n int, j job) (children []*child, idle string, err error) {
-	for from := 0; from < n; from += perChild {
-		j.Sessions.From, j.Sessions.Count = from, min(perChild, n-from)
-		c, err := startChild(ctx, j)
-		if err != nil {
-			return children, "", err
-		}
-		children = append(children, c)
-		if idle, err = c.await(ctx, "idle"); err != nil {
-			return children, "", err
-		}
-	}
-	return children, idle, nil
-}
-
 // startFleet starts the sessions of a fleet. It makes one key for every ten sessions that will
 // wait; a session in this process holds all keys.
 func (r *report) startFleet(ctx context.Context, size fleetSize, collections int) (_ *runningFleet, err error) {
@@ -160,16 +141,25 @@ func (r *report) startFleet(ctx context.Context, size fleetSize, collections int
 		return nil, err
 	}
 	c.others = st.Connections.Current
-	var text string
-	c.children, text, err = startChildren(ctx, size.sessions, job{
-		Do: "wait", Addr: r.lab.uris[one], Database: c.target.DB.Name(), TTL: size.ttl,
-		Sessions: sessionsJob{Waiting: size.waiting, Keys: keys, Shared: size.shared, Collections: collections},
-	})
-	if err != nil {
-		return nil, err
-	}
-	if _, err := fmt.Sscan(text, &c.bytes); err != nil {
-		return nil, err
+	for from := 0; from < size.sessions; from += perChild { // one after the other, so that the server is not overloaded
+		p, err := startChild(ctx, job{
+			Do: "wait", Addr: r.lab.uris[one], Database: c.target.DB.Name(), TTL: size.ttl,
+			Sessions: sessionsJob{
+				From: from, Count: min(perChild, size.sessions-from),
+				Waiting: size.waiting, Keys: keys, Shared: size.shared, Collections: collections,
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+		c.children = append(c.children, p)
+		text, err := p.await(ctx, "idle")
+		if err != nil {
+			return nil, err
+		}
+		if _, err := fmt.Sscan(text, &c.bytes); err != nil {
+			return nil, err
+		}
 	}
 	return c, nil
 }

@@ -1,15 +1,22 @@
 package measure_test
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
+// inMemory returns a function that opens sessions on the store.
+func inMemory(store *dsynctest.Memory, opt dsync.Options) func(context.Context) (*dsync.Session, error) {
+	return func(context.Context) (*dsync.Session, error) { return dsync.New(store, &opt) }
+}
+
 func TestContest(t *testing.T) {
-	c, err := measure.NewContest(t.Context(), &measure.Mutexes{Target: measure.Memory(), Options: dsync.Options{HandOffTime: -1}}, 3, 2)
+	c, err := measure.NewContest(t.Context(), measure.Mutexes(inMemory(dsynctest.NewMemory(), dsync.Options{HandOffTime: -1})), 3, 2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,33 +7,25 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// Elections makes this library's elections a [System]: Lock campaigns, Unlock resigns.
-type Elections struct {
-	Target  *Target
-	Options dsync.Options
-}
+// Elections makes this library's elections a [System]: Lock campaigns, Unlock resigns. The function
+// opens the session of a process.
+type Elections func(context.Context) (*dsync.Session, error)
 
-var _ System = (*Elections)(nil)
+var _ System = Elections(nil)
 
 // Open implements [System].
-func (e *Elections) Open(ctx context.Context) (Process, error) {
-	s, err := e.Target.Session(ctx, e.Options)
-	if err != nil {
-		return nil, err
-	}
-	return &elections{s}, nil
+func (open Elections) Open(ctx context.Context) (Process, error) {
+	s, err := open(ctx)
+	return elections{s}, err
 }
 
 type elections struct{ session *dsync.Session }
 
-func (p *elections) Close() error { return p.session.Close(context.Background()) }
+func (p elections) Close() error { return p.session.Close(context.Background()) }
 
-func (p *elections) Locker(_ context.Context, key string) (Locker, error) {
+func (p elections) Locker(_ context.Context, key string) (Locker, error) {
 	e, err := leader.New(p.session, key, nil)
-	if err != nil {
-		return nil, err
-	}
-	return election{e}, nil
+	return election{e}, err
 }
 
 type election struct{ *leader.Election }

@@ -6,10 +6,12 @@ import (
 	"testing"
 
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
 func TestExcludes(t *testing.T) {
-	if err := measure.Excludes(t.Context(), &measure.Mutexes{Target: measure.Memory()}); err != nil {
+	if err := measure.Excludes(t.Context(), measure.Mutexes(inMemory(dsynctest.NewMemory(), dsync.Options{}))); err != nil {
 		t.Errorf("a Mutex: %v", err)
 	}
 	if err := measure.Excludes(t.Context(), broken{}); err == nil {

@@ -6,31 +6,23 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// Mutexes makes this library's mutexes a [System].
-type Mutexes struct {
-	Target  *Target
-	Options dsync.Options
-}
+// Mutexes makes this library's mutexes a [System]. The function opens the session of a process.
+type Mutexes func(context.Context) (*dsync.Session, error)
 
-var _ System = (*Mutexes)(nil)
+var _ System = Mutexes(nil)
 
 // Open implements [System].
-func (m *Mutexes) Open(ctx context.Context) (Process, error) {
-	s, err := m.Target.Session(ctx, m.Options)
-	if err != nil {
-		return nil, err
-	}
-	return &mutexes{s}, nil
+func (open Mutexes) Open(ctx context.Context) (Process, error) {
+	s, err := open(ctx)
+	return mutexes{s}, err
 }
 
-type mutexes struct {
-	*dsync.Session
-}
+type mutexes struct{ *dsync.Session }
 
-func (p *mutexes) Close() error { return p.Session.Close(context.Background()) }
+func (p mutexes) Close() error { return p.Session.Close(context.Background()) }
 
-func (p *mutexes) Locker(_ context.Context, key string) (Locker, error) {
-	return LockerOf(p.Mutex(key)), nil
+func (p mutexes) Locker(_ context.Context, key string) (Locker, error) {
+	return mutex{p.Mutex(key)}, nil
 }
 
 type mutex struct{ *dsync.Mutex }
@@ -41,6 +33,3 @@ func (m mutex) Unlock(context.Context) error {
 	m.Mutex.Unlock()
 	return nil
 }
-
-// LockerOf returns m as a [Locker].
-func LockerOf(m *dsync.Mutex) Locker { return mutex{m} }

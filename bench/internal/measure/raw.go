@@ -30,7 +30,7 @@ const rawNotices = "raw.notices"
 // NewRaw returns a Raw that writes to the document with that id in the target's database, with a
 // new client.
 func NewRaw(t *Target, id string) (*Raw, error) {
-	client, err := mongo.Connect(t.client())
+	client, err := mongo.Connect(options.Client().ApplyURI(t.uri))
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (r *Raw) run(ctx context.Context, cmd bson.Raw) error {
 
 // Read tails a capped collection on a new client, for [Raw.WriteAndNotice].
 func (r *Raw) Read(ctx context.Context, t *Target) (err error) {
-	if r.reader, err = mongo.Connect(t.client()); err != nil {
+	if r.reader, err = mongo.Connect(options.Client().ApplyURI(t.uri)); err != nil {
 		return err
 	}
 	capped := options.CreateCollection().SetCapped(true).SetSizeInBytes(1 << 20)

@@ -13,8 +13,6 @@ type Ring struct {
 	// requeueTime.
 	Requeue time.Duration
 
-	Leave bool // the former holder does not wait for the key again
-
 	sys    System
 	key    string
 	cancel context.CancelFunc
@@ -35,7 +33,8 @@ type grant struct {
 // NewRing opens n processes, one after the other, and returns when one holds the key and the others
 // wait for it.
 func NewRing(ctx context.Context, sys System, key string, n int) (*Ring, error) {
-	r := newRing(ctx, sys, key, n)
+	r := &Ring{Requeue: requeueTime, sys: sys, key: key, got: make(chan grant, n), holder: -1}
+	r.ctx, r.cancel = context.WithCancel(ctx)
 	for range n {
 		if err := r.add(ctx); err != nil {
 			r.Close()
@@ -46,13 +45,6 @@ func NewRing(ctx context.Context, sys System, key string, n int) (*Ring, error) 
 }
 
 const requeueTime = 25 * time.Millisecond
-
-// newRing returns a ring without processes, with capacity for n.
-func newRing(ctx context.Context, sys System, key string, n int) *Ring {
-	r := &Ring{Requeue: requeueTime, sys: sys, key: key, got: make(chan grant, n), holder: -1}
-	r.ctx, r.cancel = context.WithCancel(ctx)
-	return r
-}
 
 // add opens a process. The first process gets the key. add does not wait until a later process has
 // requested the key.
@@ -108,8 +100,7 @@ func (r *Ring) next(ctx context.Context) (time.Time, error) {
 }
 
 // HandOff is the [Op] that measures from the call of Unlock until the next process has the key.
-// Unless Leave is set, HandOff then makes the former holder wait again, and returns when it is
-// probably in the queue.
+// HandOff then makes the former holder wait again, and returns when it is probably in the queue.
 func (r *Ring) HandOff(ctx context.Context) (time.Duration, error) {
 	former, unlocked := r.holder, make(chan error, 1)
 	r.holder = -1
@@ -121,9 +112,6 @@ func (r *Ring) HandOff(ctx context.Context) (time.Duration, error) {
 	}
 	if err != nil {
 		return 0, err
-	}
-	if r.Leave {
-		return at.Sub(begin), nil
 	}
 	r.wait(former)
 	return at.Sub(begin), awaitRequeue(ctx, r.Requeue)

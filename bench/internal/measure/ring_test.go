@@ -7,25 +7,30 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
 // Every process of a ring gets its turn, and after Close the key is free.
 func TestRing(t *testing.T) {
-	for name, system := range map[string]func(*measure.Target) measure.System{
-		"mutexes":   func(to *measure.Target) measure.System { return &measure.Mutexes{Target: to} },
-		"elections": func(to *measure.Target) measure.System { return &measure.Elections{Target: to} },
+	for name, system := range map[string]func(open func(context.Context) (*dsync.Session, error)) measure.System{
+		"mutexes": func(open func(context.Context) (*dsync.Session, error)) measure.System { return measure.Mutexes(open) },
+		"elections": func(open func(context.Context) (*dsync.Session, error)) measure.System {
+			return measure.Elections(open)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				to := measure.Memory()
-				ring, err := measure.NewRing(t.Context(), system(to), "ring", 3)
+				store := dsynctest.NewMemory()
+				system := system(inMemory(store, dsync.Options{Retention: -1})) // no sweeps, which would be counted
+				ring, err := measure.NewRing(t.Context(), system, "ring", 3)
 				if err != nil {
 					t.Fatal(err)
 				}
 				before := 0
 				for i := range 3 + 6 {
 					if i == 3 { // by now each process has waited once
-						before = to.Commands()
+						before = store.Counts().Total()
 					}
 					if took, err := ring.HandOff(t.Context()); err != nil || took >= time.Second {
 						t.Errorf("hand-off: took %v, error %v; want less than a second, without a poll", took, err)
@@ -33,11 +38,11 @@ func TestRing(t *testing.T) {
 				}
 				// Each hand-off needs three commands: a release, its notice and the former holder's
 				// new request.
-				if got := to.Commands() - before; got != 3*6 {
+				if got := store.Counts().Total() - before; got != 3*6 {
 					t.Errorf("%d commands for 6 hand-offs, want 18", got)
 				}
 				ring.Close()
-				p, err := system(to).Open(t.Context())
+				p, err := system.Open(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
