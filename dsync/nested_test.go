@@ -136,8 +136,8 @@ func under(ctx context.Context, acquire func(context.Context) (*dsync.Hold, erro
 	return f(h.Context(ctx))
 }
 
-// A reader's context or the context of a LockAll gives no access to a hold whose Progress succeeds. This holds even
-// if the context is derived from that of a Mutex's hold, because Progress would then limit the outer hold.
+// For a reader's context or LockAll's, HoldFrom does not return the hold of an outer Mutex, because Progress would then
+// limit that outer hold. It returns nil, or a hold whose Progress returns an error.
 func TestProgressOfWhatHasNoLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)

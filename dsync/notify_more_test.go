@@ -491,8 +491,8 @@ func TestReleaseAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 	})
 }
 
-// B29: after Close, a holder keeps the key for the rest of its grace. This holds even if the store's clock is set
-// forward by less than the margin and a waiter polls often enough to notice it soon.
+// B29: after Close, a holder keeps the key for the rest of its grace, even if the store's clock is set forward by less
+// than the margin. The waiter here polls so often that it would soon be granted a key that became free too early.
 func TestCloseLeavesTheWholeGraceWithShortPolls_B29(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = 50 * time.Millisecond

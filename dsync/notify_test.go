@@ -17,8 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// onNotices injects a fault into each notice, either on its way to the store or on its way
-// from the store.
+// onNotices injects a fault into each notice, both on its way to the store and on its way from the store.
 func onNotices(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.Fault {
 	return func(r dsynctest.Request) dsynctest.Fault {
 		if r.Method == dsynctest.MethodNotify || r.Method == dsynctest.MethodNotice {

@@ -212,7 +212,7 @@ func TestSealNotConfirmedBeforeTheLoss(t *testing.T) {
 }
 
 // A waiter whose ctx ends leaves nothing behind, whether it waited in this process or in the store's queue. The run
-// continues, and so do the waiters behind the cancelled one.
+// continues, and so does the waiter behind the cancelled ones.
 func TestOnceWaiterGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

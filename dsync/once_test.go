@@ -288,7 +288,7 @@ func TestOnceKeepsItsResult(t *testing.T) {
 				lock(t, s.Mutex("warm"))
 				time.Sleep(time.Hour)
 				if records := store.Records(); len(records) != 2 {
-					t.Errorf("records of %q", records)
+					t.Errorf("the store has records of %q, want two", records)
 				}
 				o = s.Once("k")
 				if got, _, err := o.Value(background); err != nil || string(got) != want {
@@ -322,8 +322,7 @@ func TestOnceResultTooBig(t *testing.T) {
 	})
 }
 
-// Value returns false if the Once is not done yet, or if the key does not belong to a
-// Once.
+// Value returns false if the Once is not done yet, or if the key does not belong to a Once.
 func TestOnceValueBefore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -381,7 +380,7 @@ func TestHoldFrom(t *testing.T) {
 		if dsync.HoldFrom(kept).Token() != 0 || kept.Err() == nil {
 			t.Error("after the run, the hold still has a token or the context has not ended")
 		}
-		// The token of a sealed key is the token of the run that succeeded.
+		// A sealed key still has a token.
 		if st, _ := store.Load(background, "k", 1000); st.Token == 0 {
 			t.Error("a sealed key has no token")
 		}

@@ -229,7 +229,7 @@ func TestPeriodicWaitsForAnEndlessRun(t *testing.T) {
 					var requests atomic.Int64
 					net := dsynctest.NewFaulty(store, func(dsynctest.Request) dsynctest.Fault {
 						if requests.Add(1) > 1000 {
-							panic("it requests again and again")
+							panic("the session sends requests without end")
 						}
 						return dsynctest.Fault{}
 					})
@@ -544,7 +544,8 @@ func (f *periodicFleet) call(t *testing.T, ctx context.Context, p *dsync.Periodi
 	}
 }
 
-// check checks that the ticks of the runs that count increase and, if the clocks agree, that none was missed.
+// check checks that the runs that count have succeeded in the order of their ticks. If the clocks agree, no tick may
+// have been missed.
 func (f *periodicFleet) check(t *testing.T) {
 	last, count := int64(0), 0
 	ran := make(map[int64]bool)

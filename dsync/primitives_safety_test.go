@@ -41,8 +41,7 @@ func readLocked(s *dsync.Session) locked {
 	return lockedBy(s.RWMutex("k").RHold)
 }
 
-// acquired returns a function that makes a locked that holds n units of a semaphore of size
-// 3.
+// acquired returns a function that makes a locked for n units of a semaphore of size 3.
 func acquired(n int64) func(s *dsync.Session) locked {
 	return func(s *dsync.Session) locked {
 		m := s.Semaphore("k", 3)
@@ -243,8 +242,8 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 		}
 		sealed(t, a.Once("sealed"), "v")
 
-		// Since then, another session has acquired these keys, and this session has given up a wait for
-		// each of them.
+		// These keys were used, too. Since then, another session has acquired them, and this session has given up a wait
+		// for each of them.
 		var wg sync.WaitGroup
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		for _, key := range []string{"rw taken", "sem taken"} {

@@ -87,8 +87,8 @@ func TestStalledHoldEnds(t *testing.T) {
 	}
 }
 
-// After a hold has stalled, neither during its grace nor later does Progress revive it or ReleaseAfter keep its key.
-// Healthy reports the hold until it is released.
+// Progress does not revive a hold that has stalled, and ReleaseAfter does not keep its key, whether during the grace or
+// later. After the grace, Healthy reports the hold until it is released.
 func TestStalledHoldStaysOver(t *testing.T) {
 	for _, late := range []time.Duration{0, grace / 2, 2 * grace} {
 		t.Run(fmt.Sprint(late), func(t *testing.T) {
@@ -118,8 +118,7 @@ func TestStalledHoldStaysOver(t *testing.T) {
 	}
 }
 
-// Reports of progress cost no command, no matter how many there are or which limits they
-// set.
+// Reports of progress cost no command, no matter how many there are or which limits they set.
 func TestProgressTakesNoCommand(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -185,7 +184,7 @@ func TestNextHoldHasNoLimit(t *testing.T) {
 	}
 }
 
-// HoldFrom returns the hold that a context belongs to. If holds are nested, this is the innermost hold.
+// HoldFrom returns the hold that a context belongs to, and if holds are nested, the innermost one.
 func TestProgressByContext(t *testing.T) {
 	type scope func(s *dsync.Session, f func(context.Context) error) error
 	for name, in := range map[string]scope{

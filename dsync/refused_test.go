@@ -38,7 +38,7 @@ func TestLocalMismatchNamesBothKinds(t *testing.T) {
 			wantErr(t, c.what, err, dsync.ErrMismatch)
 			var e *driver.MismatchError
 			if !errors.As(err, &e) || e.Kind != c.kind || e.WantKind != c.wanted {
-				t.Errorf("%s: %v, want an error that says that it is in use as %s and was requested as %s", c.what, err, c.kind, c.wanted)
+				t.Errorf("%s: %v, want an error that says that the key is in use as %s and was requested as %s", c.what, err, c.kind, c.wanted)
 			}
 		}
 		if d := store.Counts().Since(before); d.Total() != 0 {
@@ -126,8 +126,8 @@ func TestDoDoesNotWaitForAnUnreachableStore(t *testing.T) {
 	})
 }
 
-// A slow request or reply is not reported as a jump of the store's clock. For a real jump, the reported size is the
-// smallest one that the replies prove.
+// A slow request or reply is not reported as a jump of the store's clock. If the clock really jumps, the reported size
+// is what the replies prove, and never more than the jump's own.
 func TestClockJumpIsNotOverstated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const slow, back = 1500 * time.Millisecond, 5 * time.Second

@@ -44,7 +44,7 @@ func slow(t *testing.T, store *dsynctest.Memory) driver.Store {
 }
 
 // With the command that releases the key, Unlock also requests the key for the next local caller. So each hold costs
-// one command, whether or not other processes wait, and processes still take turns.
+// one command, whether or not other processes wait.
 func TestUnlockRequestsForTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -153,7 +153,7 @@ func TestNoReleaseAfterTheLoss(t *testing.T) {
 }
 
 // B31: the reply to one attempt of a request proves nothing about an earlier attempt. The earlier attempt can still
-// arrive after the release and join the queue.
+// arrive after the release and join the queue. Its claim must not stay there.
 func TestAnswerToOneAttemptDoesNotCountForAnother(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &slowResetStore{resetStore{Memory: dsynctest.NewMemory()}}

@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// B20, L13: the hold of a crashed reader or writer ends a TTL after its last heartbeat, not earlier. The next waiter
-// gets the key at most one wake-up later, except that a writer must also wait for the live readers.
+// B20, L13: the hold of a crashed reader or writer ends a TTL after its session's last heartbeat, not earlier. The next
+// waiter gets the key at most one wake-up later.
 func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -113,8 +113,7 @@ func TestTryTakesALapsedReadersHold(t *testing.T) {
 	})
 }
 
-// If some of an RWMutex's read holds are lost, RUnlock releases the lost holds first, whichever goroutine calls it, and
-// does not end a newer hold.
+// If some of an RWMutex's read holds are lost, RUnlock releases those first, and does not end a newer hold.
 func TestLostReadLockIsUndoneFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -174,7 +173,8 @@ func TestLocalWriterWaitsForLostReaders(t *testing.T) {
 	})
 }
 
-// If a writer's hold is lost, readers of its process wait for its Unlock, but readers of other processes don't.
+// If a writer's hold is lost, readers of its process wait until the hold is released, but readers of other processes
+// don't.
 func TestLocalReadersWaitForLostWriter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -199,8 +199,8 @@ func TestLocalReadersWaitForLostWriter(t *testing.T) {
 	})
 }
 
-// Promise 9: ForceHold and Break notify readers like any other holder. The readers keep the key until the grace is
-// over or the last of them has unlocked.
+// Promise 9: if the key is taken by force, readers are notified like any other holder. They keep the key until the grace
+// is over or the last of them has unlocked.
 func TestForceNotifiesReaders(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		t.Run(fmt.Sprint("done ", done), func(t *testing.T) {
@@ -314,7 +314,7 @@ func TestReadersAreNotifiedOfLossesOnly(t *testing.T) {
 				f.Heal()
 				next := take(t, rw.RHold)
 				for _, h := range both {
-					wantErr(t, "release of what was lost", h.Release(background), dsync.ErrLost)
+					wantErr(t, "Release of a lost hold", h.Release(background), dsync.ErrLost)
 				}
 				if isClosed(next.Lost()) || next.Token() == 0 {
 					t.Error("the next reader's hold has ended, too")

@@ -67,8 +67,8 @@ func TestRWMutexServesInOrder(t *testing.T) {
 	}
 }
 
-// wantNoStarving checks that a Locker, one, is not starved by a crowd of other Lockers, each of which is locked again
-// and again, for d at a time: ten Locks of one must not take long.
+// wantNoStarving has every Locker in crowd lock continuously, for d at a time. Meanwhile it locks the single Locker ten
+// times, and checks that none of these Locks takes long.
 func wantNoStarving(t *testing.T, polling bool, one sync.Locker, d time.Duration, crowd []sync.Locker) {
 	t.Helper()
 	stop := make(chan struct{})

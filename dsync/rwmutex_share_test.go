@@ -82,8 +82,7 @@ func TestConcurrentReadersRequestOnce(t *testing.T) {
 	})
 }
 
-// Overlapping readers share one hold for seconds if the store can notify, and for HandOffTime if it can't. The
-// process keeps the key between one such hold and the next.
+// Overlapping readers share one hold for seconds if the store can notify, and for HandOffTime if it can't.
 func TestOverlappingReadersCost(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {

@@ -68,8 +68,7 @@ func wantPanic(t testing.TB, what string, f func(), want ...string) {
 	f()
 }
 
-// deliveries lists the ways in which waiters can learn of grants. Its values are those of
-// Memory.Polling.
+// deliveries lists the ways in which waiters can learn of grants. Its values are those of Memory.Polling.
 var deliveries = map[string]bool{"notices": false, "polling": true}
 
 // Readers in many processes can hold the key at the same time, but never together with a writer.
@@ -230,13 +229,12 @@ func TestRWMutexTry(t *testing.T) {
 		b.RUnlock()
 		ctx, cancel := context.WithCancel(background)
 		cancel()
-		wantErr(t, "a try without time", try(ctx, a), context.Canceled)
+		wantErr(t, "a try whose ctx has ended", try(ctx, a), context.Canceled)
 		wantErr(t, "RHold", errOf(a.RHold(ctx)), context.Canceled)
 	})
 }
 
-// B10 for readers: an error of the store means neither that the call succeeded nor that
-// the key is held.
+// B10 for readers: an error of the store means neither that the call succeeded nor that the key is held.
 func TestReadLockReturnsStoreError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		broken := errors.New("the store is broken")
@@ -274,7 +272,7 @@ func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 				}
 				of := func(i int) *dsync.RWMutex { return rws[i%sessions] }
 				rlock(t, of(0))
-				time.Sleep(100 * time.Millisecond) // longer than HandOffTime, so that of(0) can't share the hold
+				time.Sleep(100 * time.Millisecond) // longer than HandOffTime, so that the later readers can't share this hold
 				wctx, wcancel := context.WithCancel(background)
 				rctx, rcancel := context.WithCancel(background)
 				writer, reader, behind := make(chan error), make(chan error), make(chan error)
@@ -387,8 +385,8 @@ func TestRLocker(t *testing.T) {
 	})
 }
 
-// Writers of one process hand off the key to each other, each with a greater token. The readers that follow have an
-// even greater token.
+// Writers of one process hand off the key to each other, each with a greater token. A reader that follows them has an
+// even greater one.
 func TestWritersHandOffWithGreaterTokens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -172,7 +172,7 @@ func TestCrashedHolderIsFollowedAtExpiry(t *testing.T) {
 	})
 }
 
-// L13 for tries: if nobody waits, the try itself expires the crashed holder.
+// L13 for tries: if nobody waits, the try itself expires the crashed holder's session.
 func TestTryLockTakesALapsedHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -297,7 +297,7 @@ func TestLostReplyHarmsNothing(t *testing.T) {
 					lock(t, mu)
 					time.Sleep(3 * ttl)
 					if isClosed(mu.Lost()) {
-						t.Error("the hold was lost, although only one message was")
+						t.Error("the hold was lost, although only one message was lost")
 					}
 					mu.Unlock()
 					time.Sleep(ttl)
@@ -381,8 +381,7 @@ func TestRequestThatOvertakesItsReleaseIsReleasedAgain(t *testing.T) {
 	}
 }
 
-// While resets is positive, a resetStore counts it down and fails each Acquire at once,
-// but executes the Acquire later.
+// While resets is positive, a resetStore counts it down and fails each Acquire at once, but executes the Acquire later.
 type resetStore struct {
 	*dsynctest.Memory
 	resets atomic.Int64
@@ -466,7 +465,7 @@ func TestReplayedRequestsChangeNothing(t *testing.T) {
 	})
 }
 
-// B28: a Release that is repeated because its reply was lost does not free a newer lock.
+// B28: a Release that is repeated because its reply was lost does not free a newer hold.
 func TestRepeatedUnlockFreesNoNewerLock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -487,7 +486,7 @@ func TestRepeatedUnlockFreesNoNewerLock(t *testing.T) {
 		lock(t, next)
 		time.Sleep(5 * ttl)
 		if isClosed(next.Lost()) || len(holders(t, memory, "k")) != 1 {
-			t.Error("a repeated release freed the next holder's lock")
+			t.Error("a repeated Release freed the next holder's lock")
 		}
 		next.Unlock()
 	})
@@ -700,9 +699,9 @@ func TestLateRepliesCostNothing(t *testing.T) {
 	})
 }
 
-// The reply to a Release may report that the claim is absent because it comes from a deposed primary. So the session
-// waits until a heartbeat has been acknowledged, and then sends the Release again. If the second reply is the same,
-// the session believes it.
+// If the reply to a Release says that the claim is absent, it may come from a deposed primary. So the session waits until
+// a heartbeat has been acknowledged, and then sends the Release again. If the second reply is the same, the session
+// believes it.
 func TestAbsentHoldIsReleasedAgain(t *testing.T) {
 	for _, lies := range []int64{1, 2} {
 		t.Run(fmt.Sprint(lies, " times absent"), func(t *testing.T) {
@@ -727,8 +726,8 @@ func TestAbsentHoldIsReleasedAgain(t *testing.T) {
 	}
 }
 
-// A deposedStore executes no Release while lies is positive. It counts lies down, and answers as if the
-// claim were absent.
+// A deposedStore executes no Release while lies is positive. It counts lies down, and answers as if the claim were
+// absent.
 type deposedStore struct {
 	*dsynctest.Memory
 	lies atomic.Int64

@@ -61,7 +61,7 @@ func TestTryAcquireTakesALapsedPart(t *testing.T) {
 		acquire(t, a, 3)
 		faulty.Cut()
 		if !b.TryAcquire(2) || b.TryAcquire(1) {
-			t.Error("before the session has lapsed, want exactly the 2 units free that nobody held")
+			t.Error("before the session has lapsed, a try must get the 2 units that nobody held, and no more")
 		}
 		time.Sleep(ttl)
 		if err := errOf(b.TryHold(background, 3)); err != nil {
@@ -99,8 +99,7 @@ func TestReleaseTakesLostUnitsFirst(t *testing.T) {
 	})
 }
 
-// Release gives up lost units first, even if the lost hold is not the oldest. Likewise, RUnlock ends a lost hold
-// first.
+// Release gives up lost units first, even if the lost hold is not the oldest. Likewise, RUnlock ends a lost hold first.
 func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -235,7 +234,7 @@ func TestCancelledAcquireLeavesNothing(t *testing.T) {
 			wantErr(t, "Acquire", <-errs, context.Canceled)
 			synctest.Wait()
 			if len(light) != 1 {
-				t.Errorf("same process %t: the waiter behind the cancelled one still waits", same)
+				t.Errorf("same process %t: the waiter behind the cancelled ones still waits", same)
 			}
 			wantErr(t, "ended ctx", m.Acquire(ctx, 1), context.Canceled)
 			wantErr(t, "ended ctx", errOf(m.TryHold(ctx, 1)), context.Canceled)
@@ -278,8 +277,7 @@ func TestCloseNotifiesSemaphoreHolders(t *testing.T) {
 	})
 }
 
-// B10: an error of the store means neither that the call succeeded nor that the key is
-// held.
+// B10: an error of the store means neither that the call succeeded nor that the key is held.
 func TestSemaphoreReturnsStoreError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		broken := errors.New("the store is broken")

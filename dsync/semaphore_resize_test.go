@@ -21,8 +21,7 @@ func resize(t testing.TB, m *dsync.Semaphore, size int64) {
 	}
 }
 
-// If Resize makes a semaphore larger, waiters whose units are now free get them, both in this process and in
-// others.
+// If Resize makes a semaphore larger, waiters whose units are now free get them, both in this process and in others.
 func TestResizeUpLetsWaitersIn(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {
@@ -120,8 +119,7 @@ func TestOldSizeStillWorksAfterResize(t *testing.T) {
 	})
 }
 
-// A Resize may be repeated or undone. Resize may also be called for a free key or for a key that was never
-// used.
+// A Resize may be repeated or undone. Resize may also be called for a free key or for a key that was never used.
 func TestResizeRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -52,8 +52,7 @@ func sum(t testing.TB, store driver.Store, key string) (n int64) {
 	return n
 }
 
-// Together, the holders never have more units than the semaphore's size, but sometimes they have all of
-// its units.
+// Together, the holders never have more units than the semaphore's size, but sometimes they have all of its units.
 func TestSemaphoreHoldsAtMostItsSize(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {

@@ -165,7 +165,7 @@ func TestCloseFreesEverything(t *testing.T) {
 					t.Errorf("Close: %v", err)
 				}
 				if d := time.Since(start); d > 2*trip {
-					t.Errorf("Close took %v, want a release and an unregister of %v each", d, trip)
+					t.Errorf("Close took %v, want at most a release and an unregister of %v each", d, trip)
 				}
 				if h, n := holders(t, memory, "k"), queueLength(t, memory, "awaited"); !cancelled && len(h) != 0 || n != 0 {
 					t.Errorf("after Close: holders %v, %d in the queue", h, n)
@@ -404,8 +404,8 @@ func TestHooksDisturbNothing(t *testing.T) {
 	}
 }
 
-// The Heartbeat hooks of Options and of AddHooks are all called equally often. Reports to the Heartbeat hook are
-// merged only while a slow hook delays them.
+// The Heartbeat hooks of Options and of AddHooks are all called equally often, because their reports are merged only
+// while a hook is slow.
 func TestEveryHeartbeatHookIsCalled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		calls := make([]int, 3)
@@ -520,7 +520,7 @@ func TestKindOfAnExpiredSessionIsForgotten(t *testing.T) {
 			go gone.Semaphore("k", 3).Acquire(background, 2)
 			synctest.Wait()
 			f.Cut()
-			wantErr(t, "while it may live", s.Mutex("k").LockContext(background), dsync.ErrMismatch)
+			wantErr(t, "LockContext while the other session may be alive", s.Mutex("k").LockContext(background), dsync.ErrMismatch)
 			time.Sleep(ttl)
 			mu := s.Mutex("k")
 			var err error
@@ -540,8 +540,8 @@ func TestKindOfAnExpiredSessionIsForgotten(t *testing.T) {
 	}
 }
 
-// B33: the values of the caller's context, such as a transaction, do not reach the store, and every command has a
-// deadline of its own.
+// B33: the values of the caller's context, such as a transaction, do not reach the store. The commands have deadlines of
+// their own.
 func TestCommandsHaveContextsOfTheirOwn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		type key struct{}

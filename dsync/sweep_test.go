@@ -41,8 +41,8 @@ func swept(t testing.TB, store driver.Store) driver.SweepState {
 	return st
 }
 
-// replaced keeps n sessions running. It replaces each with a new session after the time life, not all at the same
-// moment. end ends them all.
+// replaced keeps n sessions running until end is called. Each of them is closed after the duration life, not all at the
+// same moment, and replaced by a new one.
 func replaced(t testing.TB, store driver.Store, n int, life time.Duration, opt dsync.Options) (end func()) {
 	ctx, cancel := context.WithCancel(background)
 	done := make(chan bool)
@@ -286,8 +286,7 @@ func TestPauseBetweenSlices(t *testing.T) {
 	}
 }
 
-// If a session finds that another session is sweeping, or if its own Sweep fails, it checks less and less
-// often.
+// If a session finds that another session is sweeping, or if its own Sweep fails, it checks less and less often.
 func TestSweepersStayAway(t *testing.T) {
 	testkit.Large(t)
 	const retention = 7 * 24 * time.Hour
@@ -367,7 +366,7 @@ func TestSweeperIsReplaced(t *testing.T) {
 // A Sweep that hangs delays neither heartbeats nor Close.
 func TestHungSweepDelaysNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var swept, beats atomic.Int32 // heartbeats since the Sweep was sent
+		var swept, beats atomic.Int32 // Sweeps sent, and heartbeats since the first of them
 		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) (fault dsynctest.Fault) {
 			if r.Method == dsynctest.MethodSweep {
 				swept.Add(1)
@@ -385,7 +384,7 @@ func TestHungSweepDelaysNothing(t *testing.T) {
 		for swept.Load() == 0 {
 			time.Sleep(time.Second)
 		}
-		time.Sleep(4 * time.Second) // shorter than the longest time of an attempt
+		time.Sleep(4 * time.Second) // shorter than an attempt may take
 		if err := s.Healthy(); err != nil || swept.Load() > 1 || beats.Load() < 3 {
 			t.Errorf("while a Sweep hangs: Healthy is %v, %d heartbeats in 4 s, %d Sweeps", err, beats.Load(), swept.Load())
 		}

@@ -138,7 +138,7 @@ func TestNoHeartbeatAfterFreeze(t *testing.T) {
 		before := store.Counts()
 		synctest.Wait() // the session has set its timers
 		engine.Of(s).Freeze(ttl)
-		time.Sleep(ttl / 2) // the freeze lasted past the heartbeat's time and the deadline, but no timer has fired yet
+		time.Sleep(ttl / 2) // the heartbeat's timer fires only now, after the deadline
 		if n := store.Counts().Since(before).Commands[dsynctest.MethodHeartbeat]; n != 0 {
 			t.Errorf("%d heartbeats were sent after the deadline", n)
 		}
@@ -219,21 +219,22 @@ func TestSemaphoreContextEndsWithALoss(t *testing.T) {
 	})
 }
 
-// If a process was frozen past the deadline, Healthy may be the first call to notice the loss.
+// If Healthy is the first call to notice a loss after a freeze, it returns nil, because the holder's grace only begins
+// then.
 func TestHealthyAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		mu := s.Mutex("k")
 		lock(t, mu)
 		engine.Of(s).Freeze(lease)
-		if err := s.Healthy(); err != nil { // the holder's grace begins now
+		if err := s.Healthy(); err != nil {
 			t.Errorf("at the first check: Healthy returns %v, want nil", err)
 		}
 		mu.Unlock()
 	})
 }
 
-// After a freeze, the first call of the context's Err already reports the loss, before any timer has run.
+// After a freeze, the first call of Err of LockAll's context already reports the loss, before any timer has run.
 func TestLockAllIsLostAfterAFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -249,7 +250,7 @@ func TestLockAllIsLostAfterAFreeze(t *testing.T) {
 	})
 }
 
-// A process that was frozen past the limit first finds out that its hold has stalled, so neither Progress nor Release
+// If a process was frozen past the limit that Progress has set, the hold has stalled: neither Progress nor Release
 // succeeds.
 func TestStallIsSeenAfterAFreeze(t *testing.T) {
 	for name, do := range map[string]func(h *dsync.Hold) error{
@@ -274,7 +275,8 @@ func TestCloseAfterALossFoundByACheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		h := take(t, s.Mutex("k").Hold)
-		time.Sleep(time.Second / 2) // between two heartbeats, and before the session opens a listener, which would wake the session's goroutine
+		// Freeze between two heartbeats, and before the session opens a listener, which would wake the session's goroutine.
+		time.Sleep(time.Second / 2)
 		engine.Of(s).Freeze(ttl)
 		if h.Token() != 0 {
 			t.Fatal("held after the freeze")

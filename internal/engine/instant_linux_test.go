@@ -48,7 +48,8 @@ func TestLossIsReportedAfterSleep(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost, leaseLost := h.Lost(), l.Lost()
-	time.Sleep(1500 * time.Millisecond) // wait until the session listens: after that, nothing else checks the clock before the next heartbeat
+	// Wait until the session listens. Until the next heartbeat, no command makes the session check the clock.
+	time.Sleep(1500 * time.Millisecond)
 	engine.Of(s).Sleep(2 * time.Hour)
 	for name, c := range map[string]<-chan struct{}{"mutex": lost, "lease": leaseLost} {
 		select {

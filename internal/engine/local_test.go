@@ -153,8 +153,7 @@ func TestLocalListsHoldsAndWaits(t *testing.T) {
 		if l := engine.Of(s).Local(); l.Holds[0].Token != token+1 {
 			t.Errorf("token is %d, want %d", l.Holds[0].Token, token+1)
 		}
-		// If a waiter joins the store's queue late, the duration of its wait still counts from
-		// its call.
+		// If a waiter joins the store's queue late, the duration of its wait still counts from its call.
 		ctx, cancel = context.WithCancel(background)
 		go s.Mutex("m").LockContext(ctx)
 		time.Sleep(2 * time.Minute)

@@ -54,7 +54,7 @@ func TestObserveManyKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 			if listed, want := len(all) == 1, i == 0; listed != want {
-				t.Errorf("listed as an observer of key %d of %d is %t, want %t", i+1, n, listed, want)
+				t.Errorf("the session is listed as an observer of key %d of %d: %t, want %t", i+1, n, listed, want)
 			}
 		}
 		stop()

@@ -63,12 +63,11 @@ func TestSessionsWithOneXIDHaveTheirOwnIDs(t *testing.T) {
 	})
 }
 
-// In a takenStore, the first Registers find that their id is already registered for another process's session. The
-// field taken is the number of these Registers.
+// A takenStore registers the ids of the first requests for another process before it passes the requests on.
 type takenStore struct {
 	*dsynctest.Memory
 	ids   []string // the ids of all requests
-	taken int
+	taken int      // how many ids are taken that way
 }
 
 func (s *takenStore) Register(ctx context.Context, m driver.Member) (time.Time, error) {
@@ -81,8 +80,8 @@ func (s *takenStore) Register(ctx context.Context, m driver.Member) (time.Time, 
 	return s.Memory.Register(ctx, m)
 }
 
-// If another session already has the id that a session requests, the session does not take over that id. The
-// session's next attempt to register uses a new id, and its waiter continues.
+// A session whose id is already registered for another process does not take over that registration. Its next attempt
+// uses a new id, and its waiter continues.
 func TestSessionTakesAnotherIDIfItsOwnIsTaken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &takenStore{Memory: dsynctest.NewMemory(), taken: 2}
@@ -109,8 +108,8 @@ func TestSessionTakesAnotherIDIfItsOwnIsTaken(t *testing.T) {
 	})
 }
 
-// A session has no id before its first use. Register gives the session the id under which it will hold locks. A
-// second Register sends nothing.
+// A session has no id before its first use. Register gives the session the id under which it will hold locks. Further
+// calls of Register send nothing.
 func TestRegisterBeforeFirstUse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

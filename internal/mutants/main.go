@@ -17,10 +17,10 @@ import (
 
 func main() {
 	only := flag.String("run", "", "only mutants whose name matches this `regexp`")
-	part := flag.String("part", "1/1", "only the `k/n`th part of those: every n-th, starting at the k-th")
+	part := flag.String("part", "1/1", "only the `k/n`th part of the mutants that -run matches: every n-th, starting at the k-th")
 	list := flag.Bool("list", false, "list the mutants and don't run them")
 	verbose := flag.Bool("v", false, "show what the tests print")
-	count := flag.Int("count", 1, "run the test of each mutant `n` times, for a new one whose test is random")
+	count := flag.Int("count", 1, "run the test of each mutant `n` times; use it for a new mutant whose test is random")
 	workers := flag.Int("p", runtime.NumCPU(), "try `n` mutants at once, each in its own copy of the module")
 	flag.Parse()
 	if err := run(*only, *part, *list, *verbose, *count, *workers); err != nil {
@@ -104,7 +104,7 @@ func run(only, part string, list, verbose bool, count, workers int) error {
 	}
 	wg.Wait()
 	if len(bad) > 0 {
-		return fmt.Errorf("%d of %d mutants were not caught; each one that survived shows that a test is missing: %s", len(bad), count*len(chosen), strings.Join(bad, ", "))
+		return fmt.Errorf("%d of %d mutants were not caught: %s (each that survived shows that a test is missing)", len(bad), count*len(chosen), strings.Join(bad, ", "))
 	}
 	fmt.Printf("all %d mutants were caught\n", len(chosen))
 	if n := chance.Load(); n > 0 {

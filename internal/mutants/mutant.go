@@ -59,7 +59,7 @@ func load(dir string) ([]mutant, error) {
 func parse(name, text string) ([]mutant, error) {
 	var all []mutant
 	var m *mutant
-	n, after := 0, byte(0) // the sign of the previous line
+	n, after := 0, byte(0) // the number of the line, and the sign of the line before it
 	fail := func(format string, args ...any) ([]mutant, error) {
 		return nil, fmt.Errorf("%s:%d: %s", name, n, fmt.Sprintf(format, args...))
 	}

@@ -29,7 +29,8 @@ var (
 	crashes = regexp.MustCompile(`(?m)^(panic: runtime error: |fatal error: (concurrent map|unexpected signal|sync: )|\[signal )`)
 )
 
-// judge reads the output of go test. It also returns the name of the first test that failed.
+// judge reads the output of go test. It also returns the name of the first test that failed, or the message of a panic
+// outside of a test.
 func judge(output string, passed bool) (v verdict, test string) {
 	switch {
 	case strings.Contains(output, "[no tests to run]"):

@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// breakKey breaks key. It checks that all earlier holds have ended, and that their graces are over, when
-// Break returns.
+// breakKey breaks key. After a Break that succeeded, it checks that all earlier holds have ended and that their graces
+// are over.
 func (g *goroutine) breakKey(o Op, key string) {
 	c := g.begin(key)
 	cancel := c.context(g.tempo.patience(o), o.Variant&1 == 0)
@@ -31,7 +31,7 @@ func (g *goroutine) breakKey(o Op, key string) {
 	for _, h := range before {
 		h.check(g.now())
 		if !h.pooled && h.Free(p.rules.Grace) > g.now() {
-			g.fail("%s: after Break %s still has %s: %v", g.name, h.who, key, &h.Hold)
+			g.fail("%s: after Break, %s still has %s: %v", g.name, h.who, key, &h.Hold)
 		}
 	}
 }

@@ -52,8 +52,7 @@ func (r *runner) grant(h *hold) {
 		r.fail("%s: %v", h.who, v)
 	}
 	p.holds = append(p.holds, h)
-	// A session that gets no notices does not learn of waiters, so it keeps its keys for the whole Linger
-	// time.
+	// A session that gets no notices does not learn of waiters, so it keeps its keys for the whole Linger time.
 	l := h.life
 	p.late = p.late || h.d > 0 || l.set.Linger > 0 && l.set.Polling
 	r.mu.Unlock()
@@ -132,8 +131,9 @@ func (r *runner) ended(h *hold) {
 // touch records that the key was in use until now.
 func (p *page) touch() { p.held, p.unused = time.Now(), time.Now() }
 
-// idle returns how long nobody has held the key or, if line is true, neither held it nor waited for it. The time
-// counts from the last fault if the fault came later, and is 0 while a link is cut. r.mu must be held.
+// idle returns how long nobody has held the key. If line is true, it returns how long nobody has held the key or waited
+// for it. The time counts from the last fault if that was later, and is 0 while a link is cut or noisy. r.mu must be
+// held.
 func (r *runner) idle(key string, line bool) time.Duration {
 	p := r.page(key)
 	if len(p.holds) > 0 || line && p.waits > 0 || r.cuts > 0 {

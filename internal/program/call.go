@@ -20,7 +20,7 @@ type call struct {
 	ctx   context.Context // nil: the call has none
 	ends  time.Time       // when ctx ends
 	most  time.Duration   // how long the call may take; 0: until ctx ends
-	shaky bool            // the link was cut when the call began, or shortly before
+	shaky bool            // the link was cut or noisy when the call began, or less than a TTL before
 }
 
 // allowed is the set of errors that a call may return in addition to its context's error and, once its session is
@@ -104,13 +104,13 @@ func (c *call) returned(err error, allow allowed) {
 	}
 }
 
-// resized reports whether a semaphore of key may have a size other than the caller assumes.
+// resized reports whether a semaphore of key may have another size than the caller assumes.
 func (r *runner) resized(key string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(key, r.w.Prefix), "sem") && r.p.has(Resize)
 }
 
-// waits records that a call waits for its key. Call over with the call's error when the call has returned; it
-// checks that the call did not wait for a free key.
+// waits records that a call waits for its key. When the call has returned, over must be called with its error. over
+// checks that the call did not wait for a key that was free.
 func (c *call) waits() (over func(err error)) {
 	r := c.r
 	r.mu.Lock()
@@ -133,8 +133,8 @@ func (c *call) waits() (over func(err error)) {
 	}
 }
 
-// prompt checks that a call did not wait for a free key, provided that every session is notified of every change.
-// r.mu must be held.
+// prompt checks that a call waited at most a second for a key that was free. It checks nothing unless every session is
+// notified of every change. r.mu must be held.
 func (c *call) prompt(p *page) {
 	r := c.r
 	if !r.bubble || !r.p.Calm || r.p.polling() || p.late || len(p.rules.Breaks) > 0 || len(p.holds) > 0 {

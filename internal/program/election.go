@@ -92,7 +92,7 @@ func (r *runner) succeeds(p *page, key string, term int64) {
 const nobody = "nobody"
 
 // candidate chooses one of the candidates other than the leader. In variant 3 it may also choose the leader, or a
-// session that does not exist. ok is false if there is no candidate.
+// session that does not exist. ok is false if there is no candidate, or if the store did not answer.
 func (g *goroutine) candidate(o Op, h *hold, e *leader.Election) (to leader.Candidate, ok bool) {
 	c := g.beginRelease(h)
 	cancel := c.context(g.long, true)
@@ -113,7 +113,7 @@ func (g *goroutine) candidate(o Op, h *hold, e *leader.Election) (to leader.Cand
 	return all[o.Arg%len(all)], true
 }
 
-// transfer releases h to a candidate, and checks the result.
+// transfer transfers h's term to a candidate, and checks the result.
 func (g *goroutine) transfer(o Op, h *hold, e *leader.Election, to leader.Candidate, resign func(context.Context) error) {
 	c := g.beginRelease(h)
 	wasLost, excused := g.end(h)

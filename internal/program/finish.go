@@ -32,7 +32,8 @@ func (r *runner) finish() {
 	r.audit(who)
 }
 
-// clean waits until no living session has a claim, apart from claims that end by themselves.
+// clean waits until no living session has a claim and nobody keeps a key. It records a failure if that takes longer than
+// r.cleanBy.
 func (r *runner) clean(who string) {
 	began := time.Now()
 	step := time.Second
@@ -54,8 +55,8 @@ func (r *runner) clean(who string) {
 	}
 }
 
-// left describes a claim that a living session still has, or a key that somebody keeps. It returns "" if there
-// is none.
+// left describes a claim that a living session still has, or a key that somebody keeps. It returns "" if there is
+// neither.
 func (r *runner) left() string {
 	alive := make(map[string]bool)
 	var reader *life
@@ -158,8 +159,7 @@ func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
 	return turn(l.Mutex(key).Hold(ctx))
 }
 
-// audit opens one more session, and uses it to check that the other sessions have left nothing
-// behind.
+// audit opens one more session, and uses it to check that the other sessions have left nothing behind.
 func (r *runner) audit(who string) {
 	shaken := false
 	for _, s := range r.slots {

@@ -30,7 +30,7 @@ type life struct {
 
 	trace     bytes.Buffer // the session's trace, which ends when the session is closed
 	stopTrace func()       // nil: the session is not traced
-	shaken    bool         // the link was cut before, or the server lost the session
+	shaken    bool         // the link was cut or noisy at some time or, on a server, the session was lost
 	closed    chan struct{}
 }
 
@@ -129,8 +129,7 @@ func (r *runner) close(l *life, patience time.Duration, who string) {
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	// Close waits for holders, and then makes one attempt at each command that it still has to
-	// send.
+	// Close waits for holders, and then makes one attempt at each command that it still has to send.
 	c.ctx, c.most = ctx, min(patience, r.grace())+r.ttl
 	err := l.Session.Close(ctx)
 	c.returned(err, store)

@@ -177,15 +177,14 @@ func (g *goroutine) unlock(h *hold, o Op, release func(context.Context) error) {
 	g.checkRelease(c, h, release(c.ctx), wasLost, excused)
 }
 
-// beginRelease begins the call that releases h, on the session that has it.
+// beginRelease begins a call about h, such as its release, on the session that has h.
 func (g *goroutine) beginRelease(h *hold) *call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.call(g.name, h.life, h.Key)
 }
 
-// checkRelease checks the error of a release. The error must report every loss, but only losses that
-// have a reason.
+// checkRelease checks the error of a release. The error must report every loss, but only losses that have a reason.
 func (g *goroutine) checkRelease(c *call, h *hold, err error, wasLost, excused bool) {
 	c.returned(err, lost)
 	g.mu.Lock()

@@ -128,8 +128,8 @@ func (g *goroutine) doOnce(c *call, v *dsync.Once, o Op, r *run, over func(error
 	return value, err, panicked
 }
 
-// checkOnce checks at the end that the key is sealed if and only if a run succeeded, with that run's result, and
-// that every caller got that result.
+// checkOnce checks, at the end, that the key is sealed if and only if a run succeeded, and with that run's result. Every
+// caller must have got this result.
 func (r *runner) checkOnce(key string, value []byte, done bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

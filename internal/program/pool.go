@@ -38,8 +38,8 @@ func (g *goroutine) reads(c *call, o Op) bool {
 	return dh != nil
 }
 
-// readers holds key for reading while many readers of this process share that hold. It checks that they leave no
-// context or goroutine behind.
+// readers holds key for reading while many readers of this process share that hold. It checks that their
+// contexts end with their holds, and that their goroutines end.
 func (g *goroutine) readers(o Op, key string) {
 	c := g.begin(key)
 	if !g.reads(c, o) {

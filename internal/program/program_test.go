@@ -41,7 +41,7 @@ func TestEncode(t *testing.T) {
 			continue
 		}
 		if b := program.Encode(p.Calm, settings, p.Ops...); !bytes.Equal(b, s.Bytes) {
-			t.Errorf("%s: %q, encoded again %q", s.Name, s.Bytes, b)
+			t.Errorf("%s: %q became %q when it was decoded and encoded again", s.Name, s.Bytes, b)
 		}
 	}
 }

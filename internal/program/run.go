@@ -23,7 +23,7 @@ type runner struct {
 	pages    map[string]*page
 	cuts     int           // links that are cut or noisy
 	skew     time.Duration // the difference between the store's clock and the true time
-	fault    time.Time     // time of the last cut, heal, replay or step
+	fault    time.Time     // when something that can delay a grant last happened: a link's fault, a step, a Close, a Break, a Resize
 	runs     int           // runs of Once
 	opened   int           // sessions opened
 	grants   int

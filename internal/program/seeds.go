@@ -23,14 +23,13 @@ func after(d time.Duration, o Op) Op {
 const (
 	plain    = 0x00
 	lingers  = 0x03
-	granted  = 0x14 // no turn, no hand-off
+	granted  = 0x14 // HandOffTime is negative: no hand-offs
 	listens  = 0x40
 	polls    = 0x80
 	lingersP = lingers | polls
 )
 
-// Seeds returns programs that together use every verb, each verb in the situations that matter for
-// it.
+// Seeds returns programs that together use every verb, each verb in the situations that matter for it.
 func Seeds() []Seed {
 	const long = 15 // the Arg with the longest patience
 	all := []Seed{

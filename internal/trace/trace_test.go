@@ -153,7 +153,7 @@ func TestReplayFindsADifference(t *testing.T) {
 	b := record(t)
 	for name, other := range map[string][]byte{
 		"an event is missing":      without(b, `"Type":"Call"`),
-		"another time":             bytes.Replace(b, []byte(`"Grace":1000000000`), []byte(`"Grace":2000000000`), 1),
+		"another grace":            bytes.Replace(b, []byte(`"Grace":1000000000`), []byte(`"Grace":2000000000`), 1),
 		"another grant":            bytes.ReplaceAll(b, []byte(`"Token":9`), []byte(`"Token":19`)),
 		"a type that is not known": bytes.Replace(b, []byte(`"Type":"Call"`), []byte(`"Type":"Called"`), 1),
 	} {
