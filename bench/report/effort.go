@@ -11,7 +11,6 @@ type effort struct {
 	crashes                  int
 	crashTTL                 time.Duration
 	inMemory                 int
-	keys, newKeys            int
 	fleets                   []fleetSize
 	fleetIdle                time.Duration // long enough that connections needed only at the start are closed again
 	fleetFor                 time.Duration
@@ -24,7 +23,6 @@ var full = effort{
 	contend: 4 * time.Second,
 	crashes: 10, crashTTL: 3 * time.Second,
 	inMemory: 10_000,
-	keys:     100_000, newKeys: 5000,
 	fleets: []fleetSize{
 		{sessions: 100, waiting: 100}, {sessions: 1000, waiting: 1000}, {sessions: 3000, waiting: 3000},
 		{sessions: 10_000, waiting: 7000, shared: true, ttl: 2 * time.Minute},
@@ -38,6 +36,5 @@ var few = effort{
 	contend: 300 * time.Millisecond,
 	crashes: 1, crashTTL: 2 * time.Second, // the shortest that etcd accepts
 	inMemory: 500,
-	keys:     1000, newKeys: 100,
-	fleets: []fleetSize{{sessions: 20, waiting: 20}, {sessions: 20, waiting: 10, shared: true, ttl: 10 * time.Second}}, fleetFor: time.Second, fleetCollections: 4,
+	fleets:   []fleetSize{{sessions: 20, waiting: 20}, {sessions: 20, waiting: 10, shared: true, ttl: 10 * time.Second}}, fleetFor: time.Second, fleetCollections: 4,
 }

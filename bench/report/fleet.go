@@ -13,6 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
+func keyName(i int) string { return fmt.Sprintf("key %d", i) }
+
 // fleetReleases is how many keys are released per second.
 const fleetReleases = 20
 

@@ -2,36 +2,16 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/leasehold-go/leasehold/bench/internal/peer"
 )
 
-// leadership measures the time from a call of Resign until another process's Campaign returns. With
-// two processes, the unit is a raw write. With more processes, an application writes meanwhile, and
-// the unit is a raw write and its notice.
+// leadership measures the time from a call of Resign until another process's Campaign returns.
 func (r *report) leadership(ctx context.Context) ([]row, error) {
-	line, err := r.resign(ctx)
-	rows := []row{line}
-	for _, n := range r.effort.rings {
-		if err != nil {
-			return rows, err
-		}
-		line := row{
-			name: fmt.Sprintf("Hand-off of leadership between %d processes, beside %d writes/s", n, otherWrites),
-			unit: "a raw write and its notice", can: []column{one, three},
-		}
-		line, err = r.rings(ctx, line, elections, n, r.effort.resigns)
-		rows = append(rows, line)
-	}
-	return rows, err
-}
-
-func (r *report) resign(ctx context.Context) (row, error) {
 	line := row{name: "Hand-off of leadership between 2 processes", unit: "one raw write"}
 	ps, end, err := r.players(ctx, elections, one, three, etcd)
 	if err != nil {
-		return line, err
+		return nil, err
 	}
 	defer end()
 	var cs []contender
@@ -41,7 +21,7 @@ func (r *report) resign(ctx context.Context) (row, error) {
 		}
 		ring, err := p.ring(ctx, "leader", 2)
 		if err != nil {
-			return line, err
+			return nil, err
 		}
 		defer ring.Close()
 		c := contender{column: p.column, op: ring.HandOff}
@@ -50,5 +30,6 @@ func (r *report) resign(ctx context.Context) (row, error) {
 		}
 		cs = append(cs, c)
 	}
-	return r.compare(ctx, line, r.effort.resigns, units{}, cs...)
+	line, err = r.compare(ctx, line, r.effort.resigns, units{}, cs...)
+	return []row{line}, err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -15,7 +14,6 @@ func main() {
 	slog.SetLogLoggerLevel(slog.LevelError) // hide the warnings that the killed processes cause
 	childMain()
 	quick := flag.Bool("quick", false, "make few repetitions: this checks that the report works; the figures mean nothing")
-	out := flag.String("o", "", "also write the report to this file")
 	readme := flag.String("readme", "", "replace the table in this README and the plot in its directory")
 	draw := flag.String("draw", "", "measure nothing; redraw the plot from the table in this README")
 	only := flag.String("only", "", "run only the measurements whose names match this regular expression")
@@ -29,7 +27,7 @@ func main() {
 	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *quick, *only, *out, *readme)
+	err := run(ctx, *quick, *only, *readme)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
@@ -37,7 +35,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, quick bool, only, out, readme string) error {
+func run(ctx context.Context, quick bool, only, readme string) error {
 	e := full
 	if quick {
 		e = few
@@ -49,11 +47,7 @@ func run(ctx context.Context, quick bool, only, out, readme string) error {
 	if ctx.Err() != nil {
 		return ctx.Err() // don't print half a report
 	}
-	text := r.markdown()
-	fmt.Print(text)
-	if out != "" {
-		err = errors.Join(err, os.WriteFile(out, []byte(text), 0o644))
-	}
+	fmt.Print(r.markdown())
 	if readme != "" && err == nil {
 		if err = replaceTable(readme, r.ratios()); err == nil && only == "" {
 			err = drawPlot(readme)

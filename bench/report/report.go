@@ -39,8 +39,6 @@ var (
 		{"contended", everywhere, (*report).contended},
 		{"hand-off of leadership", []column{one, three, etcd}, (*report).leadership},
 		{"fail-over after a crash", []column{one, three, etcd}, (*report).crash},
-		{"keys", []column{one}, (*report).keys},
-		{"new keys", []column{one, mongoLock}, (*report).newKeys},
 		{"fleet", []column{one}, (*report).fleet},
 	}
 )
