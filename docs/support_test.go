@@ -121,4 +121,11 @@ func TestLengthOfPages(t *testing.T) {
 			t.Errorf("%s has %d words, want at most %d", name, n, most)
 		}
 	}
+	all := 0
+	for _, text := range pages(t) {
+		all += len(strings.Fields(text))
+	}
+	if all > 28_000 {
+		t.Errorf("all pages together have %d words, want at most 28,000: say it once, or in a package's comment", all)
+	}
 }
