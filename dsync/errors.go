@@ -2,6 +2,7 @@ package dsync
 
 import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/core"
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
@@ -14,29 +15,29 @@ var (
 
 	// ErrLost means that the hold ended before its holder released it. After the grace somebody else may hold
 	// the key.
-	ErrLost = engine.ErrLost
+	ErrLost = core.ErrLost
 
 	// ErrRevoked means that somebody took the key by force, with [Mutex.ForceHold] or Break of package
 	// dsync/admin.
-	ErrRevoked = engine.ErrRevoked
+	ErrRevoked = core.ErrRevoked
 
 	// ErrStalled means that the holder made no progress within its limit: see [Hold.Progress].
-	ErrStalled = engine.ErrStalled
+	ErrStalled = core.ErrStalled
 
 	// ErrLeaseOver means that the time of a lease ([Mutex.Lease]) is over.
-	ErrLeaseOver = engine.ErrLeaseOver
+	ErrLeaseOver = core.ErrLeaseOver
 
 	// ErrRecordDeleted means that an operator, a clean-up job or a TTL index has deleted or changed the key's
 	// record in the store, although the session lives. Another process may hold the key. The log names the
 	// record.
-	ErrRecordDeleted = engine.ErrRecordDeleted
+	ErrRecordDeleted = core.ErrRecordDeleted
 
 	// ErrClosed means that the session was closed.
-	ErrClosed = engine.ErrClosed
+	ErrClosed = core.ErrClosed
 
 	// ErrNotRenewed means that the session could not renew its lease in time, or could not register. See
 	// [Session.Healthy].
-	ErrNotRenewed = engine.ErrNotRenewed
+	ErrNotRenewed = core.ErrNotRenewed
 
 	// ErrSessionExpired means that the store ended the session early: the store's clock has jumped, or somebody has
 	// expired the session or deleted its record.
@@ -47,10 +48,10 @@ var (
 
 	// ErrNotReleased means that the store may still hold a key that this process has given up: see
 	// [Session.Healthy] and [Session.Close].
-	ErrNotReleased = engine.ErrNotReleased
+	ErrNotReleased = core.ErrNotReleased
 
 	// ErrNotUnregistered means that [Session.Close] could not unregister the session.
-	ErrNotUnregistered = engine.ErrNotUnregistered
+	ErrNotUnregistered = core.ErrNotUnregistered
 
 	// ErrInvalidKey means that the string cannot be used as a key. [CheckKey] explains why.
 	ErrInvalidKey = engine.ErrInvalidKey
@@ -64,7 +65,7 @@ var (
 )
 
 // A NotReleasedError lists the keys that [Session.Close] could not release.
-type NotReleasedError = engine.NotReleasedError
+type NotReleasedError = core.NotReleasedError
 
 // A HeldError tells who holds the key: see [driver.HeldError].
 type HeldError = driver.HeldError

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
-	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
 // Hooks are functions that a [Session] calls when something happens. Any of them may be nil.
@@ -53,7 +52,12 @@ type Hooks struct {
 }
 
 // AddHooks registers further hooks, which are called until stop is called or the session ends.
-func (s *Session) AddHooks(h *Hooks) (stop func()) { return s.engine.AddHooks(h.engine()) }
+func (s *Session) AddHooks(h *Hooks) (stop func()) {
+	if h == nil {
+		return func() {}
+	}
+	return s.report.add(*h)
+}
 
 // A HoldInfo describes a hold to a hook.
 type HoldInfo struct {
@@ -72,31 +76,4 @@ type HoldInfo struct {
 	// Of Lost.
 	Cause    error // matches ErrLost and the reason
 	ByHolder bool  // the holder wanted the end: a leader resigned, or a lease is over
-}
-
-// engine returns h as the engine's hooks.
-func (h *Hooks) engine() *engine.Hooks {
-	if h == nil {
-		return nil
-	}
-	e := &engine.Hooks{
-		SessionStarted: h.SessionStarted,
-		SessionLost:    h.SessionLost,
-		Heartbeat:      h.Heartbeat,
-		StoreError:     h.StoreError,
-		ClockJump:      h.ClockJump,
-	}
-	if f := h.Granted; f != nil {
-		e.Granted = func(i engine.HoldInfo) { f(HoldInfo(i)) }
-	}
-	if f := h.Released; f != nil {
-		e.Released = func(i engine.HoldInfo) { f(HoldInfo(i)) }
-	}
-	if f := h.Deadlock; f != nil {
-		e.Deadlock = func(d engine.DeadlockInfo) { f(d.Members, d.Keys) }
-	}
-	if f := h.Lost; f != nil {
-		e.Lost = func(i engine.HoldInfo) { f(HoldInfo(i)) }
-	}
-	return e
 }

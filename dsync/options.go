@@ -1,10 +1,30 @@
 package dsync
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"os"
+	"runtime/debug"
+	"sync"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/core"
 	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/logs"
+)
+
+const (
+	minTTL             = time.Second
+	defaultTTL         = 30 * time.Second
+	defaultMargin      = 500 * time.Millisecond
+	defaultHandOffTime = 50 * time.Millisecond
+	defaultRetention   = 7 * 24 * time.Hour
+	maxMeta            = 4 << 10
+	firstBackoff       = 20 * time.Millisecond
+	maxBackoff         = 2500 * time.Millisecond
 )
 
 // Options are the settings of a [Session]. The zero value of each field is its default; a nil *Options means the
@@ -76,51 +96,126 @@ type Options struct {
 	Hooks *Hooks // called when something happens; nil: none
 }
 
-// options returns the options of a session, with every default filled in. hooks are the caller's.
-func options(e engine.Options, hooks *Hooks) Options {
-	return Options{
-		TTL:               e.TTL,
-		Margin:            e.Margin,
-		Grace:             e.Grace,
-		HeartbeatInterval: e.HeartbeatInterval,
-		PollInterval:      e.PollInterval,
-		HandOffTime:       e.HandOffTime,
-		Linger:            e.Linger,
-		AlwaysListen:      e.AlwaysListen,
-		Retention:         e.Retention,
-		Name:              e.Name,
-		Host:              e.Host,
-		App:               e.App,
-		Meta:              e.Meta,
-		HostDir:           e.HostDir,
-		Anonymous:         e.Anonymous,
-		Logger:            e.Logger,
-		Hooks:             hooks,
+// withDefaults returns a copy of o with the default in every zero field. The error says what is wrong and what would
+// be right.
+func (o *Options) withDefaults() (r Options, err error) {
+	if o != nil {
+		r = *o
 	}
+	for _, setting := range []struct {
+		name string
+		d    time.Duration
+	}{
+		{"TTL", r.TTL}, {"Margin", r.Margin}, {"Grace", r.Grace}, {"HeartbeatInterval", r.HeartbeatInterval},
+		{"PollInterval", r.PollInterval}, {"HandOffTime", r.HandOffTime}, {"Linger", r.Linger}, {"Retention", r.Retention},
+	} {
+		if setting.d > driver.MaxDuration {
+			return r, fmt.Errorf("dsync: %s is %v; it must be at most %v", setting.name, setting.d, driver.MaxDuration)
+		}
+	}
+	if r.TTL == 0 {
+		r.TTL = defaultTTL
+	}
+	if r.TTL < minTTL {
+		return r, fmt.Errorf("dsync: TTL is %v; it must be at least %v (0 means %v)", r.TTL, minTTL, defaultTTL)
+	}
+	if r.TTL%time.Millisecond != 0 {
+		return r, fmt.Errorf("dsync: TTL is %v; it must be whole milliseconds", r.TTL)
+	}
+	if r.Margin == 0 {
+		r.Margin = min(defaultMargin, r.TTL/10)
+	}
+	if r.Grace == 0 {
+		r.Grace = r.TTL / 10
+	}
+	if r.Margin < 0 || r.Grace < 0 {
+		return r, fmt.Errorf("dsync: Margin is %v and Grace is %v; both must be positive (0 means the default)", r.Margin, r.Grace)
+	}
+	if r.HeartbeatInterval == 0 {
+		r.HeartbeatInterval = r.TTL / 3
+	}
+	if r.HeartbeatInterval < 10*time.Millisecond {
+		return r, fmt.Errorf("dsync: HeartbeatInterval is %v; it must be at least 10ms (0 means TTL/3)", r.HeartbeatInterval)
+	}
+	c := r.config(o)
+	if lease, need := c.Hold(r.TTL), c.Silence(); need > lease {
+		return r, fmt.Errorf("dsync: HeartbeatInterval %v leaves no time for a second heartbeat: 1.1·HeartbeatInterval + an attempt's time (TTL/6, at most 5s) = %v must be at most TTL·0.999 − Margin − Grace = %v; raise TTL (%v) or lower HeartbeatInterval, Margin (%v) or Grace (%v)",
+			r.HeartbeatInterval, need, lease, r.TTL, r.Margin, r.Grace)
+	}
+	if r.PollInterval != 0 && r.PollInterval < 10*time.Millisecond {
+		return r, fmt.Errorf("dsync: PollInterval is %v; it must be at least 10ms (0 means the default)", r.PollInterval)
+	}
+	if r.HandOffTime == 0 {
+		r.HandOffTime = defaultHandOffTime
+	}
+	if r.Linger < 0 {
+		return r, fmt.Errorf("dsync: Linger is %v; it must not be negative (0: keys do not linger)", r.Linger)
+	}
+	if r.Retention == 0 {
+		r.Retention = defaultRetention
+	}
+	if r.Retention > 0 && r.Retention < 2*r.TTL {
+		return r, fmt.Errorf("dsync: Retention is %v; it must be at least two TTLs (%v), and should be days (negative: never sweep)", r.Retention, 2*r.TTL)
+	}
+	switch {
+	case r.Anonymous && (r.Name != "" || r.Host != "" || r.App != "" || len(r.Meta) > 0):
+		return r, errors.New("dsync: Anonymous is set together with Name, Host, App or Meta; set one or the other")
+	case !r.Anonymous && r.Host == "":
+		r.Host, _ = os.Hostname() // New need not fail without Host, which is only for display
+	}
+	if r.Name == "" {
+		r.Name = r.Host
+	}
+	r.Meta = maps.Clone(r.Meta) // each registration sends Meta, but the caller may change its map
+	size := len(r.Name) + len(r.Host) + len(r.App)
+	for k, v := range r.Meta {
+		size += len(k) + len(v)
+	}
+	if size > maxMeta {
+		return r, fmt.Errorf("dsync: Name, Host, App and Meta have %d bytes together; they may have at most %d", size, maxMeta)
+	}
+	r.Logger = logs.OrDefault(r.Logger)
+	return r, nil
 }
 
-// engine returns o as the engine's options. The engine checks them and fills in the defaults.
-func (o *Options) engine() *engine.Options {
-	if o == nil {
-		return nil
+// config returns the settings of the session's Core. o has every default filled in; asked is what the caller asked
+// for.
+func (o *Options) config(asked *Options) core.Config {
+	c := core.Config{
+		TTL: o.TTL, Margin: o.Margin, Grace: o.Grace, Heartbeat: o.HeartbeatInterval, Attempt: min(o.TTL/6, engine.MaxAttempt),
+		Poll: o.PollInterval, HandOff: o.HandOffTime, Linger: o.Linger, Retention: o.Retention,
+		Retry: firstBackoff, Backoff: min(o.TTL/12, maxBackoff), AlwaysListen: o.AlwaysListen,
 	}
-	return &engine.Options{
-		TTL:               o.TTL,
-		Margin:            o.Margin,
-		Grace:             o.Grace,
-		HeartbeatInterval: o.HeartbeatInterval,
-		PollInterval:      o.PollInterval,
-		HandOffTime:       o.HandOffTime,
-		Linger:            o.Linger,
-		AlwaysListen:      o.AlwaysListen,
-		Retention:         o.Retention,
-		Name:              o.Name,
-		Host:              o.Host,
-		App:               o.App,
-		Meta:              o.Meta,
-		HostDir:           o.HostDir,
-		Anonymous:         o.Anonymous,
-		Logger:            o.Logger,
-		Hooks:             o.Hooks.engine(),
+	if asked != nil {
+		c.LeastMargin, c.LeastGrace = asked.Margin, asked.Grace
 	}
+	return c
 }
+
+// member returns how the session appears to others.
+func (o *Options) member() driver.Member {
+	m := driver.Member{
+		TTL: o.TTL, Name: o.Name, Host: o.Host, PID: os.Getpid(), App: o.App, Meta: o.Meta,
+		Settings: driver.Settings{
+			Version: version(), Heartbeat: o.HeartbeatInterval, Poll: o.PollInterval, Margin: o.Margin, Grace: o.Grace,
+		},
+	}
+	if o.Anonymous {
+		m.PID = 0
+	}
+	return m
+}
+
+// version returns the version of this module in the running program.
+var version = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == "github.com/leasehold-go/leasehold" {
+			return m.Version
+		}
+	}
+	return ""
+})

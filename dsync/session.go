@@ -2,10 +2,13 @@ package dsync
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/hostdir"
 )
 
 // A Session registers this process with a [driver.Store] and keeps its locks alive. Make one per process with
@@ -16,26 +19,36 @@ import (
 // before the store can grant it to anyone else. The session then registers again, and its waiters request their locks
 // again.
 type Session struct {
-	engine *engine.Session
-	hooks  *Hooks // of its Options
+	handle // the engine, for packages of this module: see engine.Of
+
+	options Options // with every default filled in
+	report  *reporter
 }
 
-func init() {
-	engine.Of = func(s any) *engine.Session { return s.(*Session).engine }
-}
+type handle = engine.Handle
 
 // New returns a session on store. It does not contact the store; an error means that store is nil or that opt
 // is invalid. A nil opt means the defaults; see [Options].
 func New(store driver.Store, opt *Options) (*Session, error) {
-	e, err := engine.New(store, opt.engine())
+	if store == nil {
+		return nil, errors.New("dsync: the store is nil; pass one, for example from dsync/mongo or dsync/dsynctest")
+	}
+	o, err := opt.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	var hooks *Hooks
-	if opt != nil {
-		hooks = opt.Hooks
+	var dir *hostdir.Dir
+	if o.HostDir != "" {
+		if dir, err = hostdir.Open(o.HostDir); err != nil {
+			return nil, fmt.Errorf("dsync: HostDir is %q: %w", o.HostDir, err)
+		}
 	}
-	return &Session{e, hooks}, nil
+	config := o.config(opt)
+	report := newReporter(store, config, o.Logger)
+	if o.Hooks != nil {
+		report.add(*o.Hooks)
+	}
+	return &Session{engine.New(store, config, o.member(), dir, report).Handle(), o, report}, nil
 }
 
 // CheckKey returns nil if key can name a lock: if it has 1 to 512 bytes of UTF-8 and no NUL. Otherwise the
@@ -44,21 +57,25 @@ func CheckKey(key string) error { return engine.CheckKey(key) }
 
 // ID returns the id under which the session is registered now, or "" if it is not. The id changes when the session is
 // lost; [Hooks].SessionStarted gets each id.
-func (s *Session) ID() string { return s.engine.ID() }
+func (s *Session) ID() string { return engine.Of(s).ID() }
 
 // Options returns the options that are in force, with the defaults filled in.
-func (s *Session) Options() Options { return options(s.engine.Options(), s.hooks) }
+func (s *Session) Options() Options {
+	o := s.options
+	o.Meta, o.PollInterval = maps.Clone(o.Meta), engine.Of(s).PollInterval()
+	return o
+}
 
 // Mutex returns an unlocked mutex for key. It panics if [CheckKey] returns an error for key.
 func (s *Session) Mutex(key string) *Mutex {
 	mustKey(key)
-	return &Mutex{s: s.engine, key: key, kind: driver.KindMutex, limit: 1}
+	return &Mutex{s: engine.Of(s), key: key, kind: driver.KindMutex, limit: 1}
 }
 
 // RWMutex returns an unlocked reader/writer mutex for key. It panics if [CheckKey] returns an error.
 func (s *Session) RWMutex(key string) *RWMutex {
 	mustKey(key)
-	return &RWMutex{w: Mutex{s: s.engine, key: key, kind: driver.KindRWMutex, limit: rwLimit}}
+	return &RWMutex{w: Mutex{s: engine.Of(s), key: key, kind: driver.KindRWMutex, limit: rwLimit}}
 }
 
 // Semaphore returns a semaphore for key of the given size, which must be the same in all processes: see
@@ -68,7 +85,7 @@ func (s *Session) Semaphore(key string, size int64) *Semaphore {
 	if size < 1 {
 		panic(fmt.Sprintf("dsync: semaphore %q of size %d; it must be at least 1", key, size))
 	}
-	m := &Semaphore{s: s.engine, key: key}
+	m := &Semaphore{s: engine.Of(s), key: key}
 	m.size.Store(size)
 	return m
 }
@@ -76,13 +93,13 @@ func (s *Session) Semaphore(key string, size int64) *Semaphore {
 // Once returns the once for key. It panics if [CheckKey] returns an error.
 func (s *Session) Once(key string) *Once {
 	mustKey(key)
-	return &Once{t: ticks{s: s.engine, key: key, kind: driver.KindOnce}}
+	return &Once{t: ticks{s: engine.Of(s), key: key, kind: driver.KindOnce}}
 }
 
 // Periodic returns the periodic for key. It panics if [CheckKey] returns an error.
 func (s *Session) Periodic(key string) *Periodic {
 	mustKey(key)
-	return &Periodic{ticks{s: s.engine, key: key, kind: driver.KindPeriodic}}
+	return &Periodic{ticks{s: engine.Of(s), key: key, kind: driver.KindPeriodic}}
 }
 
 func mustKey(key string) {
@@ -105,7 +122,7 @@ func mustKey(key string) {
 //
 // Any of them means that the process is not ready. Only ErrStillInUse should fail a liveness probe: a restart
 // stops a process that still uses what it lost, but does not help if the store is unreachable.
-func (s *Session) Healthy() error { return s.engine.Healthy() }
+func (s *Session) Healthy() error { return engine.Of(s).Healthy() }
 
 // Close ends the session. Holders are notified (Lost closes), and waiters other than [Mutex.Lock] get
 // [ErrClosed]. Each hold is released as soon as its holder unlocks or its grace is over. Then the session is
@@ -127,4 +144,4 @@ func (s *Session) Healthy() error { return s.engine.Healthy() }
 //
 // The session is closed even then. Close waits for all goroutines of the session except running hooks. A second Close
 // returns when the first does, with the same error. If the second's ctx ends earlier, it ends the wait of both.
-func (s *Session) Close(ctx context.Context) error { return s.engine.Close(ctx) }
+func (s *Session) Close(ctx context.Context) error { return engine.Of(s).Close(ctx) }

@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
-	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/reading"
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 	"github.com/leasehold-go/leasehold/leader"
 	"github.com/spf13/cobra"
@@ -280,7 +280,7 @@ func left(st admin.Status, h admin.Participant) string {
 
 // part describes how much of the key o uses, as a suffix for other text.
 func part(st admin.Status, o admin.Participant) string {
-	if use := engine.Use(st.Kind, o.Weight, st.Limit); use != "" {
+	if use := reading.Use(st.Kind, o.Weight, st.Limit); use != "" {
 		return ", " + use
 	}
 	return ""

@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/deadlock"
+	"github.com/leasehold-go/leasehold/internal/reading"
 )
 
 // A Deadlock is a cycle of sessions: Members[i] holds Keys[i] and waits for Keys[i+1], the last member for Keys[0]. If
@@ -52,7 +53,7 @@ func (d Deadlock) String() string {
 // Deadlocks returns the deadlocks among the first 20,000 keys that begin with prefix. It reads these keys as
 // [Inspector.List] does, twice if it seems to find a deadlock. Errors are those of List.
 func (i *Inspector) Deadlocks(ctx context.Context, prefix string) ([]Deadlock, error) {
-	found, members, err := i.s.Deadlocks(ctx, prefix)
+	found, members, err := reading.Deadlocks(ctx, i.s, prefix, nil)
 	return newDeadlocks(found, func(c deadlock.Claim) Participant {
 		return newParticipant(c.ID, c.Session, c.Weight, members[c.Session])
 	}), listError(prefix, err)

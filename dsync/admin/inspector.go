@@ -81,4 +81,7 @@ type Stats struct {
 }
 
 // Stats returns the Stats of the inspector's session. It sends no command to the store.
-func (i *Inspector) Stats() Stats { return Stats(i.s.Stats()) }
+func (i *Inspector) Stats() Stats {
+	listening, polling, records := i.s.Stats()
+	return Stats{listening, polling, records}
+}

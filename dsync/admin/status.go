@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
-	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/process"
+	"github.com/leasehold-go/leasehold/internal/reading"
 	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
@@ -71,7 +71,7 @@ func (st Status) Held() bool {
 // Status returns what the store knows about key. If the key has not been used within [dsync.Options].Retention,
 // only Key and Now are set. The error is ctx's, [dsync.ErrClosed], [dsync.CheckKey]'s or the store's.
 func (i *Inspector) Status(ctx context.Context, key string) (Status, error) {
-	r, err := i.s.Read(ctx, key)
+	r, err := reading.Read(ctx, i.s, key)
 	if err != nil {
 		return Status{}, fmt.Errorf("dsync: status of %q: %w", key, err)
 	}
@@ -89,7 +89,7 @@ func (i *Inspector) List(ctx context.Context, prefix string) iter.Seq2[Status, e
 // argument after. It is for showing keys page by page.
 func (i *Inspector) ListAfter(ctx context.Context, prefix, after string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
-		for r, err := range i.s.ReadAll(ctx, prefix, after) {
+		for r, err := range reading.All(ctx, i.s, prefix, after) {
 			if err != nil {
 				yield(Status{}, listError(prefix, err))
 				return
@@ -108,7 +108,7 @@ func listError(prefix string, err error) error {
 	return nil
 }
 
-func newStatus(r engine.Reading) Status {
+func newStatus(r reading.Reading) Status {
 	st := Status{
 		Key: r.Key, Now: r.Now, Kind: r.Kind, Limit: r.Limit, Token: r.Token, Term: r.Term,
 		Value: r.Value, Sealed: r.Sealed > 0, Waiting: r.Waiting,
@@ -158,7 +158,7 @@ func (st Status) String() string {
 	}
 	fmt.Fprintf(&b, ", %d waiting; as of %s by the store's clock\n", st.Waiting, utc(st.Now))
 	use := func(o Participant) string {
-		if use := engine.Use(st.Kind, o.Weight, st.Limit); use != "" {
+		if use := reading.Use(st.Kind, o.Weight, st.Limit); use != "" {
 			return o.String() + ", " + use
 		}
 		return o.String()

@@ -8,6 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/reading"
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
 
@@ -185,7 +186,7 @@ func newKeyView(st admin.Status, q query, own string, color func(session string)
 	return keyView{value: st.Value, HolderCount: holders, Status: statusjson.NewStatus(st, func(p admin.Participant, queued bool) participantView {
 		l := participantView{
 			Participant: statusjson.NewParticipant(p, queued, st.Now),
-			Mine:        p.Session == own, style: "own", use: engine.Use(st.Kind, p.Weight, st.Limit), age: age(a.store.Sub(p.Since)),
+			Mine:        p.Session == own, style: "own", use: reading.Use(st.Kind, p.Weight, st.Limit), age: age(a.store.Sub(p.Since)),
 		}
 		if !l.Mine {
 			l.style = color(p.Session)

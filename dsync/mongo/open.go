@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/leasehold-go/leasehold/internal/engine"
-
 	"github.com/leasehold-go/leasehold/clockcheck"
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -167,7 +165,7 @@ func open(ctx context.Context, face driver.Store, s *store, opt *Options) (*dsyn
 	}
 	err = s.contact(ctx)
 	if err == nil && opt != nil && opt.ClockCheck != nil {
-		err = s.checkClock(ctx, opt.ClockCheck, engine.Of(session).Margin())
+		err = s.checkClock(ctx, opt.ClockCheck, session.Options().Margin)
 	}
 	if err != nil {
 		return nil, errors.Join(err, session.Close(noValues{ctx}))

@@ -121,7 +121,7 @@ func (s *Session) describe(ctx context.Context, e driver.HeldError) error {
 	e.Here = e.Here || s.reg != nil && e.Session == s.reg.id // the session itself may keep the key, for example with ReleaseAfter
 	s.mu.Unlock()
 	if e.Here {
-		m := s.member()
+		m := s.process
 		e.Name, e.Host, e.PID = m.Name, m.Host, m.PID
 		return &e
 	}

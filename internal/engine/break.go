@@ -205,11 +205,11 @@ func (s *Session) persist(ctx context.Context, f func() error) error {
 			return waitError(ctx, last)
 		case errors.Is(err, errOver):
 			continue
-		case isAnswer(err) || errors.Is(err, ErrClosed):
+		case isAnswer(err) || errors.Is(err, core.ErrClosed):
 			return err
 		}
 		last = err
-		if err := s.wait(ctx, retry.next()); errors.Is(err, ErrClosed) {
+		if err := s.wait(ctx, retry.next()); errors.Is(err, core.ErrClosed) {
 			return err
 		}
 	}

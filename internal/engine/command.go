@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
-	"os"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -25,23 +23,12 @@ const (
 	maxPolls    = 8
 )
 
-// Upper bounds, for any TTL, of the time for one command and of the pause before a retry. A request that the network
-// has silently dropped is repeated after at most maxAttemptTime.
-const (
-	maxAttemptTime = 5 * time.Second
-	maxBackoff     = 2500 * time.Millisecond
-	firstBackoff   = 20 * time.Millisecond
-)
-
-// attemptTime returns how long one command may take.
-func (o *Options) attemptTime() time.Duration { return min(o.TTL/6, maxAttemptTime) }
-
-func (o *Options) maxBackoff() time.Duration { return min(o.TTL/12, maxBackoff) }
-
-func (s *Session) attemptTime() time.Duration { return s.opt.attemptTime() }
+// MaxAttempt bounds the time for one command, for any TTL, so that a request that the network has silently dropped is
+// soon repeated.
+const MaxAttempt = 5 * time.Second
 
 // backoff returns a new backoff for retries of a command.
-func (s *Session) backoff() backoff { return backoff{cap: s.opt.maxBackoff()} }
+func (s *Session) backoff() backoff { return backoff{first: s.config.Retry, cap: s.config.Backoff} }
 
 // execute sends a command for the Core and passes the answer to it. If the Core then sends another command, such as the
 // notice of a grant, execute sends it too, because that is quicker than starting another goroutine.
@@ -75,7 +62,7 @@ func (s *Session) answer(f *core.Send) *core.Reply {
 	case f.Op == core.Discard && isAnswer(r.Err),
 		f.Op == core.Release && isAnswer(r.Err) && !errors.Is(r.Err, driver.ErrNotWaiting),
 		f.Op == core.Heartbeat && errors.Is(r.Err, driver.ErrRefused):
-		s.storeError(f.Op.String(), r.Err)
+		s.report.Failed(f.Op.String(), r.Err)
 	}
 	return r
 }
@@ -109,7 +96,7 @@ func (s *Session) call(ctx context.Context, cmd *core.Command, r *core.Reply) (e
 	case core.Discard:
 		r.Notices, err = s.store.Discard(ctx, cmd.Claims)
 	case core.Sweep:
-		r.Swept, err = s.store.Sweep(ctx, cmd.Session, cmd.Last, s.opt.Retention)
+		r.Swept, err = s.store.Sweep(ctx, cmd.Session, cmd.Last, s.config.Retention)
 	case core.Notify:
 		err = s.store.Notify(ctx, cmd.Notices)
 	}
@@ -129,7 +116,8 @@ func (s *Session) register(ctx context.Context) (id string, now time.Time, err e
 		}
 		s.forgetTried()
 	}
-	m := s.member()
+	m := s.process
+	m.ID = sessionID()
 	s.lockFile(&m)
 	now, err = s.store.Register(ctx, m)
 	switch {
@@ -148,35 +136,6 @@ func (s *Session) forgetTried() {
 	s.tried = ""
 }
 
-// member returns the record of a new registration.
-func (s *Session) member() driver.Member {
-	m := driver.Member{
-		ID: sessionID(), TTL: s.opt.TTL,
-		Name: s.opt.Name, Host: s.opt.Host, PID: os.Getpid(), App: s.opt.App, Meta: s.opt.Meta,
-		Settings: driver.Settings{
-			Version: version(), Heartbeat: s.opt.HeartbeatInterval, Poll: s.opt.PollInterval, Margin: s.opt.Margin, Grace: s.opt.Grace,
-		},
-	}
-	if s.opt.Anonymous {
-		m.PID = 0
-	}
-	return m
-}
-
-// version returns the version of this module in the running program.
-var version = sync.OnceValue(func() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, m := range append(info.Deps, &info.Main) {
-		if m.Path == "github.com/leasehold-go/leasehold" {
-			return m.Version
-		}
-	}
-	return ""
-})
-
 // sessionID returns an id that no session has had. An xid alone is not enough: in two containers with process id 1
 // and the same machine id, only its 24-bit counter differs. So 65 random bits from crypto/rand follow it.
 func sessionID() string { return xid.New().String() + "-" + rand.Text()[:13] }
@@ -185,7 +144,7 @@ func sessionID() string { return xid.New().String() + "-" + rand.Text()[:13] }
 // caller's. Otherwise a caller could cancel a command that the server then still executes, or make the command part of
 // its own transaction.
 func (s *Session) attempt(op string, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(s.base, s.attemptTime())
+	ctx, cancel := context.WithTimeout(s.base, s.config.Attempt)
 	defer cancel()
 	err := f(ctx)
 	if err != nil && !isAnswer(err) && ctx.Err() == context.DeadlineExceeded {
@@ -193,11 +152,9 @@ func (s *Session) attempt(op string, f func(context.Context) error) error {
 	}
 	switch {
 	case err == nil:
-		if more := s.outages.over(op); more != nil {
-			s.Warn("dsync: commands succeed again", append([]any{"op", op}, more...)...)
-		}
+		s.report.Succeeded(op)
 	case !isAnswer(err) && s.base.Err() == nil:
-		s.storeError(op, err)
+		s.report.Failed(op, err)
 	}
 	return err
 }
@@ -219,7 +176,7 @@ func request[T any](ctx context.Context, s *Session, op string, f func(context.C
 	s.mu.Lock()
 	if s.finished {
 		s.mu.Unlock()
-		return none, ErrClosed
+		return none, core.ErrClosed
 	}
 	s.step(&core.Ask{Do: func() {
 		var a answer[T]
@@ -233,7 +190,7 @@ func request[T any](ctx context.Context, s *Session, op string, f func(context.C
 	case <-ctx.Done():
 		return none, ctx.Err()
 	case <-s.closing:
-		return none, ErrClosed
+		return none, core.ErrClosed
 	}
 }
 
@@ -259,8 +216,8 @@ func (s *Session) notify(notices []driver.Notice) {
 // tooSlow adds the time limit of a command to its error. With a short TTL, even a working link can take longer than the
 // limit, and then no command ever succeeds.
 func (s *Session) tooSlow(err error) error {
-	d := s.attemptTime().Round(time.Millisecond)
-	if d < maxAttemptTime {
+	d := s.config.Attempt.Round(time.Millisecond)
+	if d < MaxAttempt {
 		return fmt.Errorf("no answer within %v, a sixth of the TTL; if the store or the link is slower than that, set a longer TTL: %w", d, err)
 	}
 	return fmt.Errorf("no answer within %v: %w", d, err)
@@ -309,7 +266,7 @@ func (s *Session) listen(ctx context.Context, f *core.Listen) {
 	if unsupported {
 		s.info("dsync: the store can't notify; waiters poll", "why", err)
 	} else {
-		s.storeError("Listen", err)
+		s.report.Failed("Listen", err)
 	}
 	s.step(core.ListenerBroken{Listener: f.Number, Unsupported: unsupported})
 }
@@ -360,14 +317,14 @@ func (w *workers) run(f func()) {
 // A backoff spaces the retries of one operation. The wait doubles, with jitter, up to cap. Call reset after a
 // success.
 type backoff struct {
-	cap    time.Duration
-	failed int
+	first, cap time.Duration
+	failed     int
 }
 
 // next returns how long to wait before the next retry.
 func (b *backoff) next() time.Duration {
 	b.failed++
-	return core.Pause(firstBackoff, b.cap, b.failed-1, mathrand.Int64N)
+	return core.Pause(b.first, b.cap, b.failed-1, mathrand.Int64N)
 }
 
 func (b *backoff) reset() { b.failed = 0 }
@@ -379,7 +336,7 @@ func (s *Session) Forever(key string, f func(context.Context) error) {
 	if s.ends() {
 		panic(fmt.Sprintf("dsync: lock %q: the session is closed", key))
 	}
-	retry := backoff{cap: min(s.opt.TTL/2, 6*maxBackoff)}
+	retry := backoff{first: s.config.Retry, cap: 6 * s.config.Backoff}
 	for {
 		err := f(context.Background())
 		switch {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leasehold-go/leasehold/internal/reading"
+
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/core"
 	"github.com/leasehold-go/leasehold/internal/deadlock"
@@ -50,7 +52,7 @@ func (s *Session) lookIfDue() {
 		}
 		for name, d := range found {
 			if _, known := s.deadlocks[name]; !known {
-				s.reportDeadlock(d)
+				s.report.Deadlock(d.members, d.keys)
 			}
 		}
 		s.looked, s.deadlocks = s.now, found
@@ -59,14 +61,17 @@ func (s *Session) lookIfDue() {
 
 const maxLinger = time.Hour
 
+// A named is a deadlock as a [Reporter] gets it.
+type named struct{ members, keys []string }
+
 // look returns the deadlocks that the session with the given id is in, each under a unique name. It reads all keys only
 // if somebody waits for a key that the session holds; otherwise the session is in no deadlock.
 //
 // polls means that the store can't notify. Then another session may keep an unused key until its Linger is over, which
 // is hardly ever longer than maxLinger. So look ignores a hold that may be lingering until the hold is older than
 // maxLinger.
-func (s *Session) look(id string, held []string, polls bool, nested func(held, waits string) bool) (map[string]DeadlockInfo, error) {
-	ctx, found := context.Background(), make(map[string]DeadlockInfo)
+func (s *Session) look(id string, held []string, polls bool, nested func(held, waits string) bool) (map[string]named, error) {
+	ctx, found := context.Background(), make(map[string]named)
 	var failed error
 	if !slices.ContainsFunc(held, func(key string) bool {
 		st, err := s.Load(ctx, key)
@@ -75,15 +80,15 @@ func (s *Session) look(id string, held []string, polls bool, nested func(held, w
 	}) || failed != nil {
 		return nil, failed
 	}
-	all, members, err := s.findDeadlocks(ctx, "", func(h deadlock.Claim, now time.Time) bool {
+	all, members, err := reading.Deadlocks(ctx, s, "", func(h deadlock.Claim, now time.Time) bool {
 		return polls && h.Yields && h.Session != id && now.Sub(h.Since) < maxLinger
 	})
 	for _, d := range all {
-		name, own, info := "", false, DeadlockInfo{Keys: d.Keys}
+		name, own, info := "", false, named{keys: d.Keys}
 		for i, m := range d.Members {
 			name += m.ID + " "
 			own = own || m.Session == id && nested(d.Keys[i], d.Next(i))
-			info.Members = append(info.Members, nameOf(m.Session, members[m.Session]))
+			info.members = append(info.members, nameOf(m.Session, members[m.Session]))
 		}
 		if own {
 			found[name] = info
@@ -97,86 +102,9 @@ func nameOf(session string, m driver.Member) string {
 	return process.Describe(m.Name, m.Host, m.PID, session)
 }
 
-// Deadlocks returns the deadlocks among the first 20,000 keys that begin with prefix, and the records of the
-// sessions in them. The error is ctx's, [ErrClosed] or the store's.
-func (s *Session) Deadlocks(ctx context.Context, prefix string) ([]deadlock.Cycle, map[string]driver.Member, error) {
-	return s.findDeadlocks(ctx, prefix, nil)
-}
-
-// findDeadlocks searches for deadlocks. If it finds any, it reads the keys again and searches both readings: see
-// [deadlock.Find].
-func (s *Session) findDeadlocks(ctx context.Context, prefix string, ends func(h deadlock.Claim, now time.Time) bool) ([]deadlock.Cycle, map[string]driver.Member, error) {
-	first, _, err := s.contended(ctx, prefix)
-	if err != nil || len(deadlock.Find(first, first, ends)) == 0 {
-		return nil, nil, err
-	}
-	again, members, err := s.contended(ctx, prefix)
-	return deadlock.Find(first, again, ends), members, err
-}
-
-// contended returns the keys for which somebody waits, with all their waiters, and the records of the sessions
-// involved.
-func (s *Session) contended(ctx context.Context, prefix string) (some []deadlock.Key, members map[string]driver.Member, err error) {
-	const most = 20_000
-	members = make(map[string]driver.Member)
-	n := 0
-	for states, err := range s.pages(ctx, prefix, "") {
-		var page []Reading
-		if err == nil {
-			states = states[:min(len(states), most-n)]
-			n += len(states)
-			page, err = s.readings(ctx, slices.DeleteFunc(states, func(st driver.State) bool { return st.Waiting == 0 }))
-		}
-		if len(page) > 0 {
-			maps.Copy(members, page[0].Members) // the Members of all readings of a page are the same map
-		}
-		for _, r := range page {
-			if r.Waiting > len(r.WaitersAhead) {
-				if r, err = s.Read(ctx, r.Key); err != nil {
-					break
-				}
-				maps.Copy(members, r.Members)
-			}
-			if r.Waiting > 0 {
-				some = append(some, r.forDeadlocks())
-			}
-		}
-		if err != nil || n == most {
-			return some, members, err
-		}
-	}
-	return some, members, nil
-}
-
-// forDeadlocks returns the parts of r that a search for deadlocks needs.
-func (r *Reading) forDeadlocks() deadlock.Key {
-	k := deadlock.Key{Name: r.Key, Kind: r.Kind, Limit: r.Limit, Now: r.Now}
-	for _, h := range r.Holders {
-		_, lapsed := r.End(h)
-		k.Holders = append(k.Holders, deadlock.Claim{
-			ID: h.Claim, Session: h.Session, Weight: h.Weight,
-			Since: h.Since, Renewed: h.Until.IsZero(), Lapsed: lapsed, Yields: h.Yield,
-		})
-	}
-	for _, w := range r.WaitersAhead {
-		k.Queue = append(k.Queue, deadlock.Claim{ID: w.Claim, Session: w.Session, Weight: w.Weight})
-	}
-	return k
-}
-
 // longWait is the age at which a wait may first count as part of a deadlock.
 func (s *Session) longWait() time.Duration {
-	return min(max(s.opt.TTL/2, 5*time.Second), 15*time.Second)
-}
-
-// reportDeadlock logs d and passes it to the hooks. s.mu must be held.
-func (s *Session) reportDeadlock(d DeadlockInfo) {
-	s.Warn("dsync: possible deadlock", "members", d.String())
-	s.each(func(h *Hooks) {
-		if h.Deadlock != nil {
-			s.report(func() { h.Deadlock(d) })
-		}
-	})
+	return min(max(s.config.TTL/2, 5*time.Second), 15*time.Second)
 }
 
 // waitsForItselfLocked reports whether a call for w waits for a hold that, according to ctx, belongs to the work that
@@ -208,6 +136,6 @@ func (s *Session) reportNested(h *Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !h.served() && s.core.Session() != "" {
-		s.reportDeadlock(DeadlockInfo{Members: []string{nameOf(s.core.Session(), s.member())}, Keys: []string{h.acquire.Key}})
+		s.report.Deadlock([]string{nameOf(s.core.Session(), s.process)}, []string{h.acquire.Key})
 	}
 }

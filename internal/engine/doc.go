@@ -1,5 +1,5 @@
-// Package engine runs a session. A [core.Core] makes the decisions; this package has everything that a Core must not
-// have: goroutines that call the store, the clock, contexts, hooks and logs. Packages dsync and leader document what
+// Package engine runs a session. A [core.Core] makes the decisions; this package has what a Core must not have:
+// goroutines that call the store, the clock, contexts and files. Packages dsync and leader document what
 // they promise, and package driver documents what a store promises. Package core explains how a session uses the
 // store's promises to keep those of dsync and leader.
 //
@@ -11,7 +11,7 @@
 //
 //	Lock    ──Acquire──►┐                 ┌──Send──► a goroutine calls the store ──Reply──►┐
 //	Unlock  ──Done─────►│                 ├──Deliver, Freed──► the caller that waits       │
-//	notice  ──Noticed──►├─ Core.Step ────►├──End──► the hold's Lost closes; hooks, log      │
+//	notice  ──Noticed──►├─ Core.Step ────►├──End──► the hold's Lost closes; the Reporter    │
 //	timer   ──Tick─────►│                 └──Listen──► a goroutine listens                 │
 //	        ──────────►─┘◄─────────────────────────────────────────────────────────────────┘
 //
@@ -20,8 +20,13 @@
 // # Goroutines
 //
 // Each command and the listener run on goroutines of their own. So do each call of Observe, each background command
-// of Publish and Observe, and hearOfDeaths. Close waits for all of them, but not for the goroutine that calls hooks
-// and logs.
+// of Publish and Observe, and hearOfDeaths. Close waits for all of them.
+//
+// # Above it
+//
+// [New] gets a [core.Config] and a [Reporter]. Package dsync fills the one from its Options, and makes hooks and logs of
+// what the other gets, on a goroutine of its own. Packages that use more of the engine than dsync exports, such as
+// leader and dsync/admin, get it from a *dsync.Session with [Of].
 //
 // # How to read it
 //
@@ -34,6 +39,7 @@
 //	deadlock.go the search for processes that wait for each other
 //	status.go   what a session reports about itself
 //	host.go     HostDir: the session's locked file, and those of other sessions
-//	options.go  Options, Hooks, errors
+//	report.go   what a session reports, and Of
+//	key.go      CheckKey
 //	clock.go    the clock, which counts the time that the machine slept
 package engine

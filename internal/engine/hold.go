@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -109,7 +108,7 @@ func (h *Hold) wake() {
 	}
 }
 
-// begin begins the hold and calls the hooks. s.mu must be held.
+// begin begins the hold. s.mu must be held.
 func (h *Hold) begin(f *core.Deliver) {
 	waited := h.s.now.Sub(h.since)
 	h.request, h.token, h.granted, h.since = f.Request, f.Token, f.Granted, h.s.now
@@ -117,18 +116,7 @@ func (h *Hold) begin(f *core.Deliver) {
 	if h.acquire.Auto || h.acquire.Lease > 0 {
 		h.own = &own{term: f.Term, until: f.Until, finished: make(chan struct{})}
 	}
-	h.s.each(func(l *Hooks) {
-		if l.Granted != nil {
-			info := h.info()
-			info.Context, info.Wait, info.Local = h.ctx, waited, f.Local
-			h.s.report(func() { l.Granted(info) })
-		}
-	})
-}
-
-// info describes the hold to a hook.
-func (h *Hold) info() HoldInfo {
-	return HoldInfo{Key: h.acquire.Key, Kind: h.acquire.Kind, Token: h.token}
+	h.s.report.Granted(h, Grant{h.ctx, waited, f.Local})
 }
 
 // ends ends the hold before its holder is done: it closes Lost, and the holder then has the grace to stop. s.mu must be
@@ -136,8 +124,7 @@ func (h *Hold) info() HoldInfo {
 func (h *Hold) ends(f *core.End) {
 	s := h.s
 	h.cause = core.LostTo(f.Cause)
-	byHolder := f.Asked && !errors.Is(f.Cause, ErrRevoked)
-	if byHolder {
+	if ByHolder(f) {
 		h.become(stopping)
 	} else {
 		h.become(windingDown)
@@ -145,27 +132,11 @@ func (h *Hold) ends(f *core.End) {
 	if h.acquire.Lease == 0 { // a lease needs no release
 		s.overdue[h] = s.now
 	}
-	switch {
-	case f.Asked:
-		s.info("dsync: hold ended", "key", h.acquire.Key, "token", h.token, "cause", f.Cause)
-	case errors.Is(f.Cause, ErrRecordDeleted):
-		record := h.acquire.Key
-		if n, ok := s.store.(driver.Namer); ok {
-			record = n.RecordName(record)
-		}
-		s.record(slog.LevelError, "dsync: hold lost: somebody deleted or changed the key's record, and another process may hold the key",
-			[]any{"key", h.acquire.Key, "token", h.token, "record", record, "cause", f.Cause})
-	default:
-		s.Warn("dsync: hold lost", "key", h.acquire.Key, "token", h.token, "cause", f.Cause)
-	}
-	s.each(func(l *Hooks) {
-		if l.Lost != nil {
-			info := h.info()
-			info.Held, info.Cause, info.ByHolder = s.now.Sub(h.since), h.cause, byHolder
-			s.report(func() { l.Lost(info) })
-		}
-	})
+	s.report.Lost(h, f, s.now.Sub(h.since))
 }
+
+// ByHolder reports whether the holder wanted its hold to end, as a leader that resigns does, or its lease ran out.
+func ByHolder(f *core.End) bool { return f.Asked && !errors.Is(f.Cause, core.ErrRevoked) }
 
 // freedBy records that the Core has finished with the hold. s.mu must be held.
 func (h *Hold) freedBy(f *core.Freed) {
@@ -240,7 +211,7 @@ const checkPause = 10 * time.Millisecond
 // long as the machine slept. s.mu must be held.
 func (s *Session) checkHoldsLater() {
 	if s.checkTimer == nil && !s.finished {
-		s.checkTimer = time.AfterFunc(max(s.opt.Grace/2, checkPause), func() {
+		s.checkTimer = time.AfterFunc(max(s.config.Grace/2, checkPause), func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.compareClock()
@@ -251,6 +222,10 @@ func (s *Session) checkHoldsLater() {
 		})
 	}
 }
+
+// GrantToken returns the fencing token with which the hold began. Unlike Token, it does not tell whether the hold is
+// over, and may be called by a [Reporter].
+func (h *Hold) GrantToken() int64 { return h.token }
 
 // Token returns the fencing token, or 0 if the hold is over.
 func (h *Hold) Token() int64 {
@@ -272,7 +247,7 @@ func (h *Hold) Err() error {
 	if cause := h.Cause(); cause != nil {
 		return cause
 	}
-	return fmt.Errorf("%w: it was released", ErrLost)
+	return fmt.Errorf("%w: it was released", core.ErrLost)
 }
 
 // Left returns how much longer the hold lasts, by the local clock, if no further heartbeat is acknowledged. It returns
@@ -369,7 +344,7 @@ func (h *Hold) ReleaseBy(l driver.Release) bool {
 	if h.state != live && h.state != stopping || h.own.said.Swap(true) {
 		return false
 	}
-	h.own.passed = ErrLost
+	h.own.passed = core.ErrLost
 	h.s.step(core.ReleaseBy{Claim: h.end.Claim, Release: l})
 	return true
 }
@@ -381,8 +356,8 @@ func (h *Hold) ReleaseBy(l driver.Release) bool {
 func (h *Hold) ReleasedBy() error {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
-	if h.own.passed == ErrLost {
-		return cmp.Or(h.err, h.cause, ErrLost)
+	if h.own.passed == core.ErrLost {
+		return cmp.Or(h.err, h.cause, core.ErrLost)
 	}
 	return h.own.passed
 }
@@ -435,7 +410,7 @@ func (h *Hold) PublishLater(value []byte) {
 		for h.Live() {
 			err := h.publishNow(s.base, publish)
 			if errors.Is(err, driver.ErrRefused) { // a refusal of the value, which nobody else reports
-				s.storeError("Publish", err)
+				s.report.Failed("Publish", err)
 			}
 			if err == nil || isAnswer(err) || s.waitFor(s.base, nil, over, retry.next()) != nil {
 				return
@@ -514,7 +489,7 @@ func (h *Hold) Unlock(o driver.Release) Releasing {
 	now := s.compareClock()
 	if h.sharers--; h.sharers == 0 {
 		if h.state == live {
-			h.reportRelease(now.Sub(h.since))
+			s.report.Released(h, now.Sub(h.since))
 		}
 		h.become(done)
 	}
@@ -538,7 +513,7 @@ type Releasing struct {
 	err      error           // why the hold had ended before, or could not be released
 }
 
-// Wait waits for the store's answer until ctx ends. The error is ErrLost if the hold had ended before, ctx's error,
+// Wait waits for the store's answer until ctx ends. The error is core.ErrLost if the hold had ended before, ctx's error,
 // or the store's.
 func (r Releasing) Wait(ctx context.Context) error {
 	if r.answered == nil {
@@ -575,7 +550,7 @@ func WaitAll(ctx context.Context, all []Releasing) { waitAll(ctx, all, func(*Hol
 func waitAll(ctx context.Context, all []Releasing, failed func(*Hold, error)) {
 	most := time.Duration(driver.MaxDuration)
 	for _, r := range all {
-		most = min(most, r.h.s.opt.TTL/3)
+		most = min(most, r.h.s.config.TTL/3)
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -584,18 +559,6 @@ func waitAll(ctx context.Context, all []Releasing, failed func(*Hold, error)) {
 			failed(r.h, err)
 		}
 	}
-}
-
-// reportRelease calls the Released hooks for a hold that was live until its holder was done.
-// s.mu must be held.
-func (h *Hold) reportRelease(held time.Duration) {
-	h.s.each(func(l *Hooks) {
-		if l.Released != nil {
-			info := h.info()
-			info.Held = held
-			h.s.report(func() { l.Released(info) })
-		}
-	})
 }
 
 // A scopedContext is a context that ends with one or more holds. Its Err checks the clock, so that even the first call

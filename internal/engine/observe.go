@@ -94,7 +94,7 @@ func (s *Session) readSessions(ctx context.Context, op string, q driver.SessionQ
 
 // Observe calls f, one call at a time, with the state of key: first with the current state, then after each change, and
 // from time to time even without a change. If the store can notify, f sees a change within a round trip or two;
-// otherwise Observe polls every [Options].PollInterval. After 8 changes in quick succession, Observe calls f at most
+// otherwise Observe polls every PollInterval. After 8 changes in quick succession, Observe calls f at most
 // ten times a second, but always with the latest state. If an error occurs, f gets the error with the last known state.
 //
 // Observe returns at once. Soon after ctx or the session has ended, it stops calling f and calls end. To observe, the
@@ -169,7 +169,7 @@ func (s *Session) observe(ctx context.Context, key string, f func(driver.State, 
 		if errors.Is(err, errOver) {
 			continue
 		}
-		if ctx.Err() != nil || errors.Is(err, ErrClosed) {
+		if ctx.Err() != nil || errors.Is(err, core.ErrClosed) {
 			return
 		}
 		f(st, err)
@@ -185,7 +185,7 @@ func (reg *registration) follow(ctx context.Context, key string, f func(driver.S
 	s := reg.s
 	changed := s.watch(key)
 	defer s.unwatch(key, changed)
-	p := newPace(s.opt.PollInterval)
+	p := newPace(s.config.Poll)
 	for d := time.Duration(0); ; {
 		if err := s.waitFor(ctx, changed, reg.over, d); err != nil {
 			return err
@@ -235,10 +235,7 @@ func (s *Session) unwatch(key string, changed chan struct{}) {
 
 // pollTime returns how long an observer waits for a notice before it reads the key again.
 func (s *Session) pollTime() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	d := s.core.PollTime(1)
-	return core.Jitter(d, 5, rand.Int64N)
+	return core.Jitter(s.PollInterval(), 5, rand.Int64N)
 }
 
 // A pace limits how often an observer reads its key, by the generic cell rate algorithm. The first changes are read

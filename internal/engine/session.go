@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
-	"github.com/leasehold-go/leasehold/internal/calls"
 	"github.com/leasehold-go/leasehold/internal/core"
 	"github.com/leasehold-go/leasehold/internal/hostdir"
 	"github.com/leasehold-go/leasehold/internal/trace"
@@ -27,10 +24,10 @@ import (
 //
 // All methods may be called concurrently.
 type Session struct {
-	store driver.Store
-	opt   Options
-	hooks calls.Queue
-	all   atomic.Pointer[[]*Hooks] // Options.Hooks and the hooks of AddHooks; the slice is replaced, never changed
+	store   driver.Store
+	config  *core.Config
+	process driver.Member // the record of the next registration, without its id
+	report  Reporter
 
 	base context.Context // parent of the contexts of all commands; has no values, and ends with Close
 	stop context.CancelFunc
@@ -39,15 +36,13 @@ type Session struct {
 	released chan struct{} // closed when Close has released and unregistered everything
 	closed   chan struct{} // closed when Close is finished
 	workers  *workers      // all goroutines except hooks
-	outages  outages
-	hostDir  *hostdir.Dir // nil: no HostDir
-	unlocks  sync.Map     // maps the id of a registration to the func() that unlocks its file in hostDir
-	tried    string       // id of an unanswered registration, or "". Only the Register under way uses it
-	hearing  sync.Once    // starts hearOfDeaths
+	hostDir  *hostdir.Dir  // nil: no HostDir
+	unlocks  sync.Map      // maps the id of a registration to the func() that unlocks its file in hostDir
+	tried    string        // id of an unanswered registration, or "". Only the Register under way uses it
+	hearing  sync.Once     // starts hearOfDeaths
 
 	mu          sync.Mutex // held during a Step, never while something blocks
 	core        *core.Core
-	config      *core.Config
 	seed        trace.Seed
 	clock       clock
 	recorder    *trace.Recorder // nil: nobody has called Record
@@ -70,43 +65,25 @@ type Session struct {
 	overdue     map[*Hold]core.Instant // holds that ended before their holder was done; the values are when they ended
 	checkTimer  *time.Timer            // finds holds that ended while the machine slept; nil: not running
 
-	looking   bool                    // a search for deadlocks is under way
-	looked    core.Instant            // when the last search ended
-	deadlocks map[string]DeadlockInfo // deadlocks that the session is in; each key identifies a deadlock
+	looking   bool             // a search for deadlocks is under way
+	looked    core.Instant     // when the last search ended
+	deadlocks map[string]named // deadlocks that the session is in; each key identifies a deadlock
 }
 
-// New returns a session that uses store. It does not contact the store. It fails only if store is nil or opt is
-// invalid. A nil opt means the defaults; see [Options].
-func New(store driver.Store, opt *Options) (*Session, error) {
-	if store == nil {
-		return nil, errors.New("dsync: the store is nil; pass one, for example from dsync/mongo or dsync/dsynctest")
-	}
-	o, err := opt.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	config, seed := o.config(), trace.NewSeed()
-	config.Rand = seed.Rand()
+// New returns a session that uses store. It does not contact the store. config has no Lanes, PollLanes and Rand; New
+// sets them. process is how the session appears to others. dir is nil if there is no HostDir.
+func New(store driver.Store, config core.Config, process driver.Member, dir *hostdir.Dir, report Reporter) *Session {
+	seed := trace.NewSeed()
+	config.Lanes, config.PollLanes, config.Rand = maxCommands, maxPolls, seed.Rand()
 	base, stop := context.WithCancel(context.Background())
-	s := &Session{
-		store: store, opt: o, core: core.New(config), config: config, seed: seed, clock: newClock(), armed: core.Never,
-		hooks: calls.Queue{Logger: o.Logger},
-		base:  base, stop: stop, workers: newWorkers(base),
+	return &Session{
+		store: store, config: &config, process: process, report: report, hostDir: dir,
+		core: core.New(&config), seed: seed, clock: newClock(), armed: core.Never,
+		base: base, stop: stop, workers: newWorkers(base),
 		closing: make(chan struct{}), released: make(chan struct{}), closed: make(chan struct{}),
 		observers: make(map[string]map[chan struct{}]bool), overdue: make(map[*Hold]core.Instant),
 	}
-	s.all.Store(&[]*Hooks{o.Hooks})
-	if o.HostDir != "" {
-		if s.hostDir, err = hostdir.Open(o.HostDir); err != nil {
-			return nil, fmt.Errorf("dsync: HostDir is %q: %w", o.HostDir, err)
-		}
-	}
-	return s, nil
 }
-
-// Of returns the engine of a *dsync.Session, for features that package dsync does not export. Package dsync sets this
-// variable, so that its Session exposes no internal type, as package log does with log/internal.DefaultOutput.
-var Of func(session any) *Session
 
 // Record makes the session write every event to w, for [trace.Replay], until stop is called. Call it before the session
 // is used.
@@ -116,16 +93,6 @@ func (s *Session) Record(w io.Writer) (stop func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.recorder = nil
-	}
-}
-
-// config returns the settings of the session's Core.
-func (o *Options) config() *core.Config {
-	return &core.Config{
-		TTL: o.TTL, Margin: o.Margin, Grace: o.Grace, LeastMargin: o.leastMargin, LeastGrace: o.leastGrace, Heartbeat: o.HeartbeatInterval, Attempt: o.attemptTime(),
-		Poll: o.PollInterval, HandOff: o.HandOffTime, Linger: o.Linger,
-		Retention: o.Retention, Retry: firstBackoff, Backoff: o.maxBackoff(), AlwaysListen: o.AlwaysListen,
-		Lanes: maxCommands, PollLanes: maxPolls,
 	}
 }
 
@@ -206,9 +173,8 @@ func (s *Session) do(f core.Effect) {
 	case core.SessionLost:
 		s.lost(f)
 	case core.Beat:
-		s.beat(f)
-	case core.Jumped:
-		s.jumped(f)
+		s.lookIfDue()
+		s.report.Effect(f)
 	case core.Expired:
 		s.workers.do(func() {
 			m, _ := s.memberOf(s.base, f.Session)
@@ -217,11 +183,11 @@ func (s *Session) do(f core.Effect) {
 				s.hostDir.Remove(f.Session)
 			}
 		})
-	case core.Orphan:
-		s.info("dsync: releasing a claim that this process does not know", "claim", f.Claim, "key", f.Key)
 	case core.Closed:
 		s.closeErr = f.Err
 		close(s.released)
+	default:
+		s.report.Effect(f)
 	}
 }
 
@@ -262,7 +228,7 @@ func (s *Session) registered(ctx context.Context) (*registration, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-s.closing:
-		return nil, ErrClosed
+		return nil, core.ErrClosed
 	}
 	if w.err != nil {
 		return nil, w.err
@@ -284,48 +250,16 @@ func (s *Session) registeredAs(f core.Registered) {
 		return
 	}
 	s.reg = &registration{s: s, id: f.Session, over: make(chan struct{})}
-	s.info("dsync: session started", "session", f.Session, "ttl", s.opt.TTL)
-	s.each(func(h *Hooks) {
-		if h.SessionStarted != nil {
-			s.report(func() { h.SessionStarted(f.Session) })
-		}
-	})
+	s.report.Effect(f)
 }
 
 func (s *Session) lost(f core.SessionLost) {
 	close(s.reg.over)
 	s.reg = nil
 	if s.hostDir != nil { // holds may still be in their grace, even after a Close that could not unregister, so the process must not look dead yet
-		time.AfterFunc(s.opt.TTL, func() { s.unlockFile(f.Session) })
+		time.AfterFunc(s.config.TTL, func() { s.unlockFile(f.Session) })
 	}
-	if errors.Is(f.Cause, ErrClosed) {
-		s.info("dsync: session closed", "session", f.Session)
-		return
-	}
-	s.Warn("dsync: session lost", "session", f.Session, "holds", f.Holds, "cause", f.Cause)
-	s.each(func(h *Hooks) {
-		if h.SessionLost != nil {
-			s.report(func() { h.SessionLost(f.Session, f.Cause) })
-		}
-	})
-}
-
-func (s *Session) beat(f core.Beat) {
-	s.lookIfDue()
-	s.each(func(h *Hooks) {
-		if h.Heartbeat != nil {
-			s.hooks.AddLatest(h, func() { h.Heartbeat(f.Took, f.Left, f.Err) })
-		}
-	})
-}
-
-func (s *Session) jumped(f core.Jumped) {
-	s.Warn("dsync: the store's clock jumped by more than the margin", "by", f.By, "margin", s.opt.Margin)
-	s.each(func(h *Hooks) {
-		if h.ClockJump != nil {
-			s.report(func() { h.ClockJump(f.By) })
-		}
-	})
+	s.report.Effect(f)
 }
 
 // ID returns the id under which the session is registered now, or "" if it is not registered. After a loss the session
@@ -346,23 +280,24 @@ func (s *Session) Register(ctx context.Context) (id string, err error) {
 	return reg.id, nil
 }
 
-// Name returns the name that other processes see: [Options].Name.
-func (s *Session) Name() string { return s.opt.Name }
+// Name returns the name that other processes see.
+func (s *Session) Name() string { return s.process.Name }
 
-// TTL returns the session's [Options].TTL.
-func (s *Session) TTL() time.Duration { return s.opt.TTL }
+// TTL returns the session's TTL.
+func (s *Session) TTL() time.Duration { return s.config.TTL }
 
-// Margin returns the session's [Options].Margin.
-func (s *Session) Margin() time.Duration { return s.opt.Margin }
+// PollInterval returns the interval between the requests of the first waiter in a queue.
+func (s *Session) PollInterval() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.core.PollTime(1)
+}
 
 // Reserve returns the margin plus the grace of a lease of length d. Its holder may use the lease only for
 // the rest of d.
 func (s *Session) Reserve(d time.Duration) time.Duration {
 	return s.config.MarginOf(d) + s.config.GraceOf(d)
 }
-
-// Grace returns the session's [Options].Grace.
-func (s *Session) Grace() time.Duration { return s.opt.Grace }
 
 // Close ends the session, as documented for dsync.Session.Close. A second Close waits for the first. When the ctx of
 // either call ends, the first stops waiting for holders.
@@ -407,7 +342,7 @@ func (s *Session) Close(ctx context.Context) error {
 		ctx := context.WithoutCancel(ctx)
 		if !bound.IsZero() { // the wait for commands already sent has used up part of the time allowed for the store
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithDeadline(ctx, bound.Add(s.attemptTime()))
+			ctx, cancel = context.WithDeadline(ctx, bound.Add(s.config.Attempt))
 			defer cancel()
 		}
 		err = errors.Join(err, c.Close(ctx))
@@ -440,33 +375,6 @@ func (s *Session) ends() bool {
 	}
 }
 
-func (s *Session) storeError(op string, err error) {
-	if say, more := s.outages.failed(op); say {
-		if errors.Is(err, context.DeadlineExceeded) {
-			more = append(more, "attempt", s.attemptTime()) // the network may be too slow for the TTL
-		}
-		s.Warn("dsync: a command failed", append([]any{"op", op, "err", err}, more...)...)
-	}
-	s.each(func(h *Hooks) {
-		if h.StoreError != nil {
-			s.report(func() { h.StoreError(op, err) })
-		}
-	})
-}
-
-// report queues f for the goroutine that calls the hooks one after another. Log records go through the same queue, so
-// that a logger that blocks does not delay heartbeats.
-func (s *Session) report(f func()) { s.hooks.Add(f) }
-
-func (s *Session) info(msg string, args ...any) { s.record(slog.LevelInfo, msg, args) }
-func (s *Session) Warn(msg string, args ...any) { s.record(slog.LevelWarn, msg, args) }
-
-func (s *Session) record(level slog.Level, msg string, args []any) {
-	if ctx := context.Background(); s.opt.Logger.Enabled(ctx, level) {
-		s.report(func() { s.opt.Logger.Log(ctx, level, msg, args...) })
-	}
-}
-
 // wait waits for d. It returns an error if ctx or the session ends first.
 func (s *Session) wait(ctx context.Context, d time.Duration) error {
 	return s.waitFor(ctx, nil, nil, d)
@@ -487,6 +395,6 @@ func (s *Session) waitFor(ctx context.Context, ready, over <-chan struct{}, d ti
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.closing:
-		return ErrClosed
+		return core.ErrClosed
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -79,23 +78,15 @@ type LocalWait struct {
 	Position, Ahead int
 }
 
-// Stats are facts about a session that are worth a metric. admin.Stats documents them.
-type Stats struct {
-	Listening bool
-	Polling   error
-	Records   int64
-}
-
-// Stats returns the session's Stats. It sends no command to the store.
-func (s *Session) Stats() Stats {
+// Stats returns whether the session listens, why its waiters poll, and how many records the store has, as admin.Stats
+// documents. It sends no command to the store.
+func (s *Session) Stats() (listening bool, polling error, records int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	swept := s.core.Swept()
-	st := Stats{Records: swept.LastRound}
-	if st.Listening, _ = s.core.Listening(); !st.Listening {
-		st.Polling = s.listenErr
+	if listening, _ = s.core.Listening(); !listening {
+		polling = s.listenErr
 	}
-	return st
+	return listening, polling, s.core.Swept().LastRound
 }
 
 // Local returns what the session knows about itself. It sends no command to the store. Like every method that reports
@@ -105,12 +96,9 @@ func (s *Session) Local() Local {
 	defer s.mu.Unlock()
 	now := s.compareClock()
 	l := Local{
-		Name: s.opt.Name, Host: s.opt.Host, App: s.opt.App,
-		TTL: s.opt.TTL, Margin: s.opt.Margin, Grace: s.opt.Grace, Heartbeat: s.opt.HeartbeatInterval, Poll: s.core.PollTime(1),
+		Name: s.process.Name, Host: s.process.Host, App: s.process.App, PID: s.process.PID,
+		TTL: s.config.TTL, Margin: s.config.Margin, Grace: s.config.Grace, Heartbeat: s.config.Heartbeat, Poll: s.core.PollTime(1),
 		Closed: s.ends(),
-	}
-	if !s.opt.Anonymous {
-		l.PID = os.Getpid()
 	}
 	if s.reg != nil {
 		l.ID, l.Renewed, l.Lease, l.Left = s.reg.id, s.clock.when(s.core.Renewed()), s.core.Deadline().Sub(s.core.Renewed()), s.core.Deadline().Sub(now)
@@ -143,6 +131,9 @@ func (s *Session) Local() Local {
 	return l
 }
 
+// ErrStillInUse means that a lost hold is still in use after its grace.
+var ErrStillInUse = errors.New("dsync: lost hold still in use")
+
 // Healthy returns nil, or an error that says what is wrong with this process's use of locks: ErrNotRenewed,
 // ErrStillInUse, ErrNotReleased, ErrClosed, or several of them joined. dsync.Session.Healthy documents them.
 func (s *Session) Healthy() error {
@@ -150,7 +141,7 @@ func (s *Session) Healthy() error {
 	defer s.mu.Unlock()
 	now := s.compareClock()
 	if s.ends() {
-		return errors.Join(s.stillInUse(now), ErrClosed)
+		return errors.Join(s.stillInUse(now), core.ErrClosed)
 	}
 	return errors.Join(s.stillInUse(now), s.unreleased(), s.unrenewed(now))
 }
@@ -162,9 +153,9 @@ func (s *Session) unreleased() error {
 	case 0:
 		return nil
 	case 1:
-		return fmt.Errorf("%w: the store refuses to release the %s %q: %w", ErrNotReleased, first.Kind, first.Key, err)
+		return fmt.Errorf("%w: the store refuses to release the %s %q: %w", core.ErrNotReleased, first.Kind, first.Key, err)
 	}
-	return fmt.Errorf("%w: the store refuses to release the %s %q: %w, and %d more", ErrNotReleased, first.Kind, first.Key, err, n-1)
+	return fmt.Errorf("%w: the store refuses to release the %s %q: %w, and %d more", core.ErrNotReleased, first.Kind, first.Key, err, n-1)
 }
 
 // stillInUse returns an error if lost holds are still in use after their grace. The error names up to four holds, the
@@ -172,7 +163,7 @@ func (s *Session) unreleased() error {
 func (s *Session) stillInUse(now core.Instant) error {
 	var late []*Hold
 	for h, since := range s.overdue {
-		if now.Sub(since) > s.opt.Grace {
+		if now.Sub(since) > s.config.Grace {
 			late = append(late, h)
 		}
 	}
@@ -192,16 +183,16 @@ func (s *Session) stillInUse(now core.Instant) error {
 	}
 	first := late[0]
 	return fmt.Errorf("%w: %s %q for %v, which is more than its grace of %v (%w)%s", ErrStillInUse, first.acquire.Kind,
-		first.acquire.Key, now.Sub(s.overdue[first]).Round(time.Millisecond), s.opt.Grace, first.cause, others)
+		first.acquire.Key, now.Sub(s.overdue[first]).Round(time.Millisecond), s.config.Grace, first.cause, others)
 }
 
 // unrenewed returns an error if the session is needed, but has neither registered nor had a heartbeat
 // acknowledged in time. s.mu must be held.
 func (s *Session) unrenewed(now core.Instant) error {
-	late, renewed := s.opt.heartbeatTime(), s.core.Renewed()
+	late, renewed := s.config.Silence(), s.core.Renewed()
 	if s.reg != nil {
 		if since := now.Sub(renewed); since > late && s.core.Lives() {
-			return fmt.Errorf("%w: no heartbeat was acknowledged for %v; everything it holds will be lost in %v", ErrNotRenewed,
+			return fmt.Errorf("%w: no heartbeat was acknowledged for %v; everything it holds will be lost in %v", core.ErrNotRenewed,
 				since.Round(time.Millisecond), s.core.Deadline().Sub(now).Round(time.Millisecond))
 		}
 		return nil
@@ -217,21 +208,7 @@ func (s *Session) unrenewed(now core.Instant) error {
 		}
 	})
 	if since > late {
-		return fmt.Errorf("%w: callers wait for a lock, but the session has been unable to register for %v", ErrNotRenewed, since.Round(time.Millisecond))
+		return fmt.Errorf("%w: callers wait for a lock, but the session has been unable to register for %v", core.ErrNotRenewed, since.Round(time.Millisecond))
 	}
 	return nil
-}
-
-// Use describes how a holder uses a key, or how a waiter wants to use it: "reads" or "writes" for an RWMutex, "2 of 5"
-// for a semaphore of size 5. For the other kinds, which have one holder at a time, Use returns "".
-func Use(kind driver.Kind, weight, limit int64) string {
-	switch {
-	case kind == driver.KindSemaphore:
-		return fmt.Sprintf("%d of %d", weight, limit)
-	case kind != driver.KindRWMutex:
-		return ""
-	case weight == limit:
-		return "writes"
-	}
-	return "reads"
 }

@@ -1,12 +1,22 @@
-package engine
+// Package reading reads keys together with the sessions that hold them or wait for them, and searches what it has read
+// for deadlocks.
+package reading
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
+
+// A Reader reads from a store. An engine.Session is one, and its methods tell the errors.
+type Reader interface {
+	Load(ctx context.Context, key string) (driver.State, error)
+	Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error)
+	Members(ctx context.Context, ids ...string) (members []driver.Member, now time.Time, err error)
+}
 
 // A Reading is what the store knew at one moment about a key and the sessions that hold it or wait for it.
 type Reading struct {
@@ -26,28 +36,27 @@ func (r *Reading) End(h driver.Holder) (until time.Time, lapsed bool) {
 	return until, m.Expired || !r.Now.Before(until)
 }
 
-// Read returns what the store knows about key, with up to 1,000 waiters. The error is ctx's, [ErrClosed],
-// [ErrInvalidKey] or the store's.
-func (s *Session) Read(ctx context.Context, key string) (r Reading, err error) {
+// Read returns what the store knows about key, with up to 1,000 waiters.
+func Read(ctx context.Context, s Reader, key string) (r Reading, err error) {
 	st, err := s.Load(ctx, key)
 	if err != nil {
 		return r, err
 	}
-	all, err := s.readings(ctx, []driver.State{st})
+	all, err := readings(ctx, s, []driver.State{st})
 	if err != nil {
 		return r, err
 	}
 	return all[0], nil
 }
 
-// ReadAll returns, in byte order, what the store knows about the keys that begin with prefix and are greater than
+// All returns, in byte order, what the store knows about the keys that begin with prefix and are greater than
 // after, with up to 8 waiters each. If ctx ends, the session closes, or the store fails, the last element is the error.
-func (s *Session) ReadAll(ctx context.Context, prefix, after string) iter.Seq2[Reading, error] {
+func All(ctx context.Context, s Reader, prefix, after string) iter.Seq2[Reading, error] {
 	return func(yield func(Reading, error) bool) {
-		for states, err := range s.pages(ctx, prefix, after) {
+		for states, err := range pages(ctx, s, prefix, after) {
 			var all []Reading
 			if err == nil {
-				all, err = s.readings(ctx, states)
+				all, err = readings(ctx, s, states)
 			}
 			if err != nil {
 				yield(Reading{}, err)
@@ -64,7 +73,7 @@ func (s *Session) ReadAll(ctx context.Context, prefix, after string) iter.Seq2[R
 
 // pages returns, in byte order, the states of the keys that begin with prefix and are greater than after. The first
 // page has up to a hundred keys, later pages up to a thousand. If an error occurs, it is the last element.
-func (s *Session) pages(ctx context.Context, prefix, after string) iter.Seq2[[]driver.State, error] {
+func pages(ctx context.Context, s Reader, prefix, after string) iter.Seq2[[]driver.State, error] {
 	const first, most = 100, 1000
 	return func(yield func([]driver.State, error) bool) {
 		page := first
@@ -82,7 +91,7 @@ func (s *Session) pages(ctx context.Context, prefix, after string) iter.Seq2[[]d
 }
 
 // readings returns the states, each with the records of the sessions that hold its key or wait for it.
-func (s *Session) readings(ctx context.Context, states []driver.State) ([]Reading, error) {
+func readings(ctx context.Context, s Reader, states []driver.State) ([]Reading, error) {
 	members := make(map[string]driver.Member)
 	var ids []string
 	need := func(id string) {
@@ -111,4 +120,18 @@ func (s *Session) readings(ctx context.Context, states []driver.State) ([]Readin
 		}
 	}
 	return all, nil
+}
+
+// Use describes how a holder uses a key, or how a waiter wants to use it: "reads" or "writes" for an RWMutex, "2 of 5"
+// for a semaphore of size 5. For the other kinds, which have one holder at a time, Use returns "".
+func Use(kind driver.Kind, weight, limit int64) string {
+	switch {
+	case kind == driver.KindSemaphore:
+		return fmt.Sprintf("%d of %d", weight, limit)
+	case kind != driver.KindRWMutex:
+		return ""
+	case weight == limit:
+		return "writes"
+	}
+	return "reads"
 }

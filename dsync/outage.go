@@ -1,7 +1,8 @@
-package engine
+package dsync
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,8 +13,9 @@ const sayAgain = 10 * time.Second
 // there have been (every ten seconds), and when they are over. A log record for each failed command would hide
 // everything else.
 type outages struct {
-	mu    sync.Mutex
-	kinds map[string]*outage
+	failing atomic.Bool // some kind fails; spares commands that succeed the mutex
+	mu      sync.Mutex
+	kinds   map[string]*outage
 }
 
 // An outage counts the failures of one kind of command since the kind began to fail.
@@ -33,6 +35,7 @@ func (o *outages) failed(op string) (say bool, more []any) {
 			o.kinds = make(map[string]*outage)
 		}
 		o.kinds[op] = &outage{began: now, said: now, failed: 1}
+		o.failing.Store(true)
 		return true, nil
 	}
 	k.failed++
@@ -53,6 +56,7 @@ func (o *outages) over(op string) (more []any) {
 		return nil
 	}
 	delete(o.kinds, op)
+	o.failing.Store(len(o.kinds) > 0)
 	if k.failed == 1 {
 		return nil
 	}
