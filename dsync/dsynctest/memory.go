@@ -129,7 +129,7 @@ func (m *Memory) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 	before := m.keys[key]
 	after, did, err := before.Edit(e, now)
 	if err != nil {
-		return driver.Edited{}, fmt.Errorf("dsynctest: %w", err)
+		return driver.Edited{}, err
 	}
 	did.Notices = m.notices(did.Notices)
 	if !did.Changed {
