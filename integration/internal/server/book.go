@@ -3,11 +3,9 @@ package server
 import (
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -132,44 +130,6 @@ func trimLines(s string) string {
 		lines[i] = strings.TrimRight(lines[i], " ")
 	}
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
-}
-
-// summary returns a few lines about what ran on which server, what did not, and why.
-func (b *book) summary(l *Lab) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var out strings.Builder
-	for _, s := range l.servers {
-		fmt.Fprintf(&out, "integration: on %s (%v): %s\n", s.Name, s, b.tally(s.Name))
-	}
-	if t := b.tally(nowhere); t != "" {
-		fmt.Fprintf(&out, "integration: on no server: %s\n", t)
-	}
-	return out.String()
-}
-
-// tally counts the results on a server.
-func (b *book) tally(server string) string {
-	counts := make(map[string]int)
-	for _, suite := range b.suites {
-		c, ok := b.cells[suite][server]
-		if !ok {
-			continue
-		}
-		switch c.outcome {
-		case "ok":
-			counts["passed"]++
-		case "FAIL":
-			counts["FAILED"]++
-		default:
-			counts["skipped: "+c.why]++
-		}
-	}
-	var parts []string
-	for _, what := range slices.Sorted(maps.Keys(counts)) { // FAILED, passed, skipped
-		parts = append(parts, fmt.Sprintf("%d %s", counts[what], what))
-	}
-	return strings.Join(parts, ", ")
 }
 
 // writeLog writes the log of the run to path. If path is a directory, it makes a file there whose

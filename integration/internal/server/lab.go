@@ -65,8 +65,8 @@ func New() *Lab {
 // LastRun is the path of the file with the last run's table.
 const LastRun = "logs/last.txt"
 
-// Main runs the tests, stops the servers that the Lab started, and prints the table and, on
-// the terminal, a short summary. Pass its result to os.Exit.
+// Main runs the tests, stops the servers that the Lab started, and prints the table, which go test
+// shows only with -v. Pass its result to os.Exit.
 func (l *Lab) Main(m *testing.M) int {
 	flag.Parse()
 	if !given("test.parallel") {
@@ -96,12 +96,6 @@ func (l *Lab) Main(m *testing.M) int {
 			code = max(code, 1)
 		}
 	}
-	if summary := l.book.summary(l); summary != "" && !testing.Verbose() {
-		if to := terminal(); to != nil {
-			fmt.Fprintf(to, "%sintegration: suite by suite: integration/%s%s\n", summary, LastRun, short())
-			to.Close()
-		}
-	}
 	if inCI() && !l.book.touched() {
 		fmt.Fprintln(os.Stderr, "FAIL: no test in this run used a server, though CI is set")
 		code = max(code, 1)
@@ -113,14 +107,6 @@ func (l *Lab) Main(m *testing.M) int {
 func given(name string) (yes bool) {
 	flag.Visit(func(f *flag.Flag) { yes = yes || f.Name == name })
 	return yes
-}
-
-// short returns a note that the run is short, or "".
-func short() string {
-	if testkit.Long() {
-		return ""
-	}
-	return "; LEASEHOLD_LONG=1 does more of each"
 }
 
 func inCI() bool { return os.Getenv("CI") != "" }
