@@ -219,8 +219,8 @@ func TestLingerCountsFromTheLastUnlock(t *testing.T) {
 	})
 }
 
-// Until HandOffTime is over, readers share their hold even when the listener has just been opened, although a writer may
-// have joined the queue before that.
+// Within HandOffTime, readers share their hold even when the listener has just been opened. A writer may have joined the
+// queue unnoticed before that, but it has to wait only that long.
 func TestReadersShareThroughTheOpeningOfAListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

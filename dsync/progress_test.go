@@ -184,7 +184,7 @@ func TestNextHoldHasNoLimit(t *testing.T) {
 	}
 }
 
-// HoldFrom returns the hold that a context belongs to, and if holds are nested, the innermost one.
+// HoldFrom returns the hold that a context belongs to, or the innermost one if holds are nested.
 func TestProgressByContext(t *testing.T) {
 	type scope func(s *dsync.Session, f func(context.Context) error) error
 	for name, in := range map[string]scope{

@@ -127,7 +127,7 @@ func TestDoDoesNotWaitForAnUnreachableStore(t *testing.T) {
 }
 
 // A slow request or reply is not reported as a jump of the store's clock. If the clock really jumps, the reported size
-// is what the replies prove, and never more than the jump's own.
+// is at most the jump's, because it is what the replies prove.
 func TestClockJumpIsNotOverstated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const slow, back = 1500 * time.Millisecond, 5 * time.Second

@@ -48,7 +48,7 @@ func TestLossIsReportedAfterSleep(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost, leaseLost := h.Lost(), l.Lost()
-	// Wait until the session listens. Until the next heartbeat, no command makes the session check the clock.
+	// Wait until the session listens. After that, no command makes the session check the clock before the next heartbeat.
 	time.Sleep(1500 * time.Millisecond)
 	engine.Of(s).Sleep(2 * time.Hour)
 	for name, c := range map[string]<-chan struct{}{"mutex": lost, "lease": leaseLost} {

@@ -109,8 +109,8 @@ func (r *runner) resized(key string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(key, r.w.Prefix), "sem") && r.p.has(Resize)
 }
 
-// waits records that a call waits for its key. When the call has returned, over must be called with its error. over
-// checks that the call did not wait for a key that was free.
+// waits records that a call waits for its key. The function that it returns must be called with the call's error when
+// the call has returned. It checks that the call did not wait for a key that was free.
 func (c *call) waits() (over func(err error)) {
 	r := c.r
 	r.mu.Lock()

@@ -189,7 +189,7 @@ func (g *goroutine) releaseOne(o Op, key string) {
 	}
 }
 
-// releases reports whether v is a verb that releases holds, and the holds are those that the second verb acquires.
+// releases reports whether v undoes the other verb, as Unlock undoes TryLock.
 func releases(v, what Verb) bool {
 	switch what {
 	case Lock, TryLock, ForceHold:
