@@ -9,27 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"time"
 )
 
 // jobVariable is the environment variable that contains a child's job; only children have it.
 const jobVariable = "LEASEHOLD_BENCH_CHILD"
 
-// A job is what a child does.
-type job struct {
-	Do       string // a name in jobs
-	Addr     string // MongoDB's connection string, or etcd's host:port
-	Database string
-	Key      string
-	TTL      time.Duration
-
-	Sessions sessionsJob // for "wait"
-
-	proceed <-chan struct{} // closed when the parent calls tell
-}
-
-// A child is a process of this program that runs a job. It reports to its parent on its standard
-// output, line by line. It exits when its standard input closes, so it never outlives its parent.
+// A child is a process of this program that opens sessions of a fleet. It reports to its parent on
+// its standard output, line by line. It exits when its standard input closes, so it never outlives
+// its parent.
 type child struct {
 	cmd   *exec.Cmd
 	in    io.Writer
@@ -86,7 +73,7 @@ func (c *child) await(ctx context.Context, word string) (string, error) {
 	}
 }
 
-// tell makes the child close job.proceed, for which its job waits.
+// tell makes the child close the channel proceed, for which its job waits.
 func (c *child) tell() error {
 	_, err := io.WriteString(c.in, "\n")
 	return err
@@ -112,7 +99,6 @@ func childMain() {
 	err := json.Unmarshal([]byte(text), &j)
 	if err == nil {
 		proceed := make(chan struct{})
-		j.proceed = proceed
 		go func() {
 			in := bufio.NewReader(os.Stdin)
 			if _, err := in.ReadByte(); err == nil {
@@ -121,7 +107,7 @@ func childMain() {
 			io.Copy(io.Discard, in)
 			os.Exit(3) // the parent has exited
 		}()
-		err = jobs[j.Do](j)
+		err = j.run(proceed)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "report: child %d: %v\n", os.Getpid(), err)

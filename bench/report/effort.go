@@ -8,8 +8,6 @@ type effort struct {
 	turns, handOffs, resigns int // repetitions
 	rings                    []int
 	contend                  time.Duration
-	crashes                  int
-	crashTTL                 time.Duration
 	inMemory                 int
 	fleets                   []fleetSize
 	fleetIdle                time.Duration // long enough that connections needed only at the start are closed again
@@ -19,9 +17,8 @@ type effort struct {
 
 var full = effort{
 	turns: 800, handOffs: 80, resigns: 60,
-	rings:   []int{2, 8, 64},
-	contend: 4 * time.Second,
-	crashes: 10, crashTTL: 3 * time.Second,
+	rings:    []int{2, 8, 64},
+	contend:  4 * time.Second,
 	inMemory: 10_000,
 	fleets: []fleetSize{
 		{sessions: 100, waiting: 100}, {sessions: 1000, waiting: 1000}, {sessions: 3000, waiting: 3000},
@@ -32,9 +29,8 @@ var full = effort{
 
 var few = effort{
 	turns: 20, handOffs: 3, resigns: 5,
-	rings:   []int{2, 8},
-	contend: 300 * time.Millisecond,
-	crashes: 1, crashTTL: 2 * time.Second, // the shortest that etcd accepts
+	rings:    []int{2, 8},
+	contend:  300 * time.Millisecond,
 	inMemory: 500,
 	fleets:   []fleetSize{{sessions: 20, waiting: 20}, {sessions: 20, waiting: 10, shared: true, ttl: 10 * time.Second}}, fleetFor: time.Second, fleetCollections: 4,
 }

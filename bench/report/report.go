@@ -38,7 +38,6 @@ var (
 		{"hand-off", everywhere, (*report).handOff},
 		{"contended", everywhere, (*report).contended},
 		{"hand-off of leadership", []column{one, three, etcd}, (*report).leadership},
-		{"fail-over after a crash", []column{one, three, etcd}, (*report).crash},
 		{"fleet", []column{one}, (*report).fleet},
 	}
 )

@@ -15,28 +15,30 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/admin"
 )
 
-// A sessionsJob describes the sessions of one child.
-type sessionsJob struct {
-	From, Count int  // the first session's number, and the number of sessions
-	Waiting     int  // sessions with lower numbers wait for a key
-	Keys        int  // session i waits for key i modulo Keys
-	Shared      bool // all sessions share one client
-	Collections int  // number of collections for notices
+// A job describes the sessions of one child.
+type job struct {
+	Addr, Database string
+	TTL            time.Duration
+	From, Count    int  // the first session's number, and the number of sessions
+	Waiting        int  // sessions with lower numbers wait for a key
+	Keys           int  // session i waits for key i modulo Keys
+	Shared         bool // all sessions share one client
+	Collections    int  // number of collections for notices
 }
 
-// wait opens the sessions, and prints "idle" and how many bytes of memory each session takes. When the parent tells it
+// run opens the sessions, and prints "idle" and how many bytes of memory each session takes. When the parent tells it
 // to proceed, the sessions wait for their keys. When a session's wait ends, the job prints "granted", the key, the
 // time, and whether the session has the key.
-func wait(j job) error {
-	ctx, c := context.Background(), j.Sessions
+func (j job) run(proceed <-chan struct{}) error {
+	ctx := context.Background()
 	t, err := measure.Server(j.Addr, j.Database)
 	if err != nil {
 		return err
 	}
-	t.Store.NoticeCollections = c.Collections
+	t.Store.NoticeCollections = j.Collections
 	before := inUse()
 	session := t.Session
-	if c.Shared {
+	if j.Shared {
 		store, end, err := t.Shared(ctx, perChild+32)
 		if err != nil {
 			return err
@@ -45,8 +47,8 @@ func wait(j job) error {
 		session = func(_ context.Context, opt dsync.Options) (*dsync.Session, error) { return dsync.New(store, &opt) }
 	}
 	var (
-		mus  = make([]*dsync.Mutex, c.Count)
-		keys = make([]string, c.Count)
+		mus  = make([]*dsync.Mutex, j.Count)
+		keys = make([]string, j.Count)
 		open errgroup.Group
 	)
 	open.SetLimit(16) // opening all at once would overload the server
@@ -56,7 +58,7 @@ func wait(j job) error {
 			if err != nil {
 				return err
 			}
-			keys[i] = keyName((c.From + i) % c.Keys)
+			keys[i] = keyName((j.From + i) % j.Keys)
 			mus[i] = s.Mutex(keys[i])
 			if mus[i].TryLock() {
 				return fmt.Errorf("%s is free, want it held by the parent", keys[i])
@@ -68,10 +70,10 @@ func wait(j job) error {
 		return err
 	}
 	time.Sleep(time.Second) // until the commands sent after opening are done
-	fmt.Println("idle", (inUse()-before)/int64(max(1, c.Count)))
-	<-j.proceed
+	fmt.Println("idle", (inUse()-before)/int64(max(1, j.Count)))
+	<-proceed
 	var out sync.Mutex
-	for i, mu := range mus[:min(max(0, c.Waiting-c.From), len(mus))] {
+	for i, mu := range mus[:min(max(0, j.Waiting-j.From), len(mus))] {
 		go func() {
 			err := mu.LockContext(ctx)
 			at := time.Now()
@@ -143,11 +145,9 @@ func (r *report) startFleet(ctx context.Context, size fleetSize, collections int
 	c.others = st.Connections.Current
 	for from := 0; from < size.sessions; from += perChild { // one after the other, so that the server is not overloaded
 		p, err := startChild(ctx, job{
-			Do: "wait", Addr: r.lab.uris[one], Database: c.target.DB.Name(), TTL: size.ttl,
-			Sessions: sessionsJob{
-				From: from, Count: min(perChild, size.sessions-from),
-				Waiting: size.waiting, Keys: keys, Shared: size.shared, Collections: collections,
-			},
+			Addr: r.lab.uris[one], Database: c.target.DB.Name(), TTL: size.ttl,
+			From: from, Count: min(perChild, size.sessions-from),
+			Waiting: size.waiting, Keys: keys, Shared: size.shared, Collections: collections,
 		})
 		if err != nil {
 			return nil, err

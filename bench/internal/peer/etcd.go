@@ -19,16 +19,11 @@ type Etcd struct {
 
 var _ measure.System = (*Etcd)(nil)
 
-// Client returns a client, which the caller must close.
-func (e *Etcd) Client() (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{
-		Endpoints: []string{e.Addr}, DialTimeout: 10 * time.Second, Logger: zap.NewNop(),
-	})
-}
-
 // Open implements [measure.System].
 func (e *Etcd) Open(context.Context) (measure.Process, error) {
-	client, err := e.Client()
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{e.Addr}, DialTimeout: 10 * time.Second, Logger: zap.NewNop(),
+	})
 	if err != nil {
 		return nil, err
 	}
