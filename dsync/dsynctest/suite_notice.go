@@ -13,9 +13,7 @@ import (
 // that all returned notices are true.
 func noticeCases() []conformanceCase {
 	return []conformanceCase{
-		{name: "Notice/GrantByAnyCommand", test: testNoticeWhoevers},
-		{name: "Notice/SeveralGrantsOfOneCommand", test: testNoticeSeveral},
-		{name: "Notice/OwnGrantIsInTheReply", test: testNoticeOwn},
+		{name: "Notice/GrantAfterALapsedLease", test: testNoticeLapsed},
 		{name: "Notice/OnlyOfWhatTheCommandDid", test: testNoticeOnce},
 		{name: "Notice/NoneWhereNobodyCanListen", test: testNoticeUnsupported},
 	}
@@ -112,48 +110,12 @@ func (e *env) wantNotices(want ...driver.Notice) {
 	}
 }
 
-// testNoticeWhoevers grants a waiting claim by each kind of command that can grant one.
-func testNoticeWhoevers(e *env) {
+func testNoticeLapsed(e *env) {
 	other := e.session()
 	l := e.hears()
 	if l == nil {
 		return
 	}
-	for _, let := range []func(holder, heavy, waiter driver.Claim){
-		func(_, heavy, waiter driver.Claim) { // heavy leaves the queue
-			e.release(heavy)
-			e.wantNotices(granted(waiter, false))
-		},
-		func(holder, heavy, waiter driver.Claim) { // one after the other
-			e.release(holder)
-			e.release(heavy)
-			e.wantNotices(granted(waiter, false))
-		},
-		func(_, heavy, waiter driver.Claim) { // a try that names the expired session of heavy grants it
-			e.expire(heavy.Session)
-			e.try(e.weighted(heavy.Key, other, 1, 3), heavy.Session)
-			e.wantNotices(granted(waiter, false))
-		},
-		func(_, heavy, waiter driver.Claim) { // the Acquire of another claim grants it
-			e.expire(heavy.Session)
-			e.acquire(e.weighted(heavy.Key, other, 1, 3), heavy.Session)
-			e.wantNotices(granted(waiter, true))
-		},
-		func(_, heavy, waiter driver.Claim) { // an Acquire that is too late to join, but names the session of heavy, grants it
-			e.expire(heavy.Session)
-			e.acquireAs(e.weighted(heavy.Key, other, 1, 3), true, e.now().Add(-time.Second), heavy.Session)
-			e.wantNotices(granted(waiter, false))
-		},
-	} {
-		key := newID()
-		holder, heavy, waiter := e.weighted(key, other, 2, 3), e.weighted(key, e.session(), 3, 3), e.weighted(key, l.session, 1, 3)
-		e.hold(holder)
-		e.queue(heavy)
-		e.queue(waiter)
-		let(holder, heavy, waiter)
-	}
-
-	// The Acquire drops a lapsed lease.
 	leased := e.leased(newID(), other, short)
 	waiter := e.claim(leased.Key, l.session)
 	h := e.hold(leased)
@@ -161,47 +123,6 @@ func testNoticeWhoevers(e *env) {
 	e.until(h.Until)
 	e.try(e.claim(leased.Key, other))
 	e.wantNotices(granted(waiter, false))
-}
-
-func testNoticeSeveral(e *env) {
-	key := newID()
-	a, b := e.hears(), e.hears()
-	if a == nil || b == nil {
-		return
-	}
-	writer, heavy := e.weighted(key, e.session(), 4, 4), e.weighted(key, a.session, 4, 4)
-	first, second, third := e.weighted(key, a.session, 1, 4), e.weighted(key, b.session, 1, 4), e.weighted(key, a.session, 2, 4)
-	e.hold(writer)
-	for _, c := range []driver.Claim{first, second, third, heavy} {
-		e.queue(c)
-	}
-	e.release(writer)
-	e.wantNotices(granted(first, true), granted(second, true), granted(third, true))
-	e.release(third)
-	e.wantNotices()
-	e.release(first)
-	e.wantNotices()
-	e.release(second)
-	e.wantNotices(granted(heavy, false))
-}
-
-func testNoticeOwn(e *env) {
-	key, other, expired := newID(), e.session(), e.session()
-	l := e.hears()
-	if l == nil {
-		return
-	}
-	writer := e.weighted(key, expired, 2, 2)
-	first, mine := e.weighted(key, l.session, 1, 2), e.weighted(key, other, 1, 2)
-	e.hold(writer)
-	e.queue(first)
-	e.queue(mine)
-	e.expire(expired)
-	e.hold(mine, expired)
-	e.wantNotices(granted(first, false))
-	e.release(first)
-	e.hold(e.weighted(key, l.session, 1, 2))
-	e.wantNotices()
 }
 
 // threeWaiters makes three claims of a listening session wait for a key that another session holds. The listener is

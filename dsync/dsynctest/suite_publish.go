@@ -394,7 +394,6 @@ func sealCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Seal/ResultIsReadByAll", test: testSealResult},
 		{name: "Seal/NobodyJoinsAnyMore", test: testSealJoins},
-		{name: "Seal/NotHeld", test: testSealNotHeld},
 		{name: "Seal/NotAfterItsEnd", test: testSealAfterEnd},
 		{name: "Seal/OtherKindIsMismatch", test: testSealKind},
 		{name: "Seal/RepeatedOrLateDoesNothing", test: testSealRepeated},
@@ -479,29 +478,6 @@ func testSealJoins(e *env) {
 		e.releaseKeep(other, 0, false)
 	}
 	e.wantFree(key)
-}
-
-func testSealNotHeld(e *env) {
-	key, session := newID(), e.session()
-	never := e.claim(key, session)
-	e.seal(never, []byte("result"), false)
-	if s := e.load(key); s.Kind != "" || s.Sealed > 0 {
-		e.Fatalf("sealing a key that was never used left %+v", s)
-	}
-	holder, waiter, behind := e.claim(key, session), e.claim(key, session), e.claim(key, session)
-	e.hold(holder)
-	e.queue(waiter)
-	e.queue(behind)
-	e.seal(never, []byte("result"), false)
-	e.seal(waiter, []byte("result"), true) // the claim was in the queue
-	s := e.load(key)
-	e.wantHolders(s, holder)
-	e.wantQueue(s, behind)
-	e.wantNotSealed(key)
-	e.release(holder)
-	e.seal(holder, []byte("result"), false) // the claim no longer holds
-	e.wantNotSealed(key)
-	e.wantHolders(e.load(key), behind)
 }
 
 func testSealAfterEnd(e *env) {

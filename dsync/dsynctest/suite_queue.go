@@ -19,7 +19,6 @@ func queueCases() []conformanceCase {
 func mismatchCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Mismatch/Kind", test: testMismatchKind},
-		{name: "Mismatch/Limit", test: testMismatchLimit},
 		{name: "Mismatch/FreeKeyTakesOver", test: testMismatchFreeKey},
 	}
 }
@@ -80,19 +79,6 @@ func testMismatchKind(e *env) {
 	}
 }
 
-func testMismatchLimit(e *env) {
-	key, session := newID(), e.session()
-	holder, other := e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 5)
-	e.hold(holder)
-	e.wantMismatch(other, driver.MismatchError{Key: key, Kind: holder.Kind, WantKind: other.Kind, Limit: 3, WantLimit: 5})
-	s := e.load(key)
-	e.wantHolders(s, holder)
-	e.wantQueue(s)
-	if s.Limit != 3 {
-		e.Errorf("limit %d, want it still 3", s.Limit)
-	}
-}
-
 func testMismatchFreeKey(e *env) {
 	key, session := newID(), e.session()
 	first := e.claim(key, session)
@@ -119,10 +105,6 @@ func testMismatchFreeKey(e *env) {
 // yieldCases test claims with Yield: the notices for their sessions, and how much greater the next token is.
 func yieldCases() []conformanceCase {
 	return []conformanceCase{
-		{name: "Yield/IsShown", test: testYieldShown},
-		{name: "Notice/YieldFromTheFirstWaiter", test: testYieldFirst},
-		{name: "Notice/YieldToEveryHolderThatYields", test: testYieldEach},
-		{name: "Notice/GrantSaysWhetherToYield", test: testYieldGrant},
 		{name: "Token/RoomBehindOneThatYields", test: testYieldRoom},
 		{name: "Token/NoRoomBehindAPart", test: testYieldPart},
 	}
@@ -133,121 +115,6 @@ func (e *env) yielding(key, session string, weight, limit int64) driver.Claim {
 	c := e.weighted(key, session, weight, limit)
 	c.Yield = true
 	return c
-}
-
-func testYieldShown(e *env) {
-	key, session := newID(), e.session()
-	yields, keeps := e.yielding(key, session, 1, 3), e.weighted(key, session, 1, 3)
-	later := e.yielding(key, session, 2, 3)
-	e.hold(yields)
-	e.hold(keeps)
-	e.queue(later)
-	e.release(keeps)
-	keeps = e.weighted(key, session, 1, 3)
-	s := e.load(key)
-	e.wantHolders(s, yields, later)
-	e.release(yields)
-	asked := e.acquire(keeps)
-	for _, s := range []driver.State{s, asked, e.load(key)} {
-		for _, h := range s.Holders {
-			if h.Yield != (h.Claim != keeps.ID) {
-				e.Errorf("holder %+v yields %t, want %t", h, h.Yield, !h.Yield)
-			}
-		}
-	}
-}
-
-func testYieldFirst(e *env) {
-	key, other := newID(), e.session()
-	l := e.hears()
-	if l == nil {
-		return
-	}
-	holder, a, b, head := e.yielding(key, l.session, 1, 1), e.claim(key, other), e.claim(key, other), e.claim(key, other)
-	head.First = true
-	e.hold(holder)
-	e.wantNotices()
-	e.try(e.claim(key, other)) // after a refused try, the claim is not in the queue
-	e.wantNotices()
-	e.queue(a)
-	for range 3 { // each request of the first waiter returns a notice for the holder
-		e.wantNotices(yields(holder))
-		e.acquire(a)
-	}
-	e.queue(b)
-	for range 2 {
-		e.wantNotices()
-		e.acquire(b)
-	}
-	e.try(e.claim(key, other))
-	e.wantNotices()
-	e.acquire(head)
-	e.wantNotices(yields(holder))
-	e.acquire(a)
-	e.wantNotices()
-	e.release(head)
-	e.wantNotices()
-	e.acquire(a)
-	e.wantNotices(yields(holder))
-	e.release(a)
-	e.wantNotices()
-	e.acquire(b)
-	e.wantNotices(yields(holder))
-	e.acquire(holder) // holder holds the key
-	e.wantNotices()
-}
-
-// testYieldEach uses a key with several holders. Every holder that yields must get a notice, even a holder of the
-// requesting session.
-func testYieldEach(e *env) {
-	key := newID()
-	a, b := e.hears(), e.hears()
-	if a == nil || b == nil {
-		return
-	}
-	first, second, third := e.yielding(key, a.session, 1, 4), e.yielding(key, a.session, 1, 4), e.yielding(key, b.session, 1, 4)
-	e.hold(first)
-	e.hold(second)
-	e.hold(third)
-	e.hold(e.weighted(key, a.session, 1, 4))
-	e.queue(e.yielding(key, b.session, 1, 4))
-	e.wantNotices(yields(first), yields(second), yields(third))
-	e.queue(e.yielding(key, a.session, 1, 4))
-	e.wantNotices()
-}
-
-// testYieldGrant grants claims that yield. The notice of the grant must tell whether others wait.
-func testYieldGrant(e *env) {
-	key, other := newID(), e.session()
-	l := e.hears()
-	if l == nil {
-		return
-	}
-	holder, next, last := e.claim(key, other), e.yielding(key, l.session, 1, 1), e.claim(key, other)
-	e.hold(holder)
-	e.queue(next)
-	e.wantNotices() // holder does not yield
-	e.queue(last)
-	e.release(holder)
-	e.wantNotices(granted(next, true))
-	e.release(next)
-
-	// Nobody waits behind the next claim.
-	alone := e.yielding(key, l.session, 1, 1)
-	e.queue(alone)
-	e.release(last)
-	e.wantNotices(granted(alone, false))
-	e.release(alone)
-
-	// An Acquire drops an expired session's hold, so next is granted and the acquired claim becomes the first
-	// waiter.
-	expired := e.session()
-	e.hold(e.claim(key, expired))
-	next = e.yielding(key, l.session, 1, 1)
-	e.queue(next)
-	e.expire(expired)
-	e.acquire(e.claim(key, other), expired)
-	e.wantNotices(granted(next, true), yields(next))
 }
 
 // testYieldRoom ends holds of claims that yield in every possible way.

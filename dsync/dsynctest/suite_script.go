@@ -16,7 +16,7 @@ import (
 // each with the state afterwards. This is the notation:
 //
 //	a2 b | c d3           a and b hold and c and d wait, in this order; a has the weight 2, and d 3
-//	A b/4 c:7             A is of another session; b has the limit 4, and c the tick 7
+//	A b/4 c:7 d~          A is of another session; b has the limit 4, c the tick 7, and d yields
 //	.                     the same state as before
 //	leave a; keep a       a Release, and one with Keep
 //	leave a by id         a Release that has only the key and the id of a
@@ -24,6 +24,8 @@ import (
 //	seal a 7              a Release that seals up to tick 7
 //	join e; try e         an Acquire that waits, and one that doesn't
 //	join e first late     an Acquire at the head of the queue, after its NotAfter; for try, too
+//	expire A              A's session expires
+//	join e naming         an Acquire that names the session of A as expired; for try, too
 //	join e/4 over         an Acquire whose limit the free key takes over
 //	mismatch e/4          an Acquire and a try, both refused with a MismatchError
 //	e for a               a Release of a with an Acquire of e
@@ -64,6 +66,27 @@ func scripts() []scriptRow {
 			"join g; d e3 f | g; join h4; d e3 f | g h4; leave d; e3 f g | h4; join i5; e3 f g | h4 i5; join j2; " +
 			"e3 f g | h4 i5 j2; leave e; f g | h4 i5 j2; leave f; g h4 | i5 j2; join k; g h4 | i5 j2 k; leave g; " +
 			"h4 | i5 j2 k; join l3; h4 | i5 j2 k l3; leave h; i5 | j2 k l3; leave i; j2 k | l3"},
+		{name: "Expired/HolderIsDropped", text: "A |; expire A; .; join b naming; b |; leave A; ."},
+		{name: "Expired/FirstWaiterIsGrantedNotTheCaller", text: "A | b; expire A; .; join c naming; b | c"},
+		{name: "Expired/TryDropsThemToo", text: "A |; expire A; .; try b; .; try b naming; b |"},
+		{name: "Expired/LateRequestStillSettles", text: "A | b; expire A; .; join c naming late; b |"},
+		{name: "Expired/OnlyThoseNamed", limit: 2, text: "a B | c2; expire B; .; join d naming; a | c2 d"},
+
+		{name: "Mismatch/Limit", limit: 3, text: "a |; mismatch b/5; ."},
+
+		{name: "Yield/IsShown", limit: 3, text: "a~ b | c2~; leave b; a c2 |; leave a; c2 |; join d; c2 d |"},
+		{name: "Notice/YieldFromTheFirstWaiter", text: "a~ |; try B; .; join C; a | C; join C; .; join C; .; join D; a | C D; join D; .; " +
+			"try B; .; join E first; a | E C D; join C; .; leave E; a | C D; join C; .; leave C; a | D; join D; .; join a; ."},
+		{name: "Notice/YieldToEveryHolderThatYields", limit: 4, text: "a~ b~ C~ d |; join E~; a b C d | E; join f~; a b C d | E f"},
+		{name: "Notice/GrantSaysWhetherToYield", text: "A | b~ c; leave A; b | c; leave b; c |; join d~; c | d; leave c; d | // " +
+			"A | b~; expire A; .; join c naming; b | c"},
+		{name: "Notice/GrantByAnyCommand", limit: 3, text: "a2 | b3 c; leave b; a2 c | // a2 | b3 c; leave a; b3 | c; leave b; c | // " +
+			"a2 | B3 c; expire B; .; try d naming; a2 c | // a2 | B3 c; expire B; .; join d naming; a2 c | d // " +
+			"a2 | B3 c; expire B; .; join d naming late; a2 c |"},
+		{name: "Notice/SeveralGrantsOfOneCommand", limit: 4, text: "A4 | b C d2 e4; leave A; b C d2 | e4; leave d; b C | e4; leave b; " +
+			"C | e4; leave C; e4 |"},
+		{name: "Notice/OwnGrantIsInTheReply", limit: 2, text: "A2 | b c; expire A; .; join c naming; b c |; leave b; c |; join d; c d |"},
+
 		{name: "Queue/LightDoesNotOvertakeHeavy", limit: 3, text: "a2 | b3 c; join c; a2 | b3 c; join c; a2 | b3 c; " +
 			"leave a; b3 | c; leave b; c |"},
 		{name: "Queue/TryDoesNotOvertake", limit: 3, text: "a2 | b3; try c; a2 | b3"},
@@ -138,6 +161,7 @@ func scripts() []scriptRow {
 			"resize 7; .; resize 8; .; resize 9; .; join b/1; a b |; join c/2; a b c |; join d/3; a b c d |; join e/4; a b c d e |; " +
 			"join f/5; a b c d e f |; join g/6; a b c d e f g |; join h/7; a b c d e f g h |; join i/8; a b c d e f g h i |; try j/1; ."},
 
+		{name: "Seal/NotHeld", text: "|; seal x 1; | // a | b c; seal x 1; .; seal b 1; a | c; leave a; c |; seal a 1; ."},
 		{name: "Seal/DropsTheQueue", text: "a | b c d e f g h i j k l m; seal a 1; |; join b; .; leave b; .; join c; .; leave c; .; " +
 			"join d; .; leave d; .; join e; .; leave e; .; join f; .; leave f; .; join g; .; leave g; .; join h; .; leave h; .; " +
 			"join i; .; leave i; .; join j; .; leave j; .; join k; .; leave k; .; join l; .; leave l; .; join m; .; leave m; ."},
@@ -243,8 +267,8 @@ func (s *stage) parse(text string) (holders, queue []driver.Claim) {
 	return holders, queue
 }
 
-// A claimWord is a name of one letter, which the weight, the limit and the tick of the claim may follow.
-var claimWord = regexp.MustCompile(`^([a-zA-Z])(\d*)(?:/(\d+))?(?::(\d+))?$`)
+// A claimWord is a name of one letter, which the weight, the limit and the tick of the claim, and Yield, may follow.
+var claimWord = regexp.MustCompile(`^([a-zA-Z])(\d*)(?:/(\d+))?(?::(\d+))?(~?)$`)
 
 // named returns the claim that word names.
 func (s *stage) named(word string) driver.Claim {
@@ -260,7 +284,7 @@ func (s *stage) named(word string) driver.Claim {
 			session = s.others
 		}
 		c = s.weighted(s.key, session, cmp.Or(number(parts[2]), 1), cmp.Or(number(parts[3]), s.limit))
-		c.Kind, c.Tick = s.kind, number(parts[4])
+		c.Kind, c.Tick, c.Yield = s.kind, number(parts[4]), parts[5] != ""
 		s.names[parts[1]] = c
 	}
 	return c
@@ -324,7 +348,11 @@ func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 		if slices.Contains(words, "over") {
 			s.limit = c.Limit
 		}
-		state := s.acquireAs(c, words[0] == "join", notAfter)
+		var expired []string
+		if slices.Contains(words, "naming") {
+			expired = []string{newID(), s.others, newID()} // nobody has registered the ids of the others
+		}
+		state := s.acquireAs(c, words[0] == "join", notAfter, expired...)
 		return c, &state
 	case "seal":
 		holds := among(s.holding, c)
@@ -332,6 +360,8 @@ func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 		if holds && number(words[2]) > s.sealed {
 			s.sealed, s.result = number(words[2]), words[1]
 		}
+	case "expire":
+		s.expire(c.Session)
 	case "mismatch":
 		s.wantMismatch(c, driver.MismatchError{Key: s.key, Kind: s.kind, WantKind: s.kind, Limit: s.limit, WantLimit: c.Limit})
 	case "resize":
@@ -380,14 +410,16 @@ func (s *stage) want(edit, text string, joined driver.Claim, st *driver.State, n
 	grants := int64(0)
 	for i, h := range now.Holders {
 		c := holders[i]
-		if h.Session != c.Session || h.Weight != c.Weight || h.Until.IsZero() == s.kept[c.ID] {
-			s.Errorf("%q: %s holds as %+v, want the session %s, the weight %d, and an end only after keep", edit, c.ID, h, c.Session, c.Weight)
+		if h.Session != c.Session || h.Weight != c.Weight || h.Yield != c.Yield || h.Until.IsZero() == s.kept[c.ID] {
+			s.Errorf("%q: %s holds as %+v, want the session, the weight and Yield of %+v, and an end only after keep", edit, c.ID, h, c)
 		}
 		if among(s.holding, c) {
 			continue
 		}
 		grants++
-		if h.Since.Before(before.Now.Add(-lag)) || h.Since.After(now.Now.Add(lag)) || i == len(holders)-1 && h.Token != now.Token {
+		room := now.Token - h.Token // reserved for hand-offs
+		if h.Since.Before(before.Now.Add(-lag)) || h.Since.After(now.Now.Add(lag)) ||
+			i == len(holders)-1 && room != 0 && (!c.Yield || room < 0 || room >= driver.TokenRoom) {
 			s.Errorf("%q: granted %+v between %v and %v, the key's last token is %d", edit, h, before.Now, now.Now, now.Token)
 		}
 		switch {
@@ -400,6 +432,13 @@ func (s *stage) want(edit, text string, joined driver.Claim, st *driver.State, n
 	for _, c := range s.waiting {
 		if now.Sealed > before.Sealed && !among(holders, c) && !among(queue, c) {
 			due = append(due, wakes(c))
+		}
+	}
+	if len(queue) > 0 && queue[0].ID == joined.ID {
+		for _, c := range holders {
+			if c.Yield {
+				due = append(due, yields(c))
+			}
 		}
 	}
 	if s.woken && len(queue) > 0 {

@@ -497,40 +497,9 @@ func testUnregisterOnly(e *env) {
 // expiredCases test what an Acquire does to the claims of the sessions in Acquire.Expired.
 func expiredCases() []conformanceCase {
 	return []conformanceCase{
-		{name: "Expired/HolderIsDropped", test: testExpiredHolder},
-		{name: "Expired/FirstWaiterIsGrantedNotTheCaller", test: testExpiredFirstInLine},
 		{name: "Expired/WaitersAreDropped", test: testExpiredWaiters},
-		{name: "Expired/TryDropsThemToo", test: testExpiredTry},
-		{name: "Expired/LateRequestStillSettles", test: testExpiredLateRequest},
 		{name: "Expired/FixedLeaseStaysUntilItsEnd", test: testExpiredFixedLease},
 		{name: "Expired/WaiterForFixedLeaseIsDropped", test: testExpiredLeaseWaiter},
-		{name: "Expired/OnlyThoseNamed", test: testExpiredOnlyNamed},
-	}
-}
-
-func testExpiredHolder(e *env) {
-	key, a := newID(), e.session()
-	holder, next := e.claim(key, a), e.claim(key, e.session())
-	e.hold(holder)
-	e.expire(a)
-	s := e.acquire(next, a)
-	e.wantHolders(s, next)
-	e.wantQueue(s)
-	// Requests of the expired session no longer have an effect.
-	e.releaseKeep(holder, 0, false)
-	e.wantHolders(e.load(key), next)
-}
-
-func testExpiredFirstInLine(e *env) {
-	key, a := newID(), e.session()
-	holder, first, noticed := e.claim(key, a), e.claim(key, e.session()), e.claim(key, e.session())
-	e.hold(holder)
-	e.queue(first)
-	e.expire(a)
-	s := e.acquire(noticed, a)
-	e.wantHolders(s, first)
-	if s.Position != 1 || s.Waiting != 1 {
-		e.Errorf("the claim that named the expired sessions has position %d of %d, want 1 of 1", s.Position, s.Waiting)
 	}
 }
 
@@ -553,26 +522,6 @@ func testExpiredWaiters(e *env) {
 	e.wantQueue(e.load(key), living, last)
 }
 
-func testExpiredTry(e *env) {
-	key, a := newID(), e.session()
-	holder, try := e.claim(key, a), e.claim(key, e.session())
-	e.hold(holder)
-	e.expire(a)
-	e.wantHolders(e.try(try), holder)
-	e.wantHolders(e.try(try, a), try)
-}
-
-func testExpiredLateRequest(e *env) {
-	key, a := newID(), e.session()
-	waiter := e.claim(key, e.session())
-	e.hold(e.claim(key, a))
-	e.queue(waiter)
-	e.expire(a)
-	s := e.acquireAs(e.claim(key, e.session()), true, e.now().Add(-time.Second), a)
-	e.wantHolders(s, waiter)
-	e.wantQueue(s)
-}
-
 func testExpiredFixedLease(e *env) {
 	key, a := newID(), e.session()
 	holder, waiter := e.leased(key, a, 2*short), e.claim(key, e.session())
@@ -589,21 +538,6 @@ func testExpiredLeaseWaiter(e *env) {
 	e.expire(a)
 	if s := e.acquire(living, a); s.Position != 1 || s.Waiting != 1 {
 		e.Errorf("position %d of %d behind an expired session's wait for a fixed lease, want 1 of 1", s.Position, s.Waiting)
-	}
-}
-
-func testExpiredOnlyNamed(e *env) {
-	key, a := newID(), e.session()
-	holder, waiter := e.weighted(key, e.session(), 1, 2), e.weighted(key, e.session(), 2, 2)
-	e.hold(holder)
-	e.hold(e.weighted(key, a, 1, 2))
-	e.queue(waiter)
-	e.expire(a)
-	last := e.weighted(key, e.session(), 1, 2)
-	s := e.acquire(last, newID(), a, newID())
-	e.wantHolders(s, holder)
-	if s.Position != 2 || s.Waiting != 2 {
-		e.Errorf("position %d of %d, want 2 of 2", s.Position, s.Waiting)
 	}
 }
 

@@ -28,6 +28,9 @@ func wrongNotices() []plant {
 		{"tries return no grants", "Notice/GrantByAnyCommand", grants(func(by command) bool {
 			return by.method == dsynctest.MethodAcquire && !by.wait
 		})},
+		{"tries drop lapsed leases without a notice", "Notice/GrantAfterALapsedLease", grants(func(by command) bool {
+			return by.method == dsynctest.MethodAcquire && !by.wait
+		})},
 		{"an Acquire that joins returns no grants", "Notice/GrantByAnyCommand", grants(func(by command) bool {
 			return by.method == dsynctest.MethodAcquire && by.wait && by.state.Position > 0
 		})},
