@@ -61,18 +61,18 @@ func newMineView(u use, now time.Time, a anchor) mineView {
 	if w := u.wait; w != nil {
 		return mineView{
 			Key: w.Key, Kind: w.Kind, State: "waits", Since: statusjson.Time{Time: w.Since}, For: statusjson.Milliseconds(now.Sub(w.Since)),
-			Weight: w.Weight, Position: w.Position, WaitersAhead: w.Ahead, age: age(a.host.Sub(w.Since)),
+			Weight: w.Weight, Position: w.Position, WaitersAhead: w.Ahead, Age: age(a.host.Sub(w.Since)),
 		}
 	}
 	h := u.hold
 	m := mineView{
 		Key: h.Key, Kind: h.Kind, State: "holds", Since: statusjson.Time{Time: h.Since}, For: statusjson.Milliseconds(now.Sub(h.Since)),
-		Token: h.Token, Weight: h.Weight, Holders: h.Holders, HandOffs: h.HandOffs, age: age(a.host.Sub(h.Since)),
+		Token: h.Token, Weight: h.Weight, Holders: h.Holders, HandOffs: h.HandOffs, Age: age(a.host.Sub(h.Since)),
 	}
 	switch {
 	case h.Lost != nil:
 		m.State, m.Lost, m.LostFor = "lost", h.Lost.Error(), statusjson.Milliseconds(now.Sub(h.LostSince))
-		m.lostAge = age(a.host.Sub(h.LostSince))
+		m.LostAge = age(a.host.Sub(h.LostSince))
 	case h.Holders == 0:
 		m.State = "lingers"
 	}

@@ -64,7 +64,7 @@ func (h *Handler) key(w http.ResponseWriter, r *http.Request) {
 // show responds to q. If the store does not answer, the response still has what this process knows about itself.
 func (h *Handler) show(w http.ResponseWriter, r *http.Request, q query) {
 	l := h.read(r.Context(), q, anchor{})
-	l.asked = r.URL.Query().Has("asked")
+	l.Asked = r.URL.Query().Has("asked")
 	status := http.StatusOK
 	if q.key != "" && l.Error == "" && l.Unknown() {
 		status = http.StatusNotFound
@@ -96,15 +96,13 @@ func render(name string, l view) ([]byte, error) {
 
 // The template uses the following methods of view.
 
-func (l view) Key() string { return l.q.key }
-
-func (l view) Prefix() string { return l.q.prefix }
-
-func (l view) Contains() string { return l.q.contains }
-
-func (l view) After() string { return l.q.after }
-
-func (l view) MoreWaits() bool { return l.moreWaits }
+func (l view) Key() string        { return l.q.key }
+func (l view) Prefix() string     { return l.q.prefix }
+func (l view) Contains() string   { return l.q.contains }
+func (l view) After() string      { return l.q.after }
+func (l view) N() int             { return l.q.n }
+func (l view) Window() string     { return windowTitle(l.q.window) }
+func (l view) WindowName() string { return windowName(l.q.window) }
 
 // Searched reports whether the request searched the store, and so may have read keys that the page
 // does not show.
@@ -123,46 +121,14 @@ func (l view) Left() string {
 	return q.link()
 }
 
-func (l view) N() int { return l.q.n }
-
 // Viewer reports whether the session is used only for viewing: it is not registered, and this process holds nothing
 // and waits for nothing.
 func (l view) Viewer() bool { return l.Session.ID == "" && !l.Session.Closed && l.Totals.Mine == 0 }
 
-func (l view) CanBreak() bool { return l.canBreak }
-
-func (l view) Asked() bool { return l.asked }
-
-func (l view) Window() string { return windowTitle(l.q.window) }
-
-func (l view) WindowName() string { return windowName(l.q.window) }
-
-func (k keyView) Timeline() timeline { return k.timeline }
-func (k keyView) Published() []byte  { return k.value }
-
-func (p participantView) Style() string { return p.style }
-
-func (p participantView) Use() string { return p.use }
-
-func (m memberView) Style() string { return m.style }
-
-func (s sessionView) Who() string { return who(s.Name, s.Host, "this process") }
-
-func (m memberView) Who() string { return who(m.Name, m.Host, m.Session) }
-
+func (s sessionView) Who() string     { return who(s.Name, s.Host, "this process") }
+func (m memberView) Who() string      { return who(m.Name, m.Host, m.Session) }
 func (p participantView) Who() string { return who(p.Name, p.Host, p.Session) }
-
-func (p partyView) Who() string { return who(p.Name, p.Host, p.Session) }
-
-func (p partyView) Style() string { return p.style }
-
-func (m mineView) Age() age { return m.age }
-
-func (m mineView) LostAge() age { return m.lostAge }
-
-func (p participantView) Age() age { return p.age }
-
-func (m memberView) Age() age { return m.age }
+func (p partyView) Who() string       { return who(p.Name, p.Host, p.Session) }
 
 // Unknown reports whether the page is about one key, and the store has no record of it.
 func (l view) Unknown() bool { return len(l.Keys) == 1 && l.Keys[0].Kind == "" }

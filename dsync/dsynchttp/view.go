@@ -29,10 +29,10 @@ type view struct {
 	Totals  totals          `json:"totals"`
 	Error   string          `json:"error,omitempty"` // why the store could not be read
 
+	CanBreak  bool `json:"-"`
+	Asked     bool `json:"-"`
+	MoreWaits bool `json:"-"`
 	q         query
-	canBreak  bool
-	asked     bool
-	moreWaits bool
 	anchor    anchor
 }
 
@@ -78,7 +78,8 @@ type mineView struct {
 	Lost         string                  `json:"lost,omitempty"`
 	LostFor      statusjson.Milliseconds `json:"lost_for_ms,omitempty"`
 
-	age, lostAge age
+	Age     age `json:"-"`
+	LostAge age `json:"-"`
 }
 
 // A keyView is the status of a key and its recent holders.
@@ -87,27 +88,30 @@ type keyView struct {
 	HolderCount int        `json:"holder_count"` // number of holders; Holders lists only the first few
 	History     []spanView `json:"history,omitempty"`
 
-	value    []byte
-	timeline timeline
+	Published []byte   `json:"-"`
+	Timeline  timeline `json:"-"`
+}
+
+// marked has what distinguishes a session on the page.
+type marked struct {
+	Mine  bool   `json:"mine,omitempty"`
+	Style string `json:"-"`
 }
 
 // A participantView is a holder of a key, or a waiter for it.
 type participantView struct {
 	statusjson.Participant
-	Mine bool `json:"mine,omitempty"`
-
-	style, use string
-	age        age
+	marked
+	Use string `json:"-"`
+	Age age    `json:"-"`
 }
 
 // A memberView is a live session.
 type memberView struct {
 	statusjson.Member
-	Ago  statusjson.Milliseconds `json:"ago_ms"`
-	Mine bool                    `json:"mine,omitempty"`
-
-	style string
-	age   age // age of the last heartbeat
+	Ago statusjson.Milliseconds `json:"ago_ms"`
+	marked
+	Age age `json:"-"` // age of the last heartbeat
 }
 
 // A spanView is a span of the timeline. Its times are by this host's clock.
@@ -128,7 +132,7 @@ type spanView struct {
 func (h *Handler) read(ctx context.Context, q query, since anchor) view {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	l := view{q: q, Store: h.opt.Store, canBreak: h.opt.Authorize != nil, Keys: []keyView{}}
+	l := view{q: q, Store: h.opt.Store, CanBreak: h.opt.Authorize != nil, Keys: []keyView{}}
 	l.anchor = since.at(time.Now(), q.window)
 	found, err := h.scan(ctx, q)
 	now := time.Now()
@@ -146,8 +150,14 @@ func (h *Handler) read(ctx context.Context, q query, since anchor) view {
 		l.Error = err.Error()
 	}
 	l.local(h.s)
+	mark := func(session string) marked {
+		if session == l.Session.ID {
+			return marked{true, "own"}
+		}
+		return marked{Style: h.history.color(session)}
+	}
 	for _, st := range found.shown {
-		k := newKeyView(st, q, l.Session.ID, h.history.color, l.anchor)
+		k := newKeyView(st, q, mark, l.anchor)
 		k.history(h.history, q.window, l.anchor)
 		l.Keys = append(l.Keys, k)
 	}
@@ -157,16 +167,12 @@ func (h *Handler) read(ctx context.Context, q query, since anchor) view {
 		next.after = found.next
 		l.Next = next.link()
 	}
-	l.Waits, l.moreWaits = found.waits.list(q.n, l.Session.ID, h.history.color)
+	l.Waits, l.MoreWaits = found.waits.list(q.n, mark)
 	l.Totals.Members = len(members)
 	for _, m := range part(members, q.members, q.n) {
-		style := "own"
-		if m.ID != l.Session.ID {
-			style = h.history.color(m.ID)
-		}
 		l.Members = append(l.Members, memberView{
-			Member: statusjson.NewMember(m), Ago: statusjson.Milliseconds(storeNow.Sub(m.LastHeartbeat)), Mine: m.ID == l.Session.ID, style: style,
-			age: age(l.anchor.store.Sub(m.LastHeartbeat)),
+			Member: statusjson.NewMember(m), Ago: statusjson.Milliseconds(storeNow.Sub(m.LastHeartbeat)), marked: mark(m.ID),
+			Age: age(l.anchor.store.Sub(m.LastHeartbeat)),
 		})
 	}
 	return l
@@ -178,20 +184,15 @@ func part[T any](list []T, from, n int) []T {
 	return list[:min(n, len(list))]
 }
 
-// newKeyView returns the view of st, with up to n holders and waiters. own is the id of this process's session;
-// color returns the style of another session.
-func newKeyView(st admin.Status, q query, own string, color func(session string) string, a anchor) keyView {
+// newKeyView returns the view of st, with up to n holders and waiters.
+func newKeyView(st admin.Status, q query, mark func(session string) marked, a anchor) keyView {
 	holders := len(st.Holders)
 	st.Holders, st.Queue = part(st.Holders, 0, q.n), part(st.Queue, 0, q.n)
-	return keyView{value: st.Value, HolderCount: holders, Status: statusjson.NewStatus(st, func(p admin.Participant, queued bool) participantView {
-		l := participantView{
-			Participant: statusjson.NewParticipant(p, queued, st.Now),
-			Mine:        p.Session == own, style: "own", use: reading.Use(st.Kind, p.Weight, st.Limit), age: age(a.store.Sub(p.Since)),
+	return keyView{Published: st.Value, HolderCount: holders, Status: statusjson.NewStatus(st, func(p admin.Participant, queued bool) participantView {
+		return participantView{
+			Participant: statusjson.NewParticipant(p, queued, st.Now), marked: mark(p.Session),
+			Use: reading.Use(st.Kind, p.Weight, st.Limit), Age: age(a.store.Sub(p.Since)),
 		}
-		if !l.Mine {
-			l.style = color(p.Session)
-		}
-		return l
 	})}
 }
 
@@ -204,7 +205,7 @@ func (k *keyView) history(r *recorder, window time.Duration, a anchor) {
 			Start: statusjson.Time{Time: s.start}, Seen: statusjson.Time{Time: s.seen}, End: statusjson.Time{Time: s.end}, Lost: s.lost,
 		})
 	}
-	k.timeline = newTimeline(spans, time.Now(), a.host, window, r.color)
+	k.Timeline = newTimeline(spans, time.Now(), a.host, window, r.color)
 }
 
 // local fills in what the session knows about itself.

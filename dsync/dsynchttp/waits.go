@@ -37,9 +37,7 @@ type partyView struct {
 	Name    string `json:"name,omitempty"`
 	Host    string `json:"host,omitempty"`
 	PID     int    `json:"pid,omitempty"`
-	Mine    bool   `json:"mine,omitempty"`
-
-	style string
+	marked
 }
 
 // add adds the edges of a key: from each of its waiters to each of its holders.
@@ -77,9 +75,8 @@ func newPartyView(p admin.Participant) partyView {
 	return partyView{Session: p.Session, Name: p.Name, Host: p.Host, PID: p.PID}
 }
 
-// list returns up to n edges. Edges in cycles come first; otherwise, edges with more keys come first. own is the id
-// of this process's session; color returns the style of another session.
-func (g *waitGraph) list(n int, own string, color func(session string) string) (all []waitView, more bool) {
+// list returns up to n edges. Edges in cycles come first; otherwise, edges with more keys come first.
+func (g *waitGraph) list(n int, mark func(session string) marked) (all []waitView, more bool) {
 	for _, d := range admin.FindDeadlocks(g.keys, g.keys) {
 		for i, m := range d.Members {
 			if e := g.edges[[2]string{m.Session, d.Members[(i+1)%len(d.Members)].Session}]; e != nil {
@@ -104,9 +101,7 @@ func (g *waitGraph) list(n int, own string, color func(session string) string) (
 	all = all[:min(n, len(all))]
 	for i := range all {
 		for _, p := range []*partyView{&all[i].Waiter, &all[i].Holder} {
-			if p.Mine, p.style = p.Session == own, "own"; !p.Mine {
-				p.style = color(p.Session)
-			}
+			p.marked = mark(p.Session)
 		}
 	}
 	return all, more
