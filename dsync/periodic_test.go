@@ -565,7 +565,7 @@ func (f *periodicFleet) check(t *testing.T) {
 			t.Errorf("tick %d was missed", n)
 		}
 	}
-	t.Logf("clocks %v apart: %d calls for %d ticks, %d of which have certainly succeeded; the outcome of %d runs is unknown",
+	t.Logf("clocks %v apart: %d calls for %d ticks; %d ticks have certainly succeeded, and the outcome of %d runs is unknown",
 		f.apart, f.calls, len(f.called), count, len(f.runs)-count)
 	if count < 100 {
 		t.Errorf("only %d ticks have succeeded", count)
