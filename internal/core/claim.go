@@ -96,161 +96,15 @@ type grant struct {
 	since       time.Time
 }
 
-type state int
-
-const (
-	joining state = iota
-	waiting
-	checking // finding out whether the sessions that block the claim have expired
-	dating   // granted, but the store has not set the end of the lease yet
-	held
-	lingering
-	windingDown
-	lost
-	leaving
-	kept
-)
-
-func (s state) String() string {
-	return [...]string{"joining", "waiting", "checking", "dating", "held", "lingering", "windingDown", "lost", "leaving", "kept"}[s]
-}
-
 // inLine is the command number of a claim or message that waits for a lane.
 const inLine = ^uint64(0)
 
-// A trigger is an event that moves a claim to another state.
-type trigger int
-
-const (
-	queued     trigger = iota // the store has queued the claim
-	again                     // request the claim again at once
-	unanswered                // the last command was not answered
-	timeOver                  // the claim's timer has expired
-	laneFree                  // a lane is free for the claim's command
-	wake                      // a notice came, or the listener became ready
-	givenUp                   // the caller has given up
-	revoke                    // the session must give up the claim
-	sessionEnd                // the session is lost
-	leaseOver                 // the lease is over
-	othersCame                // other sessions may wait for the key
-	heartbeat                 // a heartbeat was acknowledged
-)
-
-func (t trigger) String() string {
-	return [...]string{"queued", "again", "unanswered", "timeOver", "laneFree", "wake", "givenUp", "revoke", "sessionEnd", "leaseOver", "othersCame", "heartbeat"}[t]
-}
-
-// move makes the transition that the table in the package documentation gives for the claim's state and t. A
-// trigger that comes too late has no effect.
-func (c *Core) move(cl *claim, t trigger) {
-	if t == laneFree {
-		if cl.command != inLine {
-			return
-		}
-		cl.command = 0
-	}
-	switch from := cl.state; {
-	case from <= dating && t == givenUp:
-		c.leaveQueue(cl)
-	case from <= dating && t == revoke && cl.request.First:
-		// The claim keeps its position ahead of all waiters. If the caller requested another claim instead, two callers
-		// with First could take the key from each other without end.
-		if cl.asked != byOthers {
-			cl.asked = byOthers
-			c.move(cl, wake) // only a granted claim is revoked, so request it again to learn of the grant
-		}
-	case from <= dating && t == revoke:
-		c.requestAnew(cl) // the store has granted the claim, but this process doesn't know that yet
-	case from <= dating && t == sessionEnd:
-		c.readmit(cl)
-
-	case from == joining && (t == again || t == laneFree || t == timeOver):
-		c.join(cl)
-	case from == joining && t == wake:
-		cl.wait.again = true // request again when this request is answered
-	case from == joining && t == queued:
-		cl.state = waiting
-		c.waits(cl)
-	case (from == joining || from == dating) && t == unanswered:
-		c.retry(cl)
-
-	case from == waiting && t == timeOver && c.now < cl.wait.poll:
-		c.expireLapsed(cl)
-		c.lookAhead(cl)
-	case from == waiting && (t == timeOver || t == wake || t == again):
-		cl.state = joining
-		c.join(cl)
-
-	case from == checking && t == again:
-		cl.state = joining
-		c.join(cl)
-	case from == checking && t == unanswered:
-		cl.state = joining
-		c.retry(cl)
-	case from == checking && t == laneFree:
-		c.load(cl)
-
-	case from == dating && (t == timeOver || t == laneFree):
-		c.extend(cl)
-	case from == dating && t == leaseOver:
-		c.requestAnew(cl)
-
-	case from == held && t == revoke:
-		cl.dropKeep()
-		c.windDown(cl, ErrRevoked)
-	case from == held && t == timeOver && !cl.fixed():
-		c.windDown(cl, ErrStalled)
-	case from == held && t == timeOver && cl.extends > 0:
-		c.windDown(cl, errLeaseOver(cl)) // an unanswered Extend may have set a later end, so release the claim
-	case from == held && t == timeOver:
-		c.loseHold(cl, errLeaseOver(cl))
-	case from == held && t == sessionEnd:
-		c.loseHold(cl, c.ending)
-
-	case from == lingering && (t == timeOver || t == othersCame || t == revoke):
-		c.release(cl)
-	case from == lingering && t == sessionEnd:
-		c.freeSlot(cl)
-		c.forgetUnused(cl)
-
-	case from == windingDown && t == timeOver:
-		c.release(cl)
-	case from == windingDown && t == sessionEnd:
-		c.noteUnreleased(cl, c.ending)
-		cl.state, cl.lostBy = lost, LostTo(c.ending)
-		c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
-
-	case from == lost && t == timeOver: // the grace is over
-		c.leftStore(cl)
-
-	case from == leaving && (t == timeOver || t == laneFree):
-		c.release(cl)
-	case from == leaving && t == heartbeat && cl.command == 0 && cl.doubted < c.session.acks:
-		c.release(cl)
-	case from == windingDown && t == revoke:
+// dropKeep cancels the Keep of ReleaseBy or ReleaseAfter, because the claim was revoked. If a release under way keeps the
+// claim, another release follows.
+func (c *Core) dropKeep(cl *claim, _ args) {
+	if cl.state == windingDown {
 		cl.asked = byOthers
-		cl.dropKeep()
-	case from == leaving && t == revoke && cl.users == 0:
-		cl.dropKeep() // if the release under way keeps the claim, another release follows
-	case from == leaving && t == sessionEnd:
-		c.noteUnreleased(cl, c.ending)
-		cl.lostBy = LostTo(c.ending)
-		c.settled(cl, cl.lostBy)
-		c.forgetUnused(cl)
-	case from == kept && t == sessionEnd:
-		c.settled(cl, LostTo(c.ending))
-		c.forgetUnused(cl)
-
-	case from == kept && t == timeOver:
-		c.leftStore(cl)
-	case from == kept && t == revoke && cl.users == 0 && !cl.leave.grace:
-		cl.leave = nil
-		c.release(cl)
 	}
-}
-
-// dropKeep cancels the Keep of ReleaseBy or ReleaseAfter, because the claim was revoked.
-func (cl *claim) dropKeep() {
 	if l := cl.leave; l != nil && l.Keep > 0 {
 		plain := *l
 		plain.Keep = 0
@@ -260,13 +114,27 @@ func (cl *claim) dropKeep() {
 
 func (cl *claim) fixed() bool { return cl.request.Lease > 0 }
 
+func (c *Core) isLease(cl *claim, _ args) bool { return cl.fixed() }
+
+func (c *Core) onlyTries(cl *claim, _ args) bool { return cl.call.Try }
+
+// isForced reports whether the claim's caller wants the key by force.
+func (c *Core) isForced(cl *claim, _ args) bool { return cl.request.First }
+
+func (c *Core) extendUnanswered(cl *claim, _ args) bool { return cl.extends > 0 }
+
+// inUse reports whether the claim keeps its slot because its holder is not done: see settled.
+func (c *Core) inUse(cl *claim, _ args) bool { return cl.users > 0 && !cl.call.Auto && !cl.fixed() }
+
+func (c *Core) unused(cl *claim, x args) bool { return !c.inUse(cl, x) }
+
 // shares reports whether readers of this process may share the claim.
 func (cl *claim) shares() bool {
 	return cl.request.Kind == driver.KindRWMutex && cl.request.Weight < cl.request.Limit
 }
 
 // outlives reports whether the claim survives the loss of its session. A granted lease does once its end is
-// set. In the state dating, an unanswered Extend may already have set the end; readmit handles that case.
+// set. In the state dating, an unanswered Extend may already have set the end; readmitAndRelease handles that case.
 func (cl *claim) outlives() bool { return cl.fixed() && cl.token != 0 && cl.state != dating }
 
 // newClaim makes a claim for an admitted caller. The caller's slots are already counted in q.used, and a
@@ -275,7 +143,7 @@ func (c *Core) newClaim(q *queue, a *Call) *claim {
 	c.last.claim++
 	lingers := c.cfg.Linger > 0 && a.exclusive() && a.Lease == 0 && !a.Auto
 	cl := &claim{
-		timer: timer{never, never}, number: c.last.claim, call: a, slot: q.share(a.Weight), wait: &wait{},
+		timer: timer{never, never}, number: c.last.claim, state: gone, call: a, slot: q.share(a.Weight), wait: &wait{},
 		request: driver.Claim{
 			Key: a.Key, ID: c.claimID(c.last.claim), Session: c.session.id,
 			Kind: a.Kind, Weight: a.Weight, Limit: a.Limit, Tick: a.Tick, Lease: a.Lease,
@@ -294,7 +162,7 @@ func (c *Core) newClaim(q *queue, a *Call) *claim {
 }
 
 // join requests the claim as soon as a lane is free.
-func (c *Core) join(cl *claim) {
+func (c *Core) join(cl *claim, _ args) {
 	if cl.command != 0 {
 		return
 	}
@@ -304,6 +172,22 @@ func (c *Core) join(cl *claim) {
 		c.sendJoin(cl, poll, nil)
 	}
 }
+
+// joinInPlace requests the claim with the command that releases the claim before it, for which replace has taken a lane.
+func (c *Core) joinInPlace(cl *claim, x args) { c.sendJoin(cl, false, x.before) }
+
+// missedWake reports whether a notice that the claim should request again came, or may have been missed, while the
+// request was under way.
+func (c *Core) missedWake(cl *claim, _ args) bool {
+	return cl.wait.again || c.listener.ready && cl.listener != c.listener.times
+}
+
+func (c *Core) joinAgain(cl *claim, x args) {
+	cl.wait.again = false
+	c.join(cl, x)
+}
+
+func (c *Core) noteWake(cl *claim, _ args) { cl.wait.again = true }
 
 // sendJoin sends a request to join, which names the sessions ahead that have expired. If old is not nil, the same
 // command releases old.
@@ -334,10 +218,10 @@ func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
 	if old := c.claims[s.leaves]; old != nil && old.command == r.Command {
 		old.command = 0
 		if r.Err == nil {
-			c.leftStore(old)
+			c.fire(old, left, args{})
 		} else {
 			old.failed++
-			c.release(old)
+			c.fire(old, again, args{})
 		}
 	}
 	if cl == nil {
@@ -362,7 +246,7 @@ func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
 	}
 	switch {
 	case cl.state == leaving: // the release has waited for this answer
-		c.release(cl)
+		c.fire(cl, again, args{})
 	case cl.state != joining: // a notice has already moved the claim on
 	case holds:
 		crowded := st.Waiting > 0
@@ -377,38 +261,32 @@ func (c *Core) notGranted(cl *claim, r *Reply) {
 	w, st, try := cl.wait, &r.State, cl.call.Try
 	switch {
 	case c.queues[cl.request.Key].forceWaits() && !cl.request.First && !try:
-		c.requestAnew(cl)
+		c.fire(cl, revoke, args{})
 	case r.Lost:
-		c.noAnswer(cl, r.Err)
+		c.fire(cl, unanswered, args{cause: r.Err})
 	case errors.Is(r.Err, driver.ErrMismatch):
-		w.refusal, cl.state = r.Err, checking
-		c.load(cl)
+		w.refusal = r.Err
+		c.fire(cl, mismatched, args{})
 	case r.Err != nil:
-		c.refuse(cl, r.Err)
+		c.fire(cl, refused, args{cause: r.Err})
 	case st.Over(cl.request.Tick):
-		c.refuse(cl, &SealedError{st.Sealed, st.Value})
+		c.fire(cl, refused, args{cause: &SealedError{st.Sealed, st.Value}})
 	case st.Position > 0:
 		cl.failed = 0
 		c.ahead(w, st)
-		// If the listener was not ready when the request was sent, it may have missed a notice.
-		if missed := c.listener.ready && cl.listener != c.listener.times; missed || w.again {
-			w.again = false
-			c.join(cl)
-			return
-		}
-		c.move(cl, queued)
+		c.fire(cl, queued, args{})
 	case try && !fits(&cl.request, st):
 		c.ahead(w, st)
-		w.refusal, cl.state = HeldError(st), checking
-		c.check(cl)
+		w.refusal = HeldError(st)
+		c.fire(cl, blocked, args{})
 	case try && cl.failed == 0: // the request came too late; now the store's clock is known, so try once more
 		cl.failed++
-		c.join(cl)
+		c.fire(cl, again, args{})
 	case try:
-		c.refuse(cl, ErrLate)
+		c.fire(cl, refused, args{cause: ErrLate})
 	default:
 		c.failure = ErrLate
-		c.move(cl, unanswered)
+		c.fire(cl, unanswered, args{})
 	}
 }
 
@@ -425,27 +303,17 @@ func (c *Core) ahead(w *wait, st *driver.State) {
 	}
 }
 
-// retry sets the timer for the next request.
-func (c *Core) retry(cl *claim) {
+// retry sets the timer for the next request or release.
+func (c *Core) retry(cl *claim, _ args) {
 	c.at(&cl.timer, cl.number, c.now.Add(c.pause(cl.failed)))
 	cl.failed++
 }
 
-// noAnswer handles a command for the claim that was not answered. A caller that only tries gets the error;
-// for others the command is repeated.
-func (c *Core) noAnswer(cl *claim, err error) {
-	if cl.call.Try {
-		c.refuse(cl, err)
-	} else {
-		c.move(cl, unanswered)
-	}
-}
-
 // refuse gives the claim's caller an error instead of a hold.
-func (c *Core) refuse(cl *claim, err error) {
+func (c *Core) refuse(cl *claim, x args) {
 	a := cl.call
-	c.deny(a, err)
-	if sealed := (*SealedError)(nil); errors.As(err, &sealed) {
+	c.deny(a, x.cause)
+	if sealed := (*SealedError)(nil); errors.As(x.cause, &sealed) {
 		if q := c.queues[a.Key]; q != nil && !q.over(sealed.Tick) {
 			q.sealed = sealed
 		}
@@ -459,23 +327,27 @@ func (c *Core) refuse(cl *claim, err error) {
 func (c *Core) granted(cl *claim, g grant) {
 	cl.request.Token, cl.request.NoneWaiting = g.token, g.alone
 	cl.token, cl.since, cl.granted = g.token, g.since, c.now
-	cl.mayBe, cl.failed, cl.due = true, 0, never
+	cl.mayBe, cl.failed = true, 0
 	cl.othersWait = cl.othersWait || g.crowded
 	if cl.command == inLine {
 		cl.command = 0
 	}
-	if cl.fixed() {
-		cl.state = dating
-		c.extend(cl)
-		return
-	}
-	if !c.passed(cl) {
-		c.begin(cl, g.term)
+	c.endEarlierTick(cl)
+	c.fire(cl, granted, args{term: g.term})
+}
+
+// learnGrant makes a revoked claim request again, because only a granted claim is revoked. The claim keeps its position
+// ahead of all waiters. If its caller requested another claim instead, two callers with First could take the key from
+// each other without end.
+func (c *Core) learnGrant(cl *claim, _ args) {
+	if cl.asked != byOthers {
+		cl.asked = byOthers
+		c.then(cl, wake, args{})
 	}
 }
 
 // extend makes the store set the first end of a lease.
-func (c *Core) extend(cl *claim) {
+func (c *Core) extend(cl *claim, _ args) {
 	if cl.command != 0 { // a request to join is still under way
 		c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Retry))
 		return
@@ -499,15 +371,14 @@ func (c *Core) extendAnswered(cl *claim, s *sent, r *Reply) {
 	}
 	switch ends := s.at.Add(c.cfg.Hold(cl.request.Lease)); {
 	case r.Lost:
-		c.noAnswer(cl, r.Err)
+		c.fire(cl, unanswered, args{cause: r.Err})
 	case errors.Is(r.Err, driver.ErrNotHeld), r.Err == nil && c.now >= ends:
-		c.move(cl, leaseOver)
+		c.fire(cl, leaseOver, args{})
 	case r.Err != nil:
-		c.refuse(cl, r.Err)
+		c.fire(cl, refused, args{cause: r.Err})
 	default:
 		cl.since, cl.until = r.Holder.Since, r.Holder.Until
-		c.at(&cl.timer, cl.number, ends)
-		c.begin(cl, 0)
+		c.fire(cl, extended, args{ends: ends})
 	}
 }
 
@@ -519,10 +390,10 @@ func (c *Core) extended(e Extended) {
 	}
 	cl.extends--
 	switch {
-	case errors.Is(e.Err, driver.ErrNotHeld) && cl.state == held && c.leaseEnded(cl): // the store's clock must have jumped
-		c.loseHold(cl, errLeaseOver(cl))
-	case errors.Is(e.Err, driver.ErrNotHeld) && cl.state == held:
-		c.loseHold(cl, fmt.Errorf("%w: %w", ErrRecordDeleted, e.Err))
+	case errors.Is(e.Err, driver.ErrNotHeld) && c.leaseEnded(cl): // the store's clock must have jumped
+		c.fire(cl, excluded, args{cause: errLeaseOver(cl)})
+	case errors.Is(e.Err, driver.ErrNotHeld):
+		c.fire(cl, excluded, args{cause: fmt.Errorf("%w: %w", ErrRecordDeleted, e.Err)})
 	case e.Err != nil:
 	case !e.Until.Before(cl.until):
 		cl.until = e.Until
@@ -536,13 +407,16 @@ func (c *Core) extended(e Extended) {
 func errLeaseOver(cl *claim) error { return fmt.Errorf("%w after %v", ErrLeaseOver, cl.request.Lease) }
 
 // begin begins the first hold of a claim.
-func (c *Core) begin(cl *claim, term int64) {
+func (c *Core) begin(cl *claim, x args) {
 	a, q := cl.call, c.queues[cl.request.Key]
-	cl.state, cl.wait, c.listener.idle = held, nil, c.now
+	cl.wait, c.listener.idle = nil, c.now
+	if cl.fixed() {
+		c.at(&cl.timer, cl.number, x.ends)
+	}
 	if c.listener.ready && !c.wouldKnow(cl) && !a.Shares && cl.request.Yield {
 		cl.othersWait = true // this session may have missed the notice that another session waits
 	}
-	c.deliver(cl, a, term, false)
+	c.deliver(cl, a, x.term, false)
 	if a.Shares {
 		q.shared = cl.number
 	}
@@ -550,11 +424,11 @@ func (c *Core) begin(cl *claim, term int64) {
 		c.listen(listenAfter)
 	}
 	if q.forceWaits() || cl.asked == byOthers {
-		c.windDown(cl, ErrRevoked) // after the request was sent, the claim was revoked or a caller with First came
+		c.then(cl, revoke, args{cause: ErrRevoked}) // after the request was sent, the claim was revoked or a caller with First came
 	}
 	if !a.Try {
 		q.turn = nil
-		c.next(q, a.Key)
+		c.admitLater(q)
 	}
 }
 
@@ -569,8 +443,8 @@ func (c *Core) deliver(cl *claim, a *Call, term int64, local bool) {
 
 // windDown ends a hold whose claim the store may still have. The claim is released when the holder is done or
 // the grace is over.
-func (c *Core) windDown(cl *claim, cause error) {
-	cl.state = windingDown
+func (c *Core) windDown(cl *claim, x args) {
+	cause := x.cause
 	switch {
 	case cause == ErrClosed:
 	case cause == ErrRevoked, cause == ErrStalled, notThere(cause):
@@ -582,19 +456,31 @@ func (c *Core) windDown(cl *claim, cause error) {
 	c.do(&End{cl.call, cause, cause != ErrClosed && cause != ErrStalled && !notThere(cause)})
 }
 
+// windDownUnkept is like windDown, but the store need not keep the claim after its release.
+func (c *Core) windDownUnkept(cl *claim, x args) {
+	c.dropKeep(cl, x)
+	c.windDown(cl, x)
+}
+
+// stalled ends a hold whose holder has made no progress within its limit.
+func (c *Core) stalled(cl *claim, _ args) { c.windDown(cl, args{cause: ErrStalled}) }
+
+// windDownLease ends a lease that is over. An unanswered Extend may have set a later end, so the claim is released.
+func (c *Core) windDownLease(cl *claim, _ args) { c.windDown(cl, args{cause: errLeaseOver(cl)}) }
+
+func (c *Core) loseLease(cl *claim, _ args) { c.loseHold(cl, args{cause: errLeaseOver(cl)}) }
+
 // notThere reports whether cause means that the store no longer has the claim.
 func notThere(cause error) bool {
 	return errors.Is(cause, ErrRecordDeleted) || errors.Is(cause, ErrNotRenewed)
 }
 
-// progress records that the holder has made progress: the hold ends unless the holder does so again within
-// limit. Leases have no such limit, because they run out by themselves.
-func (c *Core) progress(cl *claim, limit time.Duration) {
-	switch {
-	case cl.state != held || cl.fixed():
-	case limit > 0:
-		c.at(&cl.timer, cl.number, c.now.Add(limit))
-	default:
+// limitProgress makes the hold end unless its holder makes progress again within the limit. Leases have no such limit,
+// because they run out by themselves.
+func (c *Core) limitProgress(cl *claim, x args) {
+	if x.limit > 0 {
+		c.at(&cl.timer, cl.number, c.now.Add(x.limit))
+	} else {
 		cl.due = never
 	}
 }
@@ -602,15 +488,20 @@ func (c *Core) progress(cl *claim, limit time.Duration) {
 // loseHold ends a hold whose key the store may already have granted to another session. It sends no release.
 // The claim stays in c.claims for the grace, so that the session does not treat a lease as unknown and
 // release it.
-func (c *Core) loseHold(cl *claim, cause error) {
-	cl.state = lost
+func (c *Core) loseHold(cl *claim, x args) {
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
-	c.do(&End{cl.call, cause, errors.Is(cause, ErrLeaseOver)})
+	c.do(&End{cl.call, x.cause, errors.Is(x.cause, ErrLeaseOver)})
 	if cl.fixed() {
 		c.settled(cl, nil)
 	} else {
-		cl.lostBy = LostTo(cause)
+		cl.lostBy = LostTo(x.cause)
 	}
+}
+
+// loseRelease is called when the session is lost while a hold's grace is running.
+func (c *Core) loseRelease(cl *claim, x args) {
+	cl.lostBy = LostTo(x.cause)
+	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
 }
 
 // byID returns the claim with this ID, or nil.
@@ -667,14 +558,18 @@ func (c *Core) orphan(key, id string) {
 	if n == 0 || session != c.session.id || c.claims[n] != nil {
 		return
 	}
-	c.past = slices.DeleteFunc(c.past, func(p past) bool { return p.number == n })
+	c.past = slices.DeleteFunc(c.past, func(p pastClaim) bool { return p.number == n })
 	cl := &claim{
-		timer: timer{never, never}, number: n, state: leaving, mayBe: true, void: c.storeClock().Add(c.cfg.Attempt),
+		timer: timer{never, never}, number: n, state: gone, mayBe: true, void: c.storeClock().Add(c.cfg.Attempt),
 		request: driver.Claim{Key: key, ID: id, Session: session},
 	}
 	c.claims[n] = cl
-	c.do(Orphan{id, key})
-	c.release(cl)
+	c.fire(cl, appeared, args{})
+}
+
+func (c *Core) releaseOrphan(cl *claim, x args) {
+	c.do(Orphan{cl.request.ID, cl.request.Key})
+	c.release(cl, x)
 }
 
 // fits reports whether the store could grant the claim at once, because there is room for it and nobody waits.

@@ -120,19 +120,10 @@ func (c *Core) close() {
 		for _, a := range calls {
 			c.deny(a, ErrClosed)
 		}
-		c.next(q, key)
+		c.next(q)
 	}
 	for _, cl := range c.those(func(*claim) bool { return true }) {
-		switch {
-		case cl.state <= dating:
-			c.refuse(cl, ErrClosed)
-		case cl.state == held && cl.fixed(): // a lease runs out by itself
-			c.loseHold(cl, ErrClosed)
-		case cl.state == held:
-			c.windDown(cl, ErrClosed)
-		case cl.state == lingering:
-			c.release(cl)
-		}
+		c.fire(cl, closes, args{cause: ErrClosed})
 	}
 	for _, m := range c.inOrder() {
 		if m.command == 0 && m.began == never {
@@ -156,7 +147,7 @@ func (c *Core) hurry() {
 	for _, cl := range c.those(func(cl *claim) bool { return cl.state == windingDown || cl.state == leaving }) {
 		if cl.state == leaving {
 			if cl.command == 0 && cl.doubted == 0 { // a claim in doubt waits for a heartbeat
-				c.release(cl)
+				c.fire(cl, again, args{})
 			}
 			continue
 		}
@@ -167,7 +158,7 @@ func (c *Core) hurry() {
 			left, passed = max(left, l.keep.Sub(c.now)), l.passed
 		}
 		cl.leave = &leave{Release: driver.Release{Keep: left}, keep: c.now.Add(left), grace: true, passed: passed}
-		c.release(cl)
+		c.fire(cl, hurries, args{})
 	}
 	for _, m := range c.inOrder() {
 		if m.command == 0 {
@@ -187,8 +178,7 @@ func (c *Core) storeAnswered() {
 // abandon gives up the release of a claim.
 func (c *Core) abandon(cl *claim, why error) {
 	c.noteUnreleased(cl, why)
-	c.settled(cl, fmt.Errorf("%w: %w: %w", ErrNotReleased, ErrClosed, why))
-	c.leftStore(cl)
+	c.fire(cl, left, args{cause: fmt.Errorf("%w: %w: %w", ErrNotReleased, ErrClosed, why)})
 }
 
 // noteUnreleased records, for Close's error, that the store may still have the claim.

@@ -107,7 +107,7 @@ type Core struct {
 	listener listener
 	sweeper  sweeper
 	claims   map[uint64]*claim // by number
-	past     []past            // claims that the store no longer has, in the order in which they left it
+	past     []pastClaim       // claims that the store no longer has, in the order in which they left it
 	queues   map[string]*queue // by key, for the keys that this process wants or holds
 	others   map[string]other  // what is known about other sessions, by id
 	sent     map[uint64]*sent  // commands under way; a *sent is never changed
@@ -119,9 +119,11 @@ type Core struct {
 	looks    looks
 	closing  *closing                              // nil: Close was not called
 	failure  error                                 // why the last command that callers waited for had no answer; nil if it had one
-	ending   error                                 // why the last session was lost
 	last     struct{ claim, message, send uint64 } // the last numbers in use
 
+	table    *table
+	tasks    []task    // what follows from the last transition; empty between Steps
+	moving   bool      // a transition is under way
 	out      []Effect  // effects of the current Step
 	delivers []Deliver // the Delivers in out; reused, so that a hand-off allocates nothing
 	freeds   []Freed
@@ -144,7 +146,7 @@ type sent struct {
 // New returns a Core. It has no effects before its first event.
 func New(cfg *Config) *Core {
 	return &Core{
-		cfg: cfg, claims: make(map[uint64]*claim), queues: make(map[string]*queue),
+		cfg: cfg, table: claimTable, claims: make(map[uint64]*claim), queues: make(map[string]*queue),
 		others: make(map[string]other), sent: make(map[uint64]*sent),
 		messages: make(map[uint64]*message), changes: make(map[string]uint64),
 		tickAt: never, session: session{due: never, registerAt: never}, listener: listener{at: never, keys: make(map[string]int)},
@@ -174,13 +176,14 @@ func (c *Core) Step(now Instant, e Event) []Effect {
 		}
 	case GiveUp:
 		c.giveUp(e.Call)
+		c.work()
 	case WindDown:
-		if cl := c.claims[e.Claim]; cl != nil && cl.call == e.Hold && cl.state == held {
-			c.windDown(cl, e.Cause)
+		if cl := c.claims[e.Claim]; cl != nil && cl.call == e.Hold {
+			c.fire(cl, resigned, args{cause: e.Cause})
 		}
 	case Progress:
 		if cl := c.claims[e.Claim]; cl != nil && cl.call == e.Hold {
-			c.progress(cl, e.Limit)
+			c.fire(cl, progress, args{limit: e.Limit})
 		}
 	case ReleaseBy:
 		if cl := c.claims[e.Claim]; cl != nil {
@@ -205,6 +208,7 @@ func (c *Core) Step(now Instant, e Event) []Effect {
 	case NotHeld:
 		if cl := c.claims[e.Claim]; c.watched(cl) {
 			c.missing(cl, 0)
+			c.work()
 		}
 	case Met:
 		if o, known := c.others[e.Member.ID]; known {
@@ -262,7 +266,7 @@ func (c *Core) checkDeadline() {
 		c.lose(cause)
 	}
 	for _, cl := range c.endsDue() {
-		c.move(cl, timeOver)
+		c.fire(cl, timeOver, args{})
 	}
 }
 

@@ -30,70 +30,100 @@
 // # The claim
 //
 // A claim is one stored request of the session for part or all of a key. Every primitive is a claim with a weight out
-// of the key's limit: see package driver. [Core.move] makes most transitions; this table lists all of them ("here"
-// means in this process):
+// of the key's limit: see package driver. Its states are
 //
-//	state        event                           next         effect
-//	joining      reply: granted                  held         Deliver; a lease: dating, Send an Extend
-//	joining      reply: queued                   waiting      timer: poll, or a session ahead may lapse
-//	joining      reply: queued, and a wake came  joining      Send
-//	joining      reply: held, and it is a try    checking     asks whether the sessions in the way have expired
-//	joining      reply: used as another kind     checking     reads the key, and then asks the same
-//	joining      reply: tick over, or refused    leaving      Deliver an error
-//	joining      reply: too late, or no answer   joining      again after a pause
-//	waiting      notice: granted                 held         Deliver
-//	waiting      wake; poll; one has expired     joining      Send
-//	waiting      a session ahead may have lapsed waiting      Send an Expire
-//	checking     one has expired                 joining      Send, naming it
-//	checking     none has                        leaving      Deliver an error
-//	joining,     granted, and a run here for an  leaving      its caller waits here; if that run's claim is held, that
-//	  waiting      earlier tick is not done                   hold ends
-//	dating       Extend answered                 held         Deliver
-//	dating       no answer                       dating       again after a pause
-//	any above    given up, closing               leaving      Send a release, when no request is under way
-//	any above    revoked, or the lease is over   leaving      its caller requests another
-//	  by force   revoked                         (as it is)   asks for the grant; then held, and windingDown at once
-//	any above    session lost                    gone         its caller requests another under the next id
-//	dating       session lost, and an Extend     leaving      the same; Send a release
-//	               was sent
-//	held         done, the next here fits        held         Deliver to the next (a hand-off)
-//	held         done, may be kept               lingering    timer
-//	held         done, the next here waits       leaving      Send a request for the next that also releases this
-//	held         done                            leaving      Send a release
-//	held         progress                        held         timer: its limit, if it has one
-//	held,        a reading does not show it      (as it is)   a heartbeat, and when that is acknowledged a look
-//	  lingering
-//	held         the look does not show it, or   windingDown  End; timer: grace
-//	               another has the key for sure
-//	lingering    the same                        leaving      Send a release
-//	held         revoked, resigned, closing, or  windingDown  End; timer: grace
-//	               no progress within the limit
-//	held         session lost, lease over, or    lost         End; timer: grace
-//	               for a lease: closing
-//	held         lease over, and an Extend of    windingDown  End; timer: grace
-//	               it had no answer
-//	lingering    wanted here                     held         Deliver
-//	lingering    others wait, time over          leaving      Send a release
-//	windingDown  done, grace over                leaving      Send a release
-//	windingDown  session lost                    lost
-//	lost         done, or for Auto grace over    gone
-//	leaving      answered                        gone         Freed
-//	leaving      answered, and released with     kept         Freed
-//	               Keep
-//	leaving      no answer                       leaving      again after a pause
-//	leaving      refused                         leaving      Freed; again after a pause
-//	leaving      closing, and refused, or no     gone         Freed; Close reports it as not released
-//	               answer after a Hurry
-//	leaving      not there                       leaving      again after an acknowledged heartbeat: then gone
-//	leaving      ReleaseBy                       leaving      too late: Freed reports that this was not done
-//	kept         time over                       gone
-//	kept         revoked                         leaving      Send a release
-//	leaving,     session lost                    gone
-//	  kept
-//	windingDown, Close's time is over            gone         Freed; Close reports it as not released
-//	  leaving
-//	windingDown  hurry                           leaving      Send a release that keeps it for the grace
-//	(unknown id in a notice or reply)            leaving      Send a release
+//	gone         this process does not have the claim: not yet, or no longer
+//	joining      its request is under way, or due after a pause
+//	waiting      the store has queued it
+//	checking     it was refused; the Core finds out whether the sessions in the way have expired
+//	dating       a lease that was granted, until an Extend has set its end in the store
+//	held         a caller holds it
+//	lingering    nobody holds it; it is kept for the next caller of this process
+//	windingDown  the hold has ended, and its holder's grace is running
+//	lost         the store may have granted the key to another
+//	leaving      its release is under way, or due
+//	kept         released, but the store keeps it for a time that the holder chose
+//	past         it has left the store, and is gone once nothing about it can arrive late
+//
+// Only the rows of this table change a claim's state. The first row for the state and the trigger whose condition holds
+// decides. A trigger that has no row in a state comes too late and has no effect. "Ungiven" stands for joining, waiting,
+// checking and dating. The last two columns name methods of Core; table.go says what the triggers mean.
+//
+//	state                       trigger                                                if                next         effect
+//	gone                        requested                                                                joining      join
+//	gone                        replaces                                                                 joining      joinInPlace
+//	gone                        appeared                                                                 leaving      releaseOrphan
+//	joining                     again, laneFree, timeOver                                                joining      join
+//	joining                     wake                                                                     joining      noteWake
+//	joining                     queued                                                 missedWake        joining      joinAgain
+//	joining                     queued                                                                   waiting      waits
+//	joining                     blocked                                                                  checking     check
+//	joining                     mismatched                                                               checking     load
+//	waiting                     timeOver                                               beforePoll        waiting      expireAhead
+//	waiting                     again, timeOver, wake                                                    joining      join
+//	checking                    laneFree                                                                 checking     load
+//	checking                    again                                                                    joining      join
+//	joining, waiting, checking  granted                                                isLease           dating       extend
+//	joining, waiting, checking  granted                                                earlierTickRuns   leaving      requestAnew
+//	joining, waiting, checking  granted                                                                  held         begin
+//	dating                      laneFree, timeOver                                                       dating       extend
+//	dating                      extended                                                                 held         begin
+//	dating                      leaseOver                                                                leaving      requestAnew
+//	joining, checking, dating   unanswered                                             onlyTries         leaving      refuse
+//	joining, checking           unanswered                                                               joining      retry
+//	dating                      unanswered                                                               dating       retry
+//	ungiven                     refused, closes                                                          leaving      refuse
+//	ungiven                     revoke                                                 isForced          as before    learnGrant
+//	ungiven                     revoke                                                                   leaving      requestAnew
+//	dating                      sessionEnd                                             extendUnanswered  leaving      readmitAndRelease
+//	ungiven                     sessionEnd                                                               gone         readmit
+//	held                        done                                                   saysHow           leaving      releaseAsSaid
+//	held                        done                                                   nextFits          held         handOffToNext
+//	held                        done                                                   mayLinger         lingering    linger
+//	held                        done                                                   mayReplace        leaving      replace
+//	held                        done                                                                     leaving      releaseDone
+//	held                        progress                                               isLease           held
+//	held                        progress                                                                 held         limitProgress
+//	held                        resigned                                                                 windingDown  windDown
+//	held                        revoke                                                                   windingDown  windDownUnkept
+//	held                        timeOver                                               extendUnanswered  windingDown  windDownLease
+//	held                        timeOver                                               isLease           lost         loseLease
+//	held                        timeOver                                                                 windingDown  stalled
+//	held                        deleted                                                leaseIsOver       lost         loseLease
+//	held                        deleted                                                                  windingDown  windDownUnkept
+//	held                        excluded, sessionEnd                                                     lost         loseHold
+//	held                        closes                                                 isLease           lost         loseHold
+//	held                        closes                                                                   windingDown  windDown
+//	lingering                   wanted                                                 fitsCaller        held         handOff
+//	lingering                   timeOver, revoke, othersCame, wanted, deleted, closes                    leaving      release
+//	lingering                   sessionEnd                                                               gone         settle
+//	windingDown                 done                                                   mayLeaveAsSaid    leaving      releaseAsSaid
+//	windingDown                 done                                                                     leaving      releaseDone
+//	windingDown                 timeOver, hurries                                                        leaving      release
+//	windingDown                 revoke                                                                   windingDown  dropKeep
+//	windingDown                 sessionEnd                                                               lost         loseRelease
+//	lost                        done                                                                     past         settle
+//	leaving                     again, laneFree, timeOver                                                leaving      release
+//	leaving                     done                                                   waitsForHolder    leaving      settle
+//	leaving                     revoke                                                 holderIsDone      leaving      dropKeep
+//	leaving                     unanswered                                                               leaving      retryRelease
+//	leaving                     refused                                                                  leaving      releaseRefused
+//	leaving                     unwaited                                                                 leaving      releaseToFirst
+//	leaving                     unknown                                                                  leaving      doubtRelease
+//	leaving                     keeps                                                  nobodyWants       kept         keep
+//	leaving                     keeps                                                                    leaving      releaseKept
+//	leaving                     sessionEnd                                             inUse             lost         endUnreleased
+//	leaving                     sessionEnd                                                               gone         endUnreleased
+//	kept                        done                                                                     kept         settle
+//	kept                        revoke                                                 mayEndKeep        leaving      releasePlainly
+//	kept                        sessionEnd                                             inUse             lost
+//	kept                        sessionEnd                                                               gone
+//	windingDown, leaving        left                                                   inUse             lost         leaveStore
+//	windingDown, leaving        left                                                                     past         leaveStore
+//	lost, kept                  timeOver                                               unused            past         leaveStore
+//
+// The effect of a row makes no other transition. What follows from it, such as a slot that is free for the next caller,
+// is a task, which the same Step does afterwards: see [Core.work].
 //
 // Within a process, a hold's slot is freed only when its holder is done, as with a sync.Mutex, even if the hold was
 // lost or its claim was released at the end of the grace. The slots of leases and of holds with Auto are freed without

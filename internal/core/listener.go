@@ -146,7 +146,7 @@ func (c *Core) listenerReady() {
 	for _, cl := range c.those(func(cl *claim) bool { return cl.request.Session == c.session.id }) {
 		switch cl.state {
 		case waiting:
-			c.move(cl, wake)
+			c.fire(cl, wake, args{})
 		case held, lingering:
 			c.heartbeatSoon()
 			if !cl.shares() {
@@ -181,13 +181,13 @@ func (c *Core) noticed(n driver.Notice) {
 		}
 	case driver.NoticeWake:
 		if cl != nil {
-			c.move(cl, wake)
+			c.fire(cl, wake, args{})
 		}
 	case driver.NoticeGrant:
 		switch {
 		case cl == nil:
 			c.unknownClaim(n.Key, n.Claim, n.Token)
-		case cl.state < held && cl.state != dating:
+		case cl.state.in(joining | waiting | checking):
 			c.granted(cl, grant{token: n.Token, term: n.Term, crowded: n.Crowded})
 		case cl.state == leaving:
 			cl.mayBe = true
@@ -200,6 +200,6 @@ func (c *Core) noticed(n driver.Notice) {
 func (c *Core) crowded(cl *claim) {
 	if cl.request.Yield {
 		cl.othersWait = true
-		c.move(cl, othersCame)
+		c.fire(cl, othersCame, args{})
 	}
 }

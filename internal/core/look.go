@@ -92,7 +92,7 @@ func (c *Core) looked(s *sent, r *Reply) {
 			continue
 		}
 		shown := tokens(st)
-		for _, n := range slices.Clone(q.claims) {
+		for _, n := range q.claims {
 			switch cl := c.claims[n]; {
 			case !c.watched(cl) || cl.granted >= l.at:
 			case cl.in(shown):
@@ -101,6 +101,7 @@ func (c *Core) looked(s *sent, r *Reply) {
 				c.missing(cl, l.acks)
 			}
 		}
+		c.work()
 	}
 }
 
@@ -150,6 +151,7 @@ func (c *Core) seen(st *driver.State, since Instant) {
 		} else if cl.granted < since {
 			c.missing(cl, 0)
 		}
+		c.work()
 	}
 }
 
@@ -165,15 +167,15 @@ func (c *Core) excluded(cl *claim, h *driver.Holder, now time.Time) {
 			now = clock
 		}
 		if cl.state == held && cl.endedBy(now) {
-			c.loseHold(cl, errLeaseOver(cl))
+			c.then(cl, excluded, args{cause: errLeaseOver(cl)})
 			return
 		}
 	case !now.Before(c.session.beat.clock.Add(c.cfg.TTL)):
 		c.heartbeatSoon()
-		c.deleted(cl, fmt.Errorf("%w: by the store's clock its TTL was over, and another has been granted the key, with token %d", ErrNotRenewed, h.Token))
+		c.then(cl, deleted, args{cause: fmt.Errorf("%w: by the store's clock its TTL was over, and another has been granted the key, with token %d", ErrNotRenewed, h.Token)})
 		return
 	}
-	c.deleted(cl, fmt.Errorf("%w: another has been granted the key, with token %d", ErrRecordDeleted, h.Token))
+	c.then(cl, deleted, args{cause: fmt.Errorf("%w: another has been granted the key, with token %d", ErrRecordDeleted, h.Token)})
 }
 
 // excludedBy returns a holder in st that can only have been granted the key after the store lost the claim, or nil.
@@ -199,7 +201,7 @@ func (c *Core) missing(cl *claim, acks uint64) {
 	case !c.watched(cl), cl.doubted > 0 && acks == 0:
 		return
 	case cl.doubted > 0 && acks > cl.doubted:
-		c.deleted(cl, ErrRecordDeleted)
+		c.then(cl, deleted, args{cause: ErrRecordDeleted})
 		return
 	case cl.doubted == 0:
 		cl.doubted = c.session.acks
@@ -208,18 +210,4 @@ func (c *Core) missing(cl *claim, acks uint64) {
 		}
 	}
 	c.heartbeatSoon()
-}
-
-// deleted ends a hold whose claim the store no longer has. The claim is still released when the holder is done, because
-// a copy of its request may have made it join again.
-func (c *Core) deleted(cl *claim, cause error) {
-	switch {
-	case cl.state == lingering:
-		c.release(cl)
-	case cl.fixed() && c.leaseEnded(cl): // the store's clock jumped, so the lease ended early
-		c.loseHold(cl, errLeaseOver(cl))
-	default:
-		cl.dropKeep()
-		c.windDown(cl, cause)
-	}
 }

@@ -67,7 +67,7 @@ func SessionsIn(st *driver.State, self string) []string {
 }
 
 // waits starts the wait of a claim that the store has queued.
-func (c *Core) waits(cl *claim) {
+func (c *Core) waits(cl *claim, _ args) {
 	w := cl.wait
 	w.stagger = c.stagger(w.position)
 	w.poll = c.now.Add(c.cfg.jitter(c.PollTime(w.position), 5))
@@ -109,7 +109,7 @@ func (c *Core) stagger(position int) time.Duration {
 func (c *Core) lookAhead(cl *claim) {
 	w := cl.wait
 	if c.newlyExpired(w) {
-		c.move(cl, again)
+		c.then(cl, again, args{})
 		return
 	}
 	next := w.poll
@@ -121,6 +121,15 @@ func (c *Core) lookAhead(cl *claim) {
 	if next != cl.due {
 		c.at(&cl.timer, cl.number, next)
 	}
+}
+
+// beforePoll reports whether the waiting claim's timer has expired because a session ahead may have lapsed.
+func (c *Core) beforePoll(cl *claim, _ args) bool { return c.now < cl.wait.poll }
+
+// expireAhead expires the sessions ahead of a waiting claim that may have lapsed.
+func (c *Core) expireAhead(cl *claim, _ args) {
+	c.expireLapsed(cl)
+	c.lookAhead(cl)
 }
 
 // newlyExpired reports whether any session ahead is known to have expired and was not named in the last request.
@@ -284,35 +293,36 @@ func (c *Core) learned(ids []string, by uint64, err error) {
 	for _, cl := range c.those(behind) {
 		switch {
 		case cl.state == checking && err != nil:
-			c.noAnswer(cl, err)
+			c.then(cl, unanswered, args{cause: err})
 		case cl.state == checking:
-			c.check(cl)
+			c.check(cl, args{})
 		case cl.state == waiting:
 			if cl.number == by && err == nil && !c.newlyExpired(cl.wait) {
 				c.expireLapsed(cl)
 			}
 			c.lookAhead(cl)
 		}
+		c.work()
 	}
 }
 
 // check finds out, for a claim that the store has refused, whether a session that blocks it has expired. If so, the
 // claim is requested again, naming that session, so that a program that only tries still gets the key after a crash. If
 // not, the caller gets the refusal.
-func (c *Core) check(cl *claim) {
+func (c *Core) check(cl *claim, _ args) {
 	w := cl.wait
 	switch {
 	case c.newlyExpired(w):
-		c.move(cl, again)
+		c.then(cl, again, args{})
 	case c.readUnknown(w.ahead), c.expireLapsed(cl):
 	case slices.ContainsFunc(w.ahead, func(id string) bool { return c.others[id].asked }):
 	default:
-		c.refuse(cl, w.refusal)
+		c.then(cl, refused, args{cause: w.refusal})
 	}
 }
 
 // load reads the state of a key that is in use as another kind, to learn which sessions use it.
-func (c *Core) load(cl *claim) {
+func (c *Core) load(cl *claim, _ args) {
 	cl.command = inLine
 	if c.enterLane(false, delayed{number: cl.number}) {
 		cl.command = c.sendNow(&sent{session: cl.request.Session, claim: cl.number}, &Command{Op: Load, Key: cl.request.Key})
@@ -323,10 +333,11 @@ func (c *Core) loaded(cl *claim, r *Reply) {
 	switch {
 	case cl == nil || cl.state != checking:
 	case r.Err != nil:
-		c.noAnswer(cl, r.Err)
+		c.fire(cl, unanswered, args{cause: r.Err})
 	default:
 		cl.wait.ahead = SessionsIn(&r.State, c.session.id)
-		c.check(cl)
+		c.check(cl, args{})
+		c.work()
 	}
 }
 
@@ -370,6 +381,7 @@ func (c *Core) revokeAnswered(s *sent, r *Reply) {
 		if cl.state == waiting {
 			w.poll = min(w.poll, c.now.Add(c.cfg.pause(failed)))
 			c.lookAhead(cl)
+			c.work()
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 // the store. A caller that shares a hold, or gets one by a hand-off, makes no request. A queue exists while anybody is
 // admitted.
 type queue struct {
+	key           string
 	kind          driver.Kind
 	limit         int64        // as given by the first caller
 	used          int64        // slots used by admitted callers and by claims: see share
@@ -70,17 +71,15 @@ func (c *Core) acquire(a *Call) {
 	q := c.queues[a.Key]
 	switch {
 	case q == nil:
-		q = &queue{kind: a.Kind, limit: a.Limit}
+		q = &queue{key: a.Key, kind: a.Kind, limit: a.Limit}
 		c.queues[a.Key] = q
 	case q.kind != a.Kind:
 		c.deny(a, &driver.MismatchError{Key: a.Key, Kind: q.kind, WantKind: a.Kind, Limit: q.limit, WantLimit: a.Limit})
 		return
 	}
 	lingered := q.lingering
-	if (len(q.calls) == 0 || a.First) && c.admit(q, a) {
-		return
-	}
 	switch {
+	case (len(q.calls) == 0 || a.First) && c.admit(q, a):
 	case a.Try && lingered != 0 && q.lingering == 0:
 		q.calls = slices.Insert(q.calls, 0, a) // wait until the unused claim that blocks the caller is released
 	case a.Try:
@@ -91,6 +90,7 @@ func (c *Core) acquire(a *Call) {
 			c.windDownAll(q)
 		}
 	}
+	c.work()
 }
 
 // admit admits a caller if possible. The caller shares a hold of this process, takes over a lingering claim, or gets
@@ -105,13 +105,8 @@ func (c *Core) admit(q *queue, a *Call) bool {
 		q.readersWaited = q.readersWaited || cl.state == held && !cl.othersWait
 	}
 	if cl := c.claims[q.lingering]; cl != nil {
-		q.lingering = 0
-		if c.like(a, cl) && cl.doubted == 0 {
-			c.handOff(cl, a)
-			return true
-		}
-		c.release(cl)
-		return false
+		c.move(cl, wanted, args{call: a})
+		return cl.state == held
 	}
 	if c.full(q, a) || !a.Try && q.turn != nil {
 		return false
@@ -142,22 +137,31 @@ func (c *Core) later(q *queue, a *Call) bool {
 	})
 }
 
-// passed reports whether the store has granted the claim although a holder of this process is not done with an earlier
-// tick. If so, passed ends that holder's hold, and the claim's caller waits in this process until the holder is done.
-func (c *Core) passed(cl *claim) bool {
+// fitsCaller reports whether the lingering claim can be handed off to the caller.
+func (c *Core) fitsCaller(cl *claim, x args) bool { return c.like(x.call, cl) && cl.doubted == 0 }
+
+// earlierTick returns the claim of a holder of this process that is not done with an earlier tick, or nil. The store
+// grants a later tick nevertheless if it has lost that claim, or released it at the end of its grace.
+func (c *Core) earlierTick(cl *claim) *claim {
 	if cl.request.Kind != driver.KindPeriodic {
-		return false
+		return nil
 	}
 	for _, n := range c.queues[cl.request.Key].claims {
 		if o := c.claims[n]; o.users > 0 {
-			if o.state == held {
-				c.deleted(o, fmt.Errorf("%w: the store has granted a later tick", ErrRecordDeleted))
-			}
-			c.requestAnew(cl)
-			return true
+			return o
 		}
 	}
-	return false
+	return nil
+}
+
+// earlierTickRuns reports whether the granted claim's caller must wait in this process for an earlier tick.
+func (c *Core) earlierTickRuns(cl *claim, _ args) bool { return c.earlierTick(cl) != nil }
+
+// endEarlierTick ends the hold of an earlier tick, because the store has granted the claim.
+func (c *Core) endEarlierTick(cl *claim) {
+	if o := c.earlierTick(cl); o != nil {
+		c.fire(o, deleted, args{cause: fmt.Errorf("%w: the store has granted a later tick", ErrRecordDeleted)})
+	}
 }
 
 // request requests a claim for an admitted caller. If the session is not registered, the caller waits in admitted for
@@ -178,7 +182,7 @@ func (c *Core) request(q *queue, a *Call) {
 		q.insert(a, false)
 		c.dismiss(q, a)
 	case c.session.id != "":
-		c.join(c.newClaim(q, a))
+		c.move(c.newClaim(q, a), requested, args{})
 	default:
 		q.admitted = append(q.admitted, a)
 		if s := &c.session; s.registering == 0 && (a.Try || s.registerAt == never) {
@@ -195,27 +199,28 @@ func farTick(tick int64, now time.Time) error {
 		rfc3339.Millis(time.UnixMilli(tick)), rfc3339.Millis(now), driver.MaxDuration)
 }
 
-// dismiss takes the slot and the turn from an admitted caller that has no claim, and admits the next callers.
+// dismiss takes the slot and the turn from an admitted caller that has no claim. Then the next callers are admitted.
 func (c *Core) dismiss(q *queue, a *Call) {
 	if q.turn == a {
 		q.turn = nil
 	}
 	q.used -= q.share(a.Weight)
-	c.next(q, a.Key)
+	c.admitLater(q)
 }
+
+// admitLater admits the queue's next callers after the transition under way.
+func (c *Core) admitLater(q *queue) { c.tasks = append(c.tasks, task{queue: q}) }
 
 // beginAdmitted requests claims for callers that were admitted while the session was not registered. If it still isn't
 // registered, they keep waiting, and request begins a registration if needed.
 func (c *Core) beginAdmitted() {
 	for _, key := range sortedKeys(c.queues) {
 		q := c.queues[key]
-		if q == nil {
-			continue
-		}
 		admitted := q.admitted
 		q.admitted = nil
 		for _, a := range admitted {
 			c.request(q, a)
+			c.work()
 		}
 	}
 }
@@ -226,15 +231,16 @@ func (c *Core) notRegistered(r *Reply) {
 	needed := false
 	for _, key := range sortedKeys(c.queues) {
 		q := c.queues[key]
-		for _, a := range slices.Clone(q.admitted) {
+		q.admitted = slices.DeleteFunc(q.admitted, func(a *Call) bool {
 			if !a.Try && !errors.Is(r.Err, driver.ErrRefused) {
-				continue
+				return false
 			}
-			q.admitted = slices.DeleteFunc(q.admitted, func(o *Call) bool { return o == a })
 			c.deny(a, r.Err)
 			c.dismiss(q, a)
-		}
-		needed = needed || len(q.admitted) > 0 // including callers that dismiss has just admitted
+			return true
+		})
+		c.work()
+		needed = needed || len(q.admitted) > 0 // including callers that have just been admitted
 	}
 	if !needed {
 		c.session.registerAt = never
@@ -242,7 +248,7 @@ func (c *Core) notRegistered(r *Reply) {
 }
 
 // next admits callers from the front of the queue while that is possible.
-func (c *Core) next(q *queue, key string) {
+func (c *Core) next(q *queue) {
 	for len(q.calls) > 0 {
 		calls := q.calls
 		a := calls[0]
@@ -254,10 +260,10 @@ func (c *Core) next(q *queue, key string) {
 			q.calls = calls
 			break
 		}
-		c.deny(a, c.heldHere(q, key))
+		c.deny(a, c.heldHere(q, a.Key))
 	}
-	if q.used == 0 && len(q.calls) == 0 {
-		delete(c.queues, key)
+	if q.used == 0 && len(q.calls) == 0 && c.queues[q.key] == q {
+		delete(c.queues, q.key)
 	}
 }
 
@@ -281,7 +287,7 @@ func (c *Core) giveUp(a *Call) {
 	if slices.ContainsFunc(q.calls, is) {
 		q.calls = slices.DeleteFunc(q.calls, is)
 		c.deny(a, ErrGivenUp)
-		c.next(q, a.Key)
+		c.admitLater(q)
 		return
 	}
 	if slices.ContainsFunc(q.admitted, is) {
@@ -291,9 +297,8 @@ func (c *Core) giveUp(a *Call) {
 		return
 	}
 	for _, n := range q.claims {
-		if cl := c.claims[n]; cl.call == a && cl.state <= dating {
-			c.deny(a, ErrGivenUp)
-			c.move(cl, givenUp)
+		if cl := c.claims[n]; cl.call == a && cl.state.in(ungiven) {
+			c.fire(cl, refused, args{cause: ErrGivenUp})
 			return
 		}
 	}
@@ -306,10 +311,9 @@ func (c *Core) leaveQueue(cl *claim) {
 		q.turn = nil
 	}
 	cl.call, cl.wait = nil, nil
-	slot := c.takeSlot(cl)
-	c.release(cl)
-	q.used -= slot
-	c.next(q, cl.request.Key)
+	q.used -= c.takeSlot(cl)
+	c.release(cl, args{})
+	c.admitLater(q)
 }
 
 // takeSlot takes the slot away from the claim and returns the slot's size. The queue still counts the slot as used.
@@ -318,9 +322,6 @@ func (c *Core) takeSlot(cl *claim) (slot int64) {
 		q.claims = slices.DeleteFunc(q.claims, func(n uint64) bool { return n == cl.number })
 		if q.shared == cl.number {
 			q.shared = 0
-		}
-		if q.lingering == cl.number {
-			q.lingering = 0
 		}
 	}
 	slot, cl.slot = cl.slot, 0
@@ -334,42 +335,42 @@ func (c *Core) freeSlot(cl *claim) {
 	}
 	q := c.queues[cl.request.Key]
 	q.used -= c.takeSlot(cl)
-	c.next(q, cl.request.Key)
+	c.admitLater(q)
 }
 
-// requestAnew releases a claim that its caller can't use, and requests another for the caller.
-func (c *Core) requestAnew(cl *claim) {
-	a, q := cl.call, c.queues[cl.request.Key]
+// requestAnew releases a claim that its caller can't use, and then requests another for the caller.
+func (c *Core) requestAnew(cl *claim, _ args) {
+	a := cl.call
 	cl.call, cl.wait = nil, nil
 	c.takeSlot(cl)
-	c.release(cl)
-	c.request(q, a)
+	c.release(cl, args{})
+	c.tasks = append(c.tasks, task{call: a})
 }
 
 // readmit handles a claim that was lost with its session before it was held: its caller requests another claim under
-// the next session id. If an Extend may have set the end of the claim's lease, the store may keep the claim until then.
-// So readmit releases the claim; otherwise its own caller would have to wait for the lease to end.
-func (c *Core) readmit(cl *claim) {
+// the next session id.
+func (c *Core) readmit(cl *claim, _ args) {
 	q := c.queues[cl.request.Key]
 	q.admitted = append(q.admitted, cl.call)
 	c.takeSlot(cl)
-	if cl.extends == 0 {
-		delete(c.claims, cl.number)
-		return
-	}
+}
+
+// readmitAndRelease is like readmit. But an Extend may have set the end of the claim's lease, and the store may keep the
+// claim until then, so it is released. Otherwise its own caller would have to wait for the lease to end.
+func (c *Core) readmitAndRelease(cl *claim, x args) {
+	c.readmit(cl, x)
 	cl.call, cl.wait = nil, nil
-	c.release(cl)
+	c.release(cl, x)
 }
 
 // windDownAll ends this process's holds of the key, and puts callers that are requesting the key back into the queue.
 func (c *Core) windDownAll(q *queue) {
-	for _, n := range slices.Clone(q.claims) {
+	for _, n := range q.claims {
 		switch cl := c.claims[n]; {
-		case cl == nil:
-		case cl.state <= dating && !cl.request.First && !cl.call.Try && (cl.command == 0 || cl.command == inLine):
-			c.move(cl, revoke) // if a request is under way, begin and notGranted handle its answer
+		case cl.state.in(ungiven) && !cl.request.First && !cl.call.Try && (cl.command == 0 || cl.command == inLine):
+			c.then(cl, revoke, args{}) // if a request is under way, begin and notGranted handle its answer
 		case cl.state == held:
-			c.move(cl, revoke)
+			c.then(cl, revoke, args{cause: ErrRevoked})
 		}
 	}
 }
@@ -427,39 +428,37 @@ func (c *Core) done(e *Done) {
 	if cl.users--; cl.users > 0 { // other readers still share the hold
 		return
 	}
-	switch cl.state {
-	case held:
-		if e.Release != nil { // a hold released with options is not handed off
-			cl.leave = &leave{Release: *e.Release, keep: c.now.Add(e.Release.Keep)}
-		} else if cl.leave == nil && (c.reuse(cl) || c.replace(cl)) {
-			return
-		}
-		c.releaseFor(cl, e)
-	case windingDown:
-		// A lost hold must not seal, and a revoked key must not be kept.
-		if cl.asked == byNobody && e.Release != nil && e.Release.Seal == 0 {
-			cl.leave = &leave{Release: *e.Release, keep: c.now.Add(e.Release.Keep)}
-		}
-		c.releaseFor(cl, e)
-	case leaving:
-		if !cl.call.Auto { // with Auto, Freed was sent when the claim was released
-			c.settled(cl, nil)
-		}
-	default: // the claim was lost, or released at the end of the grace
-		c.settled(cl, cl.lostBy)
-		if cl.state == lost {
-			c.forgetUnused(cl)
-		}
-	}
+	c.fire(cl, done, args{done: e})
 }
 
-// releaseFor releases a claim whose holder is done.
-func (c *Core) releaseFor(cl *claim, e *Done) {
-	if cl.leave == nil && e.Early {
+// saysHow reports whether the holder has said how to release the claim. Such a hold is not handed off.
+func (c *Core) saysHow(_ *claim, x args) bool { return x.done.Release != nil }
+
+// mayLeaveAsSaid is like saysHow, for a hold that winds down: a lost hold must not seal, and a revoked key must not be
+// kept.
+func (c *Core) mayLeaveAsSaid(cl *claim, x args) bool {
+	return cl.asked == byNobody && x.done.Release != nil && x.done.Release.Seal == 0
+}
+
+func (c *Core) releaseAsSaid(cl *claim, x args) {
+	cl.leave = &leave{Release: *x.done.Release, keep: c.now.Add(x.done.Release.Keep)}
+	c.release(cl, x)
+}
+
+// releaseDone releases a claim whose holder is done.
+func (c *Core) releaseDone(cl *claim, x args) {
+	if cl.leave == nil && x.done.Early {
 		cl.leave = early
 	}
-	c.release(cl)
+	c.release(cl, x)
 }
+
+// waitsForHolder reports whether the slot becomes free only when the holder is done. With Auto, Freed is sent when the
+// claim has been released.
+func (c *Core) waitsForHolder(cl *claim, _ args) bool { return !cl.call.Auto }
+
+// settle ends a hold whose claim was lost, or released at the end of the grace.
+func (c *Core) settle(cl *claim, _ args) { c.settled(cl, cl.lostBy) }
 
 // settled ends the claim's hold, with err as its error, and frees the claim's slot. As with a sync.Mutex, the slot is
 // not freed before the holder is done, unless the hold has Auto or is a lease.
@@ -478,65 +477,71 @@ func (c *Core) settled(cl *claim, err error) {
 	c.freeSlot(cl)
 }
 
-// reuse handles a claim whose holder is done. It hands the claim off to the next caller in this process, or, if none
-// waits, keeps the claim for a while. If it may do neither, for example because other processes must get their turn, it
-// returns false.
-func (c *Core) reuse(cl *claim) bool {
-	if cl.doubted > 0 { // the store may have lost the claim, so don't hand it off
-		return false
-	}
-	q := c.queues[cl.request.Key]
+// mayReuse reports whether this process may use the claim for another hold: the holder has not said how to release it,
+// the store has certainly not lost it, and there are tokens left.
+func (c *Core) mayReuse(cl *claim) bool {
 	room := int64(driver.TokenStep)
 	if cl.request.Yield {
 		room = driver.TokenRoom
 	}
 	handOffs := cl.token - cl.request.Token
-	if handOffs+1 >= room || cl.shares() {
+	return cl.leave == nil && cl.doubted == 0 && handOffs+1 < room && !cl.shares()
+}
+
+// nextFits reports whether the claim can be handed off to the next caller in this process, and other processes need not
+// get their turn first.
+func (c *Core) nextFits(cl *claim, _ args) bool {
+	q := c.queues[cl.request.Key]
+	if !c.mayReuse(cl) || len(q.calls) == 0 || !c.like(q.calls[0], cl) {
 		return false
 	}
-	if len(q.calls) > 0 {
-		turn := c.now.Sub(cl.granted) < c.cfg.HandOff
-		if !c.like(q.calls[0], cl) || !turn && !(c.cfg.Linger > 0 && c.mayKeep(cl, c.cfg.HandOff)) {
-			return false
-		}
-		a := q.calls[0]
-		q.calls = q.calls[1:]
-		c.free(Freed{Hold: cl.call})
-		c.handOff(cl, a)
-		return true
-	}
-	if !cl.request.Yield || !c.mayKeep(cl, max(c.cfg.HandOff, c.cfg.Linger)) {
-		return false
-	}
+	turn := c.now.Sub(cl.granted) < c.cfg.HandOff
+	return turn || c.cfg.Linger > 0 && c.mayKeep(cl, c.cfg.HandOff)
+}
+
+func (c *Core) handOffToNext(cl *claim, _ args) {
+	q := c.queues[cl.request.Key]
+	a := q.calls[0]
+	q.calls = q.calls[1:]
 	c.free(Freed{Hold: cl.call})
-	cl.state, cl.call = lingering, nil
-	q.lingering = cl.number
+	c.handOff(cl, args{call: a})
+}
+
+// mayLinger reports whether nobody waits for the claim, so that it can be kept for a while.
+func (c *Core) mayLinger(cl *claim, _ args) bool {
+	return c.mayReuse(cl) && len(c.queues[cl.request.Key].calls) == 0 && cl.request.Yield && c.mayKeep(cl, max(c.cfg.HandOff, c.cfg.Linger))
+}
+
+func (c *Core) linger(cl *claim, _ args) {
+	c.free(Freed{Hold: cl.call})
+	cl.call = nil
+	c.queues[cl.request.Key].lingering = cl.number
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Linger))
-	return true
 }
 
 // handOff begins the claim's next hold, with the next token.
-func (c *Core) handOff(cl *claim, a *Call) {
-	cl.state, cl.due = held, never
+func (c *Core) handOff(cl *claim, x args) {
+	cl.due = never
 	cl.token++
-	c.deliver(cl, a, 0, true)
+	c.deliver(cl, x.call, 0, true)
+}
+
+// mayReplace reports whether replace can release the claim.
+func (c *Core) mayReplace(cl *claim, _ args) bool {
+	q := c.queues[cl.request.Key]
+	return cl.leave == nil && len(q.calls) > 0 && c.closing == nil && cl.command == 0 && cl.request.Session == c.session.id && c.like(q.calls[0], cl) && c.lanes.busy < c.cfg.Lanes
 }
 
 // replace releases the claim, whose holder is done, with the command that requests the key for the next caller in this
 // process. So the caller joins the store's queue at the moment when this claim leaves the store, and thus ahead of any
 // claim of this process that waits there for a later tick.
-func (c *Core) replace(cl *claim) bool {
+func (c *Core) replace(cl *claim, _ args) {
 	q := c.queues[cl.request.Key]
-	if len(q.calls) == 0 || c.closing != nil || cl.command != 0 || cl.request.Session != c.session.id || !c.like(q.calls[0], cl) || c.lanes.busy >= c.cfg.Lanes {
-		return false
-	}
 	a := q.calls[0]
 	q.calls, q.turn = q.calls[1:], a
 	next := c.newClaim(q, a)
 	c.takeSlot(cl) // the next claim takes the slot over
-	cl.state, cl.failed, cl.doubted = leaving, 0, 0
 	c.forgetVoid(cl)
 	c.enterLane(false, delayed{})
-	c.sendJoin(next, false, cl)
-	return true
+	c.then(next, replaces, args{before: cl})
 }

@@ -13,13 +13,7 @@ import (
 // release releases a claim that this process no longer uses. If a request is under way, the release waits for the
 // request's answer: a release that overtook the request would find nothing to release, and the claim would join
 // afterwards.
-func (c *Core) release(cl *claim) {
-	if cl.state != leaving {
-		cl.state, cl.failed, cl.doubted, c.listener.idle = leaving, 0, 0, c.now
-		if q := c.queues[cl.request.Key]; q != nil && q.lingering == cl.number {
-			q.lingering = 0
-		}
-	}
+func (c *Core) release(cl *claim, _ args) {
 	cl.due = never
 	if s := c.sent[cl.command]; s == nil || s.op != Acquire && s.op != Release { // the claim's command waits for a lane, or the release need not wait for it
 		cl.command = 0
@@ -27,10 +21,9 @@ func (c *Core) release(cl *claim) {
 	switch {
 	case cl.command != 0:
 	case !cl.mayBe && cl.unanswered == 0: // the store never had the claim
-		c.leftStore(cl)
+		c.then(cl, left, args{})
 	case cl.outlives() && c.leaseEnded(cl):
-		c.settled(cl, LostTo(errLeaseOver(cl)))
-		c.leftStore(cl)
+		c.then(cl, left, args{cause: LostTo(errLeaseOver(cl))})
 	default:
 		cl.command = inLine
 		if c.enterLane(false, delayed{number: cl.number}) {
@@ -53,7 +46,7 @@ func (c *Core) leaveBy(cl *claim, l driver.Release) {
 	}
 	cl.leave = &leave{Release: l, keep: c.now.Add(l.Keep), passed: ErrLost}
 	if cl.asked == byOthers {
-		cl.dropKeep()
+		c.dropKeep(cl, args{})
 	}
 }
 
@@ -81,6 +74,8 @@ func (c *Core) sendRelease(cl *claim) {
 // the claim. An unanswered Extend may have been executed at any time before the lease's end, and have set a later end.
 func (c *Core) leaseEnded(cl *claim) bool { return cl.endedBy(c.storeClock()) }
 
+func (c *Core) leaseIsOver(cl *claim, _ args) bool { return c.leaseEnded(cl) }
+
 // endedBy is like leaseEnded, but for a given time of the store's clock.
 func (cl *claim) endedBy(now time.Time) bool {
 	lease := cl.request.Lease
@@ -98,44 +93,75 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 	}
 	switch {
 	case errors.Is(r.Err, driver.ErrNotWaiting):
-		// The claim is still held in the store, and its holder is done, so release it to the first waiter in the
-		// queue.
-		plain := *cl.leave
-		plain.passed, plain.Successor = cl.notPassed(r.Err), ""
-		cl.leave = &plain
-		c.release(cl)
+		c.fire(cl, unwaited, args{cause: r.Err})
 	case r.Err != nil && c.closing != nil && !(r.Lost && c.repeats(s)):
 		c.abandon(cl, r.Err)
 	case r.Lost:
-		c.retry(cl)
-		c.refuseTries(cl)
+		c.fire(cl, unanswered, args{})
 	case r.Err != nil:
-		cl.refused = r.Err
-		c.settled(cl, r.Err)
-		c.retry(cl)
+		c.fire(cl, refused, args{cause: r.Err})
 	case !r.Found && cl.token != 0 && cl.doubted == 0:
-		// The claim was held, but the store reports that it does not have the claim. A deposed primary may report that
-		// too; believe it only if the answer is the same after an acknowledged heartbeat.
-		cl.doubted = max(c.session.acks, 1)
-		c.heartbeatSoon()
-		c.at(&cl.timer, cl.number, c.now.Add(c.cfg.TTL))
+		c.fire(cl, unknown, args{})
 	case !r.Found && cl.token != 0 && cl.failed == 0:
-		c.settled(cl, fmt.Errorf("%w: the store did not know it any more", ErrLost))
-		c.leftStore(cl)
+		c.fire(cl, left, args{cause: fmt.Errorf("%w: the store did not know it any more", ErrLost)})
 	case s.keeps:
 		c.leftAsSaid(cl, r)
-		c.settled(cl, cl.leave.endedBy())
-		if cl.leave.Keep == 0 { // somebody wanted the key in the meantime
-			c.release(cl)
-			return
-		}
-		cl.state = kept
-		left := cl.leave.keep.Sub(c.now)
-		c.at(&cl.timer, cl.number, c.now.Add(left+left/1000+c.cfg.Margin))
+		c.fire(cl, keeps, args{})
 	default:
 		c.leftAsSaid(cl, r)
-		c.leftStoreAt(cl, r.Applied)
+		c.fire(cl, left, args{applied: r.Applied})
 	}
+}
+
+func (c *Core) retryRelease(cl *claim, x args) {
+	c.retry(cl, x)
+	c.refuseTries(cl)
+}
+
+func (c *Core) releaseRefused(cl *claim, x args) {
+	cl.refused = x.cause
+	c.settled(cl, x.cause)
+	c.retry(cl, x)
+}
+
+// releaseToFirst releases the claim, which the store still has, to the first waiter in the queue.
+func (c *Core) releaseToFirst(cl *claim, x args) {
+	plain := *cl.leave
+	plain.passed, plain.Successor = cl.notPassed(x.cause), ""
+	cl.leave = &plain
+	c.release(cl, x)
+}
+
+// doubtRelease is called when the store reports that it does not have the claim, which was held. A deposed primary may
+// report that too; believe it only if the answer is the same after an acknowledged heartbeat.
+func (c *Core) doubtRelease(cl *claim, _ args) {
+	cl.doubted = max(c.session.acks, 1)
+	c.heartbeatSoon()
+	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.TTL))
+}
+
+// nobodyWants reports whether the claim may be kept: nobody has wanted the key since its release was sent.
+func (c *Core) nobodyWants(cl *claim, _ args) bool { return cl.leave.Keep != 0 }
+
+func (c *Core) keep(cl *claim, _ args) {
+	c.settled(cl, cl.leave.endedBy())
+	left := cl.leave.keep.Sub(c.now)
+	c.at(&cl.timer, cl.number, c.now.Add(left+left/1000+c.cfg.Margin))
+}
+
+func (c *Core) releaseKept(cl *claim, x args) {
+	c.settled(cl, cl.leave.endedBy())
+	c.release(cl, x)
+}
+
+func (c *Core) holderIsDone(cl *claim, _ args) bool { return cl.users == 0 }
+
+// mayEndKeep reports whether a kept claim can be released, because it was not kept for its holder's grace.
+func (c *Core) mayEndKeep(cl *claim, _ args) bool { return cl.users == 0 && !cl.leave.grace }
+
+func (c *Core) releasePlainly(cl *claim, x args) {
+	cl.leave = nil
+	c.release(cl, x)
 }
 
 // endedBy returns errClosed if the session closed before the hold's holder was done, so that the store keeps the claim
@@ -172,8 +198,8 @@ func (cl *claim) notPassed(err error) error {
 // errUnsure is a holder's error if it is unknown whether the successor was granted the key.
 var errUnsure = fmt.Errorf("%w: it is not known whether the successor was granted the key", ErrLost)
 
-// A past claim has left the store. It is remembered until no notice, reply or request about it can arrive late.
-type past struct {
+// A pastClaim has left the store. It is remembered until no notice, reply or request about it can arrive late.
+type pastClaim struct {
 	number uint64
 	key    string
 	token  int64  // token of its grant; 0: it was never granted
@@ -188,19 +214,20 @@ const (
 	longAgo    = 1
 )
 
-// leftStore ends a claim that the store no longer has. While an unanswered request, or a copy of an answered request,
+// leaveStore ends a claim that the store no longer has. While an unanswered request, or a copy of an answered request,
 // could still make the claim join again, it stays a past claim, to be discarded afterwards. Otherwise it is remembered
 // for two heartbeats, so that late notices and replies about it are ignored. It is forgotten at once if nothing can be
 // late, because the session does not listen and no command is under way.
-func (c *Core) leftStore(cl *claim) { c.leftStoreAt(cl, driver.OpTime{}) }
-
-// leftStoreAt is like leftStore, for a claim whose release was applied at the given time and may not be committed yet.
-func (c *Core) leftStoreAt(cl *claim, applied driver.OpTime) {
+func (c *Core) leaveStore(cl *claim, x args) {
 	cl.refused = nil
-	c.settled(cl, cl.lostBy)
+	if x.cause == nil {
+		x.cause = cl.lostBy
+	}
+	c.settled(cl, x.cause)
+	applied := x.applied
 	undoable, late := applied != driver.OpTime{}, !cl.void.IsZero() || c.listener.running || len(c.sent) > 0
 	if cl.request.Session == c.session.id && (undoable || late) {
-		p := past{number: cl.number, key: cl.request.Key, token: cl.request.Token, acks: c.session.acks, applied: applied}
+		p := pastClaim{number: cl.number, key: cl.request.Key, token: cl.request.Token, acks: c.session.acks, applied: applied}
 		if !cl.void.IsZero() {
 			p.void = cl.void.UnixNano()
 		}
@@ -208,14 +235,19 @@ func (c *Core) leftStoreAt(cl *claim, applied driver.OpTime) {
 			c.discardLater()
 		}
 	}
-	c.forgetUnused(cl)
+}
+
+// endUnreleased is called when the session is lost before the claim's release is answered.
+func (c *Core) endUnreleased(cl *claim, x args) {
+	cl.lostBy = LostTo(x.cause)
+	c.settled(cl, cl.lostBy)
 }
 
 // isNew reports whether a notice or reply about the session's claim with that id and token is newer than the past claim
 // with that id.
 func (c *Core) isNew(id string, token int64) bool {
 	n, _ := numberOf(id)
-	i := slices.IndexFunc(c.past, func(p past) bool { return p.number == n })
+	i := slices.IndexFunc(c.past, func(p pastClaim) bool { return p.number == n })
 	return i < 0 || token > c.past[i].token
 }
 
@@ -223,7 +255,7 @@ func (c *Core) isNew(id string, token int64) bool {
 // yet.
 func (c *Core) mayBeUndone(id string) bool {
 	n, _ := numberOf(id)
-	return slices.ContainsFunc(c.past, func(p past) bool {
+	return slices.ContainsFunc(c.past, func(p pastClaim) bool {
 		return p.number == n && p.applied != driver.OpTime{} && p.void != discarding && p.void != longAgo
 	})
 }
@@ -231,7 +263,7 @@ func (c *Core) mayBeUndone(id string) bool {
 // forgetPast forgets past claims about which nothing can arrive late. It is called after every acknowledged
 // heartbeat.
 func (c *Core) forgetPast() {
-	c.past = slices.DeleteFunc(c.past, func(p past) bool {
+	c.past = slices.DeleteFunc(c.past, func(p pastClaim) bool {
 		return p.void == 0 && p.applied == driver.OpTime{} && c.session.acks >= p.acks+2
 	})
 }
@@ -240,7 +272,7 @@ func (c *Core) forgetPast() {
 // have been undone, and the store may not know, so the claim is discarded.
 func (c *Core) committed(at driver.OpTime) {
 	undone, busy := false, c.closing != nil
-	var rejoin []past
+	var rejoin []pastClaim
 	for i := range c.past {
 		switch p := &c.past[i]; {
 		case p.void == discarding:
@@ -249,7 +281,7 @@ func (c *Core) committed(at driver.OpTime) {
 		case p.applied == driver.OpTime{}:
 		case p.applied.Term != at.Term:
 			if p.void > 0 { // discard it again once no request can join
-				rejoin = append(rejoin, past{number: p.number, key: p.key, token: p.token, acks: p.acks, void: p.void})
+				rejoin = append(rejoin, pastClaim{number: p.number, key: p.key, token: p.token, acks: p.acks, void: p.void})
 			}
 			p.void, undone = longAgo, true
 		case p.applied.Time <= at.Time:
@@ -260,15 +292,6 @@ func (c *Core) committed(at driver.OpTime) {
 	if undone && !busy {
 		c.discards.due = c.now
 	}
-}
-
-// forgetUnused forgets a claim if its holder is done.
-func (c *Core) forgetUnused(cl *claim) {
-	if cl.users > 0 || cl.slot > 0 {
-		cl.state = lost
-		return
-	}
-	delete(c.claims, cl.number)
 }
 
 // void reports whether a request with that notAfter can no longer join, even if the store's clock has stepped by up
@@ -364,8 +387,8 @@ func (c *Core) discarded(s *sent, r *Reply) {
 // discardAgain schedules another Discard, after a pause, for the claims of a failed Discard. It puts them behind the
 // other past claims, so that claims that can't be discarded don't block the rest.
 func (c *Core) discardAgain() {
-	var failed []past
-	c.past = slices.DeleteFunc(c.past, func(p past) bool {
+	var failed []pastClaim
+	c.past = slices.DeleteFunc(c.past, func(p pastClaim) bool {
 		if p.void != discarding {
 			return false
 		}

@@ -166,7 +166,7 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 		c.recorded(v)
 	}
 	for _, cl := range c.those(func(cl *claim) bool { return cl.state == leaving && cl.doubted > 0 }) {
-		c.move(cl, heartbeat)
+		c.fire(cl, again, args{})
 	}
 	c.committed(r.Committed)
 	c.forgetPast()
@@ -205,12 +205,14 @@ func (c *Core) lose(cause error) {
 	c.stopListening()
 	ending := c.those(func(cl *claim) bool { return cl.request.Session == s.id && !cl.outlives() })
 	lost := 0
-	c.ending = cause
 	for _, cl := range ending {
-		if cl.state == held {
+		switch cl.state {
+		case held:
 			lost++
+		case windingDown, leaving:
+			c.noteUnreleased(cl, cause)
 		}
-		c.move(cl, sessionEnd)
+		c.fire(cl, sessionEnd, args{cause: cause})
 	}
 	c.do(SessionLost{s.id, lost, cause})
 	c.beginAdmitted()
@@ -237,7 +239,7 @@ func (c *Core) revoked(v driver.Revocation) {
 	case cl == nil:
 		c.unknownClaim(v.Key, v.Claim, 0)
 	default:
-		c.move(cl, revoke)
+		c.fire(cl, revoke, args{cause: ErrRevoked})
 	}
 }
 

@@ -123,7 +123,7 @@ func (c *Core) Clone() *Core {
 	n.listener.keys, n.session.revoked = maps.Clone(c.listener.keys), maps.Clone(c.session.revoked)
 	n.timers = slices.Clone(c.timers)
 	n.lanes.line, n.lanes.pollLine = slices.Clone(c.lanes.line), slices.Clone(c.lanes.pollLine)
-	n.out, n.delivers, n.freeds = nil, nil, nil
+	n.tasks, n.out, n.delivers, n.freeds = nil, nil, nil, nil
 	return &n
 }
 
@@ -246,7 +246,7 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 // claimState appends a claim's state, and adds to needed the sessions that matter to the claim.
 func (c *Core) claimState(w *writer, cl *claim, needed map[string]bool) {
 	w.num('n', cl.number)
-	w.b = append(append(w.b, cl.request.Key...), byte(cl.state))
+	w.b = append(append(w.b, cl.request.Key...), byte(cl.state.index()))
 	w.num('c', cl.command)
 	w.call(cl.call)
 	w.put(uint64(cl.users)<<8 | uint64(cl.slot&0xff))

@@ -79,7 +79,7 @@ func (c *Core) timersDue() {
 			c.at(t, e.number, t.due)
 		case e.number < messageBit:
 			t.due = never
-			c.move(cl, timeOver)
+			c.fire(cl, timeOver, args{})
 		default:
 			t.due = never
 			c.messageDue(m)
@@ -154,8 +154,9 @@ func (c *Core) fillLanes() {
 		switch {
 		case d.number == 0:
 			c.send(d.cmd, d.claim)
-		case d.number < messageBit && cl != nil:
-			c.move(cl, laneFree)
+		case d.number < messageBit && cl != nil && cl.command == inLine:
+			cl.command = 0
+			c.fire(cl, laneFree, args{})
 		case d.number >= messageBit && m != nil:
 			c.messageDue(m)
 		}
