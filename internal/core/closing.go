@@ -1,11 +1,9 @@
 package core
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -22,7 +20,7 @@ type closing struct {
 	due         Instant      // when Close gives up on the store; never once Close is done
 	command     uint64       // the Unregister under way, or 0
 	failed      int          // number of Unregisters without an answer
-	again       Instant      // when to send the next Unregister
+	retryAt     Instant      // when to send the next Unregister
 	notReleased []unreleased // claims that the store may still hold, in the order in which Close learned of them
 	listed      error        // why the session may stay registered; nil if it does not
 }
@@ -54,33 +52,6 @@ const (
 	withGrace                // like withSession, but the holder's grace may still be running, so the session must not be unregistered
 	byItself                 // when its lease runs out
 )
-
-// errNoAnswer is the error if the store has not answered in time and no other error is known.
-var errNoAnswer = fmt.Errorf("the store did not answer in time: %w", context.DeadlineExceeded)
-
-// A NotReleasedError lists the keys that Close may have left unreleased. It matches [ErrNotReleased].
-type NotReleasedError struct {
-	Keys []string // sorted, each once
-	err  error    // why the first key was not released
-}
-
-func (e *NotReleasedError) Error() string {
-	const shown = 3
-	names := make([]string, 0, shown)
-	for _, key := range e.Keys[:min(shown, len(e.Keys))] {
-		names = append(names, fmt.Sprintf("%q", key))
-	}
-	list := strings.Join(names, ", ")
-	if more := len(e.Keys) - len(names); more > 0 {
-		list = fmt.Sprintf("%s and %d more", list, more)
-	}
-	return fmt.Sprintf("%v: %s: %v", ErrNotReleased, list, e.err)
-}
-
-// Is reports whether target is [ErrNotReleased].
-func (e *NotReleasedError) Is(target error) bool { return target == ErrNotReleased }
-
-func (e *NotReleasedError) Unwrap() error { return e.err }
 
 // unregistering reports whether an Unregister is under way or about to be repeated.
 func (c *Core) unregistering() bool {
@@ -132,8 +103,6 @@ func (c *Core) close() {
 	}
 }
 
-var errClosed = LostTo(ErrClosed)
-
 // hurry sends all remaining commands once, and gives the store one attempt's time to answer them. If a
 // claim's holder is not done, the store keeps the claim for the rest of the grace and somewhat longer,
 // because the store's clock may run faster than this process's or jump by up to the margin.
@@ -144,7 +113,7 @@ func (c *Core) hurry() {
 	}
 	cg.phase, cg.due = hurried, c.now.Add(c.cfg.Attempt)
 	c.fillLanes()
-	for _, cl := range c.those(func(cl *claim) bool { return cl.state == windingDown || cl.state == leaving }) {
+	for _, cl := range c.those(func(cl *claim) bool { return cl.state.in(windingDown | leaving) }) {
 		if cl.state == leaving {
 			if cl.command == 0 && cl.doubted == 0 { // a claim in doubt waits for a heartbeat
 				c.fire(cl, again, args{})
@@ -153,11 +122,11 @@ func (c *Core) hurry() {
 		}
 		left := cl.due.Sub(c.now)
 		left += left/1000 + c.cfg.Margin
-		passed := errClosed
+		notAsSaid := errClosed
 		if l := cl.leave; l != nil && l.Keep > 0 {
-			left, passed = max(left, l.keep.Sub(c.now)), l.passed
+			left, notAsSaid = max(left, l.keepUntil.Sub(c.now)), l.notAsSaid
 		}
-		cl.leave = &leave{Release: driver.Release{Keep: left}, keep: c.now.Add(left), grace: true, passed: passed}
+		cl.leave = &leave{Release: driver.Release{Keep: left}, keepUntil: c.now.Add(left), grace: true, notAsSaid: notAsSaid}
 		c.fire(cl, hurries, args{})
 	}
 	for _, m := range c.inOrder() {
@@ -165,7 +134,7 @@ func (c *Core) hurry() {
 			c.messageDue(m)
 		}
 	}
-	cg.again = c.now
+	cg.retryAt = c.now
 }
 
 // storeAnswered gives Close the time for another attempt, unless Close is in a hurry.
@@ -206,11 +175,11 @@ func (c *Core) closeDue() {
 	case cg.due <= c.now:
 		c.closeAnyway(c.why())
 		return
-	case cg.command != 0 || c.now < cg.again || c.session.registering != 0 || c.session.beating != 0:
+	case cg.command != 0 || c.now < cg.retryAt || c.session.registering != 0 || c.session.heartbeat != 0:
 		return
 	}
 	for _, cl := range c.claims {
-		if cl.state == windingDown || cl.state == leaving {
+		if cl.state.in(windingDown | leaving) {
 			return
 		}
 	}
@@ -237,7 +206,7 @@ func (c *Core) unregistered(s *sent, r *Reply) {
 	cg.command = 0
 	if r.Lost && c.session.id == s.session && c.repeats(s) {
 		cg.failed++
-		cg.listed, cg.again = r.Err, c.now.Add(c.pause(cg.failed))
+		cg.listed, cg.retryAt = r.Err, c.now.Add(c.pause(cg.failed))
 		return
 	}
 	if c.session.id != "" {
@@ -260,7 +229,7 @@ func (c *Core) sessionEnded() {
 // closeAnyway ends Close. It abandons every unanswered command and ignores later answers.
 func (c *Core) closeAnyway(why error) {
 	cg := c.closing
-	for _, cl := range c.those(func(cl *claim) bool { return cl.state == windingDown || cl.state == leaving }) {
+	for _, cl := range c.those(func(cl *claim) bool { return cl.state.in(windingDown | leaving) }) {
 		c.abandon(cl, why)
 	}
 	if c.session.id != "" || c.session.registering != 0 {
@@ -288,7 +257,7 @@ func (c *Core) why() error {
 // closeDone ends Close and reports its result.
 func (c *Core) closeDone() {
 	cg := c.closing
-	cg.phase, cg.due, cg.again = closed, never, never
+	cg.phase, cg.due, cg.retryAt = closed, never, never
 	var errs []error
 	if len(cg.notReleased) > 0 {
 		e := &NotReleasedError{err: cg.notReleased[0].why}

@@ -1,101 +1,12 @@
 package core
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
-
-// A Config has the settings of a Core. It must not be changed.
-type Config struct {
-	TTL, Margin, Grace time.Duration
-	LeastMargin        time.Duration // see MarginOf
-	LeastGrace         time.Duration // see GraceOf
-	Heartbeat          time.Duration // between two heartbeats
-	Attempt            time.Duration // time limit of a command
-	Poll               time.Duration // interval between a waiter's requests; 0: see PollTime
-	HandOff            time.Duration // how long after its grant a claim may be handed off; ≤0: never
-	Linger             time.Duration // how long an unused claim is kept; 0: not at all
-	Retention          time.Duration // how long idle records are kept; <0: nothing is swept
-	Retry, Backoff     time.Duration // the first and the longest pause before a retry
-	AlwaysListen       bool
-	Lanes, PollLanes   int // see lanes
-
-	// Rand returns a number in [0, n).
-	Rand func(n int64) int64 `json:"-"`
-}
-
-// Hold returns how long a holder may rely on a grant of d, counted from before its request was sent: d·(1−ρ) −
-// MarginOf(d) − GraceOf(d), where ρ = 1/1000 allows for clocks that run at slightly different rates.
-func (c *Config) Hold(d time.Duration) time.Duration {
-	return d - d/1000 - c.MarginOf(d) - c.GraceOf(d)
-}
-
-// Silence returns the longest time that can pass, if nothing fails, from sending one heartbeat to receiving the reply to
-// the next: the longest interval plus the time of an attempt.
-func (c *Config) Silence() time.Duration { return c.Heartbeat + c.Heartbeat/10 + c.Attempt }
-
-// MarginOf returns the margin of a grant of d: a tenth of d, but at least LeastMargin and at most Margin.
-func (c *Config) MarginOf(d time.Duration) time.Duration {
-	return min(c.Margin, max(d/10, c.LeastMargin))
-}
-
-// GraceOf returns the grace of a grant of d: a tenth of d, but at least LeastGrace and at most Grace.
-func (c *Config) GraceOf(d time.Duration) time.Duration { return min(c.Grace, max(d/10, c.LeastGrace)) }
-
-// Jitter returns d ± a random amount of up to d/part. rand is a function like [Config].Rand.
-func Jitter(d time.Duration, part int64, rand func(n int64) int64) time.Duration {
-	return d - d/time.Duration(part) + time.Duration(rand(2*(int64(d)/part)+1))
-}
-
-func (c *Config) jitter(d time.Duration, part int64) time.Duration { return Jitter(d, part, c.Rand) }
-
-// Pause returns how long to wait after the given number of consecutive failures. The pause doubles from first up to
-// longest, and is jittered. rand is a function like [Config].Rand.
-func Pause(first, longest time.Duration, failed int, rand func(n int64) int64) time.Duration {
-	d := min(first<<min(failed, 20), longest)
-	return d/2 + time.Duration(rand(int64(d/2)+1))
-}
-
-func (c *Config) pause(failed int) time.Duration { return Pause(c.Retry, c.Backoff, failed, c.Rand) }
-
-// The errors that callers and holders get. Package dsync explains them.
-var (
-	ErrClosed    = errors.New("dsync: session closed")
-	ErrLost      = errors.New("dsync: hold lost")
-	ErrRevoked   = errors.New("dsync: asked to give the key up")
-	ErrStalled   = errors.New("dsync: no progress within the limit")
-	ErrLeaseOver = errors.New("dsync: the lease is over")
-	ErrLate      = errors.New("dsync: the request came too late to count")
-	ErrGivenUp   = errors.New("dsync: given up")
-
-	ErrNotRenewed      = errors.New("dsync: session not renewed")
-	ErrNotReleased     = errors.New("dsync: not released")
-	ErrNotUnregistered = errors.New("dsync: session not unregistered")
-	ErrRecordDeleted   = errors.New("dsync: the store has no record of the hold any more; somebody has deleted or changed it")
-)
-
-// LostTo returns the error of a hold that was lost because of cause. It is not inlined, because its arguments would
-// enlarge its callers' stack frames, and every waiting goroutine keeps such frames.
-//
-//go:noinline
-func LostTo(cause error) error { return fmt.Errorf("%w: %w", ErrLost, cause) }
-
-// A SealedError answers a request for a tick that is over, because a run for that tick or a later one has succeeded.
-// Value is the run's result.
-type SealedError struct {
-	Tick  int64
-	Value []byte
-}
-
-func (e *SealedError) Error() string { return "dsync: the tick is over" }
-
-// Result returns a copy of Value. It never returns nil.
-func (e *SealedError) Result() []byte { return append([]byte{}, e.Value...) }
 
 // A Core is one session. See [New].
 type Core struct {
@@ -131,16 +42,16 @@ type Core struct {
 
 // A sent is a command under way.
 type sent struct {
-	op      Op
-	poll    bool     // the command uses a lane for polls
-	session string   // the session that sends it; for Expire and Revoke: the target session
-	claim   uint64   // number of the claim or message that the command belongs to, or 0
-	leaves  uint64   // for Acquire: number of the claim that the command also releases, or 0
-	at      Instant  // when it was sent
-	others  []string // for Read: the ids of the sessions
-	keeps   bool     // for Release: the store keeps the claim until a fixed time
-	voidAt  time.Time
-	revoked []driver.Revocation // for Heartbeat and Revoke
+	op       Op
+	poll     bool     // the command uses a lane for polls
+	session  string   // the session that sends it; for Expire and Revoke: the target session
+	claim    uint64   // number of the claim or message that the command belongs to, or 0
+	leaves   uint64   // for Acquire: number of the claim that the command also releases, or 0
+	at       Instant  // when it was sent
+	others   []string // for Read: the ids of the sessions
+	keeps    bool     // for Release: the store keeps the claim until a fixed time
+	notAfter time.Time
+	revoked  []driver.Revocation // for Heartbeat and Revoke
 }
 
 // New returns a Core. It has no effects before its first event.
@@ -270,23 +181,6 @@ func (c *Core) checkDeadline() {
 	}
 }
 
-// An outage is the error of a session that could not be renewed. It matches [ErrNotRenewed]. It does not match the last
-// heartbeat's error, because a caller could mistake this library's timeout for its own.
-type outage struct {
-	time time.Duration // time without an acknowledged heartbeat
-	last error         // error of the last heartbeat, or nil
-}
-
-func (o *outage) Error() string {
-	s := fmt.Sprintf("no heartbeat was acknowledged within %v", o.time)
-	if o.last != nil {
-		s = fmt.Sprintf("%s; the last: %v", s, o.last)
-	}
-	return s
-}
-
-func (o *outage) Is(target error) bool { return target == ErrNotRenewed }
-
 // endsDue returns the held claims whose lease or progress limit has run out.
 func (c *Core) endsDue() (over []*claim) {
 	for _, e := range c.timers {
@@ -305,13 +199,13 @@ func (c *Core) nextDue() Instant {
 	next := min(c.session.registerAt, c.listener.at, c.sweeper.due, c.discards.due)
 	if c.closing != nil {
 		next = min(next, c.closing.due)
-		if c.closing.again > c.now { // otherwise closeDue acts at the end of each Step
-			next = min(next, c.closing.again)
+		if c.closing.retryAt > c.now { // otherwise closeDue acts at the end of each Step
+			next = min(next, c.closing.retryAt)
 		}
 	}
 	if s := &c.session; s.id != "" {
 		next = min(next, c.Deadline())
-		if s.beating == 0 && !c.unregistering() {
+		if s.heartbeat == 0 && !c.unregistering() {
 			next = min(next, s.due)
 		}
 	}

@@ -120,7 +120,9 @@
 //	kept                        sessionEnd                                                               gone
 //	windingDown, leaving        left                                                   inUse             lost         leaveStore
 //	windingDown, leaving        left                                                                     past         leaveStore
-//	lost, kept                  timeOver                                               unused            past         leaveStore
+//	lost                        timeOver                                               unused            past         leaveStore
+//	kept                        timeOver                                               inUse             lost         leaveStore
+//	kept                        timeOver                                                                 past         leaveStore
 //
 // The effect of a row makes no other transition. What follows from it, such as a slot that is free for the next caller,
 // is a task, which the same Step does afterwards: see [Core.work].
@@ -144,21 +146,30 @@
 //
 // # How to read it
 //
-//	core.go      Core: New, Step and what it needs
+//	core.go      Core: New, Step, and when a Tick is due
+//	config.go    the settings
 //	event.go     the events, effects and commands
-//	timers.go    when things are due; lanes, which bound the commands under way
-//	session.go   the registration, its heartbeats, deadline and loss; revocations
-//	queue.go     this process's queue for one key: turns, hand-offs, lingering; the end of a hold
-//	claim.go     the claim, its states and requests, until it is held
-//	release.go   releases, past claims and their discards
-//	closing.go   Close: its bound, and what it could not do
-//	others.go    waiting: what is known of other sessions, how they are expired, and deaths
+//	errors.go    the errors that callers and holders get
+//	table.go     the claim's states, triggers and rows; tasks
+//	claim.go     the claim
+//	queue.go     this process's queue for one key: turns, and who is admitted
+//	request.go   before a claim is held: its requests and their replies
+//	wait.go      while it waits in the store's queue: polls, and sessions ahead that may have lapsed
+//	hold.go      while it is held: the hold's end, hand-offs, lingering
 //	look.go      readings of what is held, in case somebody deletes its record
-//	listener.go  when the session listens; receiving notices
-//	notices.go   sending notices
+//	release.go   while it leaves: its release
+//	past.go      when it has left: past claims, their discards, claims that appear again
+//	others.go    what is known of other sessions
+//	session.go   the registration, its heartbeats, deadline and loss; revocations
+//	closing.go   Close: its bound, and what it could not do
+//	listener.go  when the session listens; notices that it receives
+//	outbox.go    the lanes, which bound the commands under way; notices to others
+//	timers.go    the timers of claims and messages
 //	sweep.go     clean-up of the store
-//	state.go     what a Core shows: to Status, and to package explore
+//	status.go    what a Core shows to package engine
+//	state.go     what a Core shows to package explore
 //
-// To follow a Lock on a free key, read acquire and admit (queue.go), newClaim and join (claim.go) and, for the reply,
-// joinAnswered, granted and begin. To follow its Unlock, read done (queue.go), release and releaseAnswered (release.go).
+// To follow a Lock on a free key, read acquire and admit (queue.go), newClaim (claim.go), join and, for the reply,
+// joinAnswered and granted (request.go), and begin (hold.go). To follow its Unlock, read done (hold.go), release and
+// releaseAnswered (release.go), and leaveStore (past.go).
 package core

@@ -13,7 +13,7 @@ type listener struct {
 	ready       bool
 	unsupported bool
 	number      uint64         // number of the last listener that was opened
-	times       uint64         // how often a listener became ready
+	readies     uint64         // how often a listener became ready
 	at          Instant        // when to open a listener; never: nobody needs one, or one is running
 	opened      Instant        // when the last listener was opened
 	idle        Instant        // when somebody last needed a listener
@@ -30,9 +30,6 @@ const listenAfter = time.Second
 
 // gather is how long the session waits before it opens a listener for a new key, so that more keys can be added.
 const gather = 5 * time.Millisecond
-
-// Listening reports whether a listener is ready, and whether the store can't notify.
-func (c *Core) Listening() (ready, unsupported bool) { return c.listener.ready, c.listener.unsupported }
 
 // listen opens the listener after the given time, unless it is running.
 func (c *Core) listen(after time.Duration) {
@@ -142,7 +139,7 @@ func (c *Core) listenerBroken(unsupported bool) {
 func (c *Core) listenerReady() {
 	l := &c.listener
 	l.ready = true
-	l.times++
+	l.readies++
 	for _, cl := range c.those(func(cl *claim) bool { return cl.request.Session == c.session.id }) {
 		switch cl.state {
 		case waiting:

@@ -27,7 +27,7 @@ const maxLook = 500
 // watched reports whether the store must have the claim as long as its session lives: the claim is held or lingers. A
 // lease that has outlived its session is not watched; its next Extend finds out whether the store still has it.
 func (c *Core) watched(cl *claim) bool {
-	return cl != nil && (cl.state == held || cl.state == lingering) && cl.request.Session == c.session.id
+	return cl != nil && cl.state.in(held|lingering) && cl.request.Session == c.session.id
 }
 
 // look reads some of the held keys: first those whose claims are in doubt, then the next in the rotation. It is called
@@ -135,7 +135,7 @@ func (c *Core) seen(st *driver.State, since Instant) {
 	var notShown []*claim
 	for _, n := range q.claims {
 		cl := c.claims[n]
-		if cl.state != held && cl.state != lingering {
+		if !cl.state.in(held | lingering) {
 			continue
 		}
 		if shown == nil {
@@ -170,7 +170,7 @@ func (c *Core) excluded(cl *claim, h *driver.Holder, now time.Time) {
 			c.then(cl, excluded, args{cause: errLeaseOver(cl)})
 			return
 		}
-	case !now.Before(c.session.beat.clock.Add(c.cfg.TTL)):
+	case !now.Before(c.session.lastBeat.clock.Add(c.cfg.TTL)):
 		c.heartbeatSoon()
 		c.then(cl, deleted, args{cause: fmt.Errorf("%w: by the store's clock its TTL was over, and another has been granted the key, with token %d", ErrNotRenewed, h.Token)})
 		return
@@ -205,7 +205,7 @@ func (c *Core) missing(cl *claim, acks uint64) {
 		return
 	case cl.doubted == 0:
 		cl.doubted = c.session.acks
-		if c.session.beating != 0 { // the heartbeat under way was sent before the doubt, so it does not count
+		if c.session.heartbeat != 0 { // the heartbeat under way was sent before the doubt, so it does not count
 			cl.doubted++
 		}
 	}

@@ -2,12 +2,9 @@ package core
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
-	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
 // A queue is this process's FIFO queue for one key. It admits as many callers as fit into the key; for a semaphore it
@@ -44,14 +41,14 @@ func (q *queue) over(tick int64) bool { return q.sealed != nil && tick <= q.seal
 // forceWaits reports whether the first caller in the queue wants the key by force.
 func (q *queue) forceWaits() bool { return len(q.calls) > 0 && q.calls[0].First }
 
-// insert puts a caller into the queue. A caller with First goes to the front. If again is true, the caller has already
+// insert puts a caller into the queue. A caller with First goes to the front. If hadTurn is true, the caller has already
 // had its turn once, and goes directly behind the callers that have First set. Any other goes to the end, but ahead of callers with later ticks.
-func (q *queue) insert(a *Call, again bool) {
+func (q *queue) insert(a *Call, hadTurn bool) {
 	i := len(q.calls)
 	switch {
 	case a.First:
 		i = 0
-	case again:
+	case hadTurn:
 		i = slices.IndexFunc(q.calls, func(o *Call) bool { return !o.First })
 	case a.Tick > 0:
 		i = slices.IndexFunc(q.calls, func(o *Call) bool { return o.Tick > a.Tick })
@@ -137,33 +134,6 @@ func (c *Core) later(q *queue, a *Call) bool {
 	})
 }
 
-// fitsCaller reports whether the lingering claim can be handed off to the caller.
-func (c *Core) fitsCaller(cl *claim, x args) bool { return c.like(x.call, cl) && cl.doubted == 0 }
-
-// earlierTick returns the claim of a holder of this process that is not done with an earlier tick, or nil. The store
-// grants a later tick nevertheless if it has lost that claim, or released it at the end of its grace.
-func (c *Core) earlierTick(cl *claim) *claim {
-	if cl.request.Kind != driver.KindPeriodic {
-		return nil
-	}
-	for _, n := range c.queues[cl.request.Key].claims {
-		if o := c.claims[n]; o.users > 0 {
-			return o
-		}
-	}
-	return nil
-}
-
-// earlierTickRuns reports whether the granted claim's caller must wait in this process for an earlier tick.
-func (c *Core) earlierTickRuns(cl *claim, _ args) bool { return c.earlierTick(cl) != nil }
-
-// endEarlierTick ends the hold of an earlier tick, because the store has granted the claim.
-func (c *Core) endEarlierTick(cl *claim) {
-	if o := c.earlierTick(cl); o != nil {
-		c.fire(o, deleted, args{cause: fmt.Errorf("%w: the store has granted a later tick", ErrRecordDeleted)})
-	}
-}
-
 // request requests a claim for an admitted caller. If the session is not registered, the caller waits in admitted for
 // the registration, which request begins if needed.
 func (c *Core) request(q *queue, a *Call) {
@@ -189,14 +159,6 @@ func (c *Core) request(q *queue, a *Call) {
 			c.register()
 		}
 	}
-}
-
-// farTick is the error for a tick too far ahead to be a time in milliseconds; it may be a time in microseconds. If a
-// run for such a tick succeeded, all earlier ticks would be over. Also, many formats, such as JSON, can't represent
-// such years.
-func farTick(tick int64, now time.Time) error {
-	return fmt.Errorf("the tick is %s; by the store's clock, which shows %s, it may be at most %v ahead",
-		rfc3339.Millis(time.UnixMilli(tick)), rfc3339.Millis(now), driver.MaxDuration)
 }
 
 // dismiss takes the slot and the turn from an admitted caller that has no claim. Then the next callers are admitted.
@@ -304,18 +266,6 @@ func (c *Core) giveUp(a *Call) {
 	}
 }
 
-// leaveQueue gives up a claim whose caller no longer waits. The next caller gets the turn at once.
-func (c *Core) leaveQueue(cl *claim) {
-	q := c.queues[cl.request.Key]
-	if q.turn == cl.call {
-		q.turn = nil
-	}
-	cl.call, cl.wait = nil, nil
-	q.used -= c.takeSlot(cl)
-	c.release(cl, args{})
-	c.admitLater(q)
-}
-
 // takeSlot takes the slot away from the claim and returns the slot's size. The queue still counts the slot as used.
 func (c *Core) takeSlot(cl *claim) (slot int64) {
 	if q := c.queues[cl.request.Key]; q != nil && cl.slot != 0 {
@@ -336,31 +286,6 @@ func (c *Core) freeSlot(cl *claim) {
 	q := c.queues[cl.request.Key]
 	q.used -= c.takeSlot(cl)
 	c.admitLater(q)
-}
-
-// requestAnew releases a claim that its caller can't use, and then requests another for the caller.
-func (c *Core) requestAnew(cl *claim, _ args) {
-	a := cl.call
-	cl.call, cl.wait = nil, nil
-	c.takeSlot(cl)
-	c.release(cl, args{})
-	c.tasks = append(c.tasks, task{call: a})
-}
-
-// readmit handles a claim that was lost with its session before it was held: its caller requests another claim under
-// the next session id.
-func (c *Core) readmit(cl *claim, _ args) {
-	q := c.queues[cl.request.Key]
-	q.admitted = append(q.admitted, cl.call)
-	c.takeSlot(cl)
-}
-
-// readmitAndRelease is like readmit. But an Extend may have set the end of the claim's lease, and the store may keep the
-// claim until then, so it is released. Otherwise its own caller would have to wait for the lease to end.
-func (c *Core) readmitAndRelease(cl *claim, x args) {
-	c.readmit(cl, x)
-	cl.call, cl.wait = nil, nil
-	c.release(cl, x)
 }
 
 // windDownAll ends this process's holds of the key, and puts callers that are requesting the key back into the queue.
@@ -386,162 +311,6 @@ func (c *Core) heldHere(q *queue, key string) *driver.HeldError {
 	return e
 }
 
-// notifiedTurn is how long a session that would be notified of other waiters may keep a claim, even if HandOff and
-// Linger are shorter. If the notice is lost, the other waiters wait that long.
-const notifiedTurn = 5 * time.Second
-
-// wouldKnow reports whether the session would be notified if others began to wait for the claim.
-func (c *Core) wouldKnow(cl *claim) bool {
-	return cl.listener != 0 && c.listener.ready && cl.listener == c.listener.times
-}
-
-// mayKeep reports whether the claim may be kept for another use in this process: until d after its grant, or for at
-// least notifiedTurn if the session would be notified of other waiters. Once others wait, it may not be kept.
-func (c *Core) mayKeep(cl *claim, d time.Duration) bool {
-	if cl.othersWait {
-		return false
-	}
-	if c.wouldKnow(cl) {
-		d = max(d, notifiedTurn)
-	}
-	return c.now.Sub(cl.granted) < d
-}
-
-// joinable reports whether another reader may share the claim's hold.
-func (c *Core) joinable(cl *claim) bool {
-	return c.cfg.HandOff > 0 && cl.state == held && c.mayKeep(cl, c.cfg.HandOff) && cl.doubted == 0
-}
-
-// like reports whether the claim could serve the caller.
-func (c *Core) like(a *Call, cl *claim) bool {
-	r := &cl.request
-	return a.exclusive() && a.Kind == r.Kind && a.Weight == r.Weight && a.Limit == r.Limit && a.Tick == r.Tick &&
-		a.Lease == 0 && r.Lease == 0 && !a.Auto && (cl.call == nil || !cl.call.Auto)
-}
-
-// done handles a holder that is done.
-func (c *Core) done(e *Done) {
-	cl := c.claims[e.Claim]
-	if cl == nil || cl.call != e.Hold || cl.users == 0 {
-		return
-	}
-	if cl.users--; cl.users > 0 { // other readers still share the hold
-		return
-	}
-	c.fire(cl, done, args{done: e})
-}
-
-// saysHow reports whether the holder has said how to release the claim. Such a hold is not handed off.
-func (c *Core) saysHow(_ *claim, x args) bool { return x.done.Release != nil }
-
-// mayLeaveAsSaid is like saysHow, for a hold that winds down: a lost hold must not seal, and a revoked key must not be
-// kept.
-func (c *Core) mayLeaveAsSaid(cl *claim, x args) bool {
-	return cl.asked == byNobody && x.done.Release != nil && x.done.Release.Seal == 0
-}
-
-func (c *Core) releaseAsSaid(cl *claim, x args) {
-	cl.leave = &leave{Release: *x.done.Release, keep: c.now.Add(x.done.Release.Keep)}
-	c.release(cl, x)
-}
-
-// releaseDone releases a claim whose holder is done.
-func (c *Core) releaseDone(cl *claim, x args) {
-	if cl.leave == nil && x.done.Early {
-		cl.leave = early
-	}
-	c.release(cl, x)
-}
-
 // waitsForHolder reports whether the slot becomes free only when the holder is done. With Auto, Freed is sent when the
 // claim has been released.
 func (c *Core) waitsForHolder(cl *claim, _ args) bool { return !cl.call.Auto }
-
-// settle ends a hold whose claim was lost, or released at the end of the grace.
-func (c *Core) settle(cl *claim, _ args) { c.settled(cl, cl.lostBy) }
-
-// settled ends the claim's hold, with err as its error, and frees the claim's slot. As with a sync.Mutex, the slot is
-// not freed before the holder is done, unless the hold has Auto or is a lease.
-func (c *Core) settled(cl *claim, err error) {
-	if a := cl.call; a != nil {
-		if cl.users > 0 && !a.Auto && !cl.fixed() {
-			return
-		}
-		cl.call, cl.users = nil, 0
-		f := Freed{Hold: a, Err: err}
-		if cl.leave != nil {
-			f.Passed = cl.leave.passed
-		}
-		c.free(f)
-	}
-	c.freeSlot(cl)
-}
-
-// mayReuse reports whether this process may use the claim for another hold: the holder has not said how to release it,
-// the store has certainly not lost it, and there are tokens left.
-func (c *Core) mayReuse(cl *claim) bool {
-	room := int64(driver.TokenStep)
-	if cl.request.Yield {
-		room = driver.TokenRoom
-	}
-	handOffs := cl.token - cl.request.Token
-	return cl.leave == nil && cl.doubted == 0 && handOffs+1 < room && !cl.shares()
-}
-
-// nextFits reports whether the claim can be handed off to the next caller in this process, and other processes need not
-// get their turn first.
-func (c *Core) nextFits(cl *claim, _ args) bool {
-	q := c.queues[cl.request.Key]
-	if !c.mayReuse(cl) || len(q.calls) == 0 || !c.like(q.calls[0], cl) {
-		return false
-	}
-	turn := c.now.Sub(cl.granted) < c.cfg.HandOff
-	return turn || c.cfg.Linger > 0 && c.mayKeep(cl, c.cfg.HandOff)
-}
-
-func (c *Core) handOffToNext(cl *claim, _ args) {
-	q := c.queues[cl.request.Key]
-	a := q.calls[0]
-	q.calls = q.calls[1:]
-	c.free(Freed{Hold: cl.call})
-	c.handOff(cl, args{call: a})
-}
-
-// mayLinger reports whether nobody waits for the claim, so that it can be kept for a while.
-func (c *Core) mayLinger(cl *claim, _ args) bool {
-	return c.mayReuse(cl) && len(c.queues[cl.request.Key].calls) == 0 && cl.request.Yield && c.mayKeep(cl, max(c.cfg.HandOff, c.cfg.Linger))
-}
-
-func (c *Core) linger(cl *claim, _ args) {
-	c.free(Freed{Hold: cl.call})
-	cl.call = nil
-	c.queues[cl.request.Key].lingering = cl.number
-	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Linger))
-}
-
-// handOff begins the claim's next hold, with the next token.
-func (c *Core) handOff(cl *claim, x args) {
-	cl.due = never
-	cl.token++
-	c.deliver(cl, x.call, 0, true)
-}
-
-// mayReplace reports whether replace can release the claim.
-func (c *Core) mayReplace(cl *claim, _ args) bool {
-	q := c.queues[cl.request.Key]
-	return cl.leave == nil && len(q.calls) > 0 && c.closing == nil && cl.command == 0 && cl.request.Session == c.session.id && c.like(q.calls[0], cl) && c.lanes.busy < c.cfg.Lanes
-}
-
-// replace releases the claim, whose holder is done, with the command that requests the key for the next caller in this
-// process. So the caller joins the store's queue at the moment when this claim leaves the store, and thus ahead of any
-// claim of this process that waits there for a later tick.
-func (c *Core) replace(cl *claim, _ args) {
-	q := c.queues[cl.request.Key]
-	a := q.calls[0]
-	q.calls, q.turn = q.calls[1:], a
-	next := c.newClaim(q, a)
-	c.takeSlot(cl) // the next claim takes the slot over
-	c.forgetVoid(cl)
-	c.enterLane(false, delayed{})
-	c.then(next, replaces, args{before: cl})
-}

@@ -15,9 +15,9 @@ type session struct {
 	why    error   // why the last heartbeat or registration failed; nil: it succeeded
 	acks   uint64  // acknowledged heartbeats in the Core's life
 
-	due     Instant // when the next heartbeat is due
-	beating uint64  // the heartbeat under way; 0: none
-	beat    struct {
+	due       Instant // when the next heartbeat is due
+	heartbeat uint64  // the heartbeat under way; 0: none
+	lastBeat  struct {
 		at    Instant   // when the last acknowledged heartbeat was answered
 		clock time.Time // the store's clock in that answer
 	}
@@ -32,15 +32,8 @@ type session struct {
 	tried       Instant // when the last unanswered registration, whose error is why, was sent; 0: none
 }
 
-// Session returns the id under which the session is registered, or "".
-func (c *Core) Session() string { return c.session.id }
-
 // Deadline returns when the session is lost if no further heartbeat is acknowledged.
 func (c *Core) Deadline() Instant { return c.session.sent.Add(c.cfg.Hold(c.cfg.TTL)) }
-
-// Renewed returns when the last acknowledged heartbeat or registration was sent, for this session id or the previous
-// one. It is 0 if there was none.
-func (c *Core) Renewed() Instant { return c.session.sent }
 
 // storeClock returns a lower bound of the store's clock: the time in the store's last reply plus the time since that
 // reply.
@@ -87,7 +80,7 @@ func (c *Core) registered(s *sent, r *Reply) {
 	c.checkJump(s.at, r.Now)
 	c.session = session{id: r.Session, sent: s.at, acks: ss.acks + 1, registerAt: never}
 	ss.due = c.now.Add(c.cfg.jitter(c.cfg.Heartbeat, 10))
-	ss.beat.at, ss.beat.clock = c.now, r.Now
+	ss.lastBeat.at, ss.lastBeat.clock = c.now, r.Now
 	c.sawClock(r.Now)
 	if c.closing == nil {
 		c.sweepLater()
@@ -119,10 +112,10 @@ func (c *Core) sessionDue() {
 		s.registerAt = never
 		c.beginAdmitted()
 	}
-	if s.id != "" && s.due <= c.now && s.beating == 0 && !c.unregistering() {
+	if s.id != "" && s.due <= c.now && s.heartbeat == 0 && !c.unregistering() {
 		s.due = never
 		given := c.revocationsDone()
-		s.beating = c.sendNow(&sent{session: s.id, revoked: given}, &Command{Op: Heartbeat, Session: s.id, Revoked: given})
+		s.heartbeat = c.sendNow(&sent{session: s.id, revoked: given}, &Command{Op: Heartbeat, Session: s.id, Revoked: given})
 	}
 }
 
@@ -134,7 +127,7 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	if s.session != ss.id { // the heartbeat was sent for a session that has been lost
 		return
 	}
-	ss.beating = 0
+	ss.heartbeat = 0
 	took := c.now.Sub(s.at)
 	switch {
 	case errors.Is(r.Err, driver.ErrSessionExpired):
@@ -151,7 +144,7 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	c.checkJump(s.at, r.Now)
 	ss.sent, ss.failed = s.at, 0
 	ss.why = nil
-	ss.beat.at, ss.beat.clock = c.now, r.Now
+	ss.lastBeat.at, ss.lastBeat.clock = c.now, r.Now
 	ss.acks++
 	c.sawClock(r.Now)
 	if ss.due == never { // no other heartbeat is scheduled
@@ -182,11 +175,11 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 // limit allows for clocks that run at different rates, as [Config.Hold] does.
 func (c *Core) checkJump(sent Instant, now time.Time) {
 	const truncation = time.Millisecond
-	if c.session.beat.clock.IsZero() {
+	if c.session.lastBeat.clock.IsZero() {
 		return // this is the first heartbeat
 	}
-	d := now.Sub(c.session.beat.clock)
-	lo, hi := sent.Sub(c.session.beat.at)-truncation, c.now.Sub(c.session.sent)+truncation
+	d := now.Sub(c.session.lastBeat.clock)
+	lo, hi := sent.Sub(c.session.lastBeat.at)-truncation, c.now.Sub(c.session.sent)+truncation
 	limit := c.cfg.Margin + hi/1000
 	switch {
 	case d > hi+limit:
@@ -199,7 +192,7 @@ func (c *Core) checkJump(sent Instant, now time.Time) {
 // lose ends the session. After that, only commands for leases are sent under its id.
 func (c *Core) lose(cause error) {
 	s := c.session
-	c.session = session{acks: s.acks, sent: s.sent, beat: s.beat, clock: s.clock, at: s.at, due: never, registerAt: never}
+	c.session = session{acks: s.acks, sent: s.sent, lastBeat: s.lastBeat, clock: s.clock, at: s.at, due: never, registerAt: never}
 	c.sweeper.due = never
 	c.discards, c.past, c.looks = discards{due: never}, nil, looks{}
 	c.stopListening()

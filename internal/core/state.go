@@ -10,82 +10,6 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Held describes, for display, a claim that is held or lingers.
-type Held struct {
-	Call    *Call // the holder's call; nil if the claim lingers
-	Claim   *driver.Claim
-	Token   int64
-	Granted Instant
-	Until   time.Time
-	Ends    Instant // when the lease ends
-	Users   int     // 0 if it lingers
-}
-
-// Claims calls f for each claim that is held or lingers, in random order.
-func (c *Core) Claims(f func(Held)) {
-	for _, cl := range c.claims {
-		if cl.state == held || cl.state == lingering {
-			f(Held{cl.call, &cl.request, cl.token, cl.granted, cl.until, cl.due, cl.users})
-		}
-	}
-}
-
-// Waits calls f for each caller that waits for a key. Keys come in random order, and the callers for one key in FIFO
-// order, beginning with the caller that has the turn. position is the caller's position in the store's queue, or 0;
-// ahead is how many callers of this process are ahead of it.
-func (c *Core) Waits(f func(a *Call, position, ahead int)) {
-	for _, q := range c.queues {
-		n := 0
-		if a := q.turn; a != nil {
-			position := 0
-			for _, number := range q.claims {
-				if cl := c.claims[number]; cl.call == a && cl.wait != nil {
-					position = cl.wait.position
-				}
-			}
-			f(a, position, 0)
-			n++
-		}
-		for _, a := range q.calls {
-			f(a, 0, n)
-			n++
-		}
-	}
-}
-
-// Refused returns how many claims the store refuses to release, the one whose key is alphabetically first, and why the
-// store refuses to release that claim.
-func (c *Core) Refused() (first *driver.Claim, n int, err error) {
-	for _, cl := range c.claims {
-		if cl.refused == nil {
-			continue
-		}
-		if n++; first == nil || cl.request.Key < first.Key {
-			first, err = &cl.request, cl.refused
-		}
-	}
-	return first, n, err
-}
-
-// Lives reports whether any claim ends with the session.
-func (c *Core) Lives() bool {
-	for _, cl := range c.claims {
-		if cl.state != lost && !cl.outlives() {
-			return true
-		}
-	}
-	return false
-}
-
-// Wants reports whether anybody in this process holds the key or waits for it.
-func (c *Core) Wants(key string) bool { return c.queues[key] != nil }
-
-// Empty reports whether there are no claims.
-func (c *Core) Empty() bool { return len(c.claims) == 0 }
-
-// Failure returns why the last command that callers waited for had no answer, or nil if it had one.
-func (c *Core) Failure() error { return c.failure }
-
 // Clone returns a copy of c. A change of either does not affect the other.
 func (c *Core) Clone() *Core {
 	n := *c
@@ -144,7 +68,7 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 		w.put(uint64(cg.phase))
 		w.at(cg.due)
 		w.put(uint64(min(cg.failed, 8)))
-		w.at(max(cg.again, now)) // all past times have the same effect as now
+		w.at(max(cg.retryAt, now)) // all past times have the same effect as now
 		w.flags(cg.listed != nil)
 		for _, u := range cg.notReleased {
 			w.b = append(append(w.b, u.key...), byte(u.end))
@@ -156,7 +80,7 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 		w.at(s.due)
 		w.put(uint64(min(s.failed, 8)))
 		w.put(uint64(c.clockAt(now).UnixNano() - int64(now)))
-		w.num('c', s.beating)
+		w.num('c', s.heartbeat)
 		for _, v := range sortedRevocations(s.revoked) {
 			w.claim(c, v.Claim)
 		}
@@ -206,7 +130,7 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 		if o := c.others[id]; needed[id] {
 			w.put(name.Session(id))
 			w.at(max(o.lapses, now-1))
-			w.flags(o.expired, o.asked, o.lapsed, o.died)
+			w.flags(o.expired, o.underWay, o.lapsed, o.died)
 			w.put(uint64(min(o.failed, 8)))
 		}
 	}
@@ -214,15 +138,15 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 		w.num('c', m.command)
 		w.at(m.due)
 		w.put(uint64(min(m.failed, 8)))
-		w.flags(m.again, m.began == never)
+		w.flags(m.changed, m.began == never)
 	}
 	for _, p := range c.past {
 		w.num('n', p.number)
 		w.b = append(w.b, p.key...)
 		w.put(min(3, 1+s.acks-p.acks))
-		w.flags(p.void == 0, p.void == discarding)
-		if p.void > 0 {
-			w.put(uint64(max(time.Unix(0, p.void).Sub(c.clockAt(now)), -2*c.cfg.Margin)))
+		w.flags(p.joinsUntil == 0, p.joinsUntil == discarding)
+		if p.joinsUntil > 0 {
+			w.put(uint64(max(time.Unix(0, p.joinsUntil).Sub(c.clockAt(now)), -2*c.cfg.Margin)))
 		}
 		w.put(uint64(p.applied.Term))
 		w.put(p.applied.Time)
@@ -252,11 +176,11 @@ func (c *Core) claimState(w *writer, cl *claim, needed map[string]bool) {
 	w.put(uint64(cl.users)<<8 | uint64(cl.slot&0xff))
 	w.at(cl.due)
 	w.put(uint64(min(cl.failed, 8)))
-	w.put(uint64(cl.asked))
+	w.put(uint64(cl.ender))
 	w.put(uint64(min(cl.extends, 8)))
 	w.flags(cl.requests > 0, cl.requests > 1, cl.unanswered > 0, cl.mayBe, cl.othersWait, cl.request.NoneWaiting, cl.refused != nil, c.wouldKnow(cl))
-	if !cl.void.IsZero() {
-		w.put(uint64(max(cl.void.Sub(c.clockAt(w.now)), -2*c.cfg.Margin)))
+	if !cl.joinsUntil.IsZero() {
+		w.put(uint64(max(cl.joinsUntil.Sub(c.clockAt(w.now)), -2*c.cfg.Margin)))
 	}
 	if cl.token > 0 {
 		w.put(uint64(cl.token - cl.request.Token))
@@ -268,7 +192,7 @@ func (c *Core) claimState(w *writer, cl *claim, needed map[string]bool) {
 	if l := cl.leave; l != nil {
 		w.put(uint64(l.Keep))
 		w.put(uint64(l.Seal))
-		w.flags(l.Early, l.Successor != "", l.passed == nil)
+		w.flags(l.Early, l.Successor != "", l.notAsSaid == nil)
 		w.claim(c, l.Successor)
 	}
 	if wt := cl.wait; wt != nil {
@@ -276,16 +200,16 @@ func (c *Core) claimState(w *writer, cl *claim, needed map[string]bool) {
 			w.at(wt.poll)
 			w.put(uint64(wt.stagger))
 		}
-		w.flags(wt.refusal != nil, wt.again)
+		w.flags(wt.refusal != nil, wt.woken)
 		for _, id := range wt.ahead {
 			w.put(w.name.Session(id))
 			w.flags(slices.Contains(wt.named, id))
 			needed[id] = true
 		}
-		for _, id := range sortedKeys(wt.asked) {
+		for _, id := range sortedKeys(wt.revokes) {
 			w.claim(c, id)
-			w.flags(wt.asked[id].again)
-			w.put(uint64(min(wt.asked[id].failed, 8)))
+			w.flags(wt.revokes[id].due)
+			w.put(uint64(min(wt.revokes[id].failed, 8)))
 		}
 	}
 	w.put(0)
@@ -321,12 +245,6 @@ func (w *writer) call(a *Call) {
 	} else {
 		w.num('w', a.Call)
 	}
-}
-
-func (w *writer) claim(c *Core, id string) {
-	n, session := numberOf(id)
-	w.put(w.name.Session(session))
-	w.num('n', n)
 }
 
 func (w *writer) at(i Instant) {

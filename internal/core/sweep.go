@@ -54,9 +54,6 @@ func (c *Core) sweepLater() {
 // they must be short compared with the retention.
 func longestPause(retention time.Duration) time.Duration { return min(sweepPause, retention/32) }
 
-// Swept returns the progress of sweeping when the session last checked.
-func (c *Core) Swept() driver.SweepState { return c.sweeper.last }
-
 func (c *Core) sweepDue() {
 	if c.sweeper.due <= c.now && c.session.id != "" {
 		c.sweeper.due = never

@@ -188,7 +188,9 @@ var claimTable = newTable([]row{
 
 	{windingDown | leaving, left, (*Core).inUse, lost, (*Core).leaveStore},
 	{windingDown | leaving, left, nil, past, (*Core).leaveStore},
-	{lost | kept, timeOver, (*Core).unused, past, (*Core).leaveStore},
+	{lost, timeOver, (*Core).unused, past, (*Core).leaveStore},
+	{kept, timeOver, (*Core).inUse, lost, (*Core).leaveStore},
+	{kept, timeOver, nil, past, (*Core).leaveStore},
 })
 
 // A table finds rows quickly.

@@ -56,6 +56,13 @@ var beginnings = map[string]func(r *rig){
 		r.step(core.Hurry{})
 		r.answer("Release", core.Reply{Found: true})
 	},
+	"kept although its holder is not done": func(r *rig) {
+		r.held()
+		r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Keep: 3 * time.Second}})
+		r.step(core.WindDown{Claim: 1, Hold: r.calls[1], Cause: errors.New("notice")})
+		r.pass(time.Second)
+		r.answer("Release", core.Reply{Found: true})
+	},
 	"kept for a minute": func(r *rig) {
 		r.held()
 		r.leave(1, &driver.Release{Keep: time.Minute})
@@ -178,7 +185,8 @@ var tableCases = []tableCase{
 	{"kept while its holder is not done", "done", func(r *rig) { r.done(1) }, "kept", "Freed 1, not as said: dsync: hold lost: dsync: session closed"},
 	{"kept while its holder is not done", "session lost", (*rig).deadline, "lost", "Closed, not unregistered"},
 	{"kept while its holder is not done", "session lost, and done", func(r *rig) { r.deadline(); r.done(1) }, "gone", "Freed 1, not as said: dsync: hold lost: dsync: session closed"},
-	{"kept while its holder is not done", "time over", func(r *rig) { r.pass(5 * time.Second) }, "kept", ""},
+	{"kept although its holder is not done", "time over", func(r *rig) { r.pass(5 * time.Second) }, "lost", "Heartbeat"},
+	{"kept although its holder is not done", "time over, and done", func(r *rig) { r.pass(5 * time.Second); r.done(1) }, "past", "Freed 1"},
 	{"kept for a minute", "session lost", (*rig).deadline, "gone", ""},
 	{"joining", "reply: granted", func(r *rig) { r.answer("Acquire", r.granted(5000)) }, "held", "Deliver 1: hold 1, token 5000"},
 	{"joining", "reply: queued", func(r *rig) { r.answer("Acquire", r.behind(1)) }, "waiting", "Read"},

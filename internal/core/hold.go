@@ -1,0 +1,322 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// extended handles the answer to an Extend that the holder sent.
+func (c *Core) extended(e Extended) {
+	cl := c.claims[e.Claim]
+	if cl == nil {
+		return
+	}
+	cl.extends--
+	switch {
+	case errors.Is(e.Err, driver.ErrNotHeld) && c.leaseEnded(cl): // the store's clock must have jumped
+		c.fire(cl, excluded, args{cause: errLeaseOver(cl)})
+	case errors.Is(e.Err, driver.ErrNotHeld):
+		c.fire(cl, excluded, args{cause: fmt.Errorf("%w: %w", ErrRecordDeleted, e.Err)})
+	case e.Err != nil:
+	case !e.Until.Before(cl.until):
+		cl.until = e.Until
+		if cl.state == held {
+			c.at(&cl.timer, cl.number, e.Sent.Add(c.cfg.Hold(cl.request.Lease)))
+		}
+	}
+}
+
+// begin begins the first hold of a claim.
+func (c *Core) begin(cl *claim, x args) {
+	a, q := cl.call, c.queues[cl.request.Key]
+	cl.wait, c.listener.idle = nil, c.now
+	if cl.fixed() {
+		c.at(&cl.timer, cl.number, x.ends)
+	}
+	if c.listener.ready && !c.wouldKnow(cl) && !a.Shares && cl.request.Yield {
+		cl.othersWait = true // this session may have missed the notice that another session waits
+	}
+	c.deliver(cl, a, x.term, false)
+	if a.Shares {
+		q.shared = cl.number
+	}
+	if !c.listener.running {
+		c.listen(listenAfter)
+	}
+	if q.forceWaits() || cl.ender == byOthers {
+		c.then(cl, revoke, args{cause: ErrRevoked}) // after the request was sent, the claim was revoked or a caller with First came
+	}
+	if !a.Try {
+		q.turn = nil
+		c.admitLater(q)
+	}
+}
+
+// deliver gives a caller a hold of the claim.
+func (c *Core) deliver(cl *claim, a *Call, term int64, local bool) {
+	cl.call, cl.users = a, 1
+	c.give(Deliver{
+		To: a, Hold: a, Claim: cl.number, Request: &cl.request, Token: cl.token, Term: term,
+		Until: cl.until, Granted: cl.granted, Local: local,
+	})
+}
+
+// windDown ends a hold whose claim the store may still have. The claim is released when the holder is done or
+// the grace is over.
+func (c *Core) windDown(cl *claim, x args) {
+	cause := x.cause
+	switch {
+	case cause == ErrClosed:
+	case cause == ErrRevoked, cause == ErrStalled, notThere(cause):
+		cl.ender = byOthers
+	default:
+		cl.ender = byHolder
+	}
+	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
+	c.do(&End{cl.call, cause, cause != ErrClosed && cause != ErrStalled && !notThere(cause)})
+}
+
+// windDownUnkept is like windDown, but the store need not keep the claim after its release.
+func (c *Core) windDownUnkept(cl *claim, x args) {
+	c.dropKeep(cl, x)
+	c.windDown(cl, x)
+}
+
+// stalled ends a hold whose holder has made no progress within its limit.
+func (c *Core) stalled(cl *claim, _ args) { c.windDown(cl, args{cause: ErrStalled}) }
+
+// windDownLease ends a lease that is over. An unanswered Extend may have set a later end, so the claim is released.
+func (c *Core) windDownLease(cl *claim, _ args) { c.windDown(cl, args{cause: errLeaseOver(cl)}) }
+
+func (c *Core) loseLease(cl *claim, _ args) { c.loseHold(cl, args{cause: errLeaseOver(cl)}) }
+
+// limitProgress makes the hold end unless its holder makes progress again within the limit. Leases have no such limit,
+// because they run out by themselves.
+func (c *Core) limitProgress(cl *claim, x args) {
+	if x.limit > 0 {
+		c.at(&cl.timer, cl.number, c.now.Add(x.limit))
+	} else {
+		cl.due = never
+	}
+}
+
+// loseHold ends a hold whose key the store may already have granted to another session. It sends no release.
+// The claim stays in c.claims for the grace, so that the session does not treat a lease as unknown and
+// release it.
+func (c *Core) loseHold(cl *claim, x args) {
+	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
+	c.do(&End{cl.call, x.cause, errors.Is(x.cause, ErrLeaseOver)})
+	if cl.fixed() {
+		c.settled(cl, nil)
+	} else {
+		cl.lostBy = LostTo(x.cause)
+	}
+}
+
+// loseRelease is called when the session is lost while a hold's grace is running.
+func (c *Core) loseRelease(cl *claim, x args) {
+	cl.lostBy = LostTo(x.cause)
+	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
+}
+
+// fitsCaller reports whether the lingering claim can be handed off to the caller.
+func (c *Core) fitsCaller(cl *claim, x args) bool { return c.like(x.call, cl) && cl.doubted == 0 }
+
+// earlierTick returns the claim of a holder of this process that is not done with an earlier tick, or nil. The store
+// grants a later tick nevertheless if it has lost that claim, or released it at the end of its grace.
+func (c *Core) earlierTick(cl *claim) *claim {
+	if cl.request.Kind != driver.KindPeriodic {
+		return nil
+	}
+	for _, n := range c.queues[cl.request.Key].claims {
+		if o := c.claims[n]; o.users > 0 {
+			return o
+		}
+	}
+	return nil
+}
+
+// earlierTickRuns reports whether the granted claim's caller must wait in this process for an earlier tick.
+func (c *Core) earlierTickRuns(cl *claim, _ args) bool { return c.earlierTick(cl) != nil }
+
+// endEarlierTick ends the hold of an earlier tick, because the store has granted the claim.
+func (c *Core) endEarlierTick(cl *claim) {
+	if o := c.earlierTick(cl); o != nil {
+		c.fire(o, deleted, args{cause: fmt.Errorf("%w: the store has granted a later tick", ErrRecordDeleted)})
+	}
+}
+
+// notifiedTurn is how long a session that would be notified of other waiters may keep a claim, even if HandOff and
+// Linger are shorter. If the notice is lost, the other waiters wait that long.
+const notifiedTurn = 5 * time.Second
+
+// wouldKnow reports whether the session would be notified if others began to wait for the claim.
+func (c *Core) wouldKnow(cl *claim) bool {
+	return cl.readies != 0 && c.listener.ready && cl.readies == c.listener.readies
+}
+
+// mayKeep reports whether the claim may be kept for another use in this process: until d after its grant, or for at
+// least notifiedTurn if the session would be notified of other waiters. Once others wait, it may not be kept.
+func (c *Core) mayKeep(cl *claim, d time.Duration) bool {
+	if cl.othersWait {
+		return false
+	}
+	if c.wouldKnow(cl) {
+		d = max(d, notifiedTurn)
+	}
+	return c.now.Sub(cl.granted) < d
+}
+
+// joinable reports whether another reader may share the claim's hold.
+func (c *Core) joinable(cl *claim) bool {
+	return c.cfg.HandOff > 0 && cl.state == held && c.mayKeep(cl, c.cfg.HandOff) && cl.doubted == 0
+}
+
+// like reports whether the claim could serve the caller.
+func (c *Core) like(a *Call, cl *claim) bool {
+	r := &cl.request
+	return a.exclusive() && a.Kind == r.Kind && a.Weight == r.Weight && a.Limit == r.Limit && a.Tick == r.Tick &&
+		a.Lease == 0 && r.Lease == 0 && !a.Auto && (cl.call == nil || !cl.call.Auto)
+}
+
+// done handles a holder that is done.
+func (c *Core) done(e *Done) {
+	cl := c.claims[e.Claim]
+	if cl == nil || cl.call != e.Hold || cl.users == 0 {
+		return
+	}
+	if cl.users--; cl.users > 0 { // other readers still share the hold
+		return
+	}
+	c.fire(cl, done, args{done: e})
+}
+
+// saysHow reports whether the holder has said how to release the claim. Such a hold is not handed off.
+func (c *Core) saysHow(_ *claim, x args) bool { return x.done.Release != nil }
+
+// mayLeaveAsSaid is like saysHow, for a hold that winds down: a lost hold must not seal, and a revoked key must not be
+// kept.
+func (c *Core) mayLeaveAsSaid(cl *claim, x args) bool {
+	return cl.ender == byNobody && x.done.Release != nil && x.done.Release.Seal == 0
+}
+
+func (c *Core) releaseAsSaid(cl *claim, x args) {
+	cl.leave = &leave{Release: *x.done.Release, keepUntil: c.now.Add(x.done.Release.Keep)}
+	c.release(cl, x)
+}
+
+// releaseDone releases a claim whose holder is done.
+func (c *Core) releaseDone(cl *claim, x args) {
+	if cl.leave == nil && x.done.Early {
+		cl.leave = early
+	}
+	c.release(cl, x)
+}
+
+// settle ends a hold whose claim was lost, or released at the end of the grace.
+func (c *Core) settle(cl *claim, _ args) { c.settled(cl, cl.lostBy) }
+
+// settled ends the claim's hold, with err as its error, and frees the claim's slot. As with a sync.Mutex, the slot is
+// not freed before the holder is done, unless the hold has Auto or is a lease.
+func (c *Core) settled(cl *claim, err error) {
+	if a := cl.call; a != nil {
+		if cl.users > 0 && !a.Auto && !cl.fixed() {
+			return
+		}
+		cl.call, cl.users = nil, 0
+		f := Freed{Hold: a, Err: err}
+		if cl.leave != nil {
+			f.Passed = cl.leave.notAsSaid
+		}
+		c.free(f)
+	}
+	c.freeSlot(cl)
+}
+
+// mayReuse reports whether this process may use the claim for another hold: the holder has not said how to release it,
+// the store has certainly not lost it, and there are tokens left.
+func (c *Core) mayReuse(cl *claim) bool {
+	room := int64(driver.TokenStep)
+	if cl.request.Yield {
+		room = driver.TokenRoom
+	}
+	handOffs := cl.token - cl.request.Token
+	return cl.leave == nil && cl.doubted == 0 && handOffs+1 < room && !cl.shares()
+}
+
+// nextFits reports whether the claim can be handed off to the next caller in this process, and other processes need not
+// get their turn first.
+func (c *Core) nextFits(cl *claim, _ args) bool {
+	q := c.queues[cl.request.Key]
+	if !c.mayReuse(cl) || len(q.calls) == 0 || !c.like(q.calls[0], cl) {
+		return false
+	}
+	turn := c.now.Sub(cl.granted) < c.cfg.HandOff
+	return turn || c.cfg.Linger > 0 && c.mayKeep(cl, c.cfg.HandOff)
+}
+
+func (c *Core) handOffToNext(cl *claim, _ args) {
+	q := c.queues[cl.request.Key]
+	a := q.calls[0]
+	q.calls = q.calls[1:]
+	c.free(Freed{Hold: cl.call})
+	c.handOff(cl, args{call: a})
+}
+
+// mayLinger reports whether nobody waits for the claim, so that it can be kept for a while.
+func (c *Core) mayLinger(cl *claim, _ args) bool {
+	return c.mayReuse(cl) && len(c.queues[cl.request.Key].calls) == 0 && cl.request.Yield && c.mayKeep(cl, max(c.cfg.HandOff, c.cfg.Linger))
+}
+
+func (c *Core) linger(cl *claim, _ args) {
+	c.free(Freed{Hold: cl.call})
+	cl.call = nil
+	c.queues[cl.request.Key].lingering = cl.number
+	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Linger))
+}
+
+// handOff begins the claim's next hold, with the next token.
+func (c *Core) handOff(cl *claim, x args) {
+	cl.due = never
+	cl.token++
+	c.deliver(cl, x.call, 0, true)
+}
+
+// mayReplace reports whether replace can release the claim.
+func (c *Core) mayReplace(cl *claim, _ args) bool {
+	q := c.queues[cl.request.Key]
+	return cl.leave == nil && len(q.calls) > 0 && c.closing == nil && cl.command == 0 && cl.request.Session == c.session.id && c.like(q.calls[0], cl) && c.lanes.busy < c.cfg.Lanes
+}
+
+// replace releases the claim, whose holder is done, with the command that requests the key for the next caller in this
+// process. So the caller joins the store's queue at the moment when this claim leaves the store, and thus ahead of any
+// claim of this process that waits there for a later tick.
+func (c *Core) replace(cl *claim, _ args) {
+	q := c.queues[cl.request.Key]
+	a := q.calls[0]
+	q.calls, q.turn = q.calls[1:], a
+	next := c.newClaim(q, a)
+	c.takeSlot(cl) // the next claim takes the slot over
+	c.forgetJoins(cl)
+	c.enterLane(false, delayed{})
+	c.then(next, replaces, args{before: cl})
+}
+
+// leaseEnded reports whether the lease is known to be over by the store's clock, so that the next user of the key drops
+// the claim. An unanswered Extend may have been executed at any time before the lease's end, and have set a later end.
+func (c *Core) leaseEnded(cl *claim) bool { return cl.endedBy(c.storeClock()) }
+
+func (c *Core) leaseIsOver(cl *claim, _ args) bool { return c.leaseEnded(cl) }
+
+// endedBy is like leaseEnded, but for a given time of the store's clock.
+func (cl *claim) endedBy(now time.Time) bool {
+	lease := cl.request.Lease
+	if cl.until.IsZero() || int64(cl.extends) > int64(math.MaxInt64/lease) {
+		return false
+	}
+	return now.After(cl.until.Add(time.Duration(cl.extends) * lease))
+}

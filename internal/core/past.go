@@ -1,0 +1,251 @@
+package core
+
+import (
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// unknown releases this session's claims that are in st but unknown to this process. A duplicated request
+// that arrives late can create such a claim, even after the claim was released.
+func (c *Core) unknown(st *driver.State, about *claim) {
+	for i := range st.Holders {
+		if h := &st.Holders[i]; h.Session == about.request.Session && h.Claim != about.request.ID && h.Until.IsZero() {
+			c.unknownClaim(st.Key, h.Claim, h.Token)
+		}
+	}
+	for i := range st.WaitersAhead {
+		if w := &st.WaitersAhead[i]; w.Session == about.request.Session {
+			c.unknownClaim(st.Key, w.Claim, 0)
+		}
+	}
+}
+
+func (c *Core) unknownClaim(key, id string, token int64) {
+	switch {
+	case c.byID(id) != nil:
+	case c.isNew(id, token):
+		c.orphan(key, id)
+	case c.mayBeUndone(id):
+		c.heartbeatSoon() // its reply says whether the release was undone (see committed)
+	}
+}
+
+// orphan releases a claim of this session that is unknown to this process. A copy of the claim's request may
+// still be under way.
+func (c *Core) orphan(key, id string) {
+	n, session := numberOf(id)
+	if n == 0 || session != c.session.id || c.claims[n] != nil {
+		return
+	}
+	c.past = slices.DeleteFunc(c.past, func(p pastClaim) bool { return p.number == n })
+	cl := &claim{
+		timer: timer{never, never}, number: n, state: gone, mayBe: true, joinsUntil: c.storeClock().Add(c.cfg.Attempt),
+		request: driver.Claim{Key: key, ID: id, Session: session},
+	}
+	c.claims[n] = cl
+	c.fire(cl, appeared, args{})
+}
+
+func (c *Core) releaseOrphan(cl *claim, x args) {
+	c.do(Orphan{cl.request.ID, cl.request.Key})
+	c.release(cl, x)
+}
+
+// A pastClaim has left the store. It is remembered until no notice, reply or request about it can arrive late.
+type pastClaim struct {
+	number     uint64
+	key        string
+	token      int64  // token of its grant; 0: it was never granted
+	acks       uint64 // session.acks when it left
+	joinsUntil int64  // claim.joinsUntil in Unix nanoseconds; 0: no request can join; discarding: a Discard is under way
+
+	applied driver.OpTime // when its release was applied, if a fail-over may still undo the release; otherwise zero
+}
+
+const (
+	discarding = -1
+	longAgo    = 1
+)
+
+// leaveStore ends a claim that the store no longer has. While an unanswered request, or a copy of an answered request,
+// could still make the claim join again, it stays a past claim, to be discarded afterwards. Otherwise it is remembered
+// for two heartbeats, so that late notices and replies about it are ignored. It is forgotten at once if nothing can be
+// late, because the session does not listen and no command is under way.
+func (c *Core) leaveStore(cl *claim, x args) {
+	cl.refused = nil
+	if x.cause == nil {
+		x.cause = cl.lostBy
+	}
+	c.settled(cl, x.cause)
+	applied := x.applied
+	undoable, late := applied != driver.OpTime{}, !cl.joinsUntil.IsZero() || c.listener.running || len(c.sent) > 0
+	if cl.request.Session == c.session.id && (undoable || late) {
+		p := pastClaim{number: cl.number, key: cl.request.Key, token: cl.request.Token, acks: c.session.acks, applied: applied}
+		if !cl.joinsUntil.IsZero() {
+			p.joinsUntil = cl.joinsUntil.UnixNano()
+		}
+		if c.past = append(c.past, p); p.joinsUntil > 0 && c.discards.due == never {
+			c.discardLater()
+		}
+	}
+}
+
+// isNew reports whether a notice or reply about the session's claim with that id and token is newer than the past claim
+// with that id.
+func (c *Core) isNew(id string, token int64) bool {
+	n, _ := numberOf(id)
+	i := slices.IndexFunc(c.past, func(p pastClaim) bool { return p.number == n })
+	return i < 0 || token > c.past[i].token
+}
+
+// mayBeUndone reports whether the release of a past claim may have been undone, and no Discard has been sent for it
+// yet.
+func (c *Core) mayBeUndone(id string) bool {
+	n, _ := numberOf(id)
+	return slices.ContainsFunc(c.past, func(p pastClaim) bool {
+		return p.number == n && p.applied != driver.OpTime{} && p.joinsUntil != discarding && p.joinsUntil != longAgo
+	})
+}
+
+// forgetPast forgets past claims about which nothing can arrive late. It is called after every acknowledged
+// heartbeat.
+func (c *Core) forgetPast() {
+	c.past = slices.DeleteFunc(c.past, func(p pastClaim) bool {
+		return p.joinsUntil == 0 && p.applied == driver.OpTime{} && c.session.acks >= p.acks+2
+	})
+}
+
+// committed handles the store's report that its writes are committed up to at. A release applied in another term may
+// have been undone, and the store may not know, so the claim is discarded.
+func (c *Core) committed(at driver.OpTime) {
+	undone, busy := false, c.closing != nil
+	var rejoin []pastClaim
+	for i := range c.past {
+		switch p := &c.past[i]; {
+		case p.joinsUntil == discarding:
+			busy = true
+		case p.joinsUntil == longAgo: // its Discard failed and will be sent again
+		case p.applied == driver.OpTime{}:
+		case p.applied.Term != at.Term:
+			if p.joinsUntil > 0 { // discard it again once no request can join
+				rejoin = append(rejoin, pastClaim{number: p.number, key: p.key, token: p.token, acks: p.acks, joinsUntil: p.joinsUntil})
+			}
+			p.joinsUntil, undone = longAgo, true
+		case p.applied.Time <= at.Time:
+			p.applied = driver.OpTime{}
+		}
+	}
+	c.past = append(c.past, rejoin...)
+	if undone && !busy {
+		c.discards.due = c.now
+	}
+}
+
+// cannotJoin reports whether a request with that notAfter can no longer join, even if the store's clock has stepped by up
+// to the margin.
+func (c *Core) cannotJoin(notAfter time.Time) bool {
+	return c.storeClock().After(notAfter.Add(c.cfg.Margin))
+}
+
+// forgetJoins clears cl.joinsUntil if none of the claim's requests can still join.
+func (c *Core) forgetJoins(cl *claim) {
+	if !cl.joinsUntil.IsZero() && c.cannotJoin(cl.joinsUntil) {
+		cl.joinsUntil = time.Time{}
+	}
+}
+
+// discards schedules the Discards of past claims that a copy of a request could make join again. A claim is due once no
+// such copy can join. One command discards up to maxDiscards claims that are due. So a session sends at most one
+// Discard within the time of two attempts, plus one for each further maxDiscards claims.
+type discards struct {
+	due    Instant // when to send a Discard; never: nothing to discard, or one is under way
+	failed int     // consecutive Discards that were refused or not answered
+}
+
+// maxDiscards is the most claims that one command discards.
+const maxDiscards = 1000
+
+// discardLater schedules the next Discard. It waits one Attempt longer than the first claim requires, so that one
+// command can discard later claims, too. If a fail-over may have undone the release of a claim, the Discard
+// is due now.
+func (c *Core) discardLater() {
+	due := never
+	for i := range c.past {
+		switch p := &c.past[i]; {
+		case p.joinsUntil == discarding || c.closing != nil:
+			c.discards.due = never
+			return
+		case p.joinsUntil == longAgo:
+			due = c.now
+		case p.joinsUntil > 0 && due == never:
+			due = c.now.Add(max(0, time.Unix(0, p.joinsUntil).Sub(c.storeClock())+c.cfg.Margin) + c.cfg.Attempt)
+		}
+	}
+	c.discards.due = due
+}
+
+// discardsDue sends the Discard if it is due.
+func (c *Core) discardsDue() {
+	if c.discards.due > c.now {
+		return
+	}
+	var claims []driver.Claim
+	for i := range c.past {
+		p := &c.past[i]
+		if len(claims) == maxDiscards {
+			break
+		}
+		if p.joinsUntil > 0 && c.cannotJoin(time.Unix(0, p.joinsUntil)) {
+			p.joinsUntil = discarding
+			claims = append(claims, driver.Claim{Key: p.key, ID: c.claimID(p.number), Session: c.session.id})
+		}
+	}
+	if len(claims) == 0 { // the store's clock went back
+		c.discardLater()
+		return
+	}
+	c.discards.due = never
+	c.send(&Command{Op: Discard, Session: c.session.id, Claims: claims}, 0)
+}
+
+// discarded handles the answer to a Discard.
+func (c *Core) discarded(s *sent, r *Reply) {
+	if s.session != c.session.id {
+		return
+	}
+	if r.Err != nil { // no answer, or refused: a missing privilege may be granted later
+		c.discardAgain()
+		return
+	}
+	n := 0
+	for i := range c.past {
+		if p := &c.past[i]; p.joinsUntil == discarding {
+			p.joinsUntil, p.applied = 0, driver.OpTime{}
+			n++
+		}
+	}
+	c.discards.failed = 0
+	c.discardLater()
+	if n == maxDiscards && c.closing == nil { // more may be due
+		c.discards.due = c.now
+	}
+}
+
+// discardAgain schedules another Discard, after a pause, for the claims of a failed Discard. It puts them behind the
+// other past claims, so that claims that can't be discarded don't block the rest.
+func (c *Core) discardAgain() {
+	var failed []pastClaim
+	c.past = slices.DeleteFunc(c.past, func(p pastClaim) bool {
+		if p.joinsUntil != discarding {
+			return false
+		}
+		p.joinsUntil = longAgo
+		failed = append(failed, p)
+		return true
+	})
+	c.past = append(c.past, failed...)
+	c.discards.due = c.now.Add(c.cfg.pause(c.discards.failed))
+	c.discards.failed++
+}

@@ -1,0 +1,316 @@
+package core
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+)
+
+// A grant describes how the store granted a claim.
+type grant struct {
+	token, term int64
+	crowded     bool
+	alone       bool // the first request was granted in its reply, and no other claim waited
+	since       time.Time
+}
+
+func (c *Core) onlyTries(cl *claim, _ args) bool { return cl.call.Try }
+
+// isForced reports whether the claim's caller wants the key by force.
+func (c *Core) isForced(cl *claim, _ args) bool { return cl.request.First }
+
+func (c *Core) extendUnanswered(cl *claim, _ args) bool { return cl.extends > 0 }
+
+// join requests the claim as soon as a lane is free.
+func (c *Core) join(cl *claim, _ args) {
+	if cl.command != 0 {
+		return
+	}
+	cl.due, cl.command = never, inLine
+	poll := cl.requests > 0
+	if c.enterLane(poll, delayed{number: cl.number}) {
+		c.sendJoin(cl, poll, nil)
+	}
+}
+
+// joinInPlace requests the claim with the command that releases the claim before it, for which replace has taken a lane.
+func (c *Core) joinInPlace(cl *claim, x args) { c.sendJoin(cl, false, x.before) }
+
+// missedWake reports whether a notice that the claim should request again came, or may have been missed, while the
+// request was under way.
+func (c *Core) missedWake(cl *claim, _ args) bool {
+	return cl.wait.woken || c.listener.ready && cl.readies != c.listener.readies
+}
+
+func (c *Core) joinAgain(cl *claim, x args) {
+	cl.wait.woken = false
+	c.join(cl, x)
+}
+
+func (c *Core) noteWake(cl *claim, _ args) { cl.wait.woken = true }
+
+// sendJoin sends a request to join, which names the sessions ahead that have expired. If old is not nil, the same
+// command releases old.
+func (c *Core) sendJoin(cl *claim, poll bool, old *claim) {
+	cl.wait.named = c.expiredAmong(cl.wait.ahead)
+	cl.requests++
+	cl.unanswered++
+	cl.readies = 0
+	if c.listener.ready {
+		cl.readies = c.listener.readies
+	}
+	s := &sent{session: cl.request.Session, claim: cl.number, poll: poll, notAfter: c.storeClock().Add(c.cfg.Attempt)}
+	e := driver.Edit{Acquire: &driver.Acquire{
+		Claim: cl.request, Wait: !cl.call.Try, Expired: cl.wait.named, NotAfter: s.notAfter, Repeated: cl.requests > 1,
+	}}
+	if old != nil {
+		e.Release = &driver.Release{Claim: old.request}
+		s.leaves = old.number
+	}
+	cl.command = c.sendNow(s, &Command{Op: Acquire, Session: s.session, Edit: e})
+	if old != nil {
+		old.command = cl.command
+	}
+}
+
+// joinAnswered handles the reply to a request to join.
+func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
+	if old := c.claims[s.leaves]; old != nil && old.command == r.Command {
+		old.command = 0
+		if r.Err == nil {
+			c.fire(old, left, args{})
+		} else {
+			old.failed++
+			c.fire(old, again, args{})
+		}
+	}
+	if cl == nil {
+		return
+	}
+	if !r.Lost {
+		cl.unanswered--
+	}
+	if (r.Err != nil || !r.State.Final) && s.notAfter.After(cl.joinsUntil) {
+		cl.joinsUntil = s.notAfter
+	}
+	st := &r.State
+	h, holds := st.Holder(cl.request.ID)
+	if r.Err == nil {
+		c.sawClock(st.Now)
+		c.unknown(st, cl)
+		joined := cl.mayBe
+		cl.mayBe = holds || st.Position > 0 || joined && cl.state > dating
+		if st.Position > 0 && joined || cl.call != nil && cl.call.Try && !holds {
+			r.Notices = unchanged(r.Notices)
+		}
+	}
+	switch {
+	case cl.state == leaving: // the release has waited for this answer
+		c.fire(cl, again, args{})
+	case cl.state != joining: // a notice has already moved the claim on
+	case holds:
+		crowded := st.Waiting > 0
+		c.granted(cl, grant{h.Token, st.Term, crowded, cl.requests == 1 && !crowded, h.Since})
+	default:
+		c.notGranted(cl, r)
+	}
+}
+
+// notGranted handles a reply that doesn't grant the claim.
+func (c *Core) notGranted(cl *claim, r *Reply) {
+	w, st, try := cl.wait, &r.State, cl.call.Try
+	switch {
+	case c.queues[cl.request.Key].forceWaits() && !cl.request.First && !try:
+		c.fire(cl, revoke, args{})
+	case r.Lost:
+		c.fire(cl, unanswered, args{cause: r.Err})
+	case errors.Is(r.Err, driver.ErrMismatch):
+		w.refusal = r.Err
+		c.fire(cl, mismatched, args{})
+	case r.Err != nil:
+		c.fire(cl, refused, args{cause: r.Err})
+	case st.Over(cl.request.Tick):
+		c.fire(cl, refused, args{cause: &SealedError{st.Sealed, st.Value}})
+	case st.Position > 0:
+		cl.failed = 0
+		c.ahead(w, st)
+		c.fire(cl, queued, args{})
+	case try && !fits(&cl.request, st):
+		c.ahead(w, st)
+		w.refusal = HeldError(st)
+		c.fire(cl, blocked, args{})
+	case try && cl.failed == 0: // the request came too late; now the store's clock is known, so try once more
+		cl.failed++
+		c.fire(cl, again, args{})
+	case try:
+		c.fire(cl, refused, args{cause: ErrLate})
+	default:
+		c.failure = ErrLate
+		c.fire(cl, unanswered, args{})
+	}
+}
+
+// retry sets the timer for the next request or release.
+func (c *Core) retry(cl *claim, _ args) {
+	c.at(&cl.timer, cl.number, c.now.Add(c.pause(cl.failed)))
+	cl.failed++
+}
+
+// refuse gives the claim's caller an error instead of a hold.
+func (c *Core) refuse(cl *claim, x args) {
+	a := cl.call
+	c.deny(a, x.cause)
+	if sealed := (*SealedError)(nil); errors.As(x.cause, &sealed) {
+		if q := c.queues[a.Key]; q != nil && !q.over(sealed.Tick) {
+			q.sealed = sealed
+		}
+	}
+	c.leaveQueue(cl)
+}
+
+// granted handles a grant reported by a reply or a notice. Granting a lease does not set the lease's end; the
+// first Extend does, and until then the lease ends with its session. Otherwise a grant that no process learns
+// of would block the key for the whole lease, even after the session has expired.
+func (c *Core) granted(cl *claim, g grant) {
+	cl.request.Token, cl.request.NoneWaiting = g.token, g.alone
+	cl.token, cl.since, cl.granted = g.token, g.since, c.now
+	cl.mayBe, cl.failed = true, 0
+	cl.othersWait = cl.othersWait || g.crowded
+	if cl.command == inLine {
+		cl.command = 0
+	}
+	c.endEarlierTick(cl)
+	c.fire(cl, granted, args{term: g.term})
+}
+
+// learnGrant makes a revoked claim request again, because only a granted claim is revoked. The claim keeps its position
+// ahead of all waiters. If its caller requested another claim instead, two callers with First could take the key from
+// each other without end.
+func (c *Core) learnGrant(cl *claim, _ args) {
+	if cl.ender != byOthers {
+		cl.ender = byOthers
+		c.then(cl, wake, args{})
+	}
+}
+
+// extend makes the store set the first end of a lease.
+func (c *Core) extend(cl *claim, _ args) {
+	if cl.command != 0 { // a request to join is still under way
+		c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Retry))
+		return
+	}
+	cl.due, cl.command = never, inLine
+	if c.enterLane(false, delayed{number: cl.number}) {
+		cl.extends++
+		cl.command = c.sendNow(&sent{session: cl.request.Session, claim: cl.number},
+			&Command{Op: Extend, Session: cl.request.Session, Edit: driver.Edit{Extend: &driver.Extend{Claim: cl.request}}})
+	}
+}
+
+// extendAnswered handles the answer to a lease's first Extend. If the Extend succeeded, the hold begins,
+// and its time is counted from when the Extend was sent.
+func (c *Core) extendAnswered(cl *claim, s *sent, r *Reply) {
+	if cl == nil || cl.state != dating {
+		return
+	}
+	if !r.Lost {
+		cl.extends--
+	}
+	switch ends := s.at.Add(c.cfg.Hold(cl.request.Lease)); {
+	case r.Lost:
+		c.fire(cl, unanswered, args{cause: r.Err})
+	case errors.Is(r.Err, driver.ErrNotHeld), r.Err == nil && c.now >= ends:
+		c.fire(cl, leaseOver, args{})
+	case r.Err != nil:
+		c.fire(cl, refused, args{cause: r.Err})
+	default:
+		cl.since, cl.until = r.Holder.Since, r.Holder.Until
+		c.fire(cl, extended, args{ends: ends})
+	}
+}
+
+// fits reports whether the store could grant the claim at once, because there is room for it and nobody waits.
+func fits(r *driver.Claim, st *driver.State) bool {
+	if st.Waiting > 0 {
+		return false
+	}
+	free := st.Limit // subtract: a sum of weights could overflow
+	for i := range st.Holders {
+		free -= st.Holders[i].Weight
+	}
+	return len(st.Holders) == 0 || r.Weight <= free
+}
+
+// check finds out, for a claim that the store has refused, whether a session that blocks it has expired. If so, the
+// claim is requested again, naming that session, so that a program that only tries still gets the key after a crash. If
+// not, the caller gets the refusal.
+func (c *Core) check(cl *claim, _ args) {
+	w := cl.wait
+	switch {
+	case c.newlyExpired(w):
+		c.then(cl, again, args{})
+	case c.readUnknown(w.ahead), c.expireLapsed(cl):
+	case slices.ContainsFunc(w.ahead, func(id string) bool { return c.others[id].underWay }):
+	default:
+		c.then(cl, refused, args{cause: w.refusal})
+	}
+}
+
+// load reads the state of a key that is in use as another kind, to learn which sessions use it.
+func (c *Core) load(cl *claim, _ args) {
+	cl.command = inLine
+	if c.enterLane(false, delayed{number: cl.number}) {
+		cl.command = c.sendNow(&sent{session: cl.request.Session, claim: cl.number}, &Command{Op: Load, Key: cl.request.Key})
+	}
+}
+
+func (c *Core) loaded(cl *claim, r *Reply) {
+	switch {
+	case cl == nil || cl.state != checking:
+	case r.Err != nil:
+		c.fire(cl, unanswered, args{cause: r.Err})
+	default:
+		cl.wait.ahead = SessionsIn(&r.State, c.session.id)
+		c.check(cl, args{})
+		c.work()
+	}
+}
+
+// leaveQueue gives up a claim whose caller no longer waits. The next caller gets the turn at once.
+func (c *Core) leaveQueue(cl *claim) {
+	q := c.queues[cl.request.Key]
+	if q.turn == cl.call {
+		q.turn = nil
+	}
+	cl.call, cl.wait = nil, nil
+	q.used -= c.takeSlot(cl)
+	c.release(cl, args{})
+	c.admitLater(q)
+}
+
+// requestAnew releases a claim that its caller can't use, and then requests another for the caller.
+func (c *Core) requestAnew(cl *claim, _ args) {
+	a := cl.call
+	cl.call, cl.wait = nil, nil
+	c.takeSlot(cl)
+	c.release(cl, args{})
+	c.tasks = append(c.tasks, task{call: a})
+}
+
+// readmit handles a claim that was lost with its session before it was held: its caller requests another claim under
+// the next session id.
+func (c *Core) readmit(cl *claim, _ args) {
+	q := c.queues[cl.request.Key]
+	q.admitted = append(q.admitted, cl.call)
+	c.takeSlot(cl)
+}
+
+// readmitAndRelease is like readmit. But an Extend may have set the end of the claim's lease, and the store may keep the
+// claim until then, so it is released. Otherwise its own caller would have to wait for the lease to end.
+func (c *Core) readmitAndRelease(cl *claim, x args) {
+	c.readmit(cl, x)
+	cl.call, cl.wait = nil, nil
+	c.release(cl, x)
+}
