@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -12,44 +14,20 @@ import (
 	"time"
 )
 
-// A lab is a copy of the module in which mutants are tried, one at a time.
+// A lab tries mutants, one at a time.
 type lab struct {
-	dir     string
-	runs    int // how many runs a mutant must survive to count as survived
+	root    string // of the module
+	dir     string // for the changed file
 	verbose bool
 }
 
-// newLabs returns at least one lab, each a copy of the module at root. remove deletes them.
-func newLabs(root string, n, runs int, verbose bool) (labs []lab, remove func(), err error) {
-	dir, err := os.MkdirTemp("", "mutants-")
-	if err != nil {
-		return nil, nil, err
-	}
-	remove = func() { os.RemoveAll(dir) }
-	for i := range max(1, n) {
-		l := lab{dir: filepath.Join(dir, fmt.Sprint(i)), runs: runs, verbose: verbose}
-		if err := copyTree(l.dir, root); err != nil {
-			remove()
-			return nil, nil, err
-		}
-		labs = append(labs, l)
-	}
-	return labs, remove, nil
-}
-
-// test runs go test in the copy, ignoring cached results. Paths are trimmed, so that all copies share the cached
-// builds of packages without a mutant. Optimization is off, because optimizing would take longer than the tests
+// test runs go test, ignoring cached results. Optimization is off, because optimizing would take longer than the tests
 // themselves.
 func (l *lab) test(pkg, pattern, timeout string, flags ...string) (output string, passed bool) {
-	args := append([]string{"test", "-short", "-count=1", "-trimpath", "-vet=off",
+	args := append([]string{"test", "-short", "-count=1", "-vet=off",
 		"-gcflags=-N -l", "-ldflags=-s -w", "-run", pattern, "-timeout", timeout}, flags...)
-	return l.run(append(args, pkg)...)
-}
-
-// run runs the go command in the copy.
-func (l *lab) run(args ...string) (output string, passed bool) {
-	cmd := exec.Command("go", args...)
-	cmd.Dir = l.dir
+	cmd := exec.Command("go", append(args, pkg)...)
+	cmd.Dir = l.root
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	b, err := cmd.CombinedOutput()
 	if l.verbose {
@@ -60,7 +38,7 @@ func (l *lab) run(args ...string) (output string, passed bool) {
 
 var begun = regexp.MustCompile(`(?m)^=== RUN +(\S+)`)
 
-// baseline runs, in the unchanged copy, the tests that the mutants name. All of them must exist and pass.
+// baseline runs, without a change, the tests that the mutants name. All of them must exist and pass.
 func (l *lab) baseline(list []mutant) error {
 	patterns := map[string][]string{}
 	for _, m := range list {
@@ -89,11 +67,14 @@ func (l *lab) baseline(list []mutant) error {
 	return nil
 }
 
-// try applies the mutant, runs its test, prints the verdict, and undoes the change.
+// runs is how many runs of its test a mutant must survive to count as survived.
+const runs = 10
+
+// try runs the mutant's test and prints the verdict.
 func (l *lab) try(m mutant) verdict {
 	start := time.Now()
 	v, test, output := l.verdict(m)
-	for runs := 1; v == survived && runs < l.runs; runs++ {
+	for n := 1; v == survived && n < runs; n++ {
 		if v, test, output = l.verdict(m); v == caught {
 			v = sometimes
 		}
@@ -109,17 +90,21 @@ func (l *lab) try(m mutant) verdict {
 	return v
 }
 
+// verdict runs the mutant's test. The change is an overlay of the build, so that the tree stays as it is.
 func (l *lab) verdict(m mutant) (v verdict, test, output string) {
-	before, after, err := m.applyTo(l.dir)
+	_, after, err := m.applyTo(l.root)
 	if err != nil {
 		return unapplied, "", err.Error()
 	}
-	file := filepath.Join(l.dir, filepath.FromSlash(m.File))
-	if err := os.WriteFile(file, []byte(after), 0o644); err != nil {
+	changed, overlay := filepath.Join(l.dir, "changed.go"), filepath.Join(l.dir, "overlay.json")
+	text, err := json.Marshal(map[string]map[string]string{
+		"Replace": {filepath.Join(l.root, filepath.FromSlash(m.File)): changed},
+	})
+	err = errors.Join(err, os.WriteFile(changed, []byte(after), 0o644), os.WriteFile(overlay, text, 0o644))
+	if err != nil {
 		return unclear, "", err.Error()
 	}
-	defer os.WriteFile(file, []byte(before), 0o644)
-	output, passed := l.test(m.Pkg, m.pattern(), "60s")
+	output, passed := l.test(m.Pkg, m.pattern(), "60s", "-overlay="+overlay)
 	v, test = judge(output, passed)
 	return v, test, output
 }

@@ -20,16 +20,15 @@ func main() {
 	part := flag.String("part", "1/1", "only the `k/n`th part of the mutants that -run matches: every n-th, starting at the k-th")
 	list := flag.Bool("list", false, "list the mutants and don't run them")
 	verbose := flag.Bool("v", false, "show what the tests print")
-	count := flag.Int("count", 1, "run the test of each mutant `n` times; use it for a new mutant whose test is random")
-	workers := flag.Int("p", runtime.NumCPU(), "try `n` mutants at once, each in its own copy of the module")
+	workers := flag.Int("p", runtime.NumCPU(), "try `n` mutants at once")
 	flag.Parse()
-	if err := run(*only, *part, *list, *verbose, *count, *workers); err != nil {
+	if err := run(*only, *part, *list, *verbose, *workers); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(only, part string, list, verbose bool, count, workers int) error {
+func run(only, part string, list, verbose bool, workers int) error {
 	re, err := regexp.Compile(only)
 	if err != nil {
 		return err
@@ -63,32 +62,30 @@ func run(only, part string, list, verbose bool, count, workers int) error {
 	case list:
 		return show(chosen)
 	}
-	runs := 10
-	if count > 1 {
-		runs = 1
-	}
-	labs, remove, err := newLabs(root, workers, runs, verbose)
+	dir, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
 		return err
 	}
-	defer remove()
-	if err := labs[0].baseline(chosen); err != nil {
+	defer os.RemoveAll(dir)
+	if err := (&lab{root: root, verbose: verbose}).baseline(chosen); err != nil {
 		return err
 	}
 	next := make(chan mutant)
 	go func() {
 		defer close(next)
-		for range count {
-			for _, m := range chosen {
-				next <- m
-			}
+		for _, m := range chosen {
+			next <- m
 		}
 	}()
 	var chance atomic.Int64
 	var mu sync.Mutex
 	var bad []string // names of the mutants that were not caught
 	var wg sync.WaitGroup
-	for _, l := range labs {
+	for i := range max(1, workers) {
+		l := &lab{root, filepath.Join(dir, fmt.Sprint(i)), verbose}
+		if err := os.Mkdir(l.dir, 0o700); err != nil {
+			return err
+		}
 		wg.Go(func() {
 			for m := range next {
 				switch v := l.try(m); {
@@ -104,7 +101,7 @@ func run(only, part string, list, verbose bool, count, workers int) error {
 	}
 	wg.Wait()
 	if len(bad) > 0 {
-		return fmt.Errorf("%d of %d mutants were not caught: %s (each that survived shows that a test is missing)", len(bad), count*len(chosen), strings.Join(bad, ", "))
+		return fmt.Errorf("%d of %d mutants were not caught: %s (each that survived shows that a test is missing)", len(bad), len(chosen), strings.Join(bad, ", "))
 	}
 	fmt.Printf("all %d mutants were caught\n", len(chosen))
 	if n := chance.Load(); n > 0 {
