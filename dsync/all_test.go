@@ -146,43 +146,6 @@ func TestLockAllUnlock(t *testing.T) {
 	})
 }
 
-// When LockAll gives up, nothing stays locked, and its context has ended.
-func TestLockAllGivesUp(t *testing.T) {
-	pair(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
-		b.Mutex("b").Lock()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		held, unlock, err := dsync.LockAll(ctx, a.Mutex("b"), a.Mutex("a"))
-		if !errors.Is(err, context.DeadlineExceeded) || held.Err() == nil || unlock() != nil {
-			t.Errorf("LockAll returned %v, and a context with the error %v", err, held.Err())
-		}
-		time.Sleep(time.Second)
-		if !b.Mutex("a").TryLock() {
-			t.Error("the other key stays locked")
-		}
-	})
-}
-
-// If LockAll loses a key while it waits for another, it begins again, and in the end holds all of
-// them.
-func TestLockAllBeginsAgain(t *testing.T) {
-	pair(t, func(t *testing.T, store *dsynctest.Memory, a, b *dsync.Session) {
-		theirs := b.Mutex("b")
-		theirs.Lock()
-		time.AfterFunc(time.Minute, func() { store.DeleteRecord("a") })
-		time.AfterFunc(5*time.Minute, theirs.Unlock)
-		first, second := a.Mutex("a"), a.Mutex("b")
-		_, unlock, err := dsync.LockAll(t.Context(), first, second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if first.Token() == 0 || second.Token() == 0 {
-			t.Errorf("the tokens are %d and %d: a key is not held", first.Token(), second.Token())
-		}
-		unlock()
-	})
-}
-
 // TryLockAll locks all or none, and its error says which key is held.
 func TestTryLockAll(t *testing.T) {
 	pair(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {

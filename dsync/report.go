@@ -153,11 +153,10 @@ func (r *reporter) Failed(op string, err error) {
 }
 
 func (r *reporter) Succeeded(op string) {
-	if !r.outages.failing.Load() {
-		return
-	}
-	if more := r.outages.over(op); more != nil {
-		r.warn("dsync: commands succeed again", append([]any{"op", op}, more...)...)
+	if r.outages.failing.Load() {
+		if more := r.outages.over(op); more != nil {
+			r.warn("dsync: commands succeed again", append([]any{"op", op}, more...)...)
+		}
 	}
 }
 

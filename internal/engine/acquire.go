@@ -72,7 +72,7 @@ func (s *Session) Acquire(ctx context.Context, w Want) (*Hold, error) {
 	served := make(chan struct{})
 	h.waiting = served
 	var hopeless <-chan time.Time
-	if !w.Try && s.waitsForItselfLocked(ctx, &w) {
+	if inner := scopeOf(ctx); inner != nil && !w.Try && s.waitsForItselfLocked(inner, &w) {
 		timer := time.NewTimer(s.longWait())
 		defer timer.Stop()
 		hopeless = timer.C

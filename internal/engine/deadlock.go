@@ -107,13 +107,14 @@ func (s *Session) longWait() time.Duration {
 	return min(max(s.config.TTL/2, 5*time.Second), 15*time.Second)
 }
 
-// waitsForItselfLocked reports whether a call for w waits for a hold that, according to ctx, belongs to the work that
-// makes the call. Such a call ends only with ctx, because the work can't release before the call returns. A reader that
-// can share the session's hold waits only if a writer is waiting, and that writer waits for the shared hold.
-func (s *Session) waitsForItselfLocked(ctx context.Context, w *Want) bool {
+// waitsForItselfLocked reports whether a call for w waits for a hold of inner, the scope of the work that makes the
+// call, or of a scope around it. Such a call ends only with its ctx, because the work can't release before the call
+// returns. A reader that can share the session's hold waits only if a writer is waiting, and that writer waits for the
+// shared hold.
+func (s *Session) waitsForItselfLocked(inner *scope, w *Want) bool {
 	held, shares := int64(0), false
-	var inner []*Hold
-	for o := scopeOf(ctx); o != nil; o = o.outer {
+	var before []*Hold
+	for o := inner; o != nil; o = o.outer {
 		least := int64(0) // the smallest weight of o's holds of the key; the work may belong to any of them
 		for _, h := range o.holds {
 			if r := &h.acquire; h.s == s && h.state == live && r.Key == w.Key && r.Kind == w.Kind {
@@ -123,10 +124,10 @@ func (s *Session) waitsForItselfLocked(ctx context.Context, w *Want) bool {
 				}
 			}
 		}
-		if !slices.Equal(o.holds, inner) { // otherwise the two contexts were made from the same holds
+		if !slices.Equal(o.holds, before) { // otherwise the two contexts were made from the same holds
 			held += least
 		}
-		inner = o.holds
+		before = o.holds
 	}
 	return held > 0 && (shares && w.Shares || held > w.Limit-w.Weight)
 }

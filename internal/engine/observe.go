@@ -93,19 +93,12 @@ func (s *Session) readSessions(ctx context.Context, op string, q driver.SessionQ
 }
 
 // Observe calls f, one call at a time, with the state of key: first with the current state, then after each change, and
-// from time to time even without a change. If the store can notify, f sees a change within a round trip or two;
-// otherwise Observe polls every PollInterval. After 8 changes in quick succession, Observe calls f at most
-// ten times a second, but always with the latest state. If an error occurs, f gets the error with the last known state.
+// from time to time even without a change. After 8 changes in quick succession, it calls f at most ten times a second,
+// but always with the latest state. If an error occurs, f gets the error with the last known state.
 //
-// Observe returns at once. Soon after ctx or the session has ended, it stops calling f and calls end. To observe, the
-// session registers with the store, and [Session.Observers] lists it until the observation ends. f and end must not
-// wait for the session's end.
-//
-// A command in the background tells the store which keys the session observes. Keys that are added or removed at
-// about the same time share one command. The list of keys is part of the session's record. MongoDB 4.4 writes the
-// whole record to its oplog with each heartbeat, so on that version long lists make heartbeats more expensive. The
-// list has at most [driver.MaxObserved] bytes. Keys that do not fit, which are the last in byte order, are still
-// observed, but Observers does not list the session for them, and a warning is logged.
+// Observe returns at once. Soon after ctx or the session has ended, it stops calling f and calls end. f and end must not
+// wait for the session's end. [Session.Observers] lists the session until the observation ends, unless its keys have
+// more than [driver.MaxObserved] bytes: then the last in byte order are observed, but not listed.
 func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, error), end func()) {
 	if !s.spawn(func() {
 		defer end()
@@ -278,7 +271,8 @@ func (s *Session) Keys(ctx context.Context, prefix, after string, n int) ([]driv
 	return states, err
 }
 
-// observed tracks the keys that a session observes, for [driver.Store.Observe]. The session's mu guards it.
+// observed tracks the keys that a session observes, for [driver.Store.Observe]. The list is part of the session's record,
+// which MongoDB 4.4 writes to its oplog as a whole with each heartbeat, so it is bounded. The session's mu guards it.
 type observed struct {
 	calls    map[string]int // number of running calls of Observe, by key
 	change   int64          // number of changes to the set of keys
