@@ -1,4 +1,4 @@
-// Mutants makes small wrong changes to a copy of this module, one at a time, and requires the test named for each
+// Mutants makes small wrong changes to this module, one at a time, and requires the test named for each
 // change to fail. This proves that the tests notice broken promises and timing rules, and the known defects of
 // other libraries (B01 to B45).
 //
