@@ -57,7 +57,8 @@ func (r *report) fleet(ctx context.Context) ([]row, error) {
 		}
 		load := func(what string, l load) row {
 			return row{name: what, unit: "cores, ms/s, connections"}.put(one,
-				fmt.Sprintf("%.2f, %.2f, %.1f", l.cores, 1000*l.cores/float64(n), float64(l.connections)/float64(n)), l.String())
+				fmt.Sprintf("%.2f, %.2f, %.1f", l.cores, 1000*l.cores/float64(n), float64(l.connections)/float64(n)),
+				fmt.Sprintf("%.3f cores; %d connections", l.cores, l.connections))
 		}
 		waiting := "waiting"
 		if size.waiting < n {
@@ -76,16 +77,7 @@ func (r *report) fleet(ctx context.Context) ([]row, error) {
 // A load is what the server did during one interval.
 type load struct {
 	cores       float64
-	connections int64              // the number of the fleet's connections at the end of the interval
-	commands    map[string]float64 // per second, by kind
-}
-
-func (l load) String() string {
-	var parts []string
-	for _, kind := range []string{"command", "update", "insert", "query", "getmore", "delete"} {
-		parts = append(parts, fmt.Sprintf("%.0f %s", l.commands[kind], kind))
-	}
-	return fmt.Sprintf("%.3f cores; %d connections; per second: %s", l.cores, l.connections, strings.Join(parts, ", "))
+	connections int64 // the number of the fleet's connections at the end of the interval
 }
 
 // A fleet holds the figures of one fleet.
@@ -179,10 +171,6 @@ func (c *runningFleet) granted(begins map[string]time.Time) (took measure.Sample
 
 // loadOf returns the server's load while f runs. f must return soon after the time end.
 func (r *report) loadOf(ctx context.Context, c *runningFleet, f func(end time.Time) error) (l load, err error) {
-	before, err := statusOf(ctx, c.target)
-	if err != nil {
-		return l, err
-	}
 	begin := time.Now()
 	cpu, err := cpuOf(r.lab.pid)
 	if err != nil {
@@ -191,30 +179,22 @@ func (r *report) loadOf(ctx context.Context, c *runningFleet, f func(end time.Ti
 	if err := f(begin.Add(r.effort.fleetFor)); err != nil {
 		return l, err
 	}
-	lasted := time.Since(begin).Seconds()
+	lasted := time.Since(begin)
 	used, err := cpuOf(r.lab.pid)
 	if err != nil {
 		return l, err
 	}
-	after, err := statusOf(ctx, c.target)
-	l.cores, l.commands = (used-cpu).Seconds()/lasted, make(map[string]float64)
-	l.connections = after.Connections.Current - c.others
-	for kind, n := range after.Opcounters {
-		l.commands[kind] = float64(n-before.Opcounters[kind]) / lasted
+	open, err := connectionsOf(ctx, c.target)
+	return load{(used - cpu).Seconds() / lasted.Seconds(), open - c.others}, err
+}
+
+// connectionsOf returns how many connections the server has.
+func connectionsOf(ctx context.Context, t *measure.Target) (int64, error) {
+	var status struct {
+		Connections struct {
+			Current int64 `bson:"current"`
+		} `bson:"connections"`
 	}
-	return l, err
-}
-
-// A serverStatus has the server's counts of operations and of open connections. The kind "command"
-// includes findAndModify.
-type serverStatus struct {
-	Opcounters  map[string]int64 `bson:"opcounters"`
-	Connections struct {
-		Current int64 `bson:"current"`
-	} `bson:"connections"`
-}
-
-func statusOf(ctx context.Context, t *measure.Target) (st serverStatus, err error) {
-	err = t.DB.RunCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}}).Decode(&st)
-	return st, err
+	err := t.DB.RunCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}}).Decode(&status)
+	return status.Connections.Current, err
 }

@@ -138,11 +138,9 @@ func (r *report) startFleet(ctx context.Context, size fleetSize, collections int
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	st, err := statusOf(ctx, c.target)
-	if err != nil {
+	if c.others, err = connectionsOf(ctx, c.target); err != nil {
 		return nil, err
 	}
-	c.others = st.Connections.Current
 	for from := 0; from < size.sessions; from += perChild { // one after the other, so that the server is not overloaded
 		p, err := startChild(ctx, job{
 			Addr: r.lab.uris[one], Database: c.target.DB.Name(), TTL: size.ttl,
