@@ -235,7 +235,6 @@ func testTokenGrows(e *env) {
 func termCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Term/CountsEveryGrant", test: testTermCounts},
-		{name: "Term/ZeroOfOtherKinds", test: testTermOtherKinds},
 		{name: "Notice/GrantCarriesItsTerm", test: testTermNotice},
 	}
 }
@@ -293,22 +292,6 @@ func testTermCounts(e *env) {
 	}
 	e.release(all)
 	e.wantTerm(e.load(all.Key), 4)
-}
-
-func testTermOtherKinds(e *env) {
-	key, session := newID(), e.session()
-	for range 2 {
-		c := e.claim(key, session)
-		e.wantTerm(e.acquire(c), 0)
-		e.release(c)
-	}
-	c := e.candidate(key, session)
-	e.wantTerm(e.acquire(c), 1) // grants of the mutex don't count as terms
-	e.release(c)
-	c = e.claim(key, session)
-	e.wantTerm(e.acquire(c), 0)
-	e.release(c)
-	e.wantTerm(e.acquire(e.candidate(key, session)), 2)
 }
 
 // testTermNotice causes notices of grants. As in every case, the method noticed compares their terms with the term

@@ -14,7 +14,6 @@ import (
 func noticeCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Notice/GrantAfterALapsedLease", test: testNoticeLapsed},
-		{name: "Notice/OnlyOfWhatTheCommandDid", test: testNoticeOnce},
 		{name: "Notice/NoneWhereNobodyCanListen", test: testNoticeUnsupported},
 	}
 }
@@ -140,43 +139,6 @@ func (e *env) threeWaiters() (l *listener, holder driver.Claim, waiters [3]drive
 		e.queue(waiters[i])
 	}
 	return l, holder, waiters
-}
-
-// testNoticeOnce sends commands that change nothing, some time after a grant: they must not return its notice
-// again.
-func testNoticeOnce(e *env) {
-	l, holder, waiters := e.threeWaiters()
-	if l == nil {
-		return
-	}
-	key, other := holder.Key, holder.Session
-	first, second, third := waiters[0], waiters[1], waiters[2]
-	e.release(holder)
-	e.wantNotices(granted(first, true))
-	e.until(e.now().Add(2 * time.Millisecond))
-	for _, step := range []struct {
-		what string
-		do   func()
-	}{
-		{"a repeated Release", func() { e.releaseKeep(holder, 0, false) }},
-		{"a late Keep", func() { e.releaseKeep(holder, long, false) }},
-		{"a late Seal", func() { e.seal(holder, nil, false) }},
-		{"a repeated Acquire", func() { e.acquire(first) }},
-		{"an Acquire of the first in the queue", func() { e.acquire(second) }},
-		{"an Acquire of another in the queue", func() { e.acquire(third) }},
-		{"an Acquire that names an expired session without claims", func() { e.acquire(third, newID()) }},
-		{"a late Acquire", func() { e.acquireAs(e.claim(key, other), true, e.now().Add(-time.Second)) }},
-		{"a try", func() { e.try(e.claim(key, other)) }},
-		{"an Acquire that joins", func() { e.queue(e.claim(key, l.session)) }},
-		{"a Release from the queue", func() { e.release(third) }},
-		{"a Publish", func() { e.publish(first, []byte("value")) }},
-		{"a Resize to the present limit", func() { e.resize(key, 1, 1) }},
-	} {
-		step.do()
-		if len(e.notices) > 0 {
-			e.Errorf("%s returns notices %+v, want none", step.what, e.notices)
-		}
-	}
 }
 
 // testNoticeUnsupported tests stores whose Listen returns ErrUnsupported.

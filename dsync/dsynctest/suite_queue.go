@@ -15,14 +15,6 @@ func queueCases() []conformanceCase {
 	}
 }
 
-// mismatchCases test the kind and limit of a key.
-func mismatchCases() []conformanceCase {
-	return []conformanceCase{
-		{name: "Mismatch/Kind", test: testMismatchKind},
-		{name: "Mismatch/FreeKeyTakesOver", test: testMismatchFreeKey},
-	}
-}
-
 func testQueueGrantsAllThatFit(e *env) {
 	const readers = 70
 	key, session := newID(), e.session()
@@ -58,47 +50,6 @@ func (e *env) wantMismatch(c driver.Claim, want driver.MismatchError) {
 		if *mismatch != want {
 			e.Errorf("Acquire(wait %t): %+v, want %+v", wait, *mismatch, want)
 		}
-	}
-}
-
-func testMismatchKind(e *env) {
-	key, session := newID(), e.session()
-	holder, waiter := e.claim(key, session), e.claim(key, session)
-	other := e.claim(key, session)
-	other.Kind = "other"
-	want := driver.MismatchError{Key: key, Kind: holder.Kind, WantKind: "other", Limit: 1, WantLimit: 1}
-	e.hold(holder)
-	e.wantMismatch(other, want)
-	e.queue(waiter)
-	e.wantMismatch(other, want)
-	s := e.load(key)
-	e.wantHolders(s, holder)
-	e.wantQueue(s, waiter)
-	if s.Kind != holder.Kind {
-		e.Errorf("kind %q, want it still %q", s.Kind, holder.Kind)
-	}
-}
-
-func testMismatchFreeKey(e *env) {
-	key, session := newID(), e.session()
-	first := e.claim(key, session)
-	token := e.hold(first).Token
-	e.release(first)
-
-	second := e.weighted(key, session, 2, 4)
-	second.Kind = "other"
-	s := e.acquire(second)
-	e.wantHolders(s, second)
-	if s.Kind != "other" || s.Limit != 4 || s.Token < token+driver.TokenStep {
-		e.Errorf("kind %q, limit %d, token %d after token %d; want those of the new claim, and a greater token", s.Kind, s.Limit, s.Token, token)
-	}
-	e.wantMismatch(e.claim(key, session), driver.MismatchError{Key: key, Kind: "other", WantKind: driver.KindMutex, Limit: 4, WantLimit: 1})
-
-	// The key of an expired holder takes over another kind and limit.
-	e.expire(session)
-	third := e.claim(key, e.session())
-	if h := e.hold(third, session); h.Token < s.Token+driver.TokenStep {
-		e.Errorf("token %d after %d", h.Token, s.Token)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 func resizeCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Resize/OtherKindIsMismatch", test: testResizeKind},
-		{name: "Resize/FormerLimitIsKept", test: testResizeKept},
 		{name: "Notice/GrantByResize", test: testResizeNotice},
 		{name: "Race/ResizeAndAcquire", test: testResizeRace},
 	}
@@ -65,26 +64,6 @@ func testResizeKind(e *env) {
 	c.Kind = "other"
 	e.wantHolders(e.acquire(c), c)
 	e.wantSize(key, "other", 3)
-}
-
-// testResizeKept uses a key as a mutex after it had another limit, and another key as a mutex after it was an
-// election's. It checks that the store still knows the former limit and the term.
-func testResizeKept(e *env) {
-	sized, elected, session := newID(), newID(), e.session()
-	turns := func(claims ...driver.Claim) {
-		for _, c := range claims {
-			e.hold(c)
-			e.release(c)
-		}
-	}
-	turns(e.weighted(sized, session, 1, 2))
-	e.resize(sized, 2, 1)
-	turns(e.claim(sized, session), e.claim(sized, session), e.weighted(sized, session, 1, 2))
-	e.wantSize(sized, driver.KindMutex, 1)
-
-	turns(e.candidate(elected, session), e.claim(elected, session), e.claim(elected, session))
-	c := e.candidate(elected, session)
-	e.wantTerm(e.acquire(c), 2)
 }
 
 func testResizeNotice(e *env) {
@@ -153,35 +132,10 @@ func testResizeRace(e *env) {
 	e.wantFree(key)
 }
 
-// resizeLimitCases test the former limits of a key.
-func resizeLimitCases() []conformanceCase {
-	return []conformanceCase{
-		{name: "Resize/OtherKindHadNoFormerLimits", test: testResizeFormerKind},
-	}
-}
-
 // wantUnknown checks that a claim with this limit is refused, because the key's limit is present and this was not a
 // former one.
 func (e *env) wantUnknown(key, session string, limit, present int64) {
 	e.Helper()
 	c := e.weighted(key, session, 1, limit)
 	e.wantMismatch(c, driver.MismatchError{Key: key, Kind: c.Kind, WantKind: c.Kind, Limit: present, WantLimit: limit})
-}
-
-func testResizeFormerKind(e *env) {
-	key, session := newID(), e.session()
-	first, other := e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 2)
-	e.hold(first)
-	e.resize(key, 2, 3)
-	e.release(first)
-	other.Kind = "other"
-	e.hold(other)
-	e.wantSize(key, "other", 2)
-	third := e.weighted(key, session, 1, 3)
-	third.Kind = "other"
-	e.wantMismatch(third, driver.MismatchError{Key: key, Kind: "other", WantKind: "other", Limit: 2, WantLimit: 3})
-	e.release(other)
-	e.hold(e.weighted(key, session, 1, 2)) // the limits of the first kind are forgotten, too
-	e.wantSize(key, first.Kind, 2)
-	e.wantUnknown(key, session, 3, 2)
 }

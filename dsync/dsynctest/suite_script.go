@@ -17,6 +17,7 @@ import (
 //
 //	a2 b | c d3           a and b hold and c and d wait, in this order; a has the weight 2, and d 3
 //	A b/4 c:7 d~          A is of another session; b has the limit 4, c the tick 7, and d yields
+//	e=once                e is of the kind once
 //	.                     the same state as before
 //	leave a; keep a       a Release, and one with Keep
 //	leave a by id         a Release that has only the key and the id of a
@@ -26,10 +27,11 @@ import (
 //	join e first late     an Acquire at the head of the queue, after its NotAfter; for try, too
 //	expire A              A's session expires
 //	join e naming         an Acquire that names the session of A as expired; for try, too
-//	join e/4 over         an Acquire whose limit the free key takes over
+//	join e/4 over         an Acquire whose kind and limit the free key takes over
 //	mismatch e/4          an Acquire and a try, both refused with a MismatchError
 //	e for a               a Release of a with an Acquire of e
 //	e for a late          the same, after the NotAfter of the Acquire
+//	wait                  no edit; the store's clock goes on
 //	resize 5; publish a   a Resize to 5, and a Publish by a
 //	resize 5 from 3       a Resize from another limit than the key has
 //
@@ -72,6 +74,9 @@ func scripts() []scriptRow {
 		{name: "Expired/LateRequestStillSettles", text: "A | b; expire A; .; join c naming late; b |"},
 		{name: "Expired/OnlyThoseNamed", limit: 2, text: "a B | c2; expire B; .; join d naming; a | c2 d"},
 
+		{name: "Mismatch/Kind", text: "a |; mismatch b=other; .; join c; a | c; mismatch b; ."},
+		{name: "Mismatch/FreeKeyTakesOver", text: "a |; leave a; |; join B2/4=other over; B2 |; mismatch c/1=mutex; .; expire B; .; " +
+			"join d/1=mutex over naming; d |"},
 		{name: "Mismatch/Limit", limit: 3, text: "a |; mismatch b/5; ."},
 
 		{name: "Yield/IsShown", limit: 3, text: "a~ b | c2~; leave b; a c2 |; leave a; c2 |; join d; c2 d |"},
@@ -85,6 +90,8 @@ func scripts() []scriptRow {
 			"a2 | B3 c; expire B; .; join d naming late; a2 c |"},
 		{name: "Notice/SeveralGrantsOfOneCommand", limit: 4, text: "A4 | b C d2 e4; leave A; b C d2 | e4; leave d; b C | e4; leave b; " +
 			"C | e4; leave C; e4 |"},
+		{name: "Notice/OnlyOfWhatTheCommandDid", text: "A | b c d; leave A; b | c d; wait; .; leave A; .; keep A; .; seal A 1; .; join b; .; " +
+			"join c; .; join d; .; join d naming; .; join E late; .; try F; .; join g; b | c d g; leave d; b | c g; publish b; .; resize 1; ."},
 		{name: "Notice/OwnGrantIsInTheReply", limit: 2, text: "A2 | b c; expire A; .; join c naming; b c |; leave b; c |; join d; c d |"},
 
 		{name: "Queue/LightDoesNotOvertakeHeavy", limit: 3, text: "a2 | b3 c; join c; a2 | b3 c; join c; a2 | b3 c; " +
@@ -107,6 +114,8 @@ func scripts() []scriptRow {
 			"join c; .; try d; .; join b; .; join c; .; try d; .; leave c; b |; keep b; .; publish b; ."},
 
 		{name: "Keep/FromTheQueueReleases", text: "a | b c; keep b; a | c; leave a; c |"},
+		{name: "Term/ZeroOfOtherKinds", text: "|; join a; a |; leave a; |; join b; b |; leave b; |; join c=election over; c |; leave c; |; " +
+			"join d=mutex over; d |; leave d; |; join e=election over; e |"},
 		{name: "Keep/ReleaseEndsIt", text: "a |; keep a; .; join b; a | b; leave a; b |"},
 		{name: "Keep/AbsentIsNoError", text: "|; keep a; | // a |; leave a; |; keep a; |; keep b; |; join c; c |; keep a; c |"},
 
@@ -142,6 +151,12 @@ func scripts() []scriptRow {
 		{name: "Resize/RepeatedChangesNothing", limit: 2, text: "a b | c2; publish a; a b | c2; resize 3; a b | c2; " +
 			"resize 3; a b | c2; resize 3; a b | c2"},
 
+		{name: "Resize/FormerLimitIsKept", limit: 2, text: "|; join a; a |; leave a; |; resize 1; .; join b; b |; leave b; |; join c; c |; " +
+			"leave c; |; join d/2; d |; leave d; | // |; join a/1=election over; a |; leave a; |; join b=mutex over; b |; leave b; |; " +
+			"join c; c |; leave c; |; join d=election over; d |"},
+		{name: "Resize/OtherKindHadNoFormerLimits", limit: 2, text: "a |; resize 3; .; leave a; |; join b/2=other over; b |; mismatch c/3; .; " +
+			"leave b; |; join d/2=mutex over; d |; mismatch e/3; ."},
+
 		// A claim may still have a limit that the key had before a Resize.
 		{name: "Resize/FormerLimitCountsAsThePresent", limit: 2, text: "a2 |; resize 4; .; join b/2; a2 b |; join c/4; " +
 			"a2 b c |; join d2/2; a2 b c | d2; try e/2; .; leave a; b c d2 |"},
@@ -175,6 +190,8 @@ func scripts() []scriptRow {
 		{name: "Tick/SealDropsThoseThatAreOver", kind: driver.KindPeriodic, text: "a:5 | b:4 c:5 d:5 e:6 f:7 g:8; seal a 5; " +
 			"e | f g; seal e 7; g |; leave b; .; join b; .; leave c; .; join c; .; leave d; .; join d; .; leave e; .; join e; .; " +
 			"leave f; .; join f; ."},
+		{name: "Tick/SealedKeyKeepsItsKindAndLimit", kind: driver.KindPeriodic, text: "a:5 |; seal a 5; |; mismatch b:5=once; .; " +
+			"mismatch c:6=once; .; mismatch d/2:6; ."},
 		{name: "Tick/RunThatFailsIsFollowed", kind: driver.KindPeriodic, text: "a:4 |; seal a 4; |; join b:5; b |; join c:5; " +
 			"b | c; join d:4; .; leave b; c |; seal c 5; |"},
 	}
@@ -219,6 +236,7 @@ type stage struct {
 	waiting   []driver.Claim
 	state     driver.State // as last read
 	publisher string       // claim of the last Publish
+	terms     int64        // grants of the key as an election
 	sealed    int64        // the last tick up to which the key is sealed
 	result    string
 	kept      map[string]bool // the ids of holders that were released with Keep
@@ -245,6 +263,7 @@ func (e *env) script(kind driver.Kind, limit int64, text string) {
 		e.queue(c)
 	}
 	s.state = e.load(s.key)
+	s.terms = s.state.Term
 	for i := 1; i < len(steps); i += 2 {
 		e.notices, e.left, s.woken = nil, false, false
 		joined, st := s.edit(strings.Fields(steps[i]))
@@ -267,8 +286,8 @@ func (s *stage) parse(text string) (holders, queue []driver.Claim) {
 	return holders, queue
 }
 
-// A claimWord is a name of one letter, which the weight, the limit and the tick of the claim, and Yield, may follow.
-var claimWord = regexp.MustCompile(`^([a-zA-Z])(\d*)(?:/(\d+))?(?::(\d+))?(~?)$`)
+// A claimWord is a name of one letter, which the weight, the limit, the tick and the kind of the claim, and Yield, may follow.
+var claimWord = regexp.MustCompile(`^([a-zA-Z])(\d*)(?:/(\d+))?(?::(\d+))?(?:=(\w+))?(~?)$`)
 
 // named returns the claim that word names.
 func (s *stage) named(word string) driver.Claim {
@@ -284,7 +303,7 @@ func (s *stage) named(word string) driver.Claim {
 			session = s.others
 		}
 		c = s.weighted(s.key, session, cmp.Or(number(parts[2]), 1), cmp.Or(number(parts[3]), s.limit))
-		c.Kind, c.Tick, c.Yield = s.kind, number(parts[4]), parts[5] != ""
+		c.Kind, c.Tick, c.Yield = cmp.Or(driver.Kind(parts[5]), s.kind), number(parts[4]), parts[6] != ""
 		s.names[parts[1]] = c
 	}
 	return c
@@ -311,6 +330,10 @@ func (s *stage) leaving(c driver.Claim) driver.Claim {
 // state, which want checks.
 func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 	s.Helper()
+	if words[0] == "wait" {
+		s.until(s.now().Add(2 * time.Millisecond))
+		return joined, nil
+	}
 	option := strings.Join(words[2:], " ")
 	c := driver.Claim{}
 	if words[0] != "resize" && words[1] != "for" {
@@ -346,7 +369,7 @@ func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 		}
 		c.First = slices.Contains(words, "first")
 		if slices.Contains(words, "over") {
-			s.limit = c.Limit
+			s.kind, s.limit = c.Kind, c.Limit
 		}
 		var expired []string
 		if slices.Contains(words, "naming") {
@@ -363,7 +386,7 @@ func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 	case "expire":
 		s.expire(c.Session)
 	case "mismatch":
-		s.wantMismatch(c, driver.MismatchError{Key: s.key, Kind: s.kind, WantKind: s.kind, Limit: s.limit, WantLimit: c.Limit})
+		s.wantMismatch(c, driver.MismatchError{Key: s.key, Kind: s.kind, WantKind: c.Kind, Limit: s.limit, WantLimit: c.Limit})
 	case "resize":
 		from, limit := s.limit, number(words[1])
 		if len(words) > 2 {
@@ -447,8 +470,13 @@ func (s *stage) want(edit, text string, joined driver.Claim, st *driver.State, n
 	if grants == 0 && now.Token != before.Token {
 		s.Errorf("%q: granted nothing, but the last token was %d and is %d", edit, before.Token, now.Token)
 	}
-	if s.kind == driver.KindElection && now.Term != before.Term+grants {
-		s.Errorf("%q: term %d after %d and %d grants", edit, now.Term, before.Term, grants)
+	term := int64(0)
+	if s.kind == driver.KindElection {
+		s.terms += grants
+		term = s.terms
+	}
+	if now.Term != term {
+		s.Errorf("%q: term %d, want %d", edit, now.Term, term)
 	}
 	unused := before.Kind == "" && !among(holders, joined) && !among(queue, joined) && !strings.Contains(edit, "resize")
 	if now.Kind == "" != unused {

@@ -12,7 +12,6 @@ func tickCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Tick/OverForItselfAndEarlierOnes", test: testTickOver},
 		{name: "Tick/AnEarlierSealChangesNothing", test: testTickFalls},
-		{name: "Tick/SealedKeyKeepsItsKindAndLimit", test: testTickKind},
 		{name: "Tick/Forgotten", test: testTickForgotten},
 		{name: "Tick/NegativeIsRefused", test: testTickNegative},
 		{name: "Notice/SealUpToATick", test: testTickNotice},
@@ -70,23 +69,6 @@ func testTickFalls(e *env) {
 	s := e.load(key)
 	e.wantTick(s, 6, s.Token, []byte("six"))
 	e.wantHolders(s, waiter) // the claim's tick is not over
-}
-
-func testTickKind(e *env) {
-	key, session := newID(), e.session()
-	c := e.tick(key, session, 5)
-	token := e.hold(c).Token
-	e.sealUpTo(c, 5, "five")
-	for _, tick := range []int64{5, 6} {
-		other := e.tick(key, session, tick)
-		other.Kind = driver.KindOnce
-		e.wantMismatch(other, driver.MismatchError{Key: key, Kind: c.Kind, WantKind: other.Kind, Limit: 1, WantLimit: 1})
-	}
-	other := e.weighted(key, session, 1, 2)
-	other.Kind, other.Tick = c.Kind, 6
-	e.wantMismatch(other, driver.MismatchError{Key: key, Kind: c.Kind, WantKind: c.Kind, Limit: 1, WantLimit: 2})
-	e.wantTick(e.load(key), 5, token, []byte("five"))
-	e.wantSize(key, c.Kind, 1)
 }
 
 func testTickForgotten(e *env) {
