@@ -70,7 +70,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 			{"a collection", "e", &leadermongo.Options{Store: dsyncmongo.Options{Collection: "a$b"}}, "must not contain"},
 		} {
 			start := time.Now()
-			e, err := w.open(t.Context(), t, &fake{down: true}, tt.name, tt.opt)
+			e, err := w.open(t.Context(), t, unreachable(), tt.name, tt.opt)
 			if e != nil || err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%s: got %v, %v, want an error that says %q", tt.what, e, err, tt.want)
 			}
@@ -109,7 +109,7 @@ func TestServerThatCannotBeReached(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		start := time.Now()
-		e, err := w.open(ctx, t, &fake{down: true}, "e", nil)
+		e, err := w.open(ctx, t, unreachable(), "e", nil)
 		if e != nil || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, %v, want %v", e, err, context.DeadlineExceeded)
 		}
@@ -131,7 +131,7 @@ func readOnly(value []byte) *leadermongo.Options {
 // caller's client stays open.
 func TestFailureClosesTheSession(t *testing.T) {
 	each(t, func(t *testing.T, w way) {
-		f := &fake{}
+		f := newFake()
 		const tooLong = 64<<10 + 1
 		e, err := w.open(t.Context(), t, f, "e", readOnly(make([]byte, tooLong)))
 		if e != nil || err == nil || !strings.Contains(err.Error(), "at most 65536") {
@@ -147,7 +147,7 @@ func TestFailureClosesTheSession(t *testing.T) {
 // The election has a session of its own with the given settings, and Close ends it.
 func TestElectionHasASession(t *testing.T) {
 	each(t, func(t *testing.T, w way) {
-		f := &fake{}
+		f := newFake()
 		e, err := w.open(t.Context(), t, f, "e", readOnly(nil))
 		if err != nil {
 			t.Fatal(err)
@@ -168,7 +168,7 @@ func TestElectionHasASession(t *testing.T) {
 		if n := f.connections(); (n == 0) != w.own {
 			t.Errorf("%d connections are open after Close", n)
 		}
-		if n := f.commands(); n != 0 {
+		if n := f.sent.Load(); n != 0 {
 			t.Errorf("%d commands were sent, want none but hello", n)
 		}
 	})
