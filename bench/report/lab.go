@@ -18,12 +18,10 @@ import (
 
 // A lab holds the servers that the report measures.
 type lab struct {
-	uris     [columns]string // connection strings of columns one and three
-	given    bool            // column one is the server at MONGODB_URI
-	pid      int             // the process ID of column one's mongod; 0 if the report did not start it
-	etcd     *peer.Etcd
-	postgres *peer.Postgres
-	redis    *peer.Redis
+	uris  [columns]string // connection strings of columns one and three
+	given bool            // column one is the server at MONGODB_URI
+	pid   int             // the process ID of column one's mongod; 0 if the report did not start it
+	addrs [columns]string // host:port of the other systems' servers
 
 	here    [columns]bool
 	about   [columns]string // the version of a column's server, or why there is no server
@@ -57,17 +55,13 @@ func findLab(ctx context.Context) *lab {
 		}
 	}
 	l.found(mongoLock, "square/mongo-lock, "+l.head(one), l.tryMongoLock(ctx))
-	if e, err := servers.StartEtcd(ctx); l.found(etcd, "", err) {
-		l.about[etcd], l.etcd = "etcd "+e.Version, &peer.Etcd{Addr: e.Addr}
-		l.stops = append(l.stops, e.Stop)
-	}
-	if p, err := servers.StartPostgres(ctx); l.found(postgres, "", err) {
-		l.about[postgres], l.postgres = "PostgreSQL "+p.Version, &peer.Postgres{URI: p.URI}
-		l.stops = append(l.stops, p.Stop)
-	}
-	if r, err := servers.StartRedis(ctx); l.found(redis, "", err) {
-		l.about[redis], l.redis = "Redis "+r.Version, &peer.Redis{Addr: r.Addr}
-		l.stops = append(l.stops, r.Stop)
+	for c, start := range map[column]func(context.Context) (*servers.Server, error){
+		etcd: servers.StartEtcd, postgres: servers.StartPostgres, redis: servers.StartRedis,
+	} {
+		if s, err := start(ctx); l.found(c, "", err) {
+			l.about[c], l.addrs[c] = s.About, s.Addr
+			l.stops = append(l.stops, s.Stop)
+		}
 	}
 	return l
 }

@@ -17,7 +17,7 @@ func (r *report) leadership(ctx context.Context) ([]row, error) {
 	var cs []contender
 	for _, p := range ps {
 		if p.column == etcd {
-			p.system = &peer.Etcd{Addr: r.lab.etcd.Addr, Elections: true}
+			p.system = &peer.Etcd{Addr: r.lab.addrs[etcd], Elections: true}
 		}
 		ring, err := p.ring(ctx, "leader", 2)
 		if err != nil {

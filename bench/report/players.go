@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
+	"github.com/leasehold-go/leasehold/bench/internal/peer"
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
@@ -72,11 +73,11 @@ func (r *report) players(ctx context.Context, system func(*measure.Target) measu
 			}
 			p.system = r.lab.mongoLock(p.target)
 		case etcd:
-			p.system = r.lab.etcd
+			p.system = &peer.Etcd{Addr: r.lab.addrs[etcd]}
 		case postgres:
-			p.system = r.lab.postgres
+			p.system = &peer.Postgres{URI: "postgres://bench@" + r.lab.addrs[postgres] + "/postgres?sslmode=disable"}
 		case redis:
-			p.system = r.lab.redis
+			p.system = &peer.Redis{Addr: r.lab.addrs[redis]}
 		}
 		ps = append(ps, p)
 	}

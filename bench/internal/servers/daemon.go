@@ -15,6 +15,13 @@ import (
 // ErrNotHere means that a program is not installed on this machine.
 var ErrNotHere = errors.New("not here")
 
+// A Server is a server that was started. Stop ends it.
+type Server struct {
+	Addr  string // host:port
+	About string // its name and version
+	*daemon
+}
+
 // A daemon is a running server process.
 type daemon struct {
 	dir  string
@@ -25,7 +32,7 @@ type daemon struct {
 
 // spec describes how to start a daemon.
 type spec struct {
-	dir  string // only for the daemon's files; stop removes it
+	dir  string // only for the daemon's files; Stop removes it
 	args []string
 	user *account // nil: this process's user
 	end  os.Signal
@@ -70,13 +77,13 @@ func start(ctx context.Context, s spec, answers func(context.Context) error) (*d
 		text, _ := os.ReadFile(out.Name())
 		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 		err = fmt.Errorf("%s: %w\n%s", s.args[0], err, strings.Join(lines[max(0, len(lines)-5):], "\n"))
-		d.stop()
+		d.Stop()
 		return nil, err
 	}
 }
 
-// stop ends the process and removes its files.
-func (d *daemon) stop() {
+// Stop ends the process and removes its files.
+func (d *daemon) Stop() {
 	d.cmd.Process.Signal(d.end)
 	select {
 	case <-d.done:

@@ -9,15 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/spawn"
 )
 
-// An Etcd is one member of etcd.
-type Etcd struct {
-	Addr    string // host:port
-	Version string
-	d       *daemon
-}
-
-// StartEtcd starts etcd with its default settings, which sync every write.
-func StartEtcd(ctx context.Context) (*Etcd, error) {
+// StartEtcd starts one member of etcd with its default settings, which sync every write.
+func StartEtcd(ctx context.Context) (*Server, error) {
 	path, err := program("etcd")
 	if err != nil {
 		return nil, err
@@ -39,11 +32,8 @@ func StartEtcd(ctx context.Context) (*Etcd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
-	return &Etcd{addr, version(path), d}, nil
+	return &Server{addr, "etcd " + version(path), d}, nil
 }
-
-// Stop ends the process.
-func (e *Etcd) Stop() { e.d.stop() }
 
 // connects returns a function that checks whether addr accepts connections.
 func connects(addr string) func(context.Context) error {

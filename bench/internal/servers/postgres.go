@@ -11,16 +11,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/spawn"
 )
 
-// A Postgres is one PostgreSQL server.
-type Postgres struct {
-	URI     string
-	Version string
-	d       *daemon
-}
-
-// StartPostgres starts PostgreSQL with its default settings. It uses the newest version that
+// StartPostgres starts PostgreSQL with its default settings, and the superuser bench. It uses the newest version that
 // Debian's packages have installed, or else the one on PATH.
-func StartPostgres(ctx context.Context) (_ *Postgres, err error) {
+func StartPostgres(ctx context.Context) (_ *Server, err error) {
 	initdb, postgres, err := postgresPrograms()
 	if err != nil {
 		return nil, err
@@ -58,7 +51,7 @@ func StartPostgres(ctx context.Context) (_ *Postgres, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	return &Postgres{"postgres://bench@" + addr + "/postgres?sslmode=disable", version(postgres), d}, nil
+	return &Server{addr, "PostgreSQL " + version(postgres), d}, nil
 }
 
 func postgresPrograms() (initdb, postgres string, err error) {
@@ -75,6 +68,3 @@ func postgresPrograms() (initdb, postgres string, err error) {
 	}
 	return initdb, postgres, nil
 }
-
-// Stop ends the server and its child processes.
-func (p *Postgres) Stop() { p.d.stop() }

@@ -8,16 +8,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/spawn"
 )
 
-// A Redis is one Redis server.
-type Redis struct {
-	Addr    string // host:port
-	Version string
-	d       *daemon
-}
-
 // StartRedis starts Redis with its append-only file, which by default is synced every second: if
 // the machine crashes, the locks of the last second are lost.
-func StartRedis(ctx context.Context) (*Redis, error) {
+func StartRedis(ctx context.Context) (*Server, error) {
 	path, err := program("redis-server")
 	if err != nil {
 		return nil, err
@@ -38,8 +31,5 @@ func StartRedis(ctx context.Context) (*Redis, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
-	return &Redis{addr, version(path), d}, nil
+	return &Server{addr, "Redis " + version(path), d}, nil
 }
-
-// Stop ends the process.
-func (r *Redis) Stop() { r.d.stop() }
