@@ -637,31 +637,39 @@ func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
 func TestLateNoticesCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
-		slow := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+		var grants atomic.Int64
+		again := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
 			if r.Method == dsynctest.MethodNotice {
-				return dsynctest.Fault{Delay: time.Second}
+				if r.Notice == driver.NoticeGrant {
+					grants.Add(1)
+				}
+				return dsynctest.Fault{Again: time.Second}
 			}
 			return dsynctest.Fault{}
 		})
-		s := newSession(t, slow, nil)
-		lock(t, newSession(t, memory, nil).Mutex("taken"))
-		ctx, cancel := context.WithCancel(background)
-		waited := make(chan struct{})
-		go func() { // makes the session listen
-			defer close(waited)
-			s.Mutex("taken").LockContext(ctx)
-		}()
-		time.Sleep(time.Second)
+		s, other := newSession(t, again, nil), newSession(t, memory, nil)
 		before := memory.Counts()
 		for range 10 {
-			turn(s.Mutex("k"))
+			h := take(t, other.Mutex("k").Hold)
+			served := make(chan struct{})
+			go func() {
+				defer close(served)
+				turn(s.Mutex("k"))
+			}()
+			synctest.Wait()
+			if err := h.Release(background); err != nil {
+				t.Error(err)
+			}
+			<-served
+			synctest.Wait()
 		}
 		time.Sleep(1500 * time.Millisecond)
-		if n := memory.Counts().Since(before).Commands[dsynctest.MethodRelease]; n != 10 {
-			t.Errorf("10 locks cost %d releases", n)
+		if n := grants.Load(); n != 10 {
+			t.Errorf("%d grant notices, want 10, each of them repeated", n)
 		}
-		cancel()
-		<-waited
+		if n := memory.Counts().Since(before).Commands[dsynctest.MethodRelease]; n != 20 {
+			t.Errorf("20 holds cost %d releases", n)
+		}
 	})
 }
 

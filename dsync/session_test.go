@@ -565,16 +565,17 @@ func TestCommandsHaveContextsOfTheirOwn(t *testing.T) {
 		if store.seen {
 			t.Error("the caller's values reached the store")
 		}
-		if !store.bounded {
-			t.Error("a command had no deadline")
+		if store.edits != 4 || store.bounded != store.edits {
+			t.Errorf("%d edits, %d of them with a deadline; want 4 of 4", store.edits, store.bounded)
 		}
 	})
 }
 
 type valueStore struct {
 	*dsynctest.Memory
-	key           any
-	seen, bounded bool
+	key            any
+	seen           bool
+	edits, bounded int
 }
 
 func (s *valueStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
@@ -584,7 +585,10 @@ func (s *valueStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, er
 
 func (s *valueStore) look(ctx context.Context) {
 	s.seen = s.seen || ctx.Value(s.key) != nil
-	_, s.bounded = ctx.Deadline()
+	s.edits++
+	if _, bounded := ctx.Deadline(); bounded {
+		s.bounded++
+	}
 }
 
 // Session.Options returns the options in force, with the defaults and the current poll interval.

@@ -110,9 +110,9 @@ func TestNoValuesInATrace(t *testing.T) {
 		if _, err := e.TryCampaign(ctx); err != nil {
 			t.Error(err)
 		}
-		for range 2 {
-			if v, _, err := s.Once("o").Value(ctx); err != nil && string(v) != secret {
-				t.Errorf("%q, %v", v, err)
+		for _, want := range []string{"", secret} {
+			if v, _, err := s.Once("o").Value(ctx); err != nil || string(v) != want {
+				t.Errorf("%q, %v; want %q", v, err, want)
 			}
 			if _, err := s.Once("o").DoValue(ctx, func(context.Context) ([]byte, error) { return []byte(secret), nil }); err != nil {
 				t.Error(err)
