@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	// contactLimit bounds each try of contact and, if ctx has no deadline, all tries together. Even a slow election
-	// is faster.
+	// contactLimit bounds all tries of contact together if ctx has no deadline. Even a slow election is faster.
 	contactLimit = 30 * time.Second
 
 	// firstPause and maxPause are the pauses between tries, before jitter.
@@ -39,7 +38,7 @@ func (s *store) contact(ctx context.Context) error {
 	}
 	var warned time.Time
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		err := s.probeWithin(ctx, contactLimit)
+		err := s.probe(ctx)
 		switch {
 		case err == nil:
 			return s.checkWatch()
@@ -71,12 +70,6 @@ func (s *store) checkWatch() error {
 		return errors.New("mongo: PrimaryWatch is not the client's server monitor; make the client with SetServerMonitor(watch.ServerMonitor(nil))")
 	}
 	return nil
-}
-
-func (s *store) probeWithin(ctx context.Context, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(noValues{ctx}, limit)
-	defer cancel()
-	return s.probe(ctx)
 }
 
 // passingCodes are the error codes of temporary states, which end by themselves or when an operator acts. The

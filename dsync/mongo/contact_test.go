@@ -98,6 +98,63 @@ func TestOpenWaitsForWhatPasses(t *testing.T) {
 	}
 }
 
+// Open waits for a slow server as long as ctx allows, even if the probe takes minutes.
+func TestOpenWaitsForASlowServer(t *testing.T) {
+	const pause = 4 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		client := f.client()
+		f.script(func(c call) bson.D {
+			time.Sleep(pause)
+			return honest(c)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		start := time.Now()
+		s, err := dsyncmongo.Open(ctx, client.Database("app"), nil)
+		if err != nil {
+			t.Fatalf("%v, after %v and %d commands", err, time.Since(start), len(f.took()))
+		}
+		if n, took := len(stepsOfAProbe), time.Since(start); took != time.Duration(n)*pause || len(f.took()) != n {
+			t.Errorf("Open took %v and %d commands, want %d commands of %v", took, len(f.took()), n, pause)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// If the server does not answer a command for half a minute, Open tries again, however long ctx allows it to wait.
+func TestOpenTriesAgainAfterSilence(t *testing.T) {
+	for _, nth := range []int{1, 2, 3, 10, len(stepsOfAProbe) - 5, len(stepsOfAProbe)} {
+		t.Run(stepsOfAProbe[nth-1], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				client := f.client()
+				f.script(func(c call) bson.D {
+					if len(f.took()) == nth {
+						return silent
+					}
+					return honest(c)
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				start := time.Now()
+				s, err := dsyncmongo.Open(ctx, client.Database("app"), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(start); took < 30*time.Second || took > 33*time.Second {
+					t.Errorf("Open took %v, want it soon after half a minute of silence", took)
+				}
+				if err := s.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // Open waits as long as ctx allows, or half a minute if ctx has no deadline. Its error wraps both the server's
 // error and context.DeadlineExceeded. Once a minute, it logs a warning with the reason.
 func TestOpenWaitsNoLongerThanItMay(t *testing.T) {

@@ -46,7 +46,8 @@ const (
 //
 // Open waits until a server can be reached, and keeps trying through temporary states: a fail-over, an overloaded
 // server, an interrupted operation, or writes that are blocked because a disk is full. Meanwhile it logs a warning
-// once a minute. Errors that waiting cannot fix, such as a missing right, a wrong password or a server that does not
+// once a minute. If a command is not answered within 30 seconds, Open starts again; a server that answers each of them
+// may take as long as ctx allows. Errors that waiting cannot fix, such as a missing right, a wrong password or a server that does not
 // compute the same as MongoDB, are returned at once.
 //
 // The session's heartbeats share the client's connection pool with the application. If slow

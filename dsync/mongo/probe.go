@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/model"
 	"github.com/rs/xid"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -18,8 +19,11 @@ const probePrefix = "p/"
 // own commands on the server. A server that emulates MongoDB may change while its version stays the same, so a
 // portable server is tried each time. For a read-only store, probe only asks what the server is.
 func (s *store) probe(ctx context.Context) error {
-	ctx = noValues{ctx}
-	v, err := s.hello(ctx)
+	var v server
+	err := answered(noValues{ctx}, func(ctx context.Context) (err error) {
+		v, err = s.hello(ctx)
+		return err
+	})
 	if err != nil {
 		return failure("hello", err)
 	}
@@ -41,17 +45,21 @@ func (s *store) probe(ctx context.Context) error {
 // tryCommandsOnce calls tryCommands unless the collection has a record that the server has passed the probe; checking
 // this takes one command. If tryCommands succeeds, tryCommandsOnce writes that record.
 func (s *store) tryCommandsOnce(ctx context.Context) error {
-	passed, err := s.probed(ctx)
+	passed := false
+	err := answered(ctx, func(ctx context.Context) (err error) {
+		passed, err = s.probed(ctx)
+		return err
+	})
 	if err != nil || passed {
 		return err
 	}
-	if err := s.refuseCapped(ctx); err != nil {
+	if err := answered(ctx, s.refuseCapped); err != nil {
 		return err
 	}
 	if err := s.tryCommands(ctx); err != nil {
 		return err
 	}
-	return s.rememberProbe(ctx)
+	return answered(ctx, s.rememberProbe)
 }
 
 // refuseCapped returns an error if the collection is capped. From MongoDB 6.0 on, all commands would seem to work on
@@ -70,12 +78,10 @@ func (s *store) refuseCapped(ctx context.Context) error {
 	return nil
 }
 
-// tryCommands tries the store's own commands on records that it creates and removes. The records and commands cover
-// a holder that has expired, a holder whose end has come, an expired waiter, a fixed lease, weights, a queue that
-// may be overtaken only at its head, a named successor, terms, a value, a new limit, a tick that is over, a
-// revocation, and the cases of the short commands.
+// tryCommands tries the store's own commands on records that it creates and removes, and compares what the server
+// computes with package model.
 func (s *store) tryCommands(ctx context.Context) error {
-	p := prober{store: s, prefix: probePrefix + xid.New().String() + "/"}
+	p := prober{store: s, prefix: probePrefix + xid.New().String() + "/", records: startRecords()}
 	err := p.run(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), confirmLimit)
 	defer cancel()
@@ -87,7 +93,8 @@ func (s *store) tryCommands(ctx context.Context) error {
 
 type prober struct {
 	*store
-	prefix string
+	prefix  string
+	records map[string]model.Record // what the server must have, by name
 }
 
 // twins returns pairs of names that a collation may consider equal: they differ in case, in composed or decomposed
@@ -97,8 +104,8 @@ func (p *prober) twins() []string {
 }
 
 // wrong returns the error for a server that does not compute the same as MongoDB.
-func wrong(command string, why error, got any) error {
-	return fmt.Errorf("mongo: probe: %w: the server does not compute %s as MongoDB does: %w; got %+v", driver.ErrRefused, command, why, got)
+func wrong(command string, why error, about, got any) error {
+	return fmt.Errorf("mongo: probe: %w: the server does not compute %s as MongoDB does: %v: %w; got %+v", driver.ErrRefused, command, about, why, got)
 }
 
 func (p *prober) id(name string) string { return p.prefix + name }
@@ -116,64 +123,84 @@ func (p *prober) cleanUp() bson.D {
 	}
 }
 
+// run makes all tries, each within the time that a command may take.
 func (p *prober) run(ctx context.Context) error {
-	if err := p.insert(ctx); err != nil {
-		return err
+	tries := []func(context.Context) error{p.insert}
+	for _, s := range p.steps() {
+		tries = append(tries, func(ctx context.Context) error { return p.try(ctx, s) })
 	}
-	if err := p.key(ctx); err != nil {
-		return err
-	}
-	if err := p.short(ctx); err != nil {
-		return err
-	}
-	if err := p.successor(ctx); err != nil {
-		return err
-	}
-	return p.sessions(ctx)
-}
-
-func (p *prober) sessions(ctx context.Context) error {
-	query := func(name string) bson.D { return bson.D{e("_id", p.id(name))} }
-	m := driver.Member{TTL: probeLease, Host: "$$NOW", Meta: map[string]string{"$x.y": "$z"}}
-	if _, err := p.register(ctx, query("living"), m); err != nil {
-		return fmt.Errorf("probe: %w", err)
-	}
-	m.Name = probeAgain
-	if at, err := p.register(ctx, query("living"), m); err == nil {
-		return wrong("register", errors.New("want a known session refused"), at)
-	} else if !errors.Is(err, driver.ErrSessionExists) {
-		return fmt.Errorf("probe: %w", err)
-	}
-	given, stands := probeRevoked, driver.Revocation{Key: "\u00e9 b", Claim: "$a.11"}
-	if _, err := p.revoke(ctx, query("living"), stands); err != nil {
-		return fmt.Errorf("probe: %w", err)
-	}
-	reply, err := p.heartbeat(ctx, query("living"), []driver.Revocation{given})
-	if err != nil {
-		return fmt.Errorf("probe: %w", err)
-	}
-	if !slices.Equal(reply.Revoked, []driver.Revocation{stands}) {
-		return wrong("heartbeat", errors.New("want one of two revocations left"), reply)
-	}
-	left, err := p.expire(ctx, query("living"))
-	if err != nil {
-		return fmt.Errorf("probe: %w", err)
-	}
-	if left <= 0 || left > 2*probeLease { // the clocks of two routers may differ: see near
-		return wrong("expire", fmt.Errorf("want about %v left for a new session", probeLease), left)
-	}
-	if left, err = p.expire(ctx, query("unknown")); err != nil {
-		return fmt.Errorf("probe: %w", err)
-	}
-	if left != 0 {
-		return wrong("expire", errors.New("want no time left for an unknown session"), left)
-	}
-	reply, err = p.heartbeat(ctx, query("unknown"), nil)
-	switch {
-	case err == nil:
-		return wrong("heartbeat", errors.New("want no heartbeat for an expired session"), reply)
-	case !errors.Is(err, driver.ErrSessionExpired):
-		return fmt.Errorf("probe: %w", err)
+	for _, try := range slices.Concat(tries, []func(context.Context) error{p.loaded}, p.sessions()) {
+		if err := answered(ctx, try); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// answered calls send, which sends a command, with a context that ends when the answer is overdue.
+func answered(ctx context.Context, send func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	return send(ctx)
+}
+
+// sessions returns the tries of the commands of a session.
+func (p *prober) sessions() []func(context.Context) error {
+	query := func(name string) bson.D { return bson.D{e("_id", p.id(name))} }
+	m := driver.Member{TTL: probeLease, Host: "$$NOW", Meta: map[string]string{"$x.y": "$z"}}
+	stands := driver.Revocation{Key: "\u00e9 b", Claim: "$a.11"}
+	return []func(context.Context) error{
+		func(ctx context.Context) error {
+			_, err := p.register(ctx, query("living"), m)
+			return unwanted(err)
+		},
+		func(ctx context.Context) error {
+			m.Name = probeAgain
+			at, err := p.register(ctx, query("living"), m)
+			if err == nil {
+				return wrong("register", errors.New("want a known session refused"), "living", at)
+			}
+			return unwanted(err, driver.ErrSessionExists)
+		},
+		func(ctx context.Context) error {
+			_, err := p.revoke(ctx, query("living"), stands)
+			return unwanted(err)
+		},
+		func(ctx context.Context) error {
+			reply, err := p.heartbeat(ctx, query("living"), []driver.Revocation{probeRevoked})
+			if err == nil && !slices.Equal(reply.Revoked, []driver.Revocation{stands}) {
+				return wrong("heartbeat", errors.New("want one of two revocations left"), "living", reply)
+			}
+			return unwanted(err)
+		},
+		func(ctx context.Context) error {
+			left, err := p.expire(ctx, query("living"))
+			if err == nil && (left <= 0 || left > 2*probeLease) { // the clocks of two routers may differ
+				return wrong("expire", fmt.Errorf("want about %v left for a new session", probeLease), "living", left)
+			}
+			return unwanted(err)
+		},
+		func(ctx context.Context) error {
+			left, err := p.expire(ctx, query("unknown"))
+			if err == nil && left != 0 {
+				return wrong("expire", errors.New("want no time left for an unknown session"), "unknown", left)
+			}
+			return unwanted(err)
+		},
+		func(ctx context.Context) error {
+			reply, err := p.heartbeat(ctx, query("unknown"), nil)
+			if err == nil {
+				return wrong("heartbeat", errors.New("want no heartbeat for an expired session"), "unknown", reply)
+			}
+			return unwanted(err, driver.ErrSessionExpired)
+		},
+	}
+}
+
+// unwanted returns err as an error of the probe, or nil if err is nil or the wanted answer.
+func unwanted(err error, want ...error) error {
+	if err == nil || slices.ContainsFunc(want, func(w error) bool { return errors.Is(err, w) }) {
+		return nil
+	}
+	return fmt.Errorf("probe: %w", err)
 }

@@ -241,7 +241,7 @@ func TestOpenRepeatsAnInterruptedProbe(t *testing.T) {
 
 // The probe's commands must not change unless probeVersion is raised.
 func TestProbeVersion(t *testing.T) {
-	const version, want = "7", "2e12182d2cae2580"
+	const version, want = "8", "32eed8d6013aa97d"
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		client := f.client()

@@ -99,13 +99,13 @@ func TestProbe(t *testing.T) {
 		}, []string{"insert", "Unauthorized"}},
 		{"acquire", func(c call) bson.D {
 			return replaced(honest(c), "position", 1)
-		}, []string{"acquire", "third in the queue"}},
+		}, []string{"acquire", "$mine.1", "want Position 3"}},
 		{"token", func(c call) bson.D {
 			return replaced(honest(c), "t", int64(1024))
-		}, []string{"acquire", "token"}},
+		}, []string{"acquire", "want Token"}},
 		{"term", func(c call) bson.D {
 			return replaced(honest(c), "n", int64(3))
-		}, []string{"acquire", "term"}},
+		}, []string{"acquire", "want Terms 4"}},
 		{"value of the holder", func(c call) bson.D {
 			reply := honest(c)
 			holders, ok := field(reply, "h").(bson.A)
@@ -114,13 +114,13 @@ func TestProbe(t *testing.T) {
 			}
 			h := slices.DeleteFunc(slices.Clone(holders[0].(bson.D)), func(el bson.E) bool { return el.Key == "b" })
 			return replaced(reply, "h", bson.A{append(h, e("b", []byte("x")))})
-		}, []string{"acquire", "value"}},
+		}, []string{"acquire", "$mine.1", "want Holders"}},
 		{"line's head", func(c call) bson.D {
 			if d := honest(c); field(d, "position") == 1 {
 				return replaced(d, "position", 2)
 			}
 			return honest(c)
-		}, []string{"goes first"}},
+		}, []string{"acquire", "$mine.2", "want Position 1"}},
 		{"room behind a token", func(c call) bson.D {
 			d := honest(c)
 			h, _ := field(d, "h").(bson.A)
@@ -131,28 +131,28 @@ func TestProbe(t *testing.T) {
 				return replaced(d, "t", field(d, "t").(int64)-1)
 			}
 			return d
-		}, []string{"release", "room"}},
+		}, []string{"acquire", "$mine.2", "want Holders"}},
 		{"who holds after a release", func(c call) bson.D {
 			d := honest(c)
 			if h, _ := field(d, "h").(bson.A); field(d, "position") == 1 {
 				return replaced(d, "h", bson.A{h[1], h[0]})
 			}
 			return d
-		}, []string{"release", "next two in the queue"}},
+		}, []string{"acquire", "$mine.2", "want Holders"}},
 		{"too few hold after a release", func(c call) bson.D {
 			d := honest(c)
 			if h, _ := field(d, "h").(bson.A); field(d, "position") == 1 {
 				return replaced(d, "h", h[:1])
 			}
 			return d
-		}, []string{"release", "next two in the queue"}},
+		}, []string{"acquire", "$mine.2", "want Holders"}},
 		{"terms after a release", func(c call) bson.D {
 			if d := honest(c); field(d, "position") == 1 {
 				return replaced(d, "n", 5)
 			}
 			return honest(c)
-		}, []string{"release", "grow by two"}},
-		{"resize", change(`"from"`, func(d bson.D) bson.D { return replaced(d, "p", bson.A{9, 2}) }), []string{"resize", "8"}},
+		}, []string{"acquire", "$mine.2", "want Terms 6"}},
+		{"resize", change(`"from"`, func(d bson.D) bson.D { return replaced(d, "p", bson.A{9, 2}) }), []string{"resize", "want Former [9 8 2]"}},
 		{"seal", func(c call) bson.D {
 			d := honest(c)
 			if c.name == "aggregate" {
@@ -160,7 +160,7 @@ func TestProbe(t *testing.T) {
 				batch[0] = without("done")(batch[0].(bson.D))
 			}
 			return d
-		}, []string{"seal"}},
+		}, []string{"load", "want Value"}},
 		{"who holds after a seal", func(c call) bson.D {
 			d := honest(c)
 			if c.name == "aggregate" {
@@ -168,84 +168,84 @@ func TestProbe(t *testing.T) {
 				batch[0] = without("h")(batch[0].(bson.D))
 			}
 			return d
-		}, []string{"seal", "later tick"}},
+		}, []string{"load", "want Holders"}},
 		{"who joins after a seal", reply("$mine.3", "claim", func(d bson.D) bson.D {
 			return replaced(d, "position", 1)
-		}), []string{"acquire", "tick is over"}},
+		}), []string{"acquire", "$mine.3", "want Position 0"}},
 		{"revocations", change(`"rev"`, func(d bson.D) bson.D { return replaced(d, "rev", bson.A{bson.D{e("k", "$a"), e("a", "$a.1")}}) }), []string{"heartbeat", "revocations"}},
-		{"publish", change(`"value"`, func(d bson.D) bson.D { return replaced(d, "h", bson.A{}) }), []string{"publish", "held false"}},
+		{"publish", change(`"value"`, func(d bson.D) bson.D { return replaced(d, "h", bson.A{}) }), []string{"publish", "two.1", "want it applied: true"}},
 		{"release", func(c call) bson.D {
 			if isMine(c, "one.1", "") && !isMine(c, "one.1", "keep") {
 				return null(c)
 			}
 			return honest(c)
-		}, []string{"release", "found"}},
+		}, []string{"release", "one.1", "want it applied: true"}},
 		{"who was granted it", reply("$mine.1", "claim", func(d bson.D) bson.D {
 			h := field(d, "h").(bson.A)[0].(bson.D)
 			return replaced(d, "h", bson.A{without("p")(h)})
-		}), []string{"acquire", "the grants"}},
+		}), []string{"acquire", "$mine.1", "want Holders"}},
 		{"the date of a change", reply("$mine.1", "claim", func(d bson.D) bson.D {
 			return replaced(d, "at", time.UnixMilli(1))
-		}), []string{"acquire", "time of the change"}},
+		}), []string{"acquire", "$mine.1", "want At"}},
 		{"the order of ticks", reply("$mine.1", "claim", func(d bson.D) bson.D {
 			return replaced(d, "position", 4)
-		}), []string{"acquire", "later tick"}},
+		}), []string{"acquire", "$mine.1", "want Position 3"}},
 		{"who observes", reply("$mine.1", "claim", func(d bson.D) bson.D {
 			return replaced(d, "o", time.UnixMilli(1))
-		}), []string{"acquire", "time of the change"}},
+		}), []string{"acquire", "$mine.1", "want Observed"}},
 		{"who was granted it by a release", reply("one.1", "", func(d bson.D) bson.D {
 			return replaced(d, "waiting", 0)
-		}), []string{"release", "the grants"}},
-		{"the date of a release", reply("one.1", "", drop("at")), []string{"release", "time of the change"}},
-		{"the date of a new limit", change(`"from"`, drop("at")), []string{"resize"}},
-		{"who is woken by a keep", reply("one.1", "keep", drop("ahead")), []string{"release", "woken"}},
-		{"keep", reply("one.1", "keep", drop("h")), []string{"release", "woken"}},
-		{"alone with a queue", changed(`"one.1"`, 1), []string{"release", "in the queue"}},
-		{"alone", changed(`"three.1"`, 0), []string{"release", "only holder"}},
-		{"who was in the queue before a seal", reply("two.1", "done", drop("ahead")), []string{"seal", "before it"}},
+		}), []string{"release", "one.1", "want Waiting 4"}},
+		{"the date of a release", reply("one.1", "", drop("at")), []string{"release", "one.1", "want At"}},
+		{"the date of a new limit", change(`"from"`, drop("at")), []string{"resize", "want At"}},
+		{"who is woken by a keep", reply("one.1", "keep", drop("ahead")), []string{"release", "one.1", "want Ahead"}},
+		{"keep", reply("one.1", "keep", drop("h")), []string{"release", "one.1", "want Holders"}},
+		{"alone with a queue", changed(`"one.1"`, 1), []string{"release of the only claim", "one.1", "want it applied: false"}},
+		{"alone", changed(`"three.1"`, 0), []string{"release of the only claim", "three.1", "want it applied: true"}},
+		{"who was in the queue before a seal", reply("two.1", "done", drop("ahead")), []string{"release", "two.1", "want Ahead"}},
 		{"sealed before", reply("two.1", "done", func(d bson.D) bson.D {
 			return replaced(d, "done", bson.D{e("k", int64(1))})
-		}), []string{"seal", "before it"}},
-		{"late", changed(`"$short.0"`, 1), []string{"short acquire", "$short.0", "want false"}},
-		{"token without room", changed(`"$short.1"`, 1), []string{"short acquire", "$short.1", "want false"}},
+		}), []string{"release", "two.1", "want Done <nil>"}},
+		{"late", changed(`"$short.0"`, 1), []string{"short acquire", "$short.0", "applied: false"}},
+		{"token without room", changed(`"$short.1"`, 1), []string{"short acquire", "$short.1", "applied: false"}},
 		{"short acquire", func(c call) bson.D {
 			if d := honest(c); strings.Contains(c.cmd.String(), "/short") {
 				return replaced(d, "t", int64(1))
 			}
 			return honest(c)
-		}, []string{"after a short one", "token that was sent"}},
-		{"short acquire of what is held", changed(`"$short.3"`, 1), []string{"short acquire", "$short.3", "want false"}},
-		{"short release by another", short("short release", "$short.3", done(1)), []string{"short release", "$short.3", "want false"}},
-		{"short release", short("short release", "$short.2", done(0)), []string{"short release", "$short.2", "want true"}},
-		{"short release with a queue", short("short release", "$short.4", done(1)), []string{"short release", "$short.4", "want false"}},
-		{"short acquire of what is free again", short("short acquire", "$short.4", done(0)), []string{"short acquire", "$short.4", "want true"}},
+		}, []string{"acquire", "$short.5", "want Token"}},
+		{"short acquire of what is held", changed(`"$short.3"`, 1), []string{"short acquire", "$short.3", "applied: false"}},
+		{"short release by another", short("short release", "$short.3", done(1)), []string{"short release", "$short.3", "applied: false"}},
+		{"short release", short("short release", "$short.2", done(0)), []string{"short release", "$short.2", "applied: true"}},
+		{"short release with a queue", short("short release", "$short.4", done(1)), []string{"short release", "$short.4", "applied: false"}},
+		{"short acquire of what is free again", short("short acquire", "$short.4", done(0)), []string{"short acquire", "$short.4", "applied: true"}},
 		{"hand-over by another", short("short hand-over", "$short.5", func(d bson.D) bson.D {
 			return replaced(d, "h", bson.A{bson.D{e("a", "$short.5")}})
-		}), []string{"short hand-over", "$short.5", "want false"}},
+		}), []string{"short hand-over", "$short.5", "applied: false"}},
 		{"replacement that is late", short("short hand-over", "$short.6", func(d bson.D) bson.D {
 			return replaced(d, "now", time.UnixMilli(1))
-		}), []string{"short replacement", "$short.4", "want false"}},
-		{"replacement", short("short hand-over", "$short.6", drop("h")), []string{"short replacement", "$short.4", "want true"}},
-		{"the waiter that a replacement grants", short("short hand-over", "$short.6", drop("first")), []string{"short replacement", "in the queue"}},
-		{"hand-over", handed(drop("h")), []string{"short hand-over", "$short.5", "want true"}},
-		{"the waiter that a hand-over grants", handed(drop("first")), []string{"short hand-over", "in the queue"}},
+		}), []string{"short hand-over", "$short.4", "applied: false"}},
+		{"replacement", short("short hand-over", "$short.6", drop("h")), []string{"short hand-over", "$short.4", "applied: true"}},
+		{"the waiter that a replacement grants", short("short hand-over", "$short.6", drop("first")), []string{"short hand-over", "want the first waiter"}},
+		{"hand-over", handed(drop("h")), []string{"short hand-over", "$short.5", "applied: true"}},
+		{"the waiter that a hand-over grants", handed(drop("first")), []string{"short hand-over", "want the first waiter"}},
 		{"the time of a hand-over", handed(drop("now")), []string{"short hand-over", "time"}},
 		{"release to a claim that does not wait", reply("$short.6", "next", func(d bson.D) bson.D {
 			if h := field(d, "h").(bson.A); h[0].(bson.D)[0].Value == "$short.6" {
 				return replaced(d, "h", bson.A{})
 			}
 			return d
-		}), []string{"release", "does not wait"}},
+		}), []string{"release", "$short.6", "not in the queue"}},
 		{"release to a named claim", reply("$short.6", "next", func(d bson.D) bson.D {
 			if field(d, "waiting") == 0 {
 				return replaced(d, "waiting", 1)
 			}
 			return d
-		}), []string{"release", "that was named"}},
-		{"the date of a release to a named claim", reply("$short.6", "next", drop("at")), []string{"release", "that was named"}},
-		{"short acquire that makes a record too late", upsert("$short.3", made), []string{"short acquire", "$short.3", "want false"}},
-		{"short acquire that makes no record", upsert("$short.4", notMade), []string{"short acquire", "$short.4", "want true"}},
-		{"what a short acquire makes", change("/new", func(d bson.D) bson.D { return replaced(d, "c", 2) }), []string{"after a short one", "kind and limit"}},
+		}), []string{"release", "$short.6", "want Waiting 0"}},
+		{"the date of a release to a named claim", reply("$short.6", "next", drop("at")), []string{"release", "$short.6", "want At"}},
+		{"short acquire that makes a record too late", upsert("$short.3", made), []string{"short acquire", "$short.3", "applied: false"}},
+		{"short acquire that makes no record", upsert("$short.4", notMade), []string{"short acquire", "$short.4", "applied: true"}},
+		{"what a short acquire makes", change("/new", func(d bson.D) bson.D { return replaced(d, "c", 2) }), []string{"acquire", "$short.5", "want Limit 1"}},
 		{"expire", change("/living", func(d bson.D) bson.D { return replaced(d, "dead", true) }), []string{"expire"}},
 		{"register of a known session", change("$again", func(bson.D) bson.D {
 			return ok(e("value", bson.D{e("at", time.Now())}))

@@ -1,0 +1,240 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/model"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// insert creates the records that the other commands start from. Each record has a time, so that a sweep finds it if
+// the process dies before removing it: see leftProbes.
+func (p *prober) insert(ctx context.Context) error {
+	made := e("at", p.server.now)
+	docs := bson.A{
+		append(p.document(p.records["key"]), e("_id", p.id("key")), made, e("o", time.UnixMilli(1))),
+		append(p.document(p.records["short"]), e("_id", p.id("short")), made),
+		bson.D{e("_id", p.id("living")), made, e("rev", bson.A{revocationRecord(probeRevoked)})},
+	}
+	for _, name := range p.twins() {
+		docs = append(docs, bson.D{e("_id", p.id(name)), made})
+	}
+	_, err := p.write(ctx, bson.D{e("insert", p.collection), e("documents", docs)})
+	if hasCode(err, codeDuplicateKey) {
+		return fmt.Errorf("mongo: probe: %w: the collection %s has a collation that considers different keys equal; create it without a collation: %w",
+			driver.ErrRefused, p.collection, err)
+	}
+	if err != nil {
+		return failure("probe: insert", err)
+	}
+	return nil
+}
+
+// document returns the fields of a record in the database.
+func (p *prober) document(r model.Record) bson.D {
+	h, q := bson.A{}, bson.A{}
+	for _, o := range r.Holders {
+		c := p.claimRecord(driver.Claim{ID: o.Claim, Session: o.Session, Weight: o.Weight, Value: string(o.Value)})
+		c = append(c, e("l", o.Yield), e("v", o.Seq), e("t", o.Token), e("at", o.Since), e("n", o.Term))
+		if !o.Until.IsZero() {
+			c = append(c, e("e", o.Until))
+		}
+		h = append(h, c)
+	}
+	for _, o := range r.Queue {
+		c := p.claimRecord(driver.Claim{ID: o.Claim, Session: o.Session, Weight: o.Weight, Tick: o.Tick, Value: o.Value})
+		if o.Yield {
+			c = append(c, e("l", true))
+		}
+		q = append(q, c)
+	}
+	d := bson.D{e("f", formatVersion), e("y", string(r.Kind)), e("c", r.Limit), e("t", r.Token), e("h", h), e("q", q)}
+	if r.Term > 0 {
+		d = append(d, e("n", r.Term), e("p", r.Former))
+	}
+	if r.Sealed > 0 {
+		d = append(d, e("done", bson.D{e("k", r.Sealed), e("b", bson.Binary{Data: r.Result})}))
+	}
+	return d
+}
+
+// A probeReply is the reply to the command of a step.
+type probeReply struct {
+	keyRecord                // of a hand-over: from before it
+	applied   bool           // the record met the command's conditions
+	first     []waiterRecord // of a hand-over: the first waiter, if there was one
+	token     int64          // of a hand-over: the token that it granted
+}
+
+// try sends the command of a step, makes the same edit in the model, and compares the reply with the model's record.
+func (p *prober) try(ctx context.Context, s probeStep) error {
+	key := s.edit.Key()
+	before := p.records[key]
+	r, err := p.send(ctx, s, p.id(key), before.Token)
+	silent := s.command == releasesAlone || s.command == acquiresShort || s.command == releasesShort
+	now := r.Now
+	switch {
+	case err != nil:
+		return failure("probe: "+s.command, err)
+	case r.applied == s.unmet:
+		return wrong(s.command, fmt.Errorf("want it applied: %t", !s.unmet), s, r)
+	case s.unmet:
+		return nil
+	case silent:
+		now = p.server.now // what a short acquire sends
+	case now.IsZero():
+		return wrong(s.command, errors.New("want the server's time"), s, r)
+	}
+	after, did, err := before.Edit(s.edit, now)
+	if s.command == handsOver { // the store chooses the token
+		after.Holders[0].Token, after.Token = r.token, r.token
+	}
+	if p.records[key] = after; silent {
+		return nil // a later reply shows the record
+	}
+	if l := s.edit.Release; err != nil && (l == nil || r.succeeded(*l) == nil) {
+		return wrong(s.command, fmt.Errorf("want %w", err), s, r)
+	}
+	var was, is probeRecord
+	if err := errors.Join(decode(p.document(before), &was), decode(p.document(after), &is)); err != nil {
+		return err
+	}
+	want := visible(s, was, is, now)
+	if !did.Changed {
+		want.At = r.At
+	}
+	if err := differ(r.keyRecord, want); err != nil {
+		return wrong(s.command, err, s, r)
+	}
+	if s.command == handsOver && !reflect.DeepEqual(r.first, was.Queue[:1]) {
+		return wrong(s.command, fmt.Errorf("want the first waiter %+v", was.Queue[0]), s, r)
+	}
+	return nil
+}
+
+// send sends the command of a step. last is the last token of the key.
+func (p *prober) send(ctx context.Context, s probeStep, id string, last int64) (r probeReply, err error) {
+	r.applied = true
+	switch e := s.edit; s.command {
+	case acquires:
+		r.keyRecord, err = p.acquire(ctx, id, *e.Acquire)
+	case releases:
+		r.keyRecord, r.applied, err = p.release(ctx, id, *e.Release)
+	case releasesAlone:
+		r.applied, _, err = p.releaseAlone(ctx, id, e.Release.Claim, false)
+	case publishes:
+		r.keyRecord, r.applied, err = p.publish(ctx, id, *e.Publish)
+	case resizes:
+		r.keyRecord, err = p.resize(ctx, id, *e.Resize)
+	case acquiresShort:
+		token := after(last, p.server.now)
+		if s.stale {
+			token = last + driver.TokenStep - 1
+		}
+		r.applied, err = p.acquireShort(ctx, id, e.Acquire.Claim, token, p.server.now, e.Acquire.NotAfter)
+	case releasesShort, handsOver:
+		c := e.Release.Claim
+		if c.Token = last; s.stale {
+			c.Token--
+		}
+		if s.command == releasesShort {
+			r.applied, _, err = p.releaseAloneShort(ctx, id, c, false)
+			break
+		}
+		var j *joiner
+		if e.Acquire != nil {
+			j = &joiner{e.Acquire.Claim, p.claimRecord(e.Acquire.Claim), e.Acquire.NotAfter}
+		}
+		var h handOver
+		h, r.applied, err = p.handOver(ctx, id, c, j)
+		if r.keyRecord, r.token = h.Before, h.token; h.First != nil {
+			r.first = []waiterRecord{*h.First}
+		}
+	}
+	return r, err
+}
+
+// A probeRecord is all of a key's record.
+type probeRecord struct {
+	Key   keyRecord      `bson:",inline"`
+	Queue []waiterRecord `bson:"q"`
+}
+
+// visible returns the part of the model's record that the reply to a step contains.
+func visible(s probeStep, before, after probeRecord, now time.Time) keyRecord {
+	seen := keyRecord{Now: now, At: now, Holders: after.Key.Holders, Waiting: len(after.Queue)}
+	own := ""
+	switch e := s.edit; {
+	case s.command == acquires:
+		seen, seen.Now, seen.At, seen.Waiting = after.Key, now, now, len(after.Queue)
+		seen.Format, seen.Ahead = 0, after.Queue
+		seen.Position = 1 + slices.IndexFunc(after.Queue, func(w waiterRecord) bool { return w.Claim == e.Acquire.Claim.ID })
+		if seen.Position > 0 {
+			seen.Ahead = after.Queue[:seen.Position-1]
+		}
+		return seen
+	case s.command == publishes:
+		return keyRecord{Now: now, Holders: after.Key.Holders}
+	case s.command == handsOver: // the record before it
+		seen = keyRecord{Now: now, Format: before.Key.Format, Token: before.Key.Token, Limit: before.Key.Limit, Waiting: len(before.Queue)}
+		seen.Holders = []holderRecord{{Claim: before.Key.Holders[0].Claim}}
+		if e.Acquire != nil {
+			seen.Ahead = before.Queue
+		}
+		return seen
+	case s.command == resizes:
+		seen.Kind, seen.Limit, seen.Former = after.Key.Kind, after.Key.Limit, after.Key.Former
+	case e.Release.Seal > 0: // the record before it
+		return keyRecord{Now: now, Holders: before.Key.Holders, Ahead: before.Queue}
+	case e.Release.Keep > 0:
+		own, seen.Ahead = e.Release.Claim.ID, after.Queue[:1]
+	case e.Release.Successor != "":
+		own = e.Release.Claim.ID
+	}
+	seen.Holders = slices.DeleteFunc(seen.Holders, func(h holderRecord) bool { return !h.Since.Equal(now) && h.Claim != own })
+	return seen
+}
+
+// loaded reads the record "key" and compares it with the model's.
+func (p *prober) loaded(ctx context.Context) error {
+	got, err := p.load(ctx, p.id("key"), "key", maxShown)
+	if err != nil {
+		return failure("probe: load", err)
+	}
+	if err := differ(got, p.records["key"].State("key", "", got.Now, maxShown)); err != nil {
+		return wrong("load", err, "key", got)
+	}
+	return nil
+}
+
+// differ returns an error that names the first field of got, a struct, that is not as in want. A missing list is as
+// good as an empty one.
+func differ[T any](got, want T) error {
+	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
+	for i := range g.NumField() {
+		f := g.Type().Field(i)
+		if !f.IsExported() || reflect.DeepEqual(g.Field(i).Interface(), w.Field(i).Interface()) {
+			continue
+		}
+		if f.Type.Kind() == reflect.Slice && g.Field(i).Len()+w.Field(i).Len() == 0 {
+			continue
+		}
+		return fmt.Errorf("want %s %+v", f.Name, w.Field(i).Interface())
+	}
+	return nil
+}
+
+// decode decodes a document that was not sent.
+func decode(d bson.D, v any) error {
+	raw, err := bson.Marshal(d)
+	if err != nil {
+		return err
+	}
+	return bson.Unmarshal(raw, v)
+}
