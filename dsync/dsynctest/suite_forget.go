@@ -73,6 +73,14 @@ func testForgetTerms(e *env) {
 	}
 }
 
+// wantUnknown checks that a claim with this limit is refused, because the key's limit is present and this was not a
+// former one.
+func (e *env) wantUnknown(key, session string, limit, present int64) {
+	e.Helper()
+	c := e.weighted(key, session, 1, limit)
+	e.wantMismatch(c, driver.MismatchError{Key: key, Kind: c.Kind, WantKind: c.Kind, Limit: present, WantLimit: limit})
+}
+
 func testForgetLimits(e *env) {
 	key, session := newID(), e.session()
 	first, second := e.weighted(key, session, 1, 2), e.weighted(key, session, 1, 2)

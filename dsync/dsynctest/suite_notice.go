@@ -124,23 +124,6 @@ func testNoticeLapsed(e *env) {
 	e.wantNotices(granted(waiter, false))
 }
 
-// threeWaiters makes three claims of a listening session wait for a key that another session holds. The listener is
-// nil if the store can't notify.
-func (e *env) threeWaiters() (l *listener, holder driver.Claim, waiters [3]driver.Claim) {
-	e.Helper()
-	key, other := newID(), e.session()
-	if l = e.hears(); l == nil {
-		return nil, holder, waiters
-	}
-	holder = e.claim(key, other)
-	e.hold(holder)
-	for i := range waiters {
-		waiters[i] = e.claim(key, l.session)
-		e.queue(waiters[i])
-	}
-	return l, holder, waiters
-}
-
 // testNoticeUnsupported tests stores whose Listen returns ErrUnsupported.
 func testNoticeUnsupported(e *env) {
 	key, session := newID(), e.session()
@@ -178,7 +161,6 @@ func testNoticeUnsupported(e *env) {
 func wakeCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Notice/SealWakesTheQueue", test: testSealNotice},
-		{name: "Notice/KeepWakesTheFirstWaiter", test: testKeepNotice},
 	}
 }
 
@@ -247,27 +229,5 @@ func testSealNotice(e *env) {
 	e.until(until)
 	e.acquire(waiter) // drops the lapsed lease
 	e.seal(lapsed, nil, false)
-	e.wantNotices()
-}
-
-func testKeepNotice(e *env) {
-	l, holder, waiters := e.threeWaiters()
-	if l == nil {
-		return
-	}
-	first, second := waiters[0], waiters[1]
-	e.releaseKeep(holder, long/2, true)
-	e.wantNotices(wakes(first))
-	e.releaseKeep(holder, long, true) // the earlier end stays
-	e.wantNotices()
-	e.releaseKeep(first, long, true) // first was still in the queue
-	e.wantNotices()
-	e.releaseKeep(holder, long/4, true)
-	e.wantNotices(wakes(second))
-
-	// Nobody waits.
-	alone := e.claim(newID(), holder.Session)
-	e.hold(alone)
-	e.releaseKeep(alone, long, true)
 	e.wantNotices()
 }

@@ -131,11 +131,3 @@ func testResizeRace(e *env) {
 	})
 	e.wantFree(key)
 }
-
-// wantUnknown checks that a claim with this limit is refused, because the key's limit is present and this was not a
-// former one.
-func (e *env) wantUnknown(key, session string, limit, present int64) {
-	e.Helper()
-	c := e.weighted(key, session, 1, limit)
-	e.wantMismatch(c, driver.MismatchError{Key: key, Kind: c.Kind, WantKind: c.Kind, Limit: present, WantLimit: limit})
-}

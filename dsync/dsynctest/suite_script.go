@@ -20,6 +20,7 @@ import (
 //	e=once                e is of the kind once
 //	.                     the same state as before
 //	leave a; keep a       a Release, and one with Keep
+//	keep a sooner         a Release with a shorter Keep
 //	leave a by id         a Release that has only the key and the id of a
 //	leave a to c          a Release with the successor c; with Keep, too
 //	seal a 7              a Release that seals up to tick 7
@@ -117,6 +118,7 @@ func scripts() []scriptRow {
 		{name: "Term/ZeroOfOtherKinds", text: "|; join a; a |; leave a; |; join b; b |; leave b; |; join c=election over; c |; leave c; |; " +
 			"join d=mutex over; d |; leave d; |; join e=election over; e |"},
 		{name: "Keep/ReleaseEndsIt", text: "a |; keep a; .; join b; a | b; leave a; b |"},
+		{name: "Notice/KeepWakesTheFirstWaiter", text: "A | b c d; keep A; .; keep A; .; keep b; A | c d; keep A sooner; . // a |; keep a; ."},
 		{name: "Keep/AbsentIsNoError", text: "|; keep a; | // a |; leave a; |; keep a; |; keep b; |; join c; c |; keep a; c |"},
 
 		{name: "Replace/GrantsTheFirstWaiter", text: "a | b; c for a; b | c; leave b; c |; leave c; |"},
@@ -347,6 +349,9 @@ func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 			l.Keep = long
 			s.woken = among(s.holding, c) && !s.kept[c.ID]
 			s.kept[c.ID] = s.kept[c.ID] || s.woken
+		}
+		if option == "sooner" {
+			l.Keep, s.woken = long/4, true
 		}
 		if option == "by id" {
 			l.Claim = driver.Claim{Key: c.Key, ID: c.ID}
