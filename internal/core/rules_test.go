@@ -108,3 +108,223 @@ func TestReadThatWaitedForALane(t *testing.T) {
 	r.answer("Read", core.Reply{})
 	r.says("both have lapsed", "Expire")
 }
+
+// A caller that steps back for a caller with First has its turn next, ahead of callers that came after it.
+func TestCallerThatStepsBackKeepsItsPlace(t *testing.T) {
+	r := newRig(t)
+	r.waiting()
+	r.acquire(2)
+	r.acquire(3, first)
+	r.answer("Release", core.Reply{})
+	r.answer("Acquire", core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: "s.2", Session: "s", Token: 7000}}}})
+	r.says("granted to the first", "Deliver 3: hold 3, token 7000")
+	r.step(&core.Done{Claim: 2, Hold: r.calls[3]})
+	r.says("it is done", "Freed 3, Deliver 1: hold 1, token 7001")
+}
+
+// A claim in doubt that is released starts anew: if the store does not know it, that is believed only after another
+// heartbeat.
+func TestReleaseOfADoubtedHold(t *testing.T) {
+	r := newRig(t)
+	r.held()
+	r.step(core.NotHeld{Claim: 1})
+	r.done(1)
+	r.says("done", "Release")
+	r.answer("Release", core.Reply{})
+	r.says("not there", "")
+	r.answer("Heartbeat", core.Reply{})
+	r.says("a heartbeat", "Release, Heartbeat")
+	r.answer("Release", core.Reply{})
+	r.says("still not there", "Freed 1: dsync: hold lost: the store did not know it any more")
+}
+
+// A claim that waits for a lease to end requests again when the lease is over.
+func TestWaiterForTheEndOfALease(t *testing.T) {
+	r := newRig(t)
+	r.joining()
+	ahead := r.behind(1)
+	ahead.State.Holders[0].Until = r.clock().Add(6 * time.Second)
+	r.answer("Acquire", ahead)
+	r.pass(6*time.Second - aMoment)
+	r.says("before the end", "Heartbeat")
+	r.pass(aMoment)
+	r.says("the lease is over", "Acquire")
+}
+
+// If a claim must be kept for its holder's grace after Close, it is kept a margin longer, because the store's clock may
+// jump by that much.
+func TestKeepForTheGraceHasAMargin(t *testing.T) {
+	r := newRig(t)
+	r.windingDown()
+	r.step(core.Close{})
+	r.step(core.Hurry{})
+	want := r.cfg.Grace + r.cfg.Grace/1000 + r.cfg.Margin
+	if got := r.sent["Release"].Edit.Release.Keep; got != want {
+		t.Errorf("the claim is kept for %v, want %v", got, want)
+	}
+}
+
+// The tokens of hand-offs stay below the token of the store's next grant.
+func TestTokensOfHandOffsEnd(t *testing.T) {
+	r := newRig(t)
+	r.cfg.HandOff = time.Hour
+	r.held()
+	call := uint64(1)
+	for handedOff := true; handedOff && call <= driver.TokenStep+1; call++ {
+		r.acquire(call + 1)
+		r.done(call)
+		handedOff = len(r.said) == 2 && r.said[0] != "Acquire and leave"
+	}
+	if got := call - 1; got != driver.TokenStep {
+		t.Errorf("the claim had %d holders, want %d", got, driver.TokenStep)
+	}
+}
+
+// A session that lets claims linger hands none off when its time is over and others wait.
+func TestHandOffsEndWhenOthersWait(t *testing.T) {
+	for others, want := range map[bool]string{false: "Freed 1, Deliver 2: hold 2, token 5001", true: "Acquire and leave"} {
+		r := newRig(t)
+		r.cfg.Linger, r.cfg.AlwaysListen = 2*time.Second, true
+		r.begin()
+		r.listen()
+		r.answer("Acquire", r.behind(1))
+		r.answer("Acquire", r.granted(5000))
+		r.acquire(2)
+		if others {
+			r.notice(driver.NoticeYield)
+		}
+		r.pass(r.cfg.HandOff)
+		r.done(1)
+		r.says("done", want)
+	}
+}
+
+// A Revoke that failed is sent again.
+func TestRevokeIsRepeated(t *testing.T) {
+	r := newRig(t)
+	r.begin(first)
+	r.answer("Acquire", r.behind(1))
+	r.answer("Read", r.member())
+	r.answer("Revoke", noAnswer)
+	r.pass(r.cfg.Backoff)
+	r.says("after a pause", "Acquire first")
+	r.answer("Acquire", r.behind(1))
+	r.says("still behind it", "Revoke")
+	r.answer("Revoke", core.Reply{})
+	r.pass(5 * time.Second)
+	r.answer("Acquire", r.behind(1))
+	r.says("it was revoked", "")
+}
+
+// An Extend counts from when it was sent.
+func TestExtendCountsFromItsSend(t *testing.T) {
+	r := newRig(t)
+	r.leased()
+	sent := r.now
+	r.extending()
+	r.pass(time.Second)
+	r.step(core.Extended{Claim: 1, Sent: sent, Until: r.clock().Add(6 * time.Second)})
+	r.pass(r.cfg.Hold(6*time.Second) - time.Second - aMoment)
+	r.says("before its time is over", "")
+	r.pass(aMoment)
+	r.says("its time is over", "End 1: dsync: the lease is over after 6s, Freed 1")
+}
+
+// A hold that ends because the session has lapsed is not kept: another has been granted the key.
+func TestLapsedHoldIsNotKept(t *testing.T) {
+	r := newRig(t)
+	r.held()
+	r.seenAhead(r.cfg.TTL, r.now, driver.Holder{Claim: "o.1", Session: "o", Token: 6000, Weight: 1})
+	r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Keep: time.Minute}})
+	r.done(1)
+	r.says("done", "Release")
+}
+
+// A semaphore's claim does not linger, even if it takes all units, because the size can grow.
+func TestSemaphoreDoesNotLinger(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Linger = 2 * time.Second
+	r.begin(func(w *core.Want) { w.Kind = driver.KindSemaphore })
+	r.answer("Acquire", r.granted(5000))
+	r.done(1)
+	r.says("done", "Release")
+}
+
+// A reader does not share a hold ahead of a writer that came first.
+func TestReadersDoNotOvertakeAWriter(t *testing.T) {
+	r := newRig(t)
+	reads := func(w *core.Want) { w.Kind, w.Limit, w.Shares = driver.KindRWMutex, 100, true }
+	r.begin(reads)
+	r.answer("Acquire", r.granted(5000))
+	r.acquire(2, func(w *core.Want) { w.Kind, w.Weight, w.Limit = driver.KindRWMutex, 100, 100 })
+	r.acquire(3, reads)
+	r.says("a reader behind a writer", "")
+}
+
+// Only an Expire decides that a session has expired: not a Read, which may be stale, and not the end of the time until
+// the session lapses, however near.
+func TestOnlyAnExpireDecides(t *testing.T) {
+	r := newRig(t)
+	r.joining()
+	r.answer("Acquire", r.behind(1))
+	reading := r.members(10*time.Second, "o")
+	reading.Members[0].Expired = true
+	r.answer("Read", reading)
+	r.says("a reading shows it as expired", "Expire")
+	r.answer("Expire", core.Reply{Left: aMoment})
+	r.says("it has not lapsed", "")
+	r.pass(aMoment)
+	r.says("it may have lapsed", "Expire")
+	r.answer("Expire", core.Reply{})
+	r.says("it has expired", "Acquire without the expired")
+}
+
+// A try that is blocked by two sessions is not refused before both have been looked at.
+func TestTryBehindTwoSessions(t *testing.T) {
+	r := newRig(t)
+	r.begin(tries)
+	r.answer("Acquire", r.behind(0, "p"))
+	r.answer("Read", core.Reply{})
+	r.answer("Read", core.Reply{}) // as in TestExpiryDuringALoad
+	r.says("both may have lapsed", "Expire, Expire")
+	ofO := r.sent["Expire"].ID - 1
+	r.answer("Expire", core.Reply{Left: 5 * time.Second})
+	r.says("one has not lapsed", "")
+	r.step(&core.Reply{Command: ofO})
+	r.says("the other has expired", "Acquire without the expired")
+}
+
+// A request counts as able to join until a margin after its time, because the store's clock may step back by that much:
+// a claim that is released before then is discarded.
+func TestRequestMayJoinWithinTheMargin(t *testing.T) {
+	for wait, want := range map[time.Duration]bool{2500 * time.Millisecond: true, 3500 * time.Millisecond: false} {
+		r := newRig(t)
+		r.held()
+		r.pass(wait)
+		r.done(1)
+		r.answer("Release", core.Reply{Found: true})
+		r.pass(8 * time.Second)
+		if got := r.sent["Discard"].ID != 0; got != want {
+			t.Errorf("released after %v: a Discard was sent: %v, want %v", wait, got, want)
+		}
+	}
+}
+
+// If a fail-over may have undone a release, the claim is discarded at once, and again when no copy of its request can
+// join.
+func TestUndoneReleaseIsDiscardedTwice(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Heartbeat = time.Second
+	r.held()
+	r.done(1)
+	r.answer("Release", core.Reply{Found: true, Applied: driver.OpTime{Term: 1, Time: 7}})
+	r.untilHeartbeat()
+	r.answer("Heartbeat", core.Reply{Committed: driver.OpTime{Term: 2, Time: 8}})
+	r.says("in another term", "Discard")
+	first := r.sent["Discard"].ID
+	r.answer("Discard", core.Reply{})
+	r.pass(r.cfg.Attempt + r.cfg.Margin + r.cfg.Attempt)
+	if r.sent["Discard"].ID == first {
+		t.Error("it is not discarded again")
+	}
+}
