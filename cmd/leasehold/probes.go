@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,33 +51,37 @@ func withProbes(page http.Handler, inspector *admin.Inspector) http.Handler {
 	return mux
 }
 
-// metrics are gauges of the whole store. The zero value means that the store could not be read.
-type metrics struct {
-	up, truncated bool
-	keys          map[[2]string]int // by kind and state
-	waiters       map[string]int    // by kind
-	oldest        map[string]time.Duration
-	members       map[string]int // by version
-	deadlocks     int
-	took          time.Duration
+// families are the names of the metrics after "leasehold_fleet_", and their help.
+var families = [][2]string{
+	{"up", "Whether the store could be read."},
+	{"keys", "Keys in the store."},
+	{"waiters", "Requests waiting for a key."},
+	{"oldest_hold_seconds", "Age of the oldest hold."},
+	{"members", "Processes that are alive."},
+	{"deadlocks", "Possible deadlocks."},
+	{"truncated", "Whether there are keys that were not counted."},
+	{"read_duration_seconds", "How long this reading took."},
 }
+
+// metrics are gauges of the whole store, by family and labels. They are empty if the store could not be read.
+type metrics map[string]map[string]float64
 
 // readMetrics reads the store.
 func readMetrics(ctx context.Context, inspector *admin.Inspector) metrics {
 	began := time.Now()
-	m := metrics{up: true, keys: make(map[[2]string]int), waiters: make(map[string]int), oldest: make(map[string]time.Duration), members: make(map[string]int)}
+	m := metrics{"up": {"": 1}, "keys": {}, "waiters": {}, "oldest_hold_seconds": {}, "members": {}, "truncated": {"": 0}}
 	var contended []admin.Status
 	read := 0
 	for st, err := range inspector.List(ctx, "") {
 		if err != nil {
-			return metrics{}
+			return nil
 		}
 		if read == maxMetricsKeys {
-			m.truncated = true
+			m["truncated"][""] = 1
 			break
 		}
 		read++
-		kind, state := string(st.Kind), "free"
+		kind, state := "kind="+label(string(st.Kind)), "free"
 		switch {
 		case st.Held():
 			state = "held"
@@ -84,10 +90,11 @@ func readMetrics(ctx context.Context, inspector *admin.Inspector) metrics {
 		case len(st.Holders) > 0:
 			state = "lapsed"
 		}
-		m.keys[[2]string{kind, state}]++
-		m.waiters[kind] += st.Waiting
+		m["keys"]["{"+kind+",state="+label(state)+"}"]++
+		kind = "{" + kind + "}"
+		m["waiters"][kind] += float64(st.Waiting)
 		for _, h := range st.Holders {
-			m.oldest[kind] = max(m.oldest[kind], st.Now.Sub(h.Since))
+			m["oldest_hold_seconds"][kind] = max(m["oldest_hold_seconds"][kind], st.Now.Sub(h.Since).Seconds())
 		}
 		if st.Waiting > 0 {
 			contended = append(contended, st)
@@ -95,56 +102,32 @@ func readMetrics(ctx context.Context, inspector *admin.Inspector) metrics {
 	}
 	members, _, err := inspector.Members(ctx)
 	if err != nil {
-		return metrics{}
+		return nil
 	}
 	for _, o := range members {
-		m.members[o.Settings.Version]++
+		m["members"]["{version="+label(o.Settings.Version)+"}"]++
 	}
-	m.deadlocks = len(admin.FindDeadlocks(contended, contended))
-	m.took = time.Since(began)
+	m["deadlocks"] = map[string]float64{"": float64(len(admin.FindDeadlocks(contended, contended)))}
+	m["read_duration_seconds"] = map[string]float64{"": time.Since(began).Seconds()}
 	return m
 }
 
 // String returns the metrics in the text format of Prometheus.
 func (m metrics) String() string {
+	if m == nil {
+		m = metrics{"up": {"": 0}}
+	}
 	var b strings.Builder
-	family := func(name, help string, samples ...string) {
-		fmt.Fprintf(&b, "# HELP leasehold_fleet_%s %s\n# TYPE leasehold_fleet_%[1]s gauge\n", name, help)
-		slices.Sort(samples)
-		for _, s := range samples {
-			fmt.Fprintf(&b, "leasehold_fleet_%s%s\n", name, s)
+	for _, f := range families {
+		if m[f[0]] == nil {
+			continue
+		}
+		name := "leasehold_fleet_" + f[0]
+		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %[1]s gauge\n", name, f[1])
+		for _, labels := range slices.Sorted(maps.Keys(m[f[0]])) {
+			fmt.Fprintf(&b, "%s%s %s\n", name, labels, strconv.FormatFloat(m[f[0]][labels], 'f', -1, 64))
 		}
 	}
-	bit := func(is bool) string {
-		if is {
-			return " 1"
-		}
-		return " 0"
-	}
-	family("up", "Whether the store could be read.", bit(m.up))
-	if !m.up {
-		return b.String()
-	}
-	var keys, waiters, oldest, members []string
-	for of, n := range m.keys {
-		keys = append(keys, fmt.Sprintf("{kind=%s,state=%s} %d", label(of[0]), label(of[1]), n))
-	}
-	for kind, n := range m.waiters {
-		waiters = append(waiters, fmt.Sprintf("{kind=%s} %d", label(kind), n))
-	}
-	for kind, d := range m.oldest {
-		oldest = append(oldest, fmt.Sprintf("{kind=%s} %g", label(kind), d.Seconds()))
-	}
-	for version, n := range m.members {
-		members = append(members, fmt.Sprintf("{version=%s} %d", label(version), n))
-	}
-	family("keys", "Keys in the store.", keys...)
-	family("waiters", "Requests waiting for a key.", waiters...)
-	family("oldest_hold_seconds", "Age of the oldest hold.", oldest...)
-	family("members", "Processes that are alive.", members...)
-	family("deadlocks", "Possible deadlocks.", fmt.Sprintf(" %d", m.deadlocks))
-	family("truncated", "Whether there are keys that were not counted.", bit(m.truncated))
-	family("read_duration_seconds", "How long this reading took.", fmt.Sprintf(" %g", m.took.Seconds()))
 	return b.String()
 }
 
