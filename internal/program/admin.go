@@ -58,9 +58,7 @@ func (g *goroutine) list() {
 			break
 		}
 		if st.Key <= after {
-			g.mu.Lock()
-			g.fail("%s: List has %q after %q", g.name, st.Key, after)
-			g.mu.Unlock()
+			g.report("%s: List has %q after %q", g.name, st.Key, after)
 		}
 		after = st.Key
 		g.checkStatus(st)

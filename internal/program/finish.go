@@ -46,9 +46,7 @@ func (r *runner) clean(who string) {
 			return
 		}
 		if time.Since(began) > r.cleanBy {
-			r.mu.Lock()
-			r.fail("%s: %v after everything was unlocked: %s", who, r.cleanBy, left)
-			r.mu.Unlock()
+			r.report("%s: %v after everything was unlocked: %s", who, r.cleanBy, left)
 			return
 		}
 		time.Sleep(step)
@@ -109,9 +107,7 @@ func (r *runner) turn(who string, l *life, key string) {
 		err = r.lockAny(c.ctx, l, key)
 	}
 	if err != nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.fail("%s: s%d can't get %s, which nobody holds, within %v: %v", who, l.slot.number, key, r.cleanBy, err)
+		r.report("%s: s%d can't get %s, which nobody holds, within %v: %v", who, l.slot.number, key, r.cleanBy, err)
 	}
 }
 

@@ -53,9 +53,7 @@ func (g *goroutine) once(o Op, key string) {
 		g.mu.Unlock()
 		err = nil
 	} else if r.began && r.ends != "succeed" && !panicked {
-		g.mu.Lock()
-		g.fail("%s: the run should %s, but Do returned %v", g.name, r.ends, err)
-		g.mu.Unlock()
+		g.report("%s: the run should %s, but Do returned %v", g.name, r.ends, err)
 	}
 	if !r.began {
 		allow = 0
