@@ -19,19 +19,16 @@ func runProgram(t *testing.T, b []byte) {
 
 // FuzzPrograms runs its input as a program that uses locks, and checks that the promises are kept: see package program.
 func FuzzPrograms(f *testing.F) {
-	for _, s := range program.Seeds() {
-		f.Add(s.Bytes)
+	for i := range uint64(100) {
+		f.Add(program.Random(rand.New(rand.NewPCG(1, i))))
 	}
 	f.Fuzz(runProgram)
 }
 
-// TestPrograms runs the named seeds of FuzzPrograms, and pseudo-random programs that are the same in every run. It
-// replaces FuzzPrograms in tests without -fuzz.
+// TestPrograms runs pseudo-random programs that are the same in every run. It replaces FuzzPrograms in tests without
+// -fuzz.
 func TestPrograms(t *testing.T) {
 	testkit.Large(t)
-	for _, s := range program.Seeds() {
-		t.Run(s.Name, func(t *testing.T) { runProgram(t, s.Bytes) })
-	}
 	n := testkit.Rounds(1000, 10_000)
 	if testing.Short() {
 		n = 300
@@ -58,7 +55,7 @@ func TestProgramsUnderFaults(t *testing.T) {
 	faults, programs := 0, 0
 	for ; faults < want && !t.Failed(); programs++ {
 		t.Run(strconv.Itoa(programs), func(t *testing.T) {
-			p := program.Noisy(rand.New(rand.NewPCG(seed, uint64(programs))))
+			p := program.Decode(program.Noisy(rand.New(rand.NewPCG(seed, uint64(programs)))))
 			synctest.Test(t, func(t *testing.T) {
 				w := program.InMemory(t, p)
 				program.Run(t, w, p)

@@ -65,27 +65,6 @@ var delays = [16]time.Duration{
 	4 * time.Second, 8 * time.Second, 13 * time.Second, 25 * time.Second,
 }
 
-// Encode returns the bytes of a program with the given ops and sessions, where each session is given as its byte
-// for [Decode]. It is for seeds written by hand. It rounds each op's delay down to the nearest one in delays.
-func Encode(calm bool, settings []byte, ops ...Op) []byte {
-	head := byte(len(settings) - 2)
-	if calm {
-		head |= 4
-	}
-	b := append([]byte{head}, settings...)
-	for _, o := range ops {
-		delay := 0
-		for i, d := range delays {
-			if d <= o.Delay && d > delays[delay] {
-				delay = i
-			}
-		}
-		b = append(b, byte(o.Verb),
-			byte(o.Session|o.Goroutine<<2|o.Key<<4|o.Variant<<6), byte(o.Arg|delay<<4))
-	}
-	return b
-}
-
 // goroutine returns the ops of one goroutine.
 func (p Program) goroutine(session, goroutine int) []Op {
 	var ops []Op

@@ -1,7 +1,6 @@
 package program_test
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -30,33 +29,32 @@ func TestDecodeTakesAnything(t *testing.T) {
 	}
 }
 
-// Decode reads what Encode writes.
-func TestEncode(t *testing.T) {
-	for _, s := range program.Seeds() {
-		p := program.Decode(s.Bytes)
-		settings := []byte(nil)
-		if len(s.Bytes) > 0 {
-			settings = s.Bytes[1 : 1+len(p.Sessions)]
-		} else {
-			continue
-		}
-		if b := program.Encode(p.Calm, settings, p.Ops...); !bytes.Equal(b, s.Bytes) {
-			t.Errorf("%s: %q became %q when it was decoded and encoded again", s.Name, s.Bytes, b)
-		}
-	}
-}
-
-// The seeds use every verb.
-func TestSeedsHaveEveryVerb(t *testing.T) {
+// Random programs use every verb.
+func TestRandomHasEveryVerb(t *testing.T) {
 	seen := make(map[program.Verb]bool)
-	for _, s := range program.Seeds() {
-		for _, o := range program.Decode(s.Bytes).Ops {
+	for i := range uint64(100) {
+		for _, o := range program.Decode(program.Random(rand.New(rand.NewPCG(1, i)))).Ops {
 			seen[o.Verb] = true
 		}
 	}
 	for v := program.Lock; v <= program.Step; v++ {
 		if !seen[v] {
-			t.Errorf("no seed has %v", v)
+			t.Errorf("no program has %v", v)
+		}
+	}
+}
+
+// In a noisy program, each session first makes its link noisy.
+func TestNoisy(t *testing.T) {
+	for i := range uint64(100) {
+		p := program.Decode(program.Noisy(rand.New(rand.NewPCG(1, i))))
+		if p.Calm {
+			t.Errorf("program %d is calm", i)
+		}
+		for s := range p.Sessions {
+			if o := p.Ops[s]; o.Verb != program.Noise || o.Session != s || o.Delay != 0 {
+				t.Errorf("program %d: op %d is %v of session %d after %v, want Noise of session %d at once", i, s, o, o.Session, o.Delay, s)
+			}
 		}
 	}
 }

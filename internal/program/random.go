@@ -1,6 +1,9 @@
 package program
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+	"slices"
+)
 
 // Random returns the bytes of a random program. Most programs are small and use few keys and verbs, so that
 // operations interact more often.
@@ -47,19 +50,14 @@ var themes = [][]Verb{
 	{Lock, Unlock, TryLock, ReleaseAfter, Lease, EndLease, Step, Step, Replay, Noise, Heal, Cut},
 }
 
-// Noisy returns a random program in which every link is noisy from the start.
-func Noisy(r *rand.Rand) Program {
+// Noisy returns the bytes of a random program in which every link is noisy from the start.
+func Noisy(r *rand.Rand) []byte {
 	b := Random(r)
 	b[0] &^= 4 // not calm
-	p := Decode(b)
-	var ops []Op
-	for i := range p.Sessions {
-		ops = append(ops, Op{Session: i, Verb: Noise})
+	sessions := 2 + int(b[0]&3)%3
+	var noise []byte
+	for i := range sessions {
+		noise = append(noise, byte(Noise), byte(i), 0)
 	}
-	for _, o := range p.Ops {
-		if len(ops) < MaxOps {
-			ops = append(ops, o)
-		}
-	}
-	return Decode(Encode(false, b[1:1+len(p.Sessions)], ops...))
+	return slices.Insert(b, 1+sessions, noise...)
 }
