@@ -12,7 +12,7 @@ import (
 func TestPausedServer(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Container: true}, func(t *testing.T, _ *server.Server) {
-		own, box := lab.StartContainer(t)
+		own, box := lab.StartContainer(t, false)
 		r := newRoom(t, own)
 		opt := r.short(2 * time.Second)
 		a, b := r.session(opt), r.session(opt)

@@ -79,7 +79,7 @@ func TestNemesis(t *testing.T) {
 		var harms []harm
 		switch draw := n.source("server"); {
 		case s.Has(server.Need{Container: true}):
-			own, box := lab.StartIsolated(t)
+			own, box := lab.StartContainer(t, true)
 			n.room, n.single = newRoom(t, own), true
 			harms = n.containerHarms(box)
 			n.uri = n.net.Proxy(n.room.Primary(t)).URI()

@@ -235,20 +235,9 @@ func (l *Lab) Start(t testing.TB, spec mongod.Spec) *Server {
 	return s
 }
 
-// StartContainer starts a container for one test and removes it at the end of the test.
-func (l *Lab) StartContainer(t testing.TB) (*Server, *Container) {
-	t.Helper()
-	return l.startOwn(t, false)
-}
-
-// StartIsolated starts a container that a test can kill, restart and disconnect. At the end of the
-// test it is removed.
-func (l *Lab) StartIsolated(t testing.TB) (*Server, *Container) {
-	t.Helper()
-	return l.startOwn(t, true)
-}
-
-func (l *Lab) startOwn(t testing.TB, isolated bool) (*Server, *Container) {
+// StartContainer starts a container for one test and removes it at the end of the test. An isolated
+// one can be killed, restarted and disconnected.
+func (l *Lab) StartContainer(t testing.TB, isolated bool) (*Server, *Container) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()

@@ -34,25 +34,23 @@ type Need struct {
 
 // missing returns a property that the need requires and s lacks, or "" if s meets the need.
 func (n Need) missing(s *Server) string {
-	switch {
-	case n.MongoDB && s.FerretDB():
-		return "not MongoDB"
-	case n.Notices && !s.has.Notices:
-		return "no notices"
-	case n.Oplog && !s.has.Oplog:
-		return "no oplog to read"
-	case n.Transactions && !s.has.Transactions:
-		return "no transactions"
-	case n.Standalone && !s.has.Standalone:
-		return "not a standalone"
-	case n.Sharded && !s.has.Sharded:
-		return "not sharded"
-	case n.Members && !s.has.Members:
-		return "no members to harm"
-	case n.Binary && !s.has.Binary:
-		return "no mongod to start"
-	case n.Container && !s.has.Container:
-		return "no container"
+	for _, p := range []struct {
+		needed, there bool
+		why           string
+	}{
+		{n.MongoDB, !s.FerretDB(), "not MongoDB"},
+		{n.Notices, s.has.Notices, "no notices"},
+		{n.Oplog, s.has.Oplog, "no oplog to read"},
+		{n.Transactions, s.has.Transactions, "no transactions"},
+		{n.Standalone, s.has.Standalone, "not a standalone"},
+		{n.Sharded, s.has.Sharded, "not sharded"},
+		{n.Members, s.has.Members, "no members to harm"},
+		{n.Binary, s.has.Binary, "no mongod to start"},
+		{n.Container, s.has.Container, "no container"},
+	} {
+		if p.needed && !p.there {
+			return p.why
+		}
 	}
 	return ""
 }
