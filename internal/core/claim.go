@@ -142,9 +142,3 @@ func numberOf(id string) (n uint64, session string) {
 	n, _ = strconv.ParseUint(number, 10, 63)
 	return n, session
 }
-
-func (w *writer) claim(c *Core, id string) {
-	n, session := numberOf(id)
-	w.put(w.name.Session(session))
-	w.num('n', n)
-}

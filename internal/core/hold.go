@@ -9,27 +9,6 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// extended handles the answer to an Extend that the holder sent.
-func (c *Core) extended(e Extended) {
-	cl := c.claims[e.Claim]
-	if cl == nil {
-		return
-	}
-	cl.extends--
-	switch {
-	case errors.Is(e.Err, driver.ErrNotHeld) && c.leaseEnded(cl): // the store's clock must have jumped
-		c.fire(cl, excluded, args{cause: errLeaseOver(cl)})
-	case errors.Is(e.Err, driver.ErrNotHeld):
-		c.fire(cl, excluded, args{cause: fmt.Errorf("%w: %w", ErrRecordDeleted, e.Err)})
-	case e.Err != nil:
-	case !e.Until.Before(cl.until):
-		cl.until = e.Until
-		if cl.state == held {
-			c.at(&cl.timer, cl.number, e.Sent.Add(c.cfg.Hold(cl.request.Lease)))
-		}
-	}
-}
-
 // begin begins the first hold of a claim.
 func (c *Core) begin(cl *claim, x args) {
 	a, q := cl.call, c.queues[cl.request.Key]
@@ -89,11 +68,6 @@ func (c *Core) windDownUnkept(cl *claim, x args) {
 // stalled ends a hold whose holder has made no progress within its limit.
 func (c *Core) stalled(cl *claim, _ args) { c.windDown(cl, args{cause: ErrStalled}) }
 
-// windDownLease ends a lease that is over. An unanswered Extend may have set a later end, so the claim is released.
-func (c *Core) windDownLease(cl *claim, _ args) { c.windDown(cl, args{cause: errLeaseOver(cl)}) }
-
-func (c *Core) loseLease(cl *claim, _ args) { c.loseHold(cl, args{cause: errLeaseOver(cl)}) }
-
 // limitProgress makes the hold end unless its holder makes progress again within the limit. Leases have no such limit,
 // because they run out by themselves.
 func (c *Core) limitProgress(cl *claim, x args) {
@@ -121,66 +95,6 @@ func (c *Core) loseHold(cl *claim, x args) {
 func (c *Core) loseRelease(cl *claim, x args) {
 	cl.lostBy = LostTo(x.cause)
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
-}
-
-// fitsCaller reports whether the lingering claim can be handed off to the caller.
-func (c *Core) fitsCaller(cl *claim, x args) bool { return c.like(x.call, cl) && cl.doubted == 0 }
-
-// earlierTick returns the claim of a holder of this process that is not done with an earlier tick, or nil. The store
-// grants a later tick nevertheless if it has lost that claim, or released it at the end of its grace.
-func (c *Core) earlierTick(cl *claim) *claim {
-	if cl.request.Kind != driver.KindPeriodic {
-		return nil
-	}
-	for _, n := range c.queues[cl.request.Key].claims {
-		if o := c.claims[n]; o.users > 0 {
-			return o
-		}
-	}
-	return nil
-}
-
-// earlierTickRuns reports whether the granted claim's caller must wait in this process for an earlier tick.
-func (c *Core) earlierTickRuns(cl *claim, _ args) bool { return c.earlierTick(cl) != nil }
-
-// endEarlierTick ends the hold of an earlier tick, because the store has granted the claim.
-func (c *Core) endEarlierTick(cl *claim) {
-	if o := c.earlierTick(cl); o != nil {
-		c.fire(o, deleted, args{cause: fmt.Errorf("%w: the store has granted a later tick", ErrRecordDeleted)})
-	}
-}
-
-// notifiedTurn is how long a session that would be notified of other waiters may keep a claim, even if HandOff and
-// Linger are shorter. If the notice is lost, the other waiters wait that long.
-const notifiedTurn = 5 * time.Second
-
-// wouldKnow reports whether the session would be notified if others began to wait for the claim.
-func (c *Core) wouldKnow(cl *claim) bool {
-	return cl.readies != 0 && c.listener.ready && cl.readies == c.listener.readies
-}
-
-// mayKeep reports whether the claim may be kept for another use in this process: until d after its grant, or for at
-// least notifiedTurn if the session would be notified of other waiters. Once others wait, it may not be kept.
-func (c *Core) mayKeep(cl *claim, d time.Duration) bool {
-	if cl.othersWait {
-		return false
-	}
-	if c.wouldKnow(cl) {
-		d = max(d, notifiedTurn)
-	}
-	return c.now.Sub(cl.granted) < d
-}
-
-// joinable reports whether another reader may share the claim's hold.
-func (c *Core) joinable(cl *claim) bool {
-	return c.cfg.HandOff > 0 && cl.state == held && c.mayKeep(cl, c.cfg.HandOff) && cl.doubted == 0
-}
-
-// like reports whether the claim could serve the caller.
-func (c *Core) like(a *Call, cl *claim) bool {
-	r := &cl.request
-	return a.exclusive() && a.Kind == r.Kind && a.Weight == r.Weight && a.Limit == r.Limit && a.Tick == r.Tick &&
-		a.Lease == 0 && r.Lease == 0 && !a.Auto && (cl.call == nil || !cl.call.Auto)
 }
 
 // done handles a holder that is done.
@@ -267,6 +181,16 @@ func (c *Core) handOffToNext(cl *claim, _ args) {
 	c.handOff(cl, args{call: a})
 }
 
+// fitsCaller reports whether the lingering claim can be handed off to the caller.
+func (c *Core) fitsCaller(cl *claim, x args) bool { return c.like(x.call, cl) && cl.doubted == 0 }
+
+// handOff begins the claim's next hold, with the next token.
+func (c *Core) handOff(cl *claim, x args) {
+	cl.due = never
+	cl.token++
+	c.deliver(cl, x.call, 0, true)
+}
+
 // mayLinger reports whether nobody waits for the claim, so that it can be kept for a while.
 func (c *Core) mayLinger(cl *claim, _ args) bool {
 	return c.mayReuse(cl) && len(c.queues[cl.request.Key].calls) == 0 && cl.request.Yield && c.mayKeep(cl, max(c.cfg.HandOff, c.cfg.Linger))
@@ -277,13 +201,6 @@ func (c *Core) linger(cl *claim, _ args) {
 	cl.call = nil
 	c.queues[cl.request.Key].lingering = cl.number
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Linger))
-}
-
-// handOff begins the claim's next hold, with the next token.
-func (c *Core) handOff(cl *claim, x args) {
-	cl.due = never
-	cl.token++
-	c.deliver(cl, x.call, 0, true)
 }
 
 // mayReplace reports whether replace can release the claim.
@@ -306,11 +223,70 @@ func (c *Core) replace(cl *claim, _ args) {
 	c.then(next, replaces, args{before: cl})
 }
 
+// like reports whether the claim could serve the caller.
+func (c *Core) like(a *Call, cl *claim) bool {
+	r := &cl.request
+	return a.exclusive() && a.Kind == r.Kind && a.Weight == r.Weight && a.Limit == r.Limit && a.Tick == r.Tick &&
+		a.Lease == 0 && r.Lease == 0 && !a.Auto && (cl.call == nil || !cl.call.Auto)
+}
+
+// joinable reports whether another reader may share the claim's hold.
+func (c *Core) joinable(cl *claim) bool {
+	return c.cfg.HandOff > 0 && cl.state == held && c.mayKeep(cl, c.cfg.HandOff) && cl.doubted == 0
+}
+
+// mayKeep reports whether the claim may be kept for another use in this process: until d after its grant, or for at
+// least notifiedTurn if the session would be notified of other waiters. Once others wait, it may not be kept.
+func (c *Core) mayKeep(cl *claim, d time.Duration) bool {
+	if cl.othersWait {
+		return false
+	}
+	if c.wouldKnow(cl) {
+		d = max(d, notifiedTurn)
+	}
+	return c.now.Sub(cl.granted) < d
+}
+
+// wouldKnow reports whether the session would be notified if others began to wait for the claim.
+func (c *Core) wouldKnow(cl *claim) bool {
+	return cl.readies != 0 && c.listener.ready && cl.readies == c.listener.readies
+}
+
+// notifiedTurn is how long a session that would be notified of other waiters may keep a claim, even if HandOff and
+// Linger are shorter. If the notice is lost, the other waiters wait that long.
+const notifiedTurn = 5 * time.Second
+
+// extended handles the answer to an Extend that the holder sent.
+func (c *Core) extended(e Extended) {
+	cl := c.claims[e.Claim]
+	if cl == nil {
+		return
+	}
+	cl.extends--
+	switch {
+	case errors.Is(e.Err, driver.ErrNotHeld) && c.leaseEnded(cl): // the store's clock must have jumped
+		c.fire(cl, excluded, args{cause: errLeaseOver(cl)})
+	case errors.Is(e.Err, driver.ErrNotHeld):
+		c.fire(cl, excluded, args{cause: fmt.Errorf("%w: %w", ErrRecordDeleted, e.Err)})
+	case e.Err != nil:
+	case !e.Until.Before(cl.until):
+		cl.until = e.Until
+		if cl.state == held {
+			c.at(&cl.timer, cl.number, e.Sent.Add(c.cfg.Hold(cl.request.Lease)))
+		}
+	}
+}
+
+// windDownLease ends a lease that is over. An unanswered Extend may have set a later end, so the claim is released.
+func (c *Core) windDownLease(cl *claim, _ args) { c.windDown(cl, args{cause: errLeaseOver(cl)}) }
+
+func (c *Core) loseLease(cl *claim, _ args) { c.loseHold(cl, args{cause: errLeaseOver(cl)}) }
+
+func (c *Core) leaseIsOver(cl *claim, _ args) bool { return c.leaseEnded(cl) }
+
 // leaseEnded reports whether the lease is known to be over by the store's clock, so that the next user of the key drops
 // the claim. An unanswered Extend may have been executed at any time before the lease's end, and have set a later end.
 func (c *Core) leaseEnded(cl *claim) bool { return cl.endedBy(c.storeClock()) }
-
-func (c *Core) leaseIsOver(cl *claim, _ args) bool { return c.leaseEnded(cl) }
 
 // endedBy is like leaseEnded, but for a given time of the store's clock.
 func (cl *claim) endedBy(now time.Time) bool {
@@ -319,4 +295,28 @@ func (cl *claim) endedBy(now time.Time) bool {
 		return false
 	}
 	return now.After(cl.until.Add(time.Duration(cl.extends) * lease))
+}
+
+// earlierTick returns the claim of a holder of this process that is not done with an earlier tick, or nil. The store
+// grants a later tick nevertheless if it has lost that claim, or released it at the end of its grace.
+func (c *Core) earlierTick(cl *claim) *claim {
+	if cl.request.Kind != driver.KindPeriodic {
+		return nil
+	}
+	for _, n := range c.queues[cl.request.Key].claims {
+		if o := c.claims[n]; o.users > 0 {
+			return o
+		}
+	}
+	return nil
+}
+
+// earlierTickRuns reports whether the granted claim's caller must wait in this process for an earlier tick.
+func (c *Core) earlierTickRuns(cl *claim, _ args) bool { return c.earlierTick(cl) != nil }
+
+// endEarlierTick ends the hold of an earlier tick, because the store has granted the claim.
+func (c *Core) endEarlierTick(cl *claim) {
+	if o := c.earlierTick(cl); o != nil {
+		c.fire(o, deleted, args{cause: fmt.Errorf("%w: the store has granted a later tick", ErrRecordDeleted)})
+	}
 }

@@ -8,6 +8,106 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
+// Lanes limit how many commands are under way at once, because a store's client needs a connection for each. Repeated
+// requests and notices, which can be as many as there are waiters, also need one of the few lanes for polls. Commands
+// wait for a lane in FIFO order. Heartbeats, Register and Unregister need none.
+type lanes struct {
+	busy, polls int
+	line        []delayed // waiting for any lane
+	pollLine    []delayed // waiting for a lane for polls
+}
+
+// A delayed is a command that waits for a lane: either a complete command, or the number of the claim or message that
+// makes the command when a lane is free.
+type delayed struct {
+	number uint64 // number of a claim, or messageBit plus the number of a message; 0: cmd is set
+	cmd    *Command
+	claim  uint64 // number of the claim that needs cmd, or 0
+}
+
+// enterLane takes a lane if one is free, and reports whether it did. If not, d is sent when a lane becomes free.
+func (c *Core) enterLane(poll bool, d delayed) bool {
+	l := &c.lanes
+	switch {
+	case l.busy < c.most(c.cfg.Lanes) && (!poll || l.polls < c.most(c.cfg.PollLanes)):
+		l.busy++
+		if poll {
+			l.polls++
+		}
+		return true
+	case poll:
+		l.pollLine = append(l.pollLine, d)
+	default:
+		l.line = append(l.line, d)
+	}
+	return false
+}
+
+// leaveLane frees the lane of an answered command, and sends commands that wait for a lane. Polls come first: few can
+// be under way, and they must not starve.
+func (c *Core) leaveLane(s *sent) {
+	l := &c.lanes
+	switch s.op {
+	case Heartbeat, Register, Unregister:
+		return
+	}
+	l.busy--
+	if s.poll {
+		l.polls--
+	}
+	c.fillLanes()
+}
+
+// fillLanes sends waiting commands while lanes are free.
+func (c *Core) fillLanes() {
+	l := &c.lanes
+	for l.busy < c.most(c.cfg.Lanes) {
+		var d delayed
+		switch {
+		case len(l.pollLine) > 0 && l.polls < c.most(c.cfg.PollLanes):
+			d, l.pollLine = l.pollLine[0], l.pollLine[1:]
+		case len(l.line) > 0:
+			d, l.line = l.line[0], l.line[1:]
+		default:
+			return
+		}
+		cl, m := c.claims[d.number], c.messages[d.number&^messageBit]
+		switch {
+		case d.number == 0:
+			c.send(d.cmd, d.claim)
+		case d.number < messageBit && cl != nil && cl.command == inLine:
+			cl.command = 0
+			c.fire(cl, laneFree, args{})
+		case d.number >= messageBit && m != nil:
+			c.messageDue(m)
+		}
+	}
+}
+
+// most returns how many commands may be under way: normally n, and more after a Hurry.
+func (c *Core) most(n int) int {
+	if c.closing != nil && c.closing.phase == hurried {
+		return n * hurryLanes
+	}
+	return n
+}
+
+// send sends a command as soon as a lane is free.
+func (c *Core) send(cmd *Command, claim uint64) {
+	if c.enterLane(false, delayed{cmd: cmd, claim: claim}) {
+		c.sendNow(&sent{session: cmd.Session, claim: claim, others: cmd.Sessions, revoked: cmd.Revoked}, cmd)
+	}
+}
+
+// sendNow sends a command that has its lane or needs none.
+func (c *Core) sendNow(s *sent, cmd *Command) uint64 {
+	c.last.send++
+	s.at, s.op = c.now, cmd.Op
+	c.sent[c.last.send] = s
+	c.do(&Send{c.last.send, cmd})
+	return c.last.send
+}
+
 // A message has notices for other sessions. It is sent again until the store has accepted it or notifyTime is over.
 type message struct {
 	timer
@@ -123,104 +223,4 @@ func (c *Core) inOrder() (all []*message) {
 		all = append(all, c.messages[n])
 	}
 	return all
-}
-
-// Lanes limit how many commands are under way at once, because a store's client needs a connection for each. Repeated
-// requests and notices, which can be as many as there are waiters, also need one of the few lanes for polls. Commands
-// wait for a lane in FIFO order. Heartbeats, Register and Unregister need none.
-type lanes struct {
-	busy, polls int
-	line        []delayed // waiting for any lane
-	pollLine    []delayed // waiting for a lane for polls
-}
-
-// A delayed is a command that waits for a lane: either a complete command, or the number of the claim or message that
-// makes the command when a lane is free.
-type delayed struct {
-	number uint64 // number of a claim, or messageBit plus the number of a message; 0: cmd is set
-	cmd    *Command
-	claim  uint64 // number of the claim that needs cmd, or 0
-}
-
-// enterLane takes a lane if one is free, and reports whether it did. If not, d is sent when a lane becomes free.
-func (c *Core) enterLane(poll bool, d delayed) bool {
-	l := &c.lanes
-	switch {
-	case l.busy < c.most(c.cfg.Lanes) && (!poll || l.polls < c.most(c.cfg.PollLanes)):
-		l.busy++
-		if poll {
-			l.polls++
-		}
-		return true
-	case poll:
-		l.pollLine = append(l.pollLine, d)
-	default:
-		l.line = append(l.line, d)
-	}
-	return false
-}
-
-// leaveLane frees the lane of an answered command, and sends commands that wait for a lane. Polls come first: few can
-// be under way, and they must not starve.
-func (c *Core) leaveLane(s *sent) {
-	l := &c.lanes
-	switch s.op {
-	case Heartbeat, Register, Unregister:
-		return
-	}
-	l.busy--
-	if s.poll {
-		l.polls--
-	}
-	c.fillLanes()
-}
-
-// fillLanes sends waiting commands while lanes are free.
-func (c *Core) fillLanes() {
-	l := &c.lanes
-	for l.busy < c.most(c.cfg.Lanes) {
-		var d delayed
-		switch {
-		case len(l.pollLine) > 0 && l.polls < c.most(c.cfg.PollLanes):
-			d, l.pollLine = l.pollLine[0], l.pollLine[1:]
-		case len(l.line) > 0:
-			d, l.line = l.line[0], l.line[1:]
-		default:
-			return
-		}
-		cl, m := c.claims[d.number], c.messages[d.number&^messageBit]
-		switch {
-		case d.number == 0:
-			c.send(d.cmd, d.claim)
-		case d.number < messageBit && cl != nil && cl.command == inLine:
-			cl.command = 0
-			c.fire(cl, laneFree, args{})
-		case d.number >= messageBit && m != nil:
-			c.messageDue(m)
-		}
-	}
-}
-
-// most returns how many commands may be under way: normally n, and more after a Hurry.
-func (c *Core) most(n int) int {
-	if c.closing != nil && c.closing.phase == hurried {
-		return n * hurryLanes
-	}
-	return n
-}
-
-// send sends a command as soon as a lane is free.
-func (c *Core) send(cmd *Command, claim uint64) {
-	if c.enterLane(false, delayed{cmd: cmd, claim: claim}) {
-		c.sendNow(&sent{session: cmd.Session, claim: claim, others: cmd.Sessions, revoked: cmd.Revoked}, cmd)
-	}
-}
-
-// sendNow sends a command that has its lane or needs none.
-func (c *Core) sendNow(s *sent, cmd *Command) uint64 {
-	c.last.send++
-	s.at, s.op = c.now, cmd.Op
-	c.sent[c.last.send] = s
-	c.do(&Send{c.last.send, cmd})
-	return c.last.send
 }

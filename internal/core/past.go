@@ -7,52 +7,6 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// unknown releases this session's claims that are in st but unknown to this process. A duplicated request
-// that arrives late can create such a claim, even after the claim was released.
-func (c *Core) unknown(st *driver.State, about *claim) {
-	for i := range st.Holders {
-		if h := &st.Holders[i]; h.Session == about.request.Session && h.Claim != about.request.ID && h.Until.IsZero() {
-			c.unknownClaim(st.Key, h.Claim, h.Token)
-		}
-	}
-	for i := range st.WaitersAhead {
-		if w := &st.WaitersAhead[i]; w.Session == about.request.Session {
-			c.unknownClaim(st.Key, w.Claim, 0)
-		}
-	}
-}
-
-func (c *Core) unknownClaim(key, id string, token int64) {
-	switch {
-	case c.byID(id) != nil:
-	case c.isNew(id, token):
-		c.orphan(key, id)
-	case c.mayBeUndone(id):
-		c.heartbeatSoon() // its reply says whether the release was undone (see committed)
-	}
-}
-
-// orphan releases a claim of this session that is unknown to this process. A copy of the claim's request may
-// still be under way.
-func (c *Core) orphan(key, id string) {
-	n, session := numberOf(id)
-	if n == 0 || session != c.session.id || c.claims[n] != nil {
-		return
-	}
-	c.past = slices.DeleteFunc(c.past, func(p pastClaim) bool { return p.number == n })
-	cl := &claim{
-		timer: timer{never, never}, number: n, state: gone, mayBe: true, joinsUntil: c.storeClock().Add(c.cfg.Attempt),
-		request: driver.Claim{Key: key, ID: id, Session: session},
-	}
-	c.claims[n] = cl
-	c.fire(cl, appeared, args{})
-}
-
-func (c *Core) releaseOrphan(cl *claim, x args) {
-	c.do(Orphan{cl.request.ID, cl.request.Key})
-	c.release(cl, x)
-}
-
 // A pastClaim has left the store. It is remembered until no notice, reply or request about it can arrive late.
 type pastClaim struct {
 	number     uint64
@@ -248,4 +202,50 @@ func (c *Core) discardAgain() {
 	c.past = append(c.past, failed...)
 	c.discards.due = c.now.Add(c.cfg.pause(c.discards.failed))
 	c.discards.failed++
+}
+
+// unknown releases this session's claims that are in st but unknown to this process. A duplicated request
+// that arrives late can create such a claim, even after the claim was released.
+func (c *Core) unknown(st *driver.State, about *claim) {
+	for i := range st.Holders {
+		if h := &st.Holders[i]; h.Session == about.request.Session && h.Claim != about.request.ID && h.Until.IsZero() {
+			c.unknownClaim(st.Key, h.Claim, h.Token)
+		}
+	}
+	for i := range st.WaitersAhead {
+		if w := &st.WaitersAhead[i]; w.Session == about.request.Session {
+			c.unknownClaim(st.Key, w.Claim, 0)
+		}
+	}
+}
+
+func (c *Core) unknownClaim(key, id string, token int64) {
+	switch {
+	case c.byID(id) != nil:
+	case c.isNew(id, token):
+		c.orphan(key, id)
+	case c.mayBeUndone(id):
+		c.heartbeatSoon() // its reply says whether the release was undone (see committed)
+	}
+}
+
+// orphan releases a claim of this session that is unknown to this process. A copy of the claim's request may
+// still be under way.
+func (c *Core) orphan(key, id string) {
+	n, session := numberOf(id)
+	if n == 0 || session != c.session.id || c.claims[n] != nil {
+		return
+	}
+	c.past = slices.DeleteFunc(c.past, func(p pastClaim) bool { return p.number == n })
+	cl := &claim{
+		timer: timer{never, never}, number: n, state: gone, mayBe: true, joinsUntil: c.storeClock().Add(c.cfg.Attempt),
+		request: driver.Claim{Key: key, ID: id, Session: session},
+	}
+	c.claims[n] = cl
+	c.fire(cl, appeared, args{})
+}
+
+func (c *Core) releaseOrphan(cl *claim, x args) {
+	c.do(Orphan{cl.request.ID, cl.request.Key})
+	c.release(cl, x)
 }

@@ -8,21 +8,6 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A grant describes how the store granted a claim.
-type grant struct {
-	token, term int64
-	crowded     bool
-	alone       bool // the first request was granted in its reply, and no other claim waited
-	since       time.Time
-}
-
-func (c *Core) onlyTries(cl *claim, _ args) bool { return cl.call.Try }
-
-// isForced reports whether the claim's caller wants the key by force.
-func (c *Core) isForced(cl *claim, _ args) bool { return cl.request.First }
-
-func (c *Core) extendUnanswered(cl *claim, _ args) bool { return cl.extends > 0 }
-
 // join requests the claim as soon as a lane is free.
 func (c *Core) join(cl *claim, _ args) {
 	if cl.command != 0 {
@@ -34,22 +19,6 @@ func (c *Core) join(cl *claim, _ args) {
 		c.sendJoin(cl, poll, nil)
 	}
 }
-
-// joinInPlace requests the claim with the command that releases the claim before it, for which replace has taken a lane.
-func (c *Core) joinInPlace(cl *claim, x args) { c.sendJoin(cl, false, x.before) }
-
-// missedWake reports whether a notice that the claim should request again came, or may have been missed, while the
-// request was under way.
-func (c *Core) missedWake(cl *claim, _ args) bool {
-	return cl.wait.woken || c.listener.ready && cl.readies != c.listener.readies
-}
-
-func (c *Core) joinAgain(cl *claim, x args) {
-	cl.wait.woken = false
-	c.join(cl, x)
-}
-
-func (c *Core) noteWake(cl *claim, _ args) { cl.wait.woken = true }
 
 // sendJoin sends a request to join, which names the sessions ahead that have expired. If old is not nil, the same
 // command releases old.
@@ -74,6 +43,9 @@ func (c *Core) sendJoin(cl *claim, poll bool, old *claim) {
 		old.command = cl.command
 	}
 }
+
+// joinInPlace requests the claim with the command that releases the claim before it, for which replace has taken a lane.
+func (c *Core) joinInPlace(cl *claim, x args) { c.sendJoin(cl, false, x.before) }
 
 // joinAnswered handles the reply to a request to join.
 func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
@@ -152,11 +124,38 @@ func (c *Core) notGranted(cl *claim, r *Reply) {
 	}
 }
 
+// fits reports whether the store could grant the claim at once, because there is room for it and nobody waits.
+func fits(r *driver.Claim, st *driver.State) bool {
+	if st.Waiting > 0 {
+		return false
+	}
+	free := st.Limit // subtract: a sum of weights could overflow
+	for i := range st.Holders {
+		free -= st.Holders[i].Weight
+	}
+	return len(st.Holders) == 0 || r.Weight <= free
+}
+
+// missedWake reports whether a notice that the claim should request again came, or may have been missed, while the
+// request was under way.
+func (c *Core) missedWake(cl *claim, _ args) bool {
+	return cl.wait.woken || c.listener.ready && cl.readies != c.listener.readies
+}
+
+func (c *Core) joinAgain(cl *claim, x args) {
+	cl.wait.woken = false
+	c.join(cl, x)
+}
+
+func (c *Core) noteWake(cl *claim, _ args) { cl.wait.woken = true }
+
 // retry sets the timer for the next request or release.
 func (c *Core) retry(cl *claim, _ args) {
 	c.at(&cl.timer, cl.number, c.now.Add(c.pause(cl.failed)))
 	cl.failed++
 }
+
+func (c *Core) onlyTries(cl *claim, _ args) bool { return cl.call.Try }
 
 // refuse gives the claim's caller an error instead of a hold.
 func (c *Core) refuse(cl *claim, x args) {
@@ -168,6 +167,51 @@ func (c *Core) refuse(cl *claim, x args) {
 		}
 	}
 	c.leaveQueue(cl)
+}
+
+// leaveQueue gives up a claim whose caller no longer waits. The next caller gets the turn at once.
+func (c *Core) leaveQueue(cl *claim) {
+	q := c.queues[cl.request.Key]
+	if q.turn == cl.call {
+		q.turn = nil
+	}
+	cl.call, cl.wait = nil, nil
+	q.used -= c.takeSlot(cl)
+	c.release(cl, args{})
+	c.admitLater(q)
+}
+
+// requestAnew releases a claim that its caller can't use, and then requests another for the caller.
+func (c *Core) requestAnew(cl *claim, _ args) {
+	a := cl.call
+	cl.call, cl.wait = nil, nil
+	c.takeSlot(cl)
+	c.release(cl, args{})
+	c.tasks = append(c.tasks, task{call: a})
+}
+
+// readmit handles a claim that was lost with its session before it was held: its caller requests another claim under
+// the next session id.
+func (c *Core) readmit(cl *claim, _ args) {
+	q := c.queues[cl.request.Key]
+	q.admitted = append(q.admitted, cl.call)
+	c.takeSlot(cl)
+}
+
+// readmitAndRelease is like readmit. But an Extend may have set the end of the claim's lease, and the store may keep the
+// claim until then, so it is released. Otherwise its own caller would have to wait for the lease to end.
+func (c *Core) readmitAndRelease(cl *claim, x args) {
+	c.readmit(cl, x)
+	cl.call, cl.wait = nil, nil
+	c.release(cl, x)
+}
+
+// A grant describes how the store granted a claim.
+type grant struct {
+	token, term int64
+	crowded     bool
+	alone       bool // the first request was granted in its reply, and no other claim waited
+	since       time.Time
 }
 
 // granted handles a grant reported by a reply or a notice. Granting a lease does not set the lease's end; the
@@ -185,6 +229,9 @@ func (c *Core) granted(cl *claim, g grant) {
 	c.fire(cl, granted, args{term: g.term})
 }
 
+// isForced reports whether the claim's caller wants the key by force.
+func (c *Core) isForced(cl *claim, _ args) bool { return cl.request.First }
+
 // learnGrant makes a revoked claim request again, because only a granted claim is revoked. The claim keeps its position
 // ahead of all waiters. If its caller requested another claim instead, two callers with First could take the key from
 // each other without end.
@@ -192,6 +239,41 @@ func (c *Core) learnGrant(cl *claim, _ args) {
 	if cl.ender != byOthers {
 		cl.ender = byOthers
 		c.then(cl, wake, args{})
+	}
+}
+
+// check finds out, for a claim that the store has refused, whether a session that blocks it has expired. If so, the
+// claim is requested again, naming that session, so that a program that only tries still gets the key after a crash. If
+// not, the caller gets the refusal.
+func (c *Core) check(cl *claim, _ args) {
+	w := cl.wait
+	switch {
+	case c.newlyExpired(w):
+		c.then(cl, again, args{})
+	case c.readUnknown(w.ahead), c.expireLapsed(cl):
+	case slices.ContainsFunc(w.ahead, func(id string) bool { return c.others[id].underWay }):
+	default:
+		c.then(cl, refused, args{cause: w.refusal})
+	}
+}
+
+// load reads the state of a key that is in use as another kind, to learn which sessions use it.
+func (c *Core) load(cl *claim, _ args) {
+	cl.command = inLine
+	if c.enterLane(false, delayed{number: cl.number}) {
+		cl.command = c.sendNow(&sent{session: cl.request.Session, claim: cl.number}, &Command{Op: Load, Key: cl.request.Key})
+	}
+}
+
+func (c *Core) loaded(cl *claim, r *Reply) {
+	switch {
+	case cl == nil || cl.state != checking:
+	case r.Err != nil:
+		c.fire(cl, unanswered, args{cause: r.Err})
+	default:
+		cl.wait.ahead = SessionsIn(&r.State, c.session.id)
+		c.check(cl, args{})
+		c.work()
 	}
 }
 
@@ -231,86 +313,4 @@ func (c *Core) extendAnswered(cl *claim, s *sent, r *Reply) {
 	}
 }
 
-// fits reports whether the store could grant the claim at once, because there is room for it and nobody waits.
-func fits(r *driver.Claim, st *driver.State) bool {
-	if st.Waiting > 0 {
-		return false
-	}
-	free := st.Limit // subtract: a sum of weights could overflow
-	for i := range st.Holders {
-		free -= st.Holders[i].Weight
-	}
-	return len(st.Holders) == 0 || r.Weight <= free
-}
-
-// check finds out, for a claim that the store has refused, whether a session that blocks it has expired. If so, the
-// claim is requested again, naming that session, so that a program that only tries still gets the key after a crash. If
-// not, the caller gets the refusal.
-func (c *Core) check(cl *claim, _ args) {
-	w := cl.wait
-	switch {
-	case c.newlyExpired(w):
-		c.then(cl, again, args{})
-	case c.readUnknown(w.ahead), c.expireLapsed(cl):
-	case slices.ContainsFunc(w.ahead, func(id string) bool { return c.others[id].underWay }):
-	default:
-		c.then(cl, refused, args{cause: w.refusal})
-	}
-}
-
-// load reads the state of a key that is in use as another kind, to learn which sessions use it.
-func (c *Core) load(cl *claim, _ args) {
-	cl.command = inLine
-	if c.enterLane(false, delayed{number: cl.number}) {
-		cl.command = c.sendNow(&sent{session: cl.request.Session, claim: cl.number}, &Command{Op: Load, Key: cl.request.Key})
-	}
-}
-
-func (c *Core) loaded(cl *claim, r *Reply) {
-	switch {
-	case cl == nil || cl.state != checking:
-	case r.Err != nil:
-		c.fire(cl, unanswered, args{cause: r.Err})
-	default:
-		cl.wait.ahead = SessionsIn(&r.State, c.session.id)
-		c.check(cl, args{})
-		c.work()
-	}
-}
-
-// leaveQueue gives up a claim whose caller no longer waits. The next caller gets the turn at once.
-func (c *Core) leaveQueue(cl *claim) {
-	q := c.queues[cl.request.Key]
-	if q.turn == cl.call {
-		q.turn = nil
-	}
-	cl.call, cl.wait = nil, nil
-	q.used -= c.takeSlot(cl)
-	c.release(cl, args{})
-	c.admitLater(q)
-}
-
-// requestAnew releases a claim that its caller can't use, and then requests another for the caller.
-func (c *Core) requestAnew(cl *claim, _ args) {
-	a := cl.call
-	cl.call, cl.wait = nil, nil
-	c.takeSlot(cl)
-	c.release(cl, args{})
-	c.tasks = append(c.tasks, task{call: a})
-}
-
-// readmit handles a claim that was lost with its session before it was held: its caller requests another claim under
-// the next session id.
-func (c *Core) readmit(cl *claim, _ args) {
-	q := c.queues[cl.request.Key]
-	q.admitted = append(q.admitted, cl.call)
-	c.takeSlot(cl)
-}
-
-// readmitAndRelease is like readmit. But an Extend may have set the end of the claim's lease, and the store may keep the
-// claim until then, so it is released. Otherwise its own caller would have to wait for the lease to end.
-func (c *Core) readmitAndRelease(cl *claim, x args) {
-	c.readmit(cl, x)
-	cl.call, cl.wait = nil, nil
-	c.release(cl, x)
-}
+func (c *Core) extendUnanswered(cl *claim, _ args) bool { return cl.extends > 0 }

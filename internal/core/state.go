@@ -247,6 +247,12 @@ func (w *writer) call(a *Call) {
 	}
 }
 
+func (w *writer) claim(c *Core, id string) {
+	n, session := numberOf(id)
+	w.put(w.name.Session(session))
+	w.num('n', n)
+}
+
 func (w *writer) at(i Instant) {
 	if i == never {
 		w.put(1 << 63)
