@@ -296,3 +296,27 @@ func TestUnsetHooksCostNothing(t *testing.T) {
 		}
 	})
 }
+
+// Hooks that were added twice are called twice, and each stop ends the calls of one addition. Changing the Hooks later
+// has no effect.
+func TestAddedHooksAreCalledUntilStopped(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSession(t, dsynctest.NewMemory(), nil)
+		calls := 0
+		h := &dsync.Hooks{Granted: func(dsync.HoldInfo) { calls++ }}
+		stops := []func(){s.AddHooks(h), s.AddHooks(h)}
+		h.Granted = func(dsync.HoldInfo) { t.Error("a function that was set after AddHooks was called") }
+		for want := 2; ; want-- {
+			calls = 0
+			turn(s.Mutex("k"))
+			synctest.Wait()
+			if calls != want {
+				t.Errorf("%d calls for a hold, want %d", calls, want)
+			}
+			if want == 0 {
+				return
+			}
+			stops[want-1]()
+		}
+	})
+}
