@@ -33,7 +33,8 @@
 //
 // The tests explore small worlds completely, and large worlds by random walks.
 //
-// The store also implements the short commands of dsync/mongo, and uses them whenever their conditions are met.
+// The store makes its edits with package model. It also implements the short commands of dsync/mongo, and uses them
+// whenever their conditions are met.
 //
 // If several worlds behave alike, only one of them is visited: see
 // [github.com/leasehold-go/leasehold/internal/core.Core.State]. Commands that concern only their own session are

@@ -1,14 +1,13 @@
 // Package model is the specification of what a store does with the record of a key, as code: [Record.Edit] makes one
 // [driver.Edit]. It has no clock, no lock and no I/O. The stores in memory run on it: dsynctest.Memory, and the store
-// of package explore. The probe of package mongo compares a server with it. The only other implementation are the
-// pipelines of package mongo.
+// of package explore. The probe of package mongo compares a server with it. The pipelines of package mongo are the only
+// other implementation.
 //
 // An edit has three parts, which are one atomic step:
 //
 //  1. An Acquire first drops the holders and waiters that are known to be over: holders whose end has come, and, of
 //     the sessions that it names as expired, the waiters and the holders without an end of their own. A Forget drops
-//     holders whose end has come. Other edits leave them, because a claim that is over does no harm until somebody
-//     wants the key.
+//     holders whose end has come. Other edits leave them; a store may drop them then, too.
 //  2. The edit itself changes one claim, the limit, or the seal. If it returns an error, the record is unchanged.
 //  3. Settling grants the key: while the first waiter fits, it becomes a holder.
 //

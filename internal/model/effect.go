@@ -13,8 +13,8 @@ type Effect struct {
 }
 
 // notices returns the notices that are due after the edit e. They are for all sessions but that of an acquired claim,
-// whose State says what has happened to it. A seal wakes waiters instead of notifying those that were granted the key,
-// because a waiter that it removed learns the result only by its next request.
+// whose State says what has happened to it. A seal wakes a waiter even if it has granted it the key, because the reply of
+// package mongo shows the record from before the seal, without the token of the grant.
 func (w *edit) notices(e driver.Edit) (notices []driver.Notice) {
 	add := func(t driver.NoticeType, session, claim string) *driver.Notice {
 		notices = append(notices, driver.Notice{Type: t, Session: session, Key: e.Key(), Claim: claim})
