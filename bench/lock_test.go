@@ -38,7 +38,7 @@ func BenchmarkLinger(b *testing.B) {
 
 func lockUnlock(m *dsync.Mutex) {
 	m.Lock()
-	m.Unlock()
+	defer m.Unlock()
 }
 
 // BenchmarkRLock measures RLock and RUnlock while another goroutine of the process has a read lock.
@@ -48,9 +48,13 @@ func BenchmarkRLock(b *testing.B) {
 	defer rw.RUnlock()
 	b.ReportAllocs()
 	for b.Loop() {
-		rw.RLock()
-		rw.RUnlock()
+		readTurn(rw)
 	}
+}
+
+func readTurn(rw *dsync.RWMutex) {
+	rw.RLock()
+	defer rw.RUnlock()
 }
 
 // BenchmarkContended lets 4 processes with 16 goroutines each acquire one key as often as they can:
