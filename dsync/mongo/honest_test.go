@@ -232,7 +232,11 @@ func (k kept) reply(c call, mine string, now time.Time) bson.D {
 			}
 			reply = append(reply, e("h", k.holders(holders)))
 		case "h.a":
-			reply = append(reply, e("h", bson.A{bson.D{e("a", k.Holders[0].Claim)}}))
+			ids := bson.A{}
+			for _, h := range k.Holders {
+				ids = append(ids, bson.D{e("a", h.Claim)})
+			}
+			reply = append(reply, e("h", ids))
 		case "t":
 			reply = append(reply, e("t", k.Token))
 		case "f":
@@ -262,7 +266,9 @@ func (k kept) reply(c call, mine string, now time.Time) bson.D {
 		case "position":
 			reply = append(reply, e("position", k.Position(mine)))
 		case "first":
-			reply = append(reply, e("first", k.waiters(k.Queue[:1])[0]))
+			for _, first := range k.waiters(k.Queue[:min(1, len(k.Queue))]) {
+				reply = append(reply, e("first", first))
+			}
 		case "ahead":
 			ahead := k.Queue
 			if i := k.Position(mine); i > 0 {
@@ -389,8 +395,11 @@ func (db *executor) handOver(c call, id string, now time.Time) bson.D {
 			queue = append(queue, joins.waiter())
 		}
 		k.Token = condition(c, []string{"update", "0"}, slices.Concat(in, []string{"$cond", "1", "$cond", "1", "t"})...).AsInt64()
-		next := claimDoc{A: queue[0].Claim, S: queue[0].Session, W: queue[0].Weight, T: k.Token, At: now}
-		k.Holders, k.Queue, k.LastChange = []model.Holder{next.holder()}, queue[1:], now
+		k.Holders, k.LastChange = nil, now
+		if len(queue) > 0 {
+			next := claimDoc{A: queue[0].Claim, S: queue[0].Session, W: queue[0].Weight, T: k.Token, At: now}
+			k.Holders, k.Queue = []model.Holder{next.holder()}, queue[1:]
+		}
 		db.records[id] = k
 	}
 	return before.reply(c, "", now)
