@@ -39,6 +39,7 @@ var folders = map[string]string{
 	"hostdir":             "internal/hostdir",
 	"integration":         "integration",
 	"internal/table":      "internal/table",
+	"program":             "internal/program",
 	"leader":              "leader",
 	"leader/mongo":        "leader/mongo",
 }

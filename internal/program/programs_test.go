@@ -1,4 +1,4 @@
-package dsync_test
+package program_test
 
 import (
 	"math/rand/v2"
