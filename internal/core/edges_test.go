@@ -1,0 +1,187 @@
+package core_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/core"
+)
+
+// The tests in this file are about orders of events that exploring does not reach, or whose bad end it does not see.
+
+// A hold with Auto whose session is lost while its grace is running is freed when the grace is over.
+func TestAutoHoldOfALostSessionIsFreed(t *testing.T) {
+	r := newRig(t)
+	r.begin(auto)
+	r.answer("Acquire", r.granted(5000))
+	r.pass(r.c.Deadline().Sub(r.now) - aMoment)
+	r.revoke()
+	r.deadline()
+	r.pass(r.cfg.Grace)
+	if r.c.Wants("k") {
+		t.Error("the hold still has its slot")
+	}
+}
+
+// A notice about a claim whose release a fail-over may have undone makes the session send a heartbeat, whose reply says
+// whether it was undone.
+func TestNoticeOfAReleasedClaim(t *testing.T) {
+	r := newRig(t)
+	r.leaving()
+	r.answer("Release", core.Reply{Found: true, Applied: driver.OpTime{Term: 1, Time: 7}})
+	r.step(grants("s.1", 5000))
+	r.says("a late notice", "Heartbeat")
+}
+
+// A late notice about a released claim is ignored until two heartbeats have been acknowledged.
+func TestLateNotice(t *testing.T) {
+	r := newRig(t)
+	r.cfg.AlwaysListen = true
+	r.heldForGood()
+	r.done(1)
+	r.answer("Release", core.Reply{Found: true})
+	for range 2 {
+		r.step(grants("s.1", 5000))
+		r.says("a late notice", "")
+		r.beat()
+	}
+	r.step(grants("s.1", 5000))
+	r.says("a notice after two heartbeats", "Release")
+}
+
+// After a Hurry, answers of the store don't give Close more time.
+func TestHurryIsBounded(t *testing.T) {
+	r := newRig(t)
+	r.held()
+	r.acquire(2, func(w *core.Want) { w.Key = "other" })
+	r.answer("Acquire", core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: "s.2", Session: "s", Token: 6000}}}})
+	r.step(core.Close{})
+	r.step(core.Hurry{})
+	r.pass(r.cfg.Attempt / 2)
+	r.answer("Release", core.Reply{Found: true})
+	r.says("one is released", "")
+	r.pass(r.cfg.Attempt / 2)
+	r.says("an attempt's time is over", `Closed: not released: "k", not unregistered`)
+}
+
+// Close does not unregister the session while a heartbeat is under way, which could arrive later.
+func TestCloseWaitsForAHeartbeat(t *testing.T) {
+	r := newRig(t)
+	r.held()
+	r.untilHeartbeat()
+	r.step(core.Close{})
+	r.done(1)
+	r.answer("Release", core.Reply{Found: true})
+	r.says("released", "Freed 1")
+	r.answer("Heartbeat", core.Reply{})
+	r.says("the heartbeat is answered", "Unregister")
+}
+
+// A try waits for the release of a lingering claim that it can't use, but not for more than one command.
+func TestTryWaitsForALingeringClaim(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		r := newRig(t)
+		r.lingering()
+		r.acquire(2, tries, auto)
+		r.says("a try", "Release")
+		if answered {
+			r.answer("Release", core.Reply{Found: true})
+			r.says("released", "Acquire")
+		} else {
+			r.answer("Release", noAnswer)
+			r.says("no answer", `Deliver 2: dsync: "k" is waited for by this process`)
+		}
+	}
+}
+
+// Polls get a lane before other commands that wait for one.
+func TestPollsComeFirst(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Poll = 2 * time.Second
+	r.waiting()
+	r.cfg.Lanes, r.cfg.PollLanes = 1, 1
+	r.acquire(8, func(w *core.Want) { w.Key = "first" })
+	r.acquire(9, func(w *core.Want) { w.Key = "second" })
+	r.pass(2 * time.Second)
+	r.free()
+	if got := r.sent["Acquire"].Edit.Acquire.Claim.Key; got != "k" {
+		t.Errorf("the lane is for %s", got)
+	}
+}
+
+// If the listener breaks, another is opened after a pause.
+func TestListenerIsReplaced(t *testing.T) {
+	r := newRig(t)
+	r.cfg.AlwaysListen = true
+	r.held()
+	r.listen()
+	r.step(core.ListenerBroken{Listener: 1})
+	r.pass(r.cfg.Backoff)
+	if r.listener != 2 {
+		t.Error("no other listener is opened")
+	}
+}
+
+// The store is told that a revoked claim was given up only when the claim has left the store.
+func TestRevocationIsDoneWhenReleased(t *testing.T) {
+	r := newRig(t)
+	v := driver.Revocation{Key: "k", Claim: "s.1"}
+	r.held()
+	r.untilHeartbeat()
+	r.answer("Heartbeat", core.Reply{Revoked: []driver.Revocation{v}})
+	r.done(1)
+	r.says("done", "Release")
+	r.beat()
+	if got := r.sent["Heartbeat"].Revoked; len(got) > 0 {
+		t.Errorf("given up before the release was answered: %v", got)
+	}
+	r.answer("Release", core.Reply{Found: true})
+	r.beat()
+	if got := r.sent["Heartbeat"].Revoked; len(got) != 1 || got[0] != v {
+		t.Errorf("given up: %v, want %v", got, v)
+	}
+}
+
+// A change of a key that comes while a notice of its changes is under way is announced, too.
+func TestChangeDuringANotify(t *testing.T) {
+	r := newRig(t)
+	change := core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeChange, Key: "k"}}}
+	r.held()
+	r.step(change)
+	r.says("a change", "Notify")
+	r.step(change)
+	r.says("another", "")
+	r.answer("Notify", core.Reply{})
+	r.pass(time.Second)
+	r.says("later", "Notify")
+	r.answer("Notify", core.Reply{})
+	r.pass(time.Second)
+	r.says("no further change", "")
+}
+
+// A look reads a limited number of keys, and the next look continues where it stopped.
+func TestLooksRotate(t *testing.T) {
+	const keys, most = 600, 500
+	r := newRig(t)
+	r.acquire(1, func(w *core.Want) { w.Key = "key 001" })
+	r.answer("Register", core.Reply{Session: "s"})
+	for i := 1; ; i++ {
+		r.step(grants(fmt.Sprintf("s.%d", i), 5000))
+		r.answer("Acquire", core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: fmt.Sprintf("s.%d", i), Session: "s", Token: 5000}}}})
+		if i == keys {
+			break
+		}
+		r.acquire(uint64(i+1), func(w *core.Want) { w.Key = fmt.Sprintf("key %03d", i+1) })
+	}
+	for _, want := range []string{"key 001", "key 501", "key 401"} {
+		r.beat()
+		got := r.sent["Keys"].Keys
+		if len(got) != most || got[0] != want {
+			t.Errorf("the look reads %d keys, beginning with %s, want %d, beginning with %s", len(got), got[0], most, want)
+		}
+		r.answer("Keys", core.Reply{Err: errors.New("no answer")})
+	}
+}
