@@ -25,7 +25,9 @@
 //     tick never decreases, its result does not change, and its seal does not remove a waiter for a later tick.
 //   - A holder that names a successor learns whether the successor was granted the key. Tokens grow.
 //   - Within a process, no caller is served before the holder is done, unless both share the hold or the key has room
-//     for both. Every caller gets one answer. Every hold is freed once, after its holder is done.
+//     for both. Callers without ticks are served in FIFO order, except for tries, callers with First, and readers
+//     that share. Every caller gets one answer. Every hold is freed once, after its holder is done.
+//   - Only sessions that the store has expired are named as expired.
 //
 // From every state, the package also checks what happens if there are no further faults: every caller is served,
 // revoked claims are given up, and live sessions leave nothing behind in the store or in the Cores. In a small world

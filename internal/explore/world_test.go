@@ -337,8 +337,8 @@ func revokedBy(e core.Event) (claims []string) {
 
 // mayStillSend checks a command that a process sends. After a session is lost, only its commands about leases may be
 // sent. A lost hold must not seal its key. A revoked key may be kept only for the grace. An Expire may have Died set
-// only if the session's process died at least a margin ago. session is the id of the process's session before the
-// step.
+// only if the session's process died at least a margin ago. A request may name only sessions that have expired. session
+// is the id of the process's session before the step.
 func (w *world) mayStillSend(i int, s *core.Send, session string) error {
 	switch s.Op {
 	case core.Acquire, core.Release, core.Extend, core.Heartbeat, core.Unregister:
@@ -350,6 +350,13 @@ func (w *world) mayStillSend(i int, s *core.Send, session string) error {
 		return n.dead && n.core.Session() == s.Session && w.now.Sub(n.died) >= w.cfg.Margin
 	}) {
 		return fmt.Errorf("%s expires session %s with Died set, but its process is alive or has only just died", name(i), s.Session)
+	}
+	if j := s.Edit.Acquire; j != nil {
+		for _, id := range j.Expired {
+			if r, known := w.store.sessions[id]; known && !r.expired {
+				return fmt.Errorf("%s requests the key and names session %s as expired, which it is not", name(i), id)
+			}
+		}
 	}
 	if v := s.Edit.Release; v != nil && v.Seal > 0 && slices.ContainsFunc(w.nodes[i].holds, func(h hold) bool { return h.id == v.Claim.ID && h.ended != 0 }) {
 		return fmt.Errorf("%s seals with claim %s, whose hold was lost", name(i), v.Claim.ID)
@@ -364,6 +371,21 @@ func (n *node) hold(a *core.Call) *hold {
 	for i := range n.holds {
 		if n.holds[i].call == a {
 			return &n.holds[i]
+		}
+	}
+	return nil
+}
+
+// overtaken returns an earlier call that waits for the same key, if a should have been served after it, or nil. A try or
+// a call with First need not wait for its turn, a reader may share a hold while another reader requests one, and calls
+// for ticks may have to queue anew.
+func (n *node) overtaken(a *core.Call) *core.Call {
+	if a.Try || a.First || a.Tick > 0 {
+		return nil
+	}
+	for _, o := range n.callers {
+		if w := o.call; w != nil && w.Call < a.Call && w.Key == a.Key && !w.Try && !(w.Shares && a.Shares) {
+			return w
 		}
 	}
 	return nil
@@ -398,6 +420,9 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 		return nil
 	}
 	o.hold = d.Hold
+	if earlier := n.overtaken(a); earlier != nil {
+		return fmt.Errorf("%s serves call %d before call %d", name(i), a.Call, earlier.Call)
+	}
 	t := w.tokens[a.Key]
 	if d.Hold != a { // the caller shares a hold
 		h := n.hold(d.Hold)
