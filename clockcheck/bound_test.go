@@ -48,7 +48,7 @@ func (w *world) server(at time.Duration) time.Duration {
 
 func (w *world) delay(i int) time.Duration { return time.Duration(w.ExpFloat64() * w.scale[i]) }
 
-// sample returns a sample with the server's answer.
+// sample simulates a request. It returns when it was sent, when it was answered, and the time in the answer.
 func (w *world) sample() (sent, got, server time.Duration) {
 	w.now += time.Duration(w.ExpFloat64() * 1e6)
 	sent = w.now
@@ -209,7 +209,7 @@ func TestCheckCosts(t *testing.T) {
 		c.set("rs", "a:27017", "b:27017", "c:27017")
 		opt := c.options("a:27017").SetReplicaSet("rs")
 		client := connect(t, opt)
-		if err := client.Ping(t.Context(), nil); err != nil { // connected
+		if err := client.Ping(t.Context(), nil); err != nil { // until the client is connected
 			t.Fatal(err)
 		}
 		c.received("a:27017")
@@ -238,7 +238,7 @@ func TestCheckCosts(t *testing.T) {
 						n++
 					case "endSessions": // the driver sends this when it disconnects
 					default:
-						t.Errorf("%s got the commands %v, want hello only", addr, cmd)
+						t.Errorf("%s got the command %v, want hello only", addr, cmd)
 					}
 				}
 				if n != want {

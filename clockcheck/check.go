@@ -17,11 +17,10 @@ import (
 // primary, a mongos or a standalone). With [Options].Servers it also measures every other server whose clock can
 // matter. A nil opt means all defaults.
 //
-// The error is [ErrOffset] or [ErrUndecided] if the host's clock is not certainly within
-// [Options].Limit of every measured server's clock; the result is complete then. It is [ErrStepped]
-// if a clock was stepped during the check. Any other error means that nothing was measured: the server that the
-// client talks to did not answer, ctx ended, or opt is invalid. If one of the other servers does not answer, Check
-// still returns no error; that server's [Server].Err explains why.
+// The error is [ErrOffset] or [ErrUndecided] if the host's clock is not certainly within [Options].Limit of every
+// measured server's clock; the result is complete then. It is [ErrStepped] if a clock was stepped during the check. Any
+// other error means that nothing was measured: the server that the client talks to did not answer, ctx ended, or opt is
+// invalid. It is no error if one of the other servers does not answer: its [Server].Err explains why.
 //
 // ctx bounds the whole check, and [Options].Timeout bounds each server's part of it. If ctx carries
 // a session, Check does not use it. Check may be called concurrently.
@@ -76,8 +75,8 @@ type measured struct {
 const rounds = 4
 
 // measure samples the server that the client talks to. After a fail-over, or with several mongos, a request may reach
-// another server; measure keeps the samples per server, and returns the first server that has enough of them, or else
-// the server with the most samples.
+// another server, so measure keeps each server's samples apart. It returns the first server that has enough of them, or
+// else the server with the most samples.
 func (c *check) measure(ctx context.Context, client *mongo.Client) (*measured, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout)
 	defer cancel()
@@ -275,7 +274,7 @@ func withCause(ctx context.Context, err error) error {
 	return err
 }
 
-// failure wraps the error of a check that measured nothing.
+// failure returns the error of a check that measured nothing. ErrStepped already says why, so it is not wrapped.
 func failure(err error) error {
 	if errors.Is(err, ErrStepped) {
 		return err
@@ -306,12 +305,11 @@ type Options struct {
 	// round-trip time plus 1 ms/Samples. Default 8, at most 1,000.
 	Samples int
 
-	// Servers makes the check measure every server whose clock can matter, each over its own
-	// connection. In a replica set, these are the members that can become primary, as listed by the
-	// server that the client talks to; in a sharded cluster, every mongos that Servers.Hosts lists.
-	// Pass the options that the client was made with. The check uses their connection settings
-	// (authentication, TLS, dialer, time-outs, API version) and their command and pool monitors.
-	// Default: only the server that the client talks to is measured.
+	// Servers makes the check measure every server whose clock can matter, each over connections of its own. In a
+	// replica set, these are the members that can become primary, as listed by the server that the client talks to; in
+	// a sharded cluster, every mongos that Servers.Hosts lists. Pass the options that the client was made with. The
+	// check uses their connection settings (authentication, TLS, dialer, time-outs, API version) and their command and
+	// pool monitors. Default: only the server that the client talks to is measured.
 	Servers *options.ClientOptions
 
 	// DriftRate is how much faster or slower than the host's clock a server's clock may run, as a
@@ -335,14 +333,14 @@ func (o *Options) withDefaults(client *mongo.Client) (Options, error) {
 	}
 	switch {
 	case client == nil:
-		return r, errors.New("clockcheck: the client is nil; pass one, as of mongo.Connect")
+		return r, errors.New("clockcheck: the client is nil; pass one that mongo.Connect returned")
 	case r.Limit < 0:
-		return r, fmt.Errorf("clockcheck: Limit is %v; it must be positive (0 means %v; to measure without one set NoLimit)", r.Limit, defaultLimit)
+		return r, fmt.Errorf("clockcheck: Limit is %v; it must be positive (0 means %v; to measure without a limit, set NoLimit)", r.Limit, defaultLimit)
 	case r.NoLimit && r.Limit > 0:
 		return r, fmt.Errorf("clockcheck: Limit is %v and NoLimit is set; set one of them", r.Limit)
 	case r.Samples < 0 || r.Samples > maxSamples:
 		return r, fmt.Errorf("clockcheck: Samples is %d; it must be 1 to %d (0 means %d)", r.Samples, maxSamples, defaultSamples)
-	case !(r.DriftRate >= 0 && r.DriftRate < 0.1): // NaN neither
+	case !(r.DriftRate >= 0 && r.DriftRate < 0.1): // negated, so that it refuses NaN, too
 		return r, fmt.Errorf("clockcheck: DriftRate is %v; it must be positive and less than 0.1 (0 means %v)", r.DriftRate, defaultDriftRate)
 	case r.Timeout < 0:
 		return r, fmt.Errorf("clockcheck: Timeout is %v; it must be positive (0 means %v)", r.Timeout, defaultTimeout)

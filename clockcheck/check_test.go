@@ -45,7 +45,7 @@ func TestLimit(t *testing.T) {
 				r, err := clockcheck.Check(t.Context(), connect(t, c.options("db:27017")), tc.opt)
 				for _, e := range []error{off, open} {
 					if got, want := errors.Is(err, e), e == tc.want; got != want {
-						t.Errorf("%v: is %q: %v, want %v", err, e, got, want)
+						t.Errorf("errors.Is(%v, %v) is %t, want %t", err, e, got, want)
 					}
 				}
 				if tc.want == nil && err != nil {
@@ -103,7 +103,7 @@ func TestOptionsRejected(t *testing.T) {
 					t.Errorf("Monitor returned %v, want an error that contains %q", err, tc.want)
 				}
 				if n := len(c.received("db:27017")); n > 0 {
-					t.Errorf("%d commands were sent", n)
+					t.Errorf("%d commands were sent, want none", n)
 				}
 			}, "db:27017")
 		})
@@ -148,7 +148,7 @@ func TestServerDoesNotAnswer(t *testing.T) {
 		want error
 		took time.Duration
 	}{
-		{"down", func(f *fake) { f.down = true }, nil, 0, nil, 5 * time.Second}, // the time limit of the client, for finding a server
+		{"down", func(f *fake) { f.down = true }, nil, 0, nil, 5 * time.Second}, // the client's time limit for finding a server
 		{"silent", func(f *fake) { f.silent = true }, nil, 0, context.DeadlineExceeded, 10 * time.Second},
 		{"silent, own limit", func(f *fake) { f.silent = true }, &clockcheck.Options{Timeout: time.Second}, 0, context.DeadlineExceeded, time.Second},
 		{"ctx", func(f *fake) { f.silent = true }, nil, 2 * time.Second, cause, 2 * time.Second},

@@ -8,10 +8,9 @@
 //	log.Print(result)
 //
 // A program that timestamps its data with its host's clock can call [Check] when it starts, and refuse to run if the
-// clock is off. It can also run a [Monitor], which reports when the clock is off by more than the limit. The locks
-// and elections of this module don't depend on hosts' clocks. But a fail-over to a server whose clock is ahead can
-// shorten a lease. [Result].Spread, measured with [Options].Servers, is the greatest difference between two servers'
-// clocks.
+// clock is off. It can also run a [Monitor], which repeats the check and reports each result. The locks and elections
+// of this module don't depend on hosts' clocks. But a fail-over to a server whose clock is ahead can shorten a lease.
+// [Result].Spread, measured with [Options].Servers, is the greatest difference between two servers' clocks.
 //
 // # The bound
 //

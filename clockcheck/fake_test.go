@@ -33,7 +33,7 @@ type fake struct {
 	down      bool                 // refuses connections
 	silent    bool                 // answers only the driver's own commands
 
-	received []bson.Raw // all commands except the driver's own
+	received []bson.Raw // all commands that have a session
 }
 
 func e(key string, value any) bson.E { return bson.E{Key: key, Value: value} }

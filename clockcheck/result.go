@@ -52,9 +52,9 @@ func (r Result) measured() (n int, others []Server) {
 	return len(r.Servers) - len(others), others
 }
 
-// LogValue returns the result as a group: server, offset, bound and rtt. If there is more than one
-// server it adds servers (the number measured), spread and spread_bound, and unmeasured (the
-// addresses of the servers that were not measured).
+// LogValue returns the result as a group with the attributes "server", "offset", "bound" and "rtt" of the first server.
+// If r.Servers has more than one, "servers" is how many were measured, and "spread" and "spread_bound" follow. If some
+// were not measured, "unmeasured" has their addresses.
 func (r Result) LogValue() slog.Value {
 	if len(r.Servers) == 0 {
 		return slog.GroupValue()
@@ -81,8 +81,8 @@ func (r Result) LogValue() slog.Value {
 
 // A Server is the measurement of one server, or the reason why it could not be measured.
 type Server struct {
-	// Addr is host:port, as listed by the replica set or in [Options].Servers. It is empty for a
-	// standalone or a mongos that was measured without Options.Servers.
+	// Addr is host:port, as listed by the replica set or in [Options].Servers. It is empty for a standalone or a mongos
+	// that Options.Servers does not list.
 	Addr string
 
 	// At is the host's clock at the end of the measurement.
@@ -98,8 +98,8 @@ type Server struct {
 	// Samples is the number of answers that were used.
 	Samples int
 
-	// Err is nil if the server was measured. Otherwise it is the reason, and all other fields
-	// except Addr are zero. It is [ErrStepped] if the server's clock was stepped.
+	// Err is nil if the server was measured. Otherwise it is the reason, and all other fields except Addr are zero. It
+	// matches [ErrStepped] if a clock was stepped.
 	Err error
 }
 

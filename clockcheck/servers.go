@@ -55,7 +55,7 @@ func (c *check) others(ctx context.Context, own *measured) ([]*measured, []Serve
 		case errs[i] != nil:
 			missing = append(missing, Server{Addr: addr, Err: errs[i]})
 		case found[i].process() == own.process():
-			own.addr = addr // the mongos that was measured first; only now is its name known, because a mongos does not report it
+			own.addr = addr // the mongos that was measured first; its name is known only now, because a mongos does not report it
 		default:
 			found[i].addr = addr
 			all = append(all, found[i])
@@ -92,7 +92,7 @@ func (c *check) direct(ctx context.Context, addr string, own *measured) (*measur
 	case err != nil:
 		return nil, err
 	case m.SetName != own.SetName || m.router() != own.router():
-		return nil, fmt.Errorf("not of this deployment: it says that its replica set is %q, not %q", m.SetName, own.SetName)
+		return nil, fmt.Errorf("not of this deployment: its replica set is %q (mongos: %t), want %q (mongos: %t)", m.SetName, m.router(), own.SetName, own.router())
 	}
 	return m, nil
 }
@@ -110,9 +110,9 @@ func disconnect(client *mongo.Client, answers bool) {
 	_ = client.Disconnect(ctx) // the client has written nothing that could be lost
 }
 
-// directOptions returns options for a client that talks only to the server at addr, with the
-// connection settings of o. It does not copy o, because the copy would keep o's connection string,
-// and if that is a mongodb+srv:// string, the driver refuses SetDirect.
+// directOptions returns options for a client that talks only to the server at addr, with the connection settings of o.
+// It does not copy o, because the copy would keep o's connection string. If that is a mongodb+srv:// string, the driver
+// refuses SetDirect.
 func directOptions(o *options.ClientOptions, addr string) *options.ClientOptions {
 	a := options.Client().SetHosts([]string{addr}).SetDirect(true).
 		SetMaxPoolSize(1).SetServerMonitoringMode(options.ServerMonitoringModePoll)

@@ -61,7 +61,7 @@ func TestEveryMemberIsMeasured(t *testing.T) {
 		}
 		for addr, want := range offsets {
 			if s := found(t, r, addr); !holds(want, s.Offset, s.Bound) || s.RTT != 4*time.Millisecond || s.Samples != 8 {
-				t.Errorf("got %+v, want %v", s, want)
+				t.Errorf("got %+v, want an offset of %v, a round trip of 4ms and 8 samples", s, want)
 			}
 		}
 		if first := r.Servers[0]; first.Addr != "a:27017" {

@@ -20,7 +20,7 @@ type Locker interface {
 }
 
 // LockAll locks several locks together. The returned context is made from ctx and ends when the first of the locks is
-// lost; the cause is [ErrLost]. Call unlock soon after that. It unlocks all of them, waits for the store like
+// lost; the cause is [ErrLost]. Call unlock soon after a loss. It unlocks all of the locks, waits for the store like
 // [Mutex.Unlock], and returns ErrLost if one was lost before.
 //
 //	held, unlock, err := dsync.LockAll(ctx, locks.Mutex(from), locks.Mutex(to))
@@ -80,7 +80,7 @@ func mutexOf(l Locker) *Mutex {
 	return nil
 }
 
-// inOrder returns the locks in the order in which they are locked, each key once.
+// inOrder returns the locks in the order in which they are locked, each once: see same.
 func inOrder(locks []Locker) []Locker {
 	key := func(l Locker) string {
 		if m := mutexOf(l); m != nil {
@@ -99,7 +99,7 @@ func inOrder(locks []Locker) []Locker {
 	return once
 }
 
-// same reports whether a and b are locks of this package on one key.
+// same reports whether a and b are locks of this package with the same session, kind and key.
 func same(a, b Locker) bool {
 	m, n := mutexOf(a), mutexOf(b)
 	return m != nil && n != nil && m.s == n.s && m.key == n.key && m.kind == n.kind
@@ -177,8 +177,8 @@ func (a *all) live() bool {
 	return a.over.Err() == nil
 }
 
-// unlock unlocks the locks in reverse order: a waiter that then gets the first of the same locks finds the others
-// free. unlock does not wait for the store.
+// unlock unlocks the locks in reverse order: a waiter that then gets the first of the same locks finds the others free.
+// It does not wait for the releases that it returns.
 func (a *all) unlock() (sent []engine.Releasing) {
 	a.live()
 	a.end(context.Canceled)

@@ -21,11 +21,10 @@ import (
 //	defer h.Release(context.WithoutCancel(ctx))
 //	return work(h.Context(ctx)) // ends if the hold is lost
 //
-// A hold is lost when its process cannot reach the store for most of the session's TTL or is frozen for that long,
-// when somebody takes the key by force, or when its limit ([Hold.Progress]) or its lease ([Mutex.Lease]) is over.
-// After Lost closes, nobody else can hold the key for at least the session's grace. A lost hold must be released,
-// too: until then the key stays locked in this process. A lease and units of a [Semaphore] need no release after a
-// loss.
+// A hold is lost mainly when its process cannot reach the store for most of the session's TTL or is frozen for that
+// long, when somebody takes the key by force, or when its limit ([Hold.Progress]) or its lease ([Mutex.Lease]) is over.
+// After Lost closes, nobody else can hold the key for at least the session's grace. A lost hold must be released, too:
+// until then the key stays locked in this process. A lease and units of a [Semaphore] need no release after a loss.
 type Hold struct {
 	h     *engine.Hold
 	over  context.Context         // for a reader: ends with h, or when this reader releases its share of h; otherwise nil
@@ -41,10 +40,10 @@ const (
 	scoped             // a scope releases it
 )
 
-// HoldFrom returns the innermost hold that ctx was derived from, by [Hold.Context], a scope such as [Mutex.Do], a
-// run of a [Once] or a [Periodic], or a leader's term in package leader. It returns nil if there is no hold, or if
-// the innermost scope has several, as [LockAll]'s can. The scope itself releases the hold: Release and
-// ReleaseAfter of the returned Hold return an error.
+// HoldFrom returns the innermost hold that ctx was derived from, by [Hold.Context], a scope such as [Mutex.Do], a run
+// of a [Once] or a [Periodic], or a leader's term in package leader. It returns nil if there is no hold, or if the
+// innermost scope has several, as [LockAll]'s can. The scope, or the holder whose Hold made the context, releases it:
+// Release and ReleaseAfter of the returned Hold return an error.
 func HoldFrom(ctx context.Context) *Hold {
 	h, over := engine.HoldOf(ctx)
 	if h == nil {
@@ -58,7 +57,7 @@ func HoldFrom(ctx context.Context) *Hold {
 // Key returns the key.
 func (h *Hold) Key() string { return h.h.Key() }
 
-// String describes the hold and says whether it is over, such as `mutex "invoices": held, token 1838831318501376`.
+// String describes the hold and says whether it is over, as in `mutex "invoices": held, token 1838831318501376`.
 func (h *Hold) String() string {
 	what := fmt.Sprintf("%s %q", h.h.Kind(), h.Key())
 	token, until := h.Token(), h.Until()
@@ -112,8 +111,9 @@ func (h *Hold) Context(ctx context.Context) context.Context {
 // can grant the key to others. limit counts from the call, including time that the machine sleeps; 0 removes the
 // limit. A hold begins without a limit.
 //
-// Progress sends no command. The error is [ErrLost], with its cause, if the hold is over. It is another error if
-// limit is negative or more than 50 years, or if the hold is a reader's, because readers can share it.
+// Progress sends no command. The error is [ErrLost], with its cause, if the hold is over. It is another error if limit
+// is negative or more than 50 years, or if the hold is a reader's, because readers can share it. A lease has its own
+// end, so Progress sets no limit for it.
 func (h *Hold) Progress(limit time.Duration) error { return h.h.Progress(limit) }
 
 // Until returns the end of a lease, by the store's clock, as the store last reported it, or the zero time if the

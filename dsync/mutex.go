@@ -27,7 +27,7 @@ type Mutex struct {
 	limit int64 // of the key; a Mutex takes all of it
 
 	mu sync.Mutex
-	h  *engine.Hold // the hold that Lock acquired; nil: unlocked
+	h  *engine.Hold // the hold that Lock, LockContext, TryLock or Do acquired; nil: unlocked
 }
 
 var (
@@ -77,8 +77,8 @@ func (m *Mutex) LockContext(ctx context.Context) error {
 	return err
 }
 
-// TryLock tries to lock m and reports whether it succeeded. It returns false if the key is held, if
-// somebody waits for it, or if the store did not answer; [Mutex.TryHold] tells these apart.
+// TryLock tries to lock m and reports whether it succeeded. It returns false if the key is held, if somebody waits for
+// it, or if there was an error, such as no answer from the store; [Mutex.TryHold] returns the reason.
 func (m *Mutex) TryLock() bool { return m.tryLock(context.Background()) == nil }
 
 func (m *Mutex) tryLock(ctx context.Context) error {
@@ -89,9 +89,9 @@ func (m *Mutex) tryLock(ctx context.Context) error {
 	return err
 }
 
-// Unlock unlocks m. It panics if m is not locked. It waits for the store's answer for at most a third
-// of the TTL; after that the release goes on in the background. If the hold was lost, Unlock sends
-// nothing.
+// Unlock unlocks m. It panics if m is not locked. It waits for the store's answer for at most a third of the TTL; after
+// that the release goes on in the background. If the session was lost, or the grace of a lost hold is over, Unlock
+// sends nothing.
 //
 // If nobody waits for the key, Unlock returns when the primary has made the release, and does not wait for a majority
 // of the members, as [Hold.Release] does. If a fail-over undoes the release, nobody else is let in: the key stays

@@ -14,12 +14,12 @@ import (
 // somebody calls Inspector.Forget of package dsync/admin. For a function that runs again and again there is
 // [Periodic].
 //
-// Exactly one run succeeds, but more than one may begin: if a run fails, or its process dies or loses
-// its hold, the next caller runs its function. So a run must be able to continue where another broke
-// off. Guard effects that must not happen twice with the run's fencing token; see [HoldFrom].
+// Only one run succeeds, but more than one may begin: if a run fails, or its process dies or loses its hold, the next
+// caller runs its function. So a run must be able to continue where another broke off. Guard effects that must not
+// happen twice with the run's fencing token; see [HoldFrom].
 type Once struct {
 	t     ticks
-	known atomic.Pointer[engine.SealedError] // the run that succeeded, if this process knows of it; otherwise nil
+	known atomic.Pointer[engine.SealedError] // the run that succeeded; nil: not known to this Once
 }
 
 // onceTick is the one tick of a Once.

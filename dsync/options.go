@@ -36,10 +36,10 @@ type Options struct {
 	// − Margin − Grace − 1.1·HeartbeatInterval, about half a TTL.
 	TTL time.Duration
 
-	// Margin allows for clock errors: a hold ends by the local clock at least Margin + Grace before the store may
-	// grant the key to anyone else. It must exceed the sum of these errors within one TTL: steps of the store's
-	// clock, clock differences between possible primaries, and late timers. Default 500 ms or TTL/10, whichever is
-	// smaller.
+	// Margin allows for clock errors: a hold that is not renewed ends by the local clock at least Margin + Grace before
+	// the store may grant the key to anyone else. It must exceed the sum of these errors within one TTL: steps of the
+	// store's clock, clock differences between possible primaries, and late timers. Default 500 ms or TTL/10, whichever
+	// is smaller.
 	Margin time.Duration
 
 	// Grace is the time that a holder has to stop after its Lost channel closed. Default TTL/10.
@@ -59,8 +59,8 @@ type Options struct {
 	HandOffTime time.Duration
 
 	// Linger is how long this process keeps a key after Unlock, so that the next Lock takes no command. If another
-	// process waits and the store can notify, the key is released at once. Default 0. Keys of a [Semaphore] never
-	// linger.
+	// process waits and the store can notify, the key is released at once. Default 0. Only exclusive holds linger: not
+	// those of a [Semaphore], of readers, or of a lease.
 	Linger time.Duration
 
 	// AlwaysListen keeps a listener open for as long as the session lives, so that the first wait need not
@@ -96,8 +96,8 @@ type Options struct {
 	Hooks *Hooks // called when something happens; nil: none
 }
 
-// withDefaults returns a copy of o with the default in every zero field. The error says what is wrong and what would
-// be right.
+// withDefaults returns a copy of o with the defaults filled in, except that of PollInterval, which depends on whether
+// the store can notify.
 func (o *Options) withDefaults() (r Options, err error) {
 	if o != nil {
 		r = *o
@@ -139,8 +139,8 @@ func (o *Options) withDefaults() (r Options, err error) {
 	}
 	c := r.config(o)
 	if lease, need := c.Hold(r.TTL), c.Silence(); need > lease {
-		return r, fmt.Errorf("dsync: HeartbeatInterval %v leaves no time for a second heartbeat: 1.1·HeartbeatInterval + an attempt's time (TTL/6, at most 5s) = %v must be at most TTL·0.999 − Margin − Grace = %v; raise TTL (%v) or lower HeartbeatInterval, Margin (%v) or Grace (%v)",
-			r.HeartbeatInterval, need, lease, r.TTL, r.Margin, r.Grace)
+		return r, fmt.Errorf("dsync: HeartbeatInterval is %v, so the next heartbeat may be answered only after %v, but TTL (%v) − Margin (%v) − Grace (%v) leaves only %v; raise TTL, or lower one of the others",
+			r.HeartbeatInterval, need, r.TTL, r.Margin, r.Grace, lease)
 	}
 	if r.PollInterval != 0 && r.PollInterval < 10*time.Millisecond {
 		return r, fmt.Errorf("dsync: PollInterval is %v; it must be at least 10ms (0 means the default)", r.PollInterval)
@@ -178,8 +178,8 @@ func (o *Options) withDefaults() (r Options, err error) {
 	return r, nil
 }
 
-// config returns the settings of the session's Core. o has every default filled in; asked is what the caller asked
-// for.
+// config returns the settings of the session's Core. o has the defaults filled in; asked has only what the caller set,
+// and may be nil.
 func (o *Options) config(asked *Options) core.Config {
 	c := core.Config{
 		TTL: o.TTL, Margin: o.Margin, Grace: o.Grace, Heartbeat: o.HeartbeatInterval, Attempt: min(o.TTL/6, engine.MaxAttempt),

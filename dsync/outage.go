@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// sayAgain is the interval at which the log repeats that commands of a kind still fail.
+// sayAgain is how long the log is silent about a kind of command that keeps failing.
 const sayAgain = 10 * time.Second
 
-// outages tracks failing commands by kind, for the log. For each kind, the log shows when failures begin, how many
-// there have been (every ten seconds), and when they are over. A log record for each failed command would hide
-// everything else.
+// outages tracks failing commands by kind, for the log. For each kind, the log shows the first failure and, every ten
+// seconds, how many there have been. If there was more than one, it also shows when they are over. A log record for
+// each failed command would hide everything else.
 type outages struct {
-	failing atomic.Bool // some kind fails; spares commands that succeed the mutex
+	failing atomic.Bool // some kind fails; if not, a success need not lock mu
 	mu      sync.Mutex
 	kinds   map[string]*outage
 }
@@ -24,8 +24,8 @@ type outage struct {
 	failed      int
 }
 
-// failed counts a failure. say reports whether to log it. more has attributes to add to the log record; the first
-// failure has none.
+// failed counts a failure and reports whether to log it. It also returns further attributes for the log record: none
+// for the first failure.
 func (o *outages) failed(op string) (say bool, more []any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -46,8 +46,8 @@ func (o *outages) failed(op string) (say bool, more []any) {
 	return true, k.sum(now)
 }
 
-// over ends the outage of the commands named op, if there is one. It returns attributes for the log, or nil if only one
-// command failed.
+// over ends the outage of the commands named op, if there is one. It returns attributes for the log, or nil if there
+// was no outage or only one command failed.
 func (o *outages) over(op string) (more []any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// rwLimit is the limit of an RWMutex's key. A writer's weight is rwLimit. A process's readers together have weight
-// 1, so at most rwLimit processes can read at the same time.
+// rwLimit is the limit of an RWMutex's key. A writer's weight is rwLimit. All readers that share a hold have weight 1
+// together, so at most rwLimit processes can read at the same time.
 const rwLimit = engine.RWLimit
 
 // An RWMutex is a reader/writer mutual exclusion lock between processes, made by [Session.RWMutex]. It
@@ -21,12 +21,12 @@ const rwLimit = engine.RWLimit
 // starves: a new reader waits behind a waiting writer. So, as with sync.RWMutex, a goroutine that holds a read lock
 // must not read-lock again.
 //
-// Readers of one process share one hold in the store and its token, so most read locks take no command while the
+// Readers of one process can share one hold in the store and its token, so most read locks take no command while the
 // process is reading. Until another process waits for the key, a new reader may join for [Options].HandOffTime after
 // the grant, or for some seconds if the process listens for notices.
 type RWMutex struct {
 	w       Mutex
-	readers heldUnits // one unit for each RLock that has no RUnlock yet
+	readers heldUnits // one unit for each RLock or TryRLock that has no RUnlock yet
 }
 
 var (
@@ -75,8 +75,8 @@ func (rw *RWMutex) RLock() {
 	})
 }
 
-// TryRLock tries to lock rw for reading and reports whether it succeeded. It returns false if rw is
-// locked for writing, if somebody waits, or if the store did not answer.
+// TryRLock tries to lock rw for reading and reports whether it succeeded. It returns false if rw is locked for writing,
+// if somebody waits, or if there was an error, such as no answer from the store.
 func (rw *RWMutex) TryRLock() bool {
 	h, err := rw.writer().s.TryAcquire(context.Background(), rw.want())
 	if err == nil {

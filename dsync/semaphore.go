@@ -41,10 +41,9 @@ func (m *Semaphore) session() *engine.Session {
 // String returns the kind and the key, such as `semaphore "workers"`.
 func (m *Semaphore) String() string { return fmt.Sprintf("%s %q", driver.KindSemaphore, m.key) }
 
-// Hold acquires n units, waiting until they are free, and returns the hold, which is released by
-// [Hold.Release]. ctx bounds only the wait. It is an error if n is less than 1 or more than the size.
-// Other errors are those of [Mutex.LockContext]; [ErrMismatch] also means that the key is in use with
-// another size, and names both.
+// Hold acquires n units, waiting until they are free, and returns the hold, which is released by [Hold.Release]. ctx
+// bounds only the wait. It is an error if n is less than 1 or more than the size. Other errors are those of
+// [Mutex.LockContext]; [ErrMismatch] also means that the key is in use with another size; the error names both sizes.
 func (m *Semaphore) Hold(ctx context.Context, n int64) (*Hold, error) {
 	return newHold(m.acquire(ctx, n))
 }

@@ -21,7 +21,7 @@ import (
 type Session struct {
 	handle // the engine, for packages of this module: see engine.Of
 
-	options Options // with every default filled in
+	options Options // with the defaults filled in, except that of PollInterval
 	report  *reporter
 }
 
@@ -128,10 +128,10 @@ func (s *Session) Healthy() error { return engine.Of(s).Healthy() }
 // [ErrClosed]. Each hold is released as soon as its holder unlocks or its grace is over. Then the session is
 // unregistered.
 //
-// While ctx lives, Close waits for holders, at most for the grace, and repeats commands without an answer. It gives
-// up when the grace is over and the store has answered nothing for one attempt (a sixth of the TTL, at most 5 s).
-// When ctx ends, Close sends each remaining command once. It then returns within one attempt, or in about two round
-// trips if the store answers.
+// While ctx lives, Close waits for holders, at most for the grace, and repeats commands that get no answer. It gives up
+// when the grace is over and the store has answered nothing for one attempt (a sixth of the TTL, at most 5 s). When ctx
+// ends, Close sends each remaining command once. It then returns within one attempt, or in about two round trips if the
+// store answers.
 //
 // If Close returns nil, the session is unregistered, and everything it held is released, or will be when its
 // holder's grace ends. A lease that was not released stays held until it ends. Otherwise the error is one of

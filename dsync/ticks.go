@@ -65,7 +65,7 @@ func (t *ticks) release(h *engine.Hold) error {
 	return nil
 }
 
-// read asks the store for the last tick for which a run has succeeded, or returns nil if there is none.
+// read returns the last tick for which a run has succeeded, or nil if the store has none.
 func (t *ticks) read(ctx context.Context) (last *engine.SealedError, err error) {
 	st, err := t.s.Load(ctx, t.key)
 	switch {

@@ -6,11 +6,11 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// heldUnits are the units acquired by Acquire and RLock. Callers release them with Release and RUnlock by
-// number, without naming a hold.
+// heldUnits are the units that Acquire, TryAcquire, RLock and TryRLock acquired. Their callers release a number of
+// units, without naming a hold.
 type heldUnits struct {
 	mu   sync.Mutex
-	list []units // in the order in which they were granted
+	list []units // oldest first
 }
 
 // units are the units of one acquisition that are not released yet.
@@ -25,9 +25,9 @@ func (p *heldUnits) add(h *engine.Hold, weight int64) {
 	p.list = append(p.list, units{h, weight})
 }
 
-// take removes n units and returns the holds that have no units left. It takes units of lost holds first, then
-// an acquisition of exactly n, then the oldest acquisitions. If fewer than n units are held, it changes nothing
-// and returns false.
+// take removes n units and returns the holds of the acquisitions that have no units left. It takes units of lost holds
+// first. Then it prefers an acquisition that has exactly as many as it still needs, and otherwise takes the oldest. If
+// fewer than n units are held, or n is less than 1, it changes nothing and returns false.
 func (p *heldUnits) take(n int64) (done []*engine.Hold, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,9 +51,9 @@ func (p *heldUnits) take(n int64) (done []*engine.Hold, ok bool) {
 	return done, true
 }
 
-// pickLocked returns the index of the acquisition to take units from next, if n more must be released.
+// pickLocked returns the index of the acquisition to take units from next, when n more are needed.
 func (p *heldUnits) pickLocked(n int64) int {
-	var last *engine.Hold // check each hold once: readers that share a hold are adjacent
+	var last *engine.Hold // don't check the same hold again: readers that share one are mostly adjacent
 	for i, u := range p.list {
 		if u.h != last && !u.h.Live() {
 			return i

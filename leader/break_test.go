@@ -78,13 +78,13 @@ func TestBreakDeposes(t *testing.T) {
 					}
 					w := <-won
 					if d := w.at.Sub(free); d < 0 || d > 10*time.Millisecond {
-						t.Errorf("the next candidate leads %v later than it should", d)
+						t.Errorf("the next candidate was elected %v after the key could be free, want at most 10ms", d)
 					}
 					if err := <-broken; err != nil {
 						t.Errorf("Break: %v", err)
 					}
 					if before, now := term(t, ctx), term(t, w.ctx); now.Number != before.Number+1 || now.Token <= before.Token {
-						t.Errorf("terms %+v, then %+v", before, now)
+						t.Errorf("term %+v follows %+v; want the next number and a greater token", now, before)
 					}
 					if err := e.Resign(background); err != nil {
 						t.Errorf("late Resign: %v", err)
@@ -174,7 +174,7 @@ func TestBreakOfRun(t *testing.T) {
 					}
 					if i > 0 {
 						if d := w.began.Sub(all[i-1].notified); d < min(wind, grace) {
-							t.Errorf("the work of leader %d began %v after that of leader %d was notified", i, d, i-1)
+							t.Errorf("leader %d began to work %v after leader %d was notified, want at least %v", i, d, i-1, min(wind, grace))
 						}
 					}
 				}
@@ -242,7 +242,7 @@ func TestBreakOfAnUnreachableLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := time.Since(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 20*time.Millisecond {
-			t.Errorf("Break returned %v after the session had lapsed", d)
+			t.Errorf("Break returned %v after the session had lapsed, want at most 20ms", d)
 		}
 		if d := time.Since(<-ended); d < grace {
 			t.Errorf("Break returned %v after the term had ended, want at least the grace of %v", d, grace)

@@ -201,7 +201,7 @@ func (t Term) String() string {
 
 type termKey struct{}
 
-// TermFrom returns the term whose context is ctx, or a parent of ctx.
+// TermFrom returns the term whose context ctx is, or was made from, and reports whether there is one.
 func TermFrom(ctx context.Context) (Term, bool) {
 	t, ok := ctx.Value(termKey{}).(Term)
 	return t, ok
@@ -213,7 +213,7 @@ type term struct {
 	hold   *engine.Hold
 	ctx    context.Context // ends with the term
 	cancel context.CancelCauseFunc
-	run    bool // the term belongs to Run, and is released only when Run's function has returned
+	run    bool // the term belongs to Run, which releases it when its function has returned
 }
 
 // contains reports whether ctx is the term's context or was made from it.

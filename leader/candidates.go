@@ -13,7 +13,7 @@ import (
 // A Candidate is a process that campaigns in an election, or leads it.
 type Candidate struct {
 	Session  string // the session's id, which changes after a loss
-	Name     string // Name, Host, PID, App and Meta are as in dsync.Options; zero if not shown
+	Name     string // Name, Host, App and Meta are as in dsync.Options; these and PID are zero if hidden
 	Host     string
 	PID      int
 	App      string
@@ -66,8 +66,8 @@ func (e *Election) ObserveCandidates(ctx context.Context) <-chan []Candidate {
 	})
 }
 
-// sameCandidate reports whether a and b are the same session in the same role. Apart from the time
-// of its last heartbeat, nothing that others see of a session ever changes.
+// sameCandidate reports whether a and b are the same session in the same role. Of a session's other fields, only Seen
+// changes, and that does not count.
 func sameCandidate(a, b Candidate) bool { return a.Session == b.Session && a.IsLeader == b.IsLeader }
 
 func (e *Election) candidates(ctx context.Context, st driver.State) (all []Candidate, err error) {

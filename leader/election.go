@@ -25,7 +25,7 @@ type Election struct {
 	hooks calls.Queue
 	heard context.Context // ends when the session should stop observing the election for the hooks
 	hook  sync.Once       // makes the session observe the election if the hooks need it
-	seen  Leader          // what NewLeader was last called with; only the session's observing goroutine uses it
+	seen  Leader          // the leader when the election was last read; only the session's observing goroutine uses it
 
 	mu     sync.Mutex
 	term   *term         // this process's present or last term
@@ -43,7 +43,8 @@ func New(s *dsync.Session, name string, opt *Options) (*Election, error) {
 	return newElection(context.Background(), engine.Of(s), name, opt)
 }
 
-// newElection is like New. If the hooks need it, the session observes the election until the context heard ends.
+// newElection is like New. Its first argument is the context under which the session observes the election, if the
+// hooks need it.
 func newElection(heard context.Context, s *engine.Session, name string, opt *Options) (*Election, error) {
 	if err := dsync.CheckKey(name); err != nil {
 		return nil, fmt.Errorf("leader: name of the election: %w", err)
@@ -111,10 +112,10 @@ func (e *Election) Publish(ctx context.Context, value []byte) error {
 //
 // A process that campaigns again, as Run does, joins the end of the queue.
 //
-// ctx bounds only the wait. If the error is nil, the store has the resignation, or there was no term.
-// Otherwise it is ctx's error; [ErrLost] if the term was lost before the store had the resignation; dsync.ErrRefused;
-// or, if the session was closed before that, dsync.ErrNotReleased or dsync.ErrClosed. After ErrLost, nobody is
-// elected before the session's lease is over. The term has ended in any case.
+// ctx bounds only the wait. If the error is nil, the store has the resignation, there was no term to end, or Resign did
+// not wait. Otherwise it is ctx's error; [ErrLost] if the term was lost before the store had the resignation;
+// dsync.ErrRefused; or, if the session was closed before that, dsync.ErrNotReleased or dsync.ErrClosed. After ErrLost,
+// nobody is elected before the session's lease is over. The term has ended in any case.
 func (e *Election) Resign(ctx context.Context) error {
 	t := e.present()
 	if t == nil {
@@ -151,8 +152,9 @@ func (e *Election) ResignAfter(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// resignBy is like resign, but releases the term with the options in l. The error is ErrNotLeader if the term was
-// already resigned or its release can no longer be changed, ctx's error, or an error of [engine.Hold.ReleasedBy].
+// resignBy is like resign, but releases the term with the options in l. The error is ErrNotLeader if there is no term,
+// it was already resigned, or its release can no longer be changed. Otherwise it is ctx's error or one of
+// [engine.Hold.ReleasedBy].
 func (t *term) resignBy(ctx context.Context, l driver.Release) error {
 	if t == nil || errors.Is(context.Cause(t.ctx), ErrResigned) || !t.hold.ReleaseBy(l) {
 		return ErrNotLeader
@@ -177,13 +179,13 @@ func (t *term) resign(ctx context.Context) error {
 	return t.hold.NotReleased()
 }
 
-// end ends the term, and waits until the store has its release or the term is lost. The error is
-// ctx's.
+// end ends the term. Unless ctx is the term's context or was made from it, end then waits until the term's hold has
+// finished. The error is ctx's.
 func (t *term) end(ctx context.Context) error {
 	t.cancel(ErrResigned)
 	t.hold.WindDown(context.Cause(t.ctx))
 	if !t.run {
-		_ = t.hold.Release(ctx) // the wait is below
+		_ = t.hold.Release(ctx) // returns at once if another call releases it already; the wait for both is below
 	}
 	if t.contains(ctx) {
 		return nil

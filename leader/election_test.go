@@ -39,7 +39,7 @@ func TestOneOfManyLeads(t *testing.T) {
 					}
 					now := term(t, ctx)
 					if now.Number != last.Number+1 || now.Token <= last.Token || !e.IsLeader() {
-						t.Errorf("term %+v after %+v", now, last)
+						t.Errorf("term %+v follows %+v, and IsLeader returns %t; want the next number, a greater token, and true", now, last, e.IsLeader())
 					}
 					last = now
 					time.Sleep(time.Millisecond)
@@ -110,7 +110,7 @@ func TestCauseOfTheEnd(t *testing.T) {
 				e.Resign(background)
 				synctest.Wait()
 				if got := strings.Join(events, ", "); got != "elected 1, lost 1" {
-					t.Errorf("hooks: %s", got)
+					t.Errorf("hooks: %s, want elected 1, lost 1", got)
 				}
 			})
 		})
@@ -186,7 +186,7 @@ func TestCampaignErrors(t *testing.T) {
 		ctx, err = b.TryCampaign(background)
 		check("TryCampaign", ctx, err, dsync.ErrHeld)
 		if held := heldError(t, err); held.Here || held.Session != s.ID() {
-			t.Errorf("TryCampaign while another process leads: %+v: %v", held, err)
+			t.Errorf("TryCampaign while another process leads: %+v: %v; want the leader's session, and Here false", held, err)
 		}
 		wantErr(t, "cause of TryCampaign", context.Cause(ctx), dsync.ErrHeld)
 		ctx, err = a.TryCampaign(background)
@@ -292,7 +292,7 @@ func TestContextEndsBeforeTheNextLeads(t *testing.T) {
 	}
 }
 
-// B29: however a term ends, nobody else is elected until Resign or until the grace is over.
+// B29: when a term's ctx is cancelled, nobody else is elected until Resign or until the grace is over.
 func TestWorkNeverOverlaps(t *testing.T) {
 	for _, resigns := range []time.Duration{0, grace / 2, time.Hour} {
 		t.Run(fmt.Sprint("done after ", resigns), func(t *testing.T) {
@@ -348,7 +348,7 @@ func TestAnotherLeadsAtOnce(t *testing.T) {
 		campaign(t, electionOf(t, again, nil))
 		// Close waits for the grace, because the leader has not called Resign.
 		if d := time.Since(start); d > grace {
-			t.Errorf("three changes took %v", d)
+			t.Errorf("three changes of leader took %v, want at most the grace of %v", d, grace)
 		}
 		f.Cut()
 		crashed := time.Now()
@@ -382,7 +382,7 @@ func TestCrashedLeaderIsFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := l.Since.Sub(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 10*time.Millisecond {
-			t.Errorf("elected %v later than a TTL after the last heartbeat", d)
+			t.Errorf("elected %v later than a TTL after the last heartbeat, want 0 to 10ms", d)
 		}
 	})
 }
@@ -524,7 +524,7 @@ func TestHooksCostNoLeadership(t *testing.T) {
 				time.Sleep(4 * ttl)
 				ends := name == "resign" || name == "close" || name == "pause"
 				if (ctx.Err() != nil) != ends {
-					t.Errorf("after the hook the context's error is %v", ctx.Err())
+					t.Errorf("after the hook the context's error is %v, want an error: %t", ctx.Err(), ends)
 				}
 				time.Sleep(4 * ttl)
 			})

@@ -12,7 +12,7 @@ var (
 	//   - dsync.ErrSessionExpired: the session has expired in the store;
 	//   - dsync.ErrClosed: the session was closed;
 	//   - dsync.ErrRevoked: somebody called admin.Inspector.Break with the election's name;
-	//   - dsync.ErrRecordDeleted: somebody deleted the election's record in the store;
+	//   - dsync.ErrRecordDeleted: somebody deleted or changed the election's record in the store;
 	//   - dsync.ErrStalled: the work made no progress within the limit that it set with dsync.Hold.Progress.
 	ErrLost = dsync.ErrLost
 

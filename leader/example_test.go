@@ -396,8 +396,8 @@ func ExampleElection_Pause() {
 	// election "reports": not leading
 }
 
-// The leader has sent requests that other systems will be working on for another minute. Until then
-// nobody leads.
+// The leader has sent requests that other systems will be working on for another minute. Nobody leads during that
+// minute.
 func ExampleElection_ResignAfter() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
@@ -463,8 +463,7 @@ func ExampleHooks_observer() {
 	// 10.0.0.7:8080; here: false, <nil>
 }
 
-// The group is not balanced, because its functions take long to start. Each function has its own
-// hooks.
+// The group is not balanced, because its functions take a long time to start. Each function has its own hooks.
 func ExampleGroupOptions() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
@@ -495,7 +494,7 @@ func ExampleGroupOptions() {
 	// <nil>
 }
 
-// A function's handle removes it from the group on this process, and another process then runs it.
+// Remove takes the function out of the group on this process, and another process then runs it.
 func ExampleGroup_List() {
 	ctx := context.Background()
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)

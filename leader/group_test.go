@@ -19,7 +19,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// A fleet counts how often each function runs in each process.
+// A fleet counts the calls that are running, by function and process.
 type fleet struct {
 	t       *testing.T
 	mu      sync.Mutex
@@ -49,7 +49,7 @@ func (f *fleet) add(process, name string, d int) {
 	}
 	f.on[process][name] += d
 	if f.running[name] += d; f.running[name] > 1 {
-		f.t.Errorf("%s runs %d times", name, f.running[name])
+		f.t.Errorf("%s runs %d times at once", name, f.running[name])
 	}
 }
 
@@ -107,7 +107,7 @@ func TestGroupSpreads(t *testing.T) {
 					t.Errorf("%s: %s runs %d of %d, want about %d: %v", when, p, n, functions, share, loads)
 				}
 			}
-			if total < functions-2 { // one may be moving
+			if total < functions-2 { // two may be moving
 				t.Errorf("%s: %d of %d run: %v", when, total, functions, loads)
 			}
 		}
@@ -118,7 +118,7 @@ func TestGroupSpreads(t *testing.T) {
 		check("two that start together", "a", "b")
 		_, stopC := f.group("c", store, functions)
 		time.Sleep(10 * time.Minute)
-		check("a third later", "a", "b", "c")
+		check("a third process has joined", "a", "b", "c")
 		crash.Cut()
 		time.Sleep(10 * time.Minute)
 		check("one crashed", "a", "c")
@@ -167,7 +167,7 @@ func TestGroupListAndRemove(t *testing.T) {
 		g.Go("removes itself", func(ctx context.Context) error {
 			i := slices.IndexFunc(g.List(), func(s *leader.Singleton) bool { return s.Name == "removes itself" })
 			if !g.List()[i].Remove(ctx) {
-				t.Error("Remove inside the function: no such function")
+				t.Error("Remove inside the function returned false")
 			}
 			<-ctx.Done()
 			return ctx.Err()
@@ -195,7 +195,7 @@ func TestGroupListAndRemove(t *testing.T) {
 			t.Errorf("the other process runs %d functions, want none", f.load("b"))
 		}
 		if !removed.Remove(background) || removed.Remove(background) {
-			t.Error("Remove reported the wrong result")
+			t.Error("want true from the first Remove, and false from the second")
 		}
 		time.Sleep(2 * time.Second)
 		if f.load("b") != 2 {
@@ -540,7 +540,7 @@ func TestFunctionsOfGroupsAreDistinct(t *testing.T) {
 				}
 				name, pair := strings.Split(r.Election.String(), `"`)[1], fmt.Sprintf("%q of %q", f, group)
 				if names[name] != "" || name != group+"/"+f {
-					t.Errorf("%s has the election %q, but so has %s", pair, name, names[name])
+					t.Errorf("%s has the election %q, want %q; earlier function with this election: %s", pair, name, group+"/"+f, names[name])
 				}
 				names[name] = pair
 			}

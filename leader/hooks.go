@@ -29,16 +29,16 @@ type Hooks struct {
 	// term's context.
 	Lost func(t Term, cause error)
 
-	// NewLeader is called when there is another leader, or the same leader in another term. before
-	// is the zero Leader if nobody led, and now is the zero Leader if nobody leads.
+	// NewLeader is called when another process leads, when nobody leads any more, and when the same leader begins
+	// another term. Its argument before is the zero Leader if nobody led, and now is the zero Leader if nobody leads.
 	NewLeader func(before, now Leader)
 
 	// Refreshed is called with each reading of the election, after changes and otherwise every
 	// dsync.Options.PollInterval.
 	Refreshed func(Reading)
 
-	// ReturnedLate is called if Run's function returns after the end of its term. err is the
-	// function's result.
+	// ReturnedLate is called if Run's function returns after the end of its term, unless Run's ctx has ended, too. err
+	// is the function's result.
 	ReturnedLate func(t Term, err error)
 }
 

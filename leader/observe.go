@@ -16,7 +16,7 @@ type Leader struct {
 	Term    int64  // the term's number
 	Token   int64  // the term's fencing token
 	Session string // the id of the leader's session
-	Name    string // Name, Host and PID are as in dsync.Options; zero if not shown
+	Name    string // Name and Host are as in dsync.Options; these and PID are zero if hidden
 	Host    string
 	PID     int
 	Since   time.Time // when it was elected, by the store's clock

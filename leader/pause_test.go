@@ -75,7 +75,7 @@ func TestPauseAtTheElection(t *testing.T) {
 					<-paused
 					time.Sleep(2 * grace)
 					if st, err := store.Load(background, "e", 1000); err != nil || len(st.Holders)+st.Waiting != 0 || a.IsLeader() {
-						t.Fatalf("while paused, the store has the holders %+v and %d waiters (%v)", st.Holders, st.Waiting, err)
+						t.Fatalf("while paused, the store has the holders %+v and %d waiters (%v), want none", st.Holders, st.Waiting, err)
 					}
 					a.Resume()
 					time.Sleep(grace / 10)

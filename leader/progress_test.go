@@ -79,7 +79,7 @@ func TestHangingLeaderIsDeposed(t *testing.T) {
 				t.Logf("the term ended %v after the last report, and the next leader was elected %v later", ended.Sub(last), time.Since(ended))
 				time.Sleep(time.Minute)
 				if !theirs.IsLeader() || !errors.Is(s.Healthy(), dsync.ErrStillInUse) {
-					t.Errorf("the next process leads: %t; Healthy of the old leader's session: %v", theirs.IsLeader(), s.Healthy())
+					t.Errorf("the next process leads: %t; Healthy of the old leader's session: %v; want true and ErrStillInUse", theirs.IsLeader(), s.Healthy())
 				}
 				if m, err := theirs.Candidates(background); err != nil || len(m) != 1 {
 					t.Errorf("candidates are %v (%v), want the new leader only", m, err)
@@ -120,11 +120,11 @@ func TestCauseOfAStalledTerm(t *testing.T) {
 		synctest.Wait()
 		for _, err := range slices.Concat(lost, []error{context.Cause(ctx)}) {
 			if !errors.Is(err, leader.ErrLost) || !errors.Is(err, dsync.ErrStalled) || errors.Is(err, dsync.ErrRevoked) {
-				t.Errorf("the cause is %v", err)
+				t.Errorf("the cause is %v, want ErrLost with ErrStalled", err)
 			}
 		}
 		if len(lost) != 1 {
-			t.Errorf("Lost was called %d times", len(lost))
+			t.Errorf("Lost was called %d times, want once", len(lost))
 		}
 		if err := e.Resign(background); err != nil {
 			t.Error(err)

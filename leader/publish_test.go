@@ -19,8 +19,8 @@ import (
 // election.
 var later = strings.Repeat("a", driver.MaxClaimValue+1)
 
-// Whoever sees a leader also sees its value, because every write that elects a leader also publishes the value.
-// Publishing it costs no extra command.
+// Every write that elects a leader also publishes the leader's value, if it is short. So nobody sees a leader without
+// its value, and publishing costs no extra command.
 func TestValueIsPartOfTheElection(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestPublishingEndsWithTheTerm(t *testing.T) {
 		synctest.Wait()
 		before := sent
 		if before < 9 || before > 3*20 { // an attempt ends after a sixth of the TTL
-			t.Errorf("%d attempts to publish in three TTLs", before)
+			t.Errorf("%d attempts to publish in three TTLs, want 9 to 60", before)
 		}
 		time.Sleep(ttl)
 		synctest.Wait()

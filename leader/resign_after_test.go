@@ -67,7 +67,7 @@ func TestResignAfter(t *testing.T) {
 	}
 }
 
-// If the work takes longer than d to stop, the next leader is not elected before it has stopped.
+// If the work takes longer than d to stop, the next leader is not elected before the work has stopped.
 func TestResignAfterWaitsForTheWork(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -80,7 +80,7 @@ func TestResignAfterWaitsForTheWork(t *testing.T) {
 		}
 		<-next.elected
 		if took := time.Since(start); took < grace/2 || took > grace {
-			t.Errorf("the next leader is elected after %v", took)
+			t.Errorf("the next leader is elected after %v, want %v to %v", took, grace/2, grace)
 		}
 	})
 }
@@ -129,7 +129,7 @@ func TestResignAfterAndBreak(t *testing.T) {
 				}
 				<-next.elected
 				if took := time.Since(start); took > 2*ttl {
-					t.Errorf("the next leader is elected after %v", took)
+					t.Errorf("the next leader is elected after %v, want at most %v", took, 2*ttl)
 				}
 			})
 		})
@@ -168,8 +168,8 @@ func TestTryCampaignAfterOnesOwnResignAfter(t *testing.T) {
 	})
 }
 
-// Run's function calls ResignAfter too late: its grace is over, and the term is being released, but the store does
-// not answer. ResignAfter then returns an error.
+// Run's function calls ResignAfter too late: its grace is over, and the term is being released, but the store has not
+// answered yet. ResignAfter then returns an error.
 func TestResignAfterTheGraceIsOver(t *testing.T) {
 	for name, fault := range map[string]dsynctest.Fault{
 		"the reply comes late": {ReplyDelay: ttl / 8},
@@ -204,7 +204,7 @@ func TestResignAfterTheGraceIsOver(t *testing.T) {
 				began := time.Now()
 				<-next.elected
 				if took := time.Since(began); took > 2*ttl {
-					t.Errorf("ResignAfter returned %v, and the next leader is elected %v later", err, took)
+					t.Errorf("ResignAfter returned %v, and the next leader is elected %v later, want at most %v", err, took, 2*ttl)
 				}
 			})
 		})

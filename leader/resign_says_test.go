@@ -146,7 +146,7 @@ func TestResignAfterTheContextHasEnded(t *testing.T) {
 	}
 }
 
-// ResignAfter refuses a term that was already resigned, revoked or closed.
+// ResignAfter returns ErrNotLeader if Resign, Break or Close has already ended the term.
 func TestResignAfterTheEndIsRefused(t *testing.T) {
 	for name, end := range map[string]func(e *leader.Election, s *dsync.Session){
 		"resigned": func(e *leader.Election, _ *dsync.Session) { go e.Resign(background) },
@@ -188,7 +188,7 @@ func TestResignAfterARevocationOfAStoppedTerm(t *testing.T) {
 		began := time.Now()
 		<-next.elected
 		if took := time.Since(began); took > ttl {
-			t.Errorf("the next leader is elected after %v", took)
+			t.Errorf("the next leader is elected after %v, want at most %v", took, ttl)
 		}
 		if err := <-broken; err != nil {
 			t.Errorf("Break: %v", err)

@@ -36,8 +36,8 @@ func begin(t *testing.T, e *leader.Election, run bool) {
 	time.Sleep(time.Second)
 }
 
-// Resign and Pause return nil only when the store has released the leadership, even if that takes
-// long, and even if several goroutines call them.
+// Resign and Pause return nil only when the store has released the leadership, even if that takes a second, and even if
+// several goroutines call them.
 func TestResignReturnsAfterTheRelease(t *testing.T) {
 	for name, resign := range map[string]func(*leader.Election) error{
 		"Resign": func(e *leader.Election) error { return e.Resign(background) },

@@ -5,10 +5,10 @@ import "context"
 // Run campaigns, calls f with the context of the term, and resigns when f has returned. If the term
 // ended before f returned, Run campaigns again. Run is made for errgroup.Group.Go.
 //
-// Run returns f's result, nil or an error, if f returns during its term. If ctx has ended, Run waits
-// for f to return and returns ctx's error. Run also returns those errors of Campaign that cannot be
-// fixed by waiting. If f returns after the end of its term, its error goes to Hooks.ReturnedLate. Run
-// never campaigns, returns or resigns while f runs.
+// Run returns f's result, nil or an error, if f returns during its term. If ctx has ended, Run waits for f to return
+// and returns ctx's error. Run also returns those errors of Campaign that cannot be fixed by waiting. If f returns
+// after the end of its term and ctx has not ended, f's result goes to Hooks.ReturnedLate. Run never campaigns, returns
+// or resigns while f runs.
 //
 // An outage of the database often makes f's own work fail before the leadership is lost. If such a
 // failure should not end Run, f must wait for its context to end before returning, as in the Example.

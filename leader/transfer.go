@@ -14,8 +14,8 @@ import (
 // candidate, even if others have waited longer. The others keep their order. Take the candidate from
 // [Election.Candidates]; only its Session is used.
 //
-// First Transfer checks that this process leads ([ErrNotLeader]) and that the candidate is alive and
-// campaigns ([ErrNotCandidate]). If a check fails, or the store can't be read, the term goes on.
+// First, Transfer checks that this process leads ([ErrNotLeader]) and that the candidate is alive and campaigns
+// ([ErrNotCandidate]). If a check fails, or the store can't be read, the term goes on.
 //
 // Then the term ends with the cause [ErrResigned], and Transfer waits like Resign until the work is done
 // and the store has elected the candidate. If the candidate stops campaigning before that, or its session

@@ -61,7 +61,7 @@ func candidate(t *testing.T, e *leader.Election, name string) leader.Candidate {
 	return all[i]
 }
 
-// wantRoles checks the leader and the candidates, in the order of the queue.
+// wantRoles checks the leader, then the candidates in the order of the queue, and then the observers.
 func wantRoles(t *testing.T, e *leader.Election, want ...string) {
 	t.Helper()
 	if got := roles(t, e); !slices.Equal(got, want) {
@@ -104,7 +104,7 @@ func TestTransfer(t *testing.T) {
 						t.Errorf("a leads: %t, its term ended with %v", a.IsLeader(), context.Cause(term1))
 					}
 					if got := term(t, <-all[name].elected); got.Number != 2 || got.Name != name {
-						t.Errorf("elected: %+v", got)
+						t.Errorf("elected: %+v, want %s in term 2", got, name)
 					}
 				})
 			})
@@ -154,11 +154,10 @@ func TestTransferInsideRun(t *testing.T) {
 		defer cancel()
 		ready := make(chan leader.Candidate)
 		go a.Run(ctx, func(ctx context.Context) error {
-			start := time.Now()
 			to := <-ready
 			asked := time.Now()
 			if err := a.Transfer(ctx, to); err != nil || !time.Now().Equal(asked) {
-				t.Errorf("Transfer: %v after %v", err, time.Since(start))
+				t.Errorf("Transfer: %v after %v, want nil at once", err, time.Since(asked))
 			}
 			return ctx.Err()
 		})
@@ -208,7 +207,7 @@ func TestTransferRefused(t *testing.T) {
 			{"by an observer", observer, b, leader.ErrNotLeader},
 		} {
 			if err := tt.e.Transfer(background, tt.to); !errors.Is(err, tt.want) || errors.Is(err, leader.ErrResigned) {
-				t.Errorf("Transfer to %s: %v, want %v", tt.name, err, tt.want)
+				t.Errorf("%s: Transfer returned %v, want %v", tt.name, err, tt.want)
 			}
 		}
 		if d := store.Counts().Since(before); d.Commands[dsynctest.MethodRelease] != 0 {
@@ -283,7 +282,7 @@ func TestTransferToACandidateThatCrashes(t *testing.T) {
 		}
 		<-all["b"].elected
 		if d := time.Since(start); d > ttl+grace {
-			t.Errorf("somebody leads after %v, want within %v", d, ttl+grace)
+			t.Errorf("b is elected after %v, want within %v", d, ttl+grace)
 		}
 	})
 }
@@ -476,9 +475,8 @@ func TestTransferSkipsLocalCandidates(t *testing.T) {
 	})
 }
 
-// If the session is closed before the leader's work is done, the leadership stays in the store
-// until it expires, and then goes to the first in the queue. In that case Transfer must not report
-// success.
+// If Close cannot wait for the leader's work, because its ctx has ended, the leadership stays in the store until the
+// session expires. Then the first in the queue is elected. In that case Transfer must not report success.
 func TestTransferOfATermLeftToExpire(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -68,8 +68,8 @@ func (st Status) Held() bool {
 	return false
 }
 
-// Status returns what the store knows about key. If the key has not been used within [dsync.Options].Retention,
-// only Key and Now are set. The error is ctx's, [dsync.ErrClosed], [dsync.CheckKey]'s or the store's.
+// Status returns what the store knows about key. If the store has no record of the key, only Key and Now are set. The
+// error is ctx's, [dsync.ErrClosed], [dsync.CheckKey]'s or the store's.
 func (i *Inspector) Status(ctx context.Context, key string) (Status, error) {
 	r, err := reading.Read(ctx, i.s, key)
 	if err != nil {

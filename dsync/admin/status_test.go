@@ -33,7 +33,7 @@ func TestStatusOfEachKind(t *testing.T) {
 		sealed  bool
 		value   string
 		term    int64
-		holders []admin.Participant // only Weight, Renewed and Yields are set, and, if Renewed is false, Until as of the grant
+		holders []admin.Participant // only Weight, Renewed and Yields are set and, if Renewed is false, Until, counted from the grant
 	}
 	renewed := func(weight int64) admin.Participant { return admin.Participant{Weight: weight, Renewed: true} }
 	const rw = 1 << 30 // the limit of an RWMutex
@@ -442,7 +442,7 @@ func collect(list iter.Seq2[admin.Status, error]) (keys []string, err error) {
 			continue
 		}
 		if err != nil {
-			return keys, fmt.Errorf("a status after the error %w", err)
+			return keys, fmt.Errorf("a status came after the error: %w", err)
 		}
 		keys = append(keys, st.Key)
 	}
@@ -599,12 +599,12 @@ func TestListErrorComesLast(t *testing.T) {
 			keys = append(keys, st.Key)
 		}
 		if len(keys) != 401 || !slices.IsSorted(keys) || slices.Contains(keys, "0005") || !slices.Contains(keys, "1995") {
-			t.Errorf("the list has %d keys: %q", len(keys), keys)
+			t.Errorf("the list has %d keys, want 401 in order, with 1995 and without 0005: %q", len(keys), keys)
 		}
 	})
 }
 
-// A key can have more holders and waiters than the number of sessions that one read returns.
+// A key can have more holders than the number of sessions that one read returns.
 func TestStatusOfManySessions(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {

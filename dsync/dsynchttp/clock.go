@@ -17,7 +17,7 @@ type anchor struct {
 // A stream replaces its anchor after horizon times the timeline's window.
 const horizon = 10
 
-// at returns the anchor for a reading at the time now: a itself, or a new one if a is too old.
+// at returns the anchor for a reading at the time now: a itself, or a new one if a is zero or too old.
 func (a anchor) at(now time.Time, window time.Duration) anchor {
 	if a.host.IsZero() || now.Sub(a.host) > horizon*window {
 		return anchor{host: now}
@@ -25,7 +25,7 @@ func (a anchor) at(now time.Time, window time.Duration) anchor {
 	return a
 }
 
-// saw records that the store's clock showed the time store when the host's showed the time now.
+// saw sets a.store, unless it is already known. The arguments are one moment by the store's clock and by the host's.
 func (a *anchor) saw(store, now time.Time) {
 	if a.store.IsZero() && !store.IsZero() {
 		a.store = store.Add(a.host.Sub(now))

@@ -30,7 +30,7 @@ func TestEventsTellOfChanges(t *testing.T) {
 		}
 		for line := range strings.Lines(all[0] + "\n") {
 			if !strings.HasPrefix(line, "data: ") && line != "event: content\n" {
-				t.Errorf("a line of the event is %q", line)
+				t.Errorf("a line of the event is %q, want event or data", line)
 			}
 		}
 		time.Sleep(7 * time.Second) // an odd time, so that no reading is due when the events are checked
@@ -110,7 +110,7 @@ func TestEventsAreForAFew(t *testing.T) {
 		s, done := follow(h, ctx, "/events")
 		synctest.Wait()
 		if all := s.events(); len(all) != 1 {
-			t.Errorf("after the others have ended, a stream sends %q", all)
+			t.Errorf("after the others have ended, a stream sends %q, want one event", all)
 		}
 		cancel()
 		<-done
@@ -169,8 +169,8 @@ func ageless(content string) string {
 	return regexp.MustCompile(`<time.*?</time>|<svg class="line".*?</svg>`).ReplaceAllString(content, "")
 }
 
-// While nothing changes, a stream is silent, however old the shown holds become: ages and timelines
-// advance in the browser. Even after a very long time the stream shows as much as the page.
+// While nothing changes, a stream sends no content, however old the shown holds become: ages and timelines advance in
+// the browser. Even after a very long time the stream shows as much as the page.
 func TestEventsGoOnForLong(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// history returns what the page shows about a key's last holders, one line each, with times since
-// began.
+// history returns what the page shows about a key's last holders, one line each. Times are counted from the last
+// argument.
 func history(t *testing.T, h *dsynchttp.Handler, key string, began time.Time) (all []string) {
 	t.Helper()
 	synctest.Wait()
@@ -94,8 +94,8 @@ func TestHistoryOfHandOffs(t *testing.T) {
 	})
 }
 
-// The holds of other processes are known from the readings while the page is open. A hold ends when
-// the next one begins, even if the page notices its end late. The hosts' clocks don't matter.
+// The holds of other processes are known from the readings while the page is open. A hold is shown to end when the next
+// one begins, even if the page notices its end late. The store's clock may differ from the host's.
 func TestHistoryOfOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -185,10 +185,10 @@ func TestHistoryIsBounded(t *testing.T) {
 			url = strings.TrimPrefix(l.Next, ".")
 		}
 		if n != 1000 {
-			t.Errorf("%d keys have a history, want the 1000 that were used last", n)
+			t.Errorf("%d keys have a history, want 1000", n)
 		}
 		if got := len(getJSON(t, h, "/key?key=0000").Keys[0].History); got != 16 {
-			t.Errorf("the history of a key has %d holds, want the last 16", got)
+			t.Errorf("the history of a key has %d holds, want 16", got)
 		}
 	})
 }
@@ -268,7 +268,7 @@ func TestHistoryOfReleases(t *testing.T) {
 		}
 		l := getJSON(t, h, "/").Keys[0].History[1]
 		if l.End.Sub(l.Seen) < time.Hour/2 {
-			t.Errorf("the hold was last seen at %v and known to be over at %v; the page was closed in between", l.Seen, l.End)
+			t.Errorf("the hold was last seen at %v, and its end is %v; want them at least half an hour apart", l.Seen, l.End)
 		}
 		if body := get(h, "/key?key=k&window=1h").Body.String(); !strings.Contains(body, " faint") {
 			t.Error("the unknown part is not drawn faint")

@@ -209,8 +209,8 @@ type span struct {
 	claim   string // "" for a hold of this process that a hook reported
 	token   int64
 	start   time.Time
-	seen    time.Time // when the key was last known to be held
-	end     time.Time // when the hold was known to be over; zero: not over
+	seen    time.Time // when the hold was last seen, or ended
+	end     time.Time // when the hold ended, or the latest time at which it can have ended; zero: not over
 	lost    string    // why the hold was lost; "" if it was not lost, or if the reason is unknown
 
 	planned time.Time // its fixed end, as last seen; zero if it ends with its session

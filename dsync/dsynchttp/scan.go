@@ -72,7 +72,7 @@ func (h *Handler) scan(ctx context.Context, q query) (r scan, err error) {
 	return r, nil
 }
 
-// add counts a matching key.
+// add counts a matching key, and adds its waits.
 func (r *scan) add(st admin.Status) {
 	r.matched++
 	if inUse(st) {

@@ -154,7 +154,7 @@ func TestPageSearchesInSteps(t *testing.T) {
 			for i, url := 0, "/?"+query; url != ""; i++ {
 				l := getJSON(t, h, url)
 				if i >= len(want) || len(l.Keys) != want[i] || l.Read > 10_000 || l.Read == 0 {
-					t.Fatalf("page %d of ?%s shows %d keys of %d that it read, want %v of 10,000 at most", i, query, len(l.Keys), l.Read, want)
+					t.Fatalf("page %d of ?%s shows %d keys and read %d; want pages of %v keys, each from at most 10,000", i, query, len(l.Keys), l.Read, want)
 				}
 				found++
 				url = strings.TrimPrefix(l.Next, ".")
@@ -169,8 +169,8 @@ func TestPageSearchesInSteps(t *testing.T) {
 	})
 }
 
-// If reading the store takes long, a stream reads it less often, so that it spends at most a tenth
-// of the time reading.
+// If reading the store takes a long time, a stream reads it less often, so that it spends at most a tenth of the time
+// reading.
 func TestEventsOfASlowStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -50,7 +50,7 @@ func TestPageIsBounded(t *testing.T) {
 		st, done := follow(h, ctx, "/events?sort=key") // this order also shows keys that are locked only for a moment
 		synctest.Wait()
 		if n := st.take(); n < 50<<10 || n > 190<<10 {
-			t.Errorf("the first event has %d bytes", n)
+			t.Errorf("the first event has %d bytes, want 50 to 190 KiB", n)
 		}
 		time.Sleep(5 * time.Second) // by then the other sessions have begun to listen, which requires a heartbeat
 		synctest.Wait()

@@ -122,7 +122,7 @@ type spanView struct {
 	Token   int64           `json:"token"`
 	Start   statusjson.Time `json:"start"`
 	Seen    statusjson.Time `json:"seen,omitzero"` // when the key was last known to be held; for a hold of this process, when it ended
-	End     statusjson.Time `json:"end,omitzero"`  // when this process first knew that the hold was over
+	End     statusjson.Time `json:"end,omitzero"`  // when the hold ended, or the latest time at which it can have ended
 	Lost    string          `json:"lost,omitempty"`
 }
 
@@ -184,7 +184,7 @@ func part[T any](list []T, from, n int) []T {
 	return list[:min(n, len(list))]
 }
 
-// newKeyView returns the view of st, with up to n holders and waiters.
+// newKeyView returns the view of st, with up to q.n holders and as many waiters.
 func newKeyView(st admin.Status, q query, mark func(session string) marked, a anchor) keyView {
 	holders := len(st.Holders)
 	st.Holders, st.Queue = part(st.Holders, 0, q.n), part(st.Queue, 0, q.n)

@@ -26,7 +26,7 @@ func TestPageShowsWhatCannotBeSeen(t *testing.T) {
 		"a\u061cb":                   `"a\u061cb"`,
 		"a\u00a0b":                   `"a\u00a0b"`,
 		"a\nb":                       `"a\nb"`,
-		`a\u202eb`:                   `a\u202eb`, // not the same key as the previous one
+		`a\u202eb`:                   `a\u202eb`, // a backslash, a letter and digits, all of which can be seen
 		"\x1b[31m":                   `"\x1b[31m"`,
 		`"a\u202eb"`:                 `"\"a\\u202eb\""`,
 		"bell\a":                     `"bell\a"`,

@@ -18,7 +18,7 @@ const (
 // holds the key.
 type waitGraph struct {
 	edges map[[2]string]*waitView // by the sessions of waiter and holder
-	keys  []admin.Status          // the keys that have waiters
+	keys  []admin.Status          // the keys that have waiters, until full is set
 	full  bool                    // some edges were left out
 }
 

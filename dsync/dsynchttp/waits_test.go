@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// waitsOf returns a line for each process that waits for another, with the keys that it waits for.
+// waitsOf returns a line for each pair of a waiting process and the process that it waits for, with the keys.
 func waitsOf(l view) (all []string) {
 	for _, w := range l.Waits {
 		line := fmt.Sprintf("%s waits for %s: %s", w.Waiter.Name, w.Holder.Name, strings.Join(w.Keys, " "))
@@ -54,7 +54,7 @@ func TestPageShowsWaitingProcesses(t *testing.T) {
 		hold("a", "1")
 		hold("b", "2")
 		hold("c", "3", "4", "5", "6", "7")
-		waits("a", "2", "1") // a holds 1 itself, so its wait for 1 stays inside the process and the store does not see it
+		waits("a", "2", "1") // process a holds key 1 itself, so its wait for that key stays inside the process and the store does not see it
 		waits("d", "3", "4", "5", "6", "7")
 		waits("b", "3")
 		want := []string{"d waits for c: 3 4 5 and 2 more", "a waits for b: 2", "b waits for c: 3"}

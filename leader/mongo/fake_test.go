@@ -16,7 +16,7 @@ import (
 type fake struct {
 	*mongofake.Server
 	down bool         // it cannot be reached
-	sent atomic.Int32 // the number of commands, without the driver's own
+	sent atomic.Int32 // the number of refused commands
 }
 
 func newFake() *fake {

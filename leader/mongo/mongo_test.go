@@ -43,7 +43,7 @@ func (w way) open(ctx context.Context, t *testing.T, f *fake, name string, opt *
 	return leadermongo.Open(ctx, newClient(t, f).Database("app"), name, opt)
 }
 
-// each runs test in a bubble for Open and for Connect, and fails it if a goroutine is left at the
+// each runs test once with Open and once with Connect, in bubbles, which fail the test if a goroutine is left at the
 // end.
 func each(t *testing.T, test func(t *testing.T, w way)) {
 	t.Run("Open", func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestFailureClosesTheSession(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := f.connections(); (n == 0) != w.own {
-			t.Errorf("%d connections are open", n)
+			t.Errorf("%d connections are open, want none: %t", n, w.own)
 		}
 	})
 }
@@ -166,10 +166,10 @@ func TestElectionHasASession(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := f.connections(); (n == 0) != w.own {
-			t.Errorf("%d connections are open after Close", n)
+			t.Errorf("%d connections are open after Close, want none: %t", n, w.own)
 		}
 		if n := f.sent.Load(); n != 0 {
-			t.Errorf("%d commands were sent, want none but hello", n)
+			t.Errorf("%d commands were sent, want none but the driver's own", n)
 		}
 	})
 }
