@@ -43,13 +43,14 @@ type Claim struct {
 	// Weight is how much of the key's Limit the claim takes: 1 ≤ Weight ≤ Limit.
 	Weight, Limit int64
 
-	// Tick, if positive, is the tick that the claim is for. Once the key is sealed up to a tick (see [Release]), it
-	// is never granted for that tick or an earlier one, or to a claim without a Tick.
+	// Tick, if positive, is the tick that the claim is for. While the key is sealed up to a tick (see [Release]), it is
+	// not granted for that tick or an earlier one, nor to a claim without a Tick.
 	Tick int64
 
 	// Lease, if positive, is how long the hold lasts after an [Extend], by the store's clock: Extend sets its end to
 	// now + Lease, unless its end is already later. From the first Extend on, the hold ends at that time, whatever
-	// happens to its session. Before the first Extend, and if Lease is zero, the claim lives with its session.
+	// happens to its session. Before the first Extend, and if Lease is zero, the claim lives with its session, unless a
+	// [Release] with Keep sets an end.
 	Lease time.Duration
 
 	// Yield asks the store to notify the session, by [NoticeYield], when others wait behind this

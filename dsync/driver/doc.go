@@ -2,15 +2,14 @@
 // the [Store] interface, the records that its methods take and return, and their errors. It is for
 // authors of stores; programs that use locks need it only to pass a Store to dsync.New.
 //
-// A Store decides nothing. Each of its methods is one atomic command. Edit is the only method that
-// changes a key; its argument, an [Edit], describes the change. Waiting, retries, timing and local
-// queues are on the other side of the interface, in package dsync. Every primitive of package dsync
-// is a weighted [Claim] on a key:
+// A Store only executes commands. Each is atomic, unless the comment on its method says otherwise. Most changes of keys
+// are made by Edit, whose argument, an [Edit], describes the change. Waiting, retries, timing and local queues are on
+// the other side of the interface, in package dsync. Every primitive of package dsync is a weighted [Claim] on a key:
 //
 //	Mutex, Election   1 of 1
 //	RWMutex           a writer takes the whole limit, a reader 1
 //	Semaphore         n of its size
-//	Periodic          1 of 1, for a tick; then the key is sealed up to that tick, with a result
+//	Periodic          1 of 1, for a tick; a success seals the key up to that tick, with a result
 //	Once              a Periodic of one tick
 //
 // This module has two stores: dsync/mongo, on MongoDB, and dsync/dsynctest, in memory. Test any other store with

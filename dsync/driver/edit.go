@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// An Edit is what one command does to a key: see [Store].Edit. Either exactly one part is set, or both Release and
-// Acquire are. In the latter case the claim of Acquire replaces the claim of Release. Both claims must then have the
-// same session, key, Kind, Limit and Tick, and Claim must be the only field of Release that is set.
+// An Edit describes a change of a key: see [Store].Edit. Either exactly one part is set, or both Release and Acquire
+// are. In the latter case the claim of Acquire replaces the claim of Release. Both claims must then have the same
+// session, key, Kind, Limit and Tick, and Claim must be the only field of Release that is set.
 type Edit struct {
 	Release *Release
 	Acquire *Acquire
@@ -52,9 +52,9 @@ func (e Edit) Check() error {
 	case replaces && (e.Release.Keep != 0 || e.Release.Seal != 0 || e.Release.Successor != ""):
 		return fmt.Errorf("%w: a Release with an Acquire has Keep, Seal or a Successor; it must have none", ErrRefused)
 	case replaces && e.Release.Claim.Key != e.Acquire.Claim.Key:
-		return fmt.Errorf("%w: one edit for the keys %q and %q", ErrRefused, e.Release.Claim.Key, e.Acquire.Claim.Key)
+		return fmt.Errorf("%w: an edit has claims of the keys %q and %q; both must be of one key", ErrRefused, e.Release.Claim.Key, e.Acquire.Claim.Key)
 	case e.Acquire != nil && (e.Acquire.Claim.Weight < 1 || e.Acquire.Claim.Weight > e.Acquire.Claim.Limit):
-		// Such a claim could never be granted, and would block the queue forever.
+		// A claim heavier than its limit could never be granted, and would block the queue.
 		return fmt.Errorf("%w: the claim's weight is %d; it must be from 1 to its limit, %d", ErrRefused, e.Acquire.Claim.Weight, e.Acquire.Claim.Limit)
 	case e.Acquire != nil && len(e.Acquire.Claim.Value) > MaxClaimValue:
 		return fmt.Errorf("%w: the claim's value has %d bytes; it may have at most %d", ErrRefused, len(e.Acquire.Claim.Value), MaxClaimValue)
@@ -77,19 +77,18 @@ func (e Edit) Check() error {
 //   - drops every waiting claim whose session is in Expired, every holder without an end of its own
 //     whose session is in Expired, and every holder whose end has come (now is not before it);
 //   - puts the claim at the end of the queue (ahead of claims with later ticks, if it has a tick), or at the head if
-//     Claim.First is set; but not if the claim is already in the queue or a holder, now is after NotAfter, [MaxQueue]
-//     claims are in the queue (ErrRefused), or the key is sealed up to the claim's Tick or a later one;
+//     Claim.First is set. It does not do so if the claim is already in the queue or a holder, if now is after NotAfter,
+//     if the key is sealed up to the claim's Tick or a later one, or if the queue has [MaxQueue] claims (ErrRefused);
 //   - settles the key;
 //   - removes the claim from the queue again if Wait is false.
 //
-// So repeating an Acquire is harmless. It adds nothing to the queue once the store's clock has passed NotAfter. An
-// Acquire that changes nothing writes nothing. Until Extend sets its end, a claim with a positive Lease lives with its
-// session, like every other claim, because the session may not know of the grant yet. The grant of a claim of
-// KindElection increments the key's term, and every grant publishes the claim's Value, if there is one.
+// So repeating an Acquire is harmless, and after NotAfter no Acquire adds a claim to the queue. An Acquire that changes
+// nothing writes nothing. Until Extend sets its end, a claim with a positive Lease lives with its session, like every
+// other claim, because the session may not know of the grant yet. The grant of a claim of KindElection increments the
+// key's term, and every grant publishes the claim's Value, if there is one.
 //
-// If the network delivers a copy of a request after the claim was released or given up, the claim joins the queue
-// again, unless now is after NotAfter. So the caller later removes the claim with Discard, unless the State has Final
-// set.
+// If the network delivers a copy of a request after the claim was released or given up, the claim may join the queue
+// again until NotAfter. So the caller later removes the claim with Discard, unless the State has Final set.
 //
 // If others hold the key or wait for it with another kind or limit than the claim's, or the key is sealed with another
 // kind or limit, the claim does not join the queue and the error is a [*MismatchError]. But if the key is sealed for
@@ -103,8 +102,8 @@ func (e Edit) Check() error {
 // The notices are
 //
 //   - NoticeGrant for the sessions of other claims that this command granted;
-//   - NoticeYield for the sessions of all holders that have Yield, after every Acquire that leaves the claim first in
-//     the queue;
+//   - NoticeYield for the sessions of the holders that have Yield, after every Acquire that leaves the claim first in
+//     the queue (a store may notify only 1,000 of them);
 //   - NoticeChange for observers of the key.
 type Acquire struct {
 	Claim    Claim
@@ -123,7 +122,7 @@ type Acquire struct {
 //
 // The notices are
 //
-//   - NoticeGrant for the sessions of claims that this command granted, unless Seal has sealed the key;
+//   - NoticeGrant for the sessions of claims that this command granted, but with Seal a store may omit it;
 //   - if Keep has set the end of the hold, NoticeWake for the session of the first claim in the queue;
 //   - if Seal has sealed the key, NoticeWake for the sessions of the claims that it removed and of the first claim that
 //     remains, if they were among the first 1,000 in the queue;
@@ -149,8 +148,8 @@ type Release struct {
 	// waiters keep their order. If Claim holds the key but the successor is not in the queue, Claim keeps holding the
 	// key, and the error is ErrNotWaiting. If Claim does not hold the key, even if it waits, Found is false and nothing
 	// is removed. So once Claim is released, a repeated or late Release prefers nobody. If a Release got no answer and
-	// its repetition does not find Claim, the first Release was applied and the successor was preferred. Successor is
-	// ignored with Keep or Seal.
+	// its repetition does not find Claim, then the first Release was applied and preferred the successor, unless the
+	// hold was lost. Successor is ignored with Keep or Seal.
 	Successor string
 
 	// Early lets the store answer as soon as the claim is removed, before the removal is committed, if nobody waits for
@@ -163,7 +162,8 @@ type Release struct {
 // An Extend sets the end of a held claim with a positive Lease to now + Claim.Lease, unless its end is already later.
 // From the first Extend on, the claim ends at that time, whatever happens to its session. The error is ErrNotHeld if
 // the claim does not hold the key with Claim.Token, or its end has come, even if nobody else has held the key since. If
-// the token differs, the claim was released and has joined again. There are no notices.
+// the token differs, the claim was released and has joined again. An Extend of a claim without a Lease returns
+// ErrNotHeld, too. There are no notices.
 type Extend struct {
 	Claim Claim
 }
@@ -179,12 +179,12 @@ type Publish struct {
 }
 
 // A Resize sets the key's limit for claims of Kind, and the store settles the key. From then on, claims with the limit
-// that the key had before, or with From, count as if they had the new limit. This lasts until the key's record is
-// deleted by Sweep, or a claim takes over the free key with a limit that it never had. A store remembers at least the
-// last 8 limits. Claims that already hold the key keep holding it.
+// that the key had before, or with From, count as if they had the new limit. This lasts until a Forget or a Sweep
+// removes the former limits, or until a claim with another kind, or with a limit that the key never had, takes over the
+// free key. A store remembers at least the last 8 limits. Claims that already hold the key keep holding it.
 //
-// If others hold the key or wait for it as another kind, the error is a [*MismatchError]. If a claim in the queue has a
-// greater weight than Limit, the error is ErrRefused. A Resize that changes nothing writes nothing. A Resize that
+// If the key is held, waited for or sealed as another kind, the error is a [*MismatchError]. If a claim in the queue
+// has a greater weight than Limit, the error is ErrRefused. A Resize that changes nothing writes nothing. A Resize that
 // arrives late overrides a newer one, so only one person at a time should resize a key.
 //
 // The notices are for the sessions of claims that this command granted (NoticeGrant), and for observers of the key
@@ -196,12 +196,12 @@ type Resize struct {
 }
 
 // A Forget removes what the store keeps about a key that nobody holds or waits for: its seal with the result, its
-// number of terms, and its former limits. The record itself stays, with the last token, until [Store.Sweep] finds
-// that it has been idle for long enough, so tokens keep growing.
+// number of terms, and its former limits. The record itself stays, with the last token, until [Store.Sweep] finds that
+// it has been idle for long enough. So tokens keep growing.
 //
-// A Forget does so only if the Token in the key's [State] is still the same. So a repeated or late Forget removes
-// nothing newer. [Edited].Found reports whether the key was as described; if it was not, nothing is removed except
-// holders whose end has come. The notices are for observers of the key (NoticeChange).
+// A Forget does so only if the last token in the key's [State] still equals the Token of the Forget. So a repeated or
+// late Forget removes nothing newer. [Edited].Found reports whether the key was free and had that token. If not,
+// nothing is removed except holders whose end has come. The notices are for observers of the key (NoticeChange).
 type Forget struct {
 	Key   string
 	Token int64
@@ -220,8 +220,8 @@ type Edited struct {
 	// Holder is the hold after an Extend.
 	Holder Holder
 
-	// Applied is set after a Release with Early that a fail-over can still undo. Once a later heartbeat in the same
-	// term replies with a Committed that is not before Applied, no fail-over can undo the release.
+	// Applied is set after a Release with Early that a fail-over can still undo. Once the reply to a later heartbeat
+	// has a Committed with the same Term and not before Applied, no fail-over can undo the release.
 	Applied OpTime
 
 	Notices []Notice // to be sent with [Store].Notify

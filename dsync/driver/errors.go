@@ -30,8 +30,8 @@ var (
 	// Successor.
 	ErrNotWaiting = errors.New("dsync: not in the queue")
 
-	// ErrRefused means that the store refused the command and did not execute it, and that
-	// repeating the command cannot help.
+	// ErrRefused means that the store refused the command: the command has not had its effect, and repeating it cannot
+	// help.
 	ErrRefused = errors.New("dsync: refused by the store")
 )
 
@@ -45,7 +45,7 @@ type MismatchError struct {
 
 func (e *MismatchError) Error() string {
 	if e.Kind != e.WantKind {
-		return fmt.Sprintf("dsync: key %q is in use as a %s, not as a %s", e.Key, e.Kind, e.WantKind)
+		return fmt.Sprintf("dsync: key %q is in use with kind %s, not %s", e.Key, e.Kind, e.WantKind)
 	}
 	return fmt.Sprintf("dsync: %s %q is in use with size %d, not %d", e.Kind, e.Key, e.Limit, e.WantLimit)
 }
@@ -57,7 +57,7 @@ func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
 // as a [*HeldError]; no store does.
 var ErrHeld = errors.New("dsync: held by another")
 
-// A HeldError names the holder of the key that a try failed to acquire. It matches [ErrHeld].
+// A HeldError names who holds the key that a try failed to acquire, or who waits for it. It matches [ErrHeld].
 type HeldError struct {
 	Key     string
 	Here    bool      // the caller's own session holds the key or, if Session is "", waits for it

@@ -1,15 +1,14 @@
 package driver
 
-// A Notice tells a session, or the observers of a key, what another session's command has
-// changed. Methods of [Store] that change something return the notices that are due,
-// [Store.Notify] sends them, and [Store.Listen] receives them.
+// A Notice tells a session, or the observers of a key, what a command has changed. Methods of [Store] that change
+// something return the notices that are due, [Store.Notify] sends them, and [Store.Listen] receives them.
 //
-// A notice is sent only after the change is committed. So it may be lost, late, repeated or out
-// of order, but it is never untrue.
+// A notice may be lost, late, repeated or out of order. But it is never untrue, because it is sent only after the
+// change is committed.
 type Notice struct {
 	Type NoticeType
 
-	Session string // the recipient; "" for NoticeChange, which is for all observers of the key
+	Session string // the recipient; "" for NoticeReady, and for NoticeChange, which is for all observers of the key
 	Key     string // set for all but NoticeReady
 	Claim   string // set for all but NoticeReady and NoticeChange
 
@@ -44,7 +43,7 @@ const (
 	// NoticeRevoke: the session was asked to give up the claim. See [Store.Revoke].
 	NoticeRevoke
 
-	// NoticeChange: the key may have changed: its holders, its published value, or its queue. A
-	// new end of a hold is not a change.
+	// NoticeChange: the key may have changed: its holders, its queue, its published value, its limit or its seal. An
+	// [Extend] does not count as a change.
 	NoticeChange
 )

@@ -12,11 +12,10 @@ type State struct {
 	Term  int64 // for KindElection, the number of grants so far; else 0
 
 	// Value is what the holder has published, or nil. If several holders have published values, Value is from the last
-	// of them in Holders, and is removed when that holder's claim ends. If the key is sealed, Value is the result, and
-	// not nil.
+	// of them in Holders. If the key is sealed, Value is the result, and not nil.
 	Value []byte `json:"-"`
 
-	// Sealed is the greatest tick that has succeeded, 0 if none has: see [Release].
+	// Sealed is the tick up to which the key is sealed, or 0: see [Release].
 	Sealed int64
 
 	// Holders are all claims that hold the key, in the order of their grants. A claim whose end has come stays
@@ -30,12 +29,12 @@ type State struct {
 	// Waiting is the number of claims in the queue.
 	Waiting int
 
-	// Position is the caller's own position in the queue, 1 for the first. It is 0 if the caller is
-	// not in the queue, or if the method has no claim among its arguments.
+	// Position is the position of the Acquire's claim in the queue, 1 for the first. It is 0 if the claim is not in the
+	// queue, and in the states that Load and Keys return.
 	Position int
 
-	// WaitersAhead are the claims nearest ahead of the caller in the queue, up to 8, in queue order. If Position is 0,
-	// they are the head of the queue. Load returns as many as its argument waiters requests.
+	// WaitersAhead are the claims nearest ahead of the Acquire's claim in the queue, up to 8, in queue order. If
+	// Position is 0, they are the head of the queue. In a state from Load there may be more than 8.
 	WaitersAhead []Waiter
 }
 

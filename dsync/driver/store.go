@@ -17,15 +17,14 @@ import (
 // made by the session's owner or by somebody who knows that the owner's process has ended. Expiry is final: no later
 // command, repeated or late, makes an expired id alive again.
 //
-// Keys: for each key the claims that hold it, the queue of claims that wait for it, a kind, a limit
-// and the last token, and, for [KindElection], the number of grants and what the holder has
-// published. The sum of the weights of the holders never exceeds the limit, except after a [Resize]
-// to a lower limit, until enough claims have been released.
+// Keys: for each key the claims that hold it with what they have published, the queue of claims that wait for it, a
+// kind, a limit, the last token and, for [KindElection], the number of grants. The sum of the weights of the holders
+// never exceeds the limit, except after a [Resize] to a lower limit, until enough claims have been released.
 //
-// Every command that changes a key does two things in one atomic step. First it makes its edit. Then it settles the
-// key: while the first claim in the queue fits, it grants that claim, which moves to the holders with a new token.
-// Claims are granted strictly in the order in which they joined; a light claim does not overtake a heavy one. So
-// whichever session's command makes room also grants the next claim.
+// Every command that changes a key, except [Extend] and [Publish], does two things in one atomic step. First it makes
+// its edit. Then it settles the key: while the first claim in the queue fits, it grants that claim, which moves to the
+// holders with a new token. Claims are granted strictly in the order of the queue; a light claim does not overtake a
+// heavy one. So whichever session's command makes room also grants the next claim.
 //
 // Tokens: every grant of a key has a token that is greater than every earlier token of that key by at least
 // [TokenStep]. If the earlier claim has Yield and takes the whole limit (Weight = Limit), the new token is greater by
@@ -41,23 +40,23 @@ import (
 // that the command writes. The clock of a caller's host must not decide anything.
 //
 // A nil error means that what the method reports is committed so that no fail-over can undo it (on MongoDB: by a
-// majority). If the store can't be sure of that, the method returns an error. The only exception is a [Release] with
-// Early.
+// majority). If the store can't be sure of that, the method returns an error. The exceptions are a [Release] with
+// Early, and what Sessions reads.
 //
 // Some errors are definite answers, to be tested with errors.Is: [ErrSessionExpired], [ErrSessionExists],
 // [ErrMismatch], [ErrNotHeld], [ErrNotWaiting], and [ErrRefused] for failures that repeating cannot fix (missing
 // privileges, a broken configuration, a full queue). Such an error means that the command has not had its effect, and
 // never will have it. The command may still have dropped claims of expired sessions, and holders whose end has come.
 //
-// Every other error means that the command may or may not have been applied, or may still be
-// applied a little later. The caller repeats the command. Every method may be repeated, and a
-// repeated or late command must do no harm, as documented for each method.
+// Every other error means that the command may or may not have been applied, or may still be applied a little later.
+// The caller repeats the command, unless it is a Register. A repeated or late command must do no harm, as documented
+// for each method.
 //
 // Methods that return notices return all notices that are due for what the command has done; the caller then passes
 // them to [Store.Notify]. Notices are for all sessions whose store can listen, whether or not they listen at the
 // moment. The caller's own session is included if another of its claims is affected. The command's own claim gets none,
 // because the reply says what happened to it. If the reply of a command is lost and the command is repeated, the
-// repetition returns no notices for what the first command did. A NoticeChange may be returned even if nothing has
+// repetition need not return notices for what the first command did. A NoticeChange may be returned even if nothing has
 // changed. No notices are returned with an error, except by an Edit with Release and Acquire, and by Discard.
 //
 // Durations are rounded up to the store's resolution, so that a positive duration never becomes
@@ -67,9 +66,8 @@ import (
 // claims are gone, and the store grants the key anew. The sessions that held the key find out: see Keys, and
 // dsync.ErrRecordDeleted.
 //
-// Methods do not retry: each makes one attempt and returns soon after ctx ends. Only Listen keeps
-// running, until ctx ends or its listener breaks. Methods never use the values of ctx. All methods
-// may be called concurrently.
+// Methods leave retries to the caller, and return soon after ctx ends. Only Listen keeps running, until ctx ends or its
+// listener breaks. Methods never use the values of ctx. All methods may be called concurrently.
 type Store interface {
 	// Register makes the session m.ID alive and starts its TTL. It returns the time that it recorded as the first
 	// heartbeat. If the id is known already, for a session that is alive, lapsed or expired, the error is
@@ -78,10 +76,9 @@ type Store interface {
 	// session was registered, and uses a new id if it was not. The fields LastHeartbeat and Expired of m are ignored.
 	Register(ctx context.Context, m Member) (now time.Time, err error)
 
-	// Heartbeat records now as the session's last heartbeat. It removes the revocations in
-	// given from the session, and returns now and the remaining revocations. A session that has
-	// lapsed but not expired is alive again. The error is ErrSessionExpired if the session has
-	// expired or is unknown.
+	// Heartbeat records now as the session's last heartbeat. It removes the given revocations from the session, and
+	// returns now and the remaining revocations. A session that has lapsed but not expired is alive again. The error is
+	// ErrSessionExpired if the session has expired or is unknown.
 	Heartbeat(ctx context.Context, session string, given []Revocation) (HeartbeatReply, error)
 
 	// Expire expires the session if it has lapsed, that is, if now is not before its last heartbeat + TTL, or if it is
@@ -97,19 +94,18 @@ type Store interface {
 	// the session (NoticeRevoke); if the revocation was already there, the notice may be omitted.
 	Revoke(ctx context.Context, session string, r Revocation) ([]Notice, error)
 
-	// Observe records the keys that the session observes, replacing those that it observed before,
-	// so that Sessions finds the session by them. Observe is not a heartbeat. seq counts the
-	// session's lists: if a list with a greater seq is recorded, Observe changes nothing. The error
-	// is ErrSessionExpired if the session has expired or is unknown.
+	// Observe records the keys that the session observes, replacing those that it observed before, so that Sessions
+	// finds the session by them. Observe is not a heartbeat. seq counts the session's lists: if a list with the same
+	// seq or a greater one is recorded, Observe changes nothing. The error is ErrSessionExpired if the session has
+	// expired or is unknown.
 	//
 	// The list has at most [MaxObserved] bytes; if a session observes more, some keys are left out. The list stays in
-	// the session's record until the record is deleted. On servers that write or log the whole record with each
-	// heartbeat, such as MongoDB 4.4, a long list makes every heartbeat more expensive.
+	// the session's record until another list replaces it or the record is deleted. On servers that write or log the
+	// whole record with each heartbeat, such as MongoDB 4.4, a long list makes every heartbeat more expensive.
 	Observe(ctx context.Context, session string, seq int64, keys []string) error
 
 	// Edit makes one edit of a key: see [Acquire], [Release], [Extend], [Publish], [Resize] and [Forget] for what each
-	// does, which errors it has, and which notices are due. After the edit, the store settles the key. The error is
-	// ErrRefused if e's Check returns an error.
+	// does, which errors it has, and which notices are due. The error is ErrRefused if e's Check returns an error.
 	//
 	// If e has both Release and Acquire, the store makes both in one step, or first Release and then Acquire in a
 	// second step. In the latter case other commands may come between the two. The store makes Release even if now is
@@ -121,8 +117,8 @@ type Store interface {
 	// again. It removes each in a step of its own, like a Release without options. It keeps holders that have an end,
 	// because a Release has kept them on purpose. Usually there is nothing to remove; then Discard writes nothing. Only
 	// Key, ID and Session of the claims are used. Discard returns the notices that Release would have returned for the
-	// removed claims. If it fails to remove some claims, it removes the others, and returns their notices with the
-	// first error.
+	// removed claims. If it fails to remove some claims, it still tries to remove the others, and returns their notices
+	// with the first error.
 	Discard(ctx context.Context, claims []Claim) ([]Notice, error)
 
 	// Listen calls f, one call at a time, for the notices that are sent to the session and to observers of the
@@ -140,9 +136,10 @@ type Store interface {
 	// listens, and a lost notice need not be an error. A store that cannot notify does nothing.
 	Notify(ctx context.Context, notices []Notice) error
 
-	// Load returns the state of a key. WaitersAhead has the first claims in its queue, at most as many as the argument
-	// waiters, which is at least 1; [MaxQueue] requests all. If the key has no record, only Key and Now are set. Load
-	// and Keys show only what is committed, but what they show may be stale, because a deposed primary may answer them.
+	// Load returns the state of a key. Its WaitersAhead has the first claims in the queue. The number of these claims
+	// is limited by the argument waiters, which is at least 1; [MaxQueue] requests all. If the key has no record, only
+	// Key and Now are set. Load and Keys show only what is committed, but what they show may be stale, because a
+	// deposed primary may answer them.
 	Load(ctx context.Context, key string, waiters int) (State, error)
 
 	// Keys returns the states of the keys that q selects, in byte order. Each state is what Load would return, but with
@@ -159,10 +156,10 @@ type Store interface {
 	// being granted twice.
 	//
 	// The store has one [SweepState] for all callers. If the state's Turn equals last.Turn, the slice begins after the
-	// state's cursor, and Sweep returns the new state, with session as By. If not, somebody else has swept, and last
-	// is out of date. Then Sweep changes nothing and returns the current state. If several calls have the same last,
-	// one of them advances the state, and the others return the state that it wrote. These, too, may have deleted
-	// idle records. Before the first sweep of a store, all fields of its state but Now are zero.
+	// state's cursor, and Sweep returns the new state, whose By is the given session. If not, somebody else has swept
+	// since the caller got the state that it passes as last. Then Sweep changes nothing and returns the current state.
+	// If several calls pass the same state, one of them advances it, and the others return the new state. All of them
+	// may have deleted idle records. Before the first sweep of a store, all fields of its state but Now are zero.
 	Sweep(ctx context.Context, session string, last SweepState, retention time.Duration) (SweepState, error)
 }
 

@@ -45,7 +45,7 @@ func (s *store) editAcquire(ctx context.Context, j driver.Acquire) (driver.Edite
 			Key: c.Key, Kind: st.Kind, WantKind: c.Kind, Limit: st.Limit, WantLimit: c.Limit,
 		})
 	case st.Waiting >= driver.MaxQueue:
-		return driver.Edited{}, fmt.Errorf("mongo: acquire: %w: %d claims are in the queue for the key, which is the most there may be",
+		return driver.Edited{}, fmt.Errorf("mongo: acquire: %w: the key's queue is full, with %d claims",
 			driver.ErrRefused, st.Waiting)
 	}
 	return driver.Edited{State: st, Notices: s.sendable(r.acquired(c))}, nil
@@ -68,7 +68,7 @@ func (s *store) editReplace(ctx context.Context, l driver.Release, j driver.Acqu
 				s.contended.add(c.Key, h.left)
 			}
 			st := h.state(c)
-			st.Final = true // a late copy changes nothing, because it requires that old still holds the key
+			st.Final = true // a late copy changes nothing, because it requires that the old claim still holds the key
 			return driver.Edited{State: st, Found: true, Notices: s.sendable(append(h.grant(c), h.Before.change(c.Key)...))}, nil
 		}
 	}
@@ -87,9 +87,9 @@ func (s *store) editReplace(ctx context.Context, l driver.Release, j driver.Acqu
 	return driver.Edited{State: joined.State, Found: left.Found, Notices: append(left.Notices, joined.Notices...)}, nil
 }
 
-// mismatch reports whether c, which neither holds the key nor waits for it, was refused because of its kind or
-// limit. If the key is free and not sealed, a claim of any kind and limit could join, so c was not refused for
-// these: its request came after its NotAfter.
+// mismatch reports whether c, which neither holds the key nor waits for it, was refused because of its kind, limit or
+// weight. If the key is free, not sealed, and never had c's kind and limit, then c could have joined. So it was refused
+// because its request came after its NotAfter.
 func mismatch(c driver.Claim, st driver.State, former []int64) bool {
 	known := st.Kind == c.Kind && (st.Limit == c.Limit || slices.Contains(former, c.Limit))
 	switch {
@@ -101,7 +101,7 @@ func mismatch(c driver.Claim, st driver.State, former []int64) bool {
 	return len(st.Holders)+st.Waiting > 0 || st.Sealed > 0
 }
 
-// claimRecord returns the fields that every claim has in the record.
+// claimRecord returns c's record in the queue, without the fields for Lease and Yield.
 func (s *store) claimRecord(c driver.Claim) bson.D {
 	r := bson.D{e("a", c.ID), e("s", c.Session), e("w", c.Weight)}
 	if c.Value != "" {

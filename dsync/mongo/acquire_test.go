@@ -137,7 +137,7 @@ func TestResizeAnswers(t *testing.T) {
 	}
 }
 
-// A claim that could never be granted must not join the queue.
+// A claim whose weight is not from 1 to its limit must not join the queue.
 func TestAcquireRefusesNonsense(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -154,8 +154,8 @@ func TestAcquireRefusesNonsense(t *testing.T) {
 	})
 }
 
-// A repeated Acquire first sends a poll, which never adds the claim to the queue. If the claim is not in the
-// record, the Acquire then sends a command that adds it.
+// A repeated Acquire of a claim that may wait first sends a poll, which never adds the claim to the queue. If the claim
+// is not in the record, the Acquire then sends a command that adds it.
 func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
 	now := time.Now()
 	there := ok(e("value", bson.D{e("now", now), e("position", 1), e("waiting", 1)}))
@@ -184,7 +184,7 @@ func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
 				})
 				done, err := s.Edit(t.Context(), driver.Edit{Acquire: &driver.Acquire{Claim: mutexClaim(1), Wait: tc.wait, NotAfter: time.Now(), Repeated: true}})
 				if granted := strings.HasPrefix(name, "the poll removed"); granted != (len(done.Notices) == 1) {
-					t.Errorf("got the notices %v, want one, for the claim that the poll granted", done.Notices)
+					t.Errorf("got the notices %v, want one if the poll granted another's claim, otherwise none", done.Notices)
 				}
 				if err != nil || done.State.Position != 1 {
 					t.Errorf("got position %d, %v, want 1", done.State.Position, err)

@@ -14,10 +14,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A session's address is the number of the capped collection that it listens in. An insert wakes only the sessions
-// that tail that collection. Address 0 is for notices to the observers of keys; the other addresses are for notices
-// to sessions. The address is stored in the session's record and its claims, so processes need not agree on the
-// number of collections.
+// A session's address is the number of the capped collection that it listens in. An insert into a collection wakes only
+// the sessions that tail it. Address 0 is for notices to the observers of keys; the other addresses are for notices to
+// sessions. The address is stored in the session's record and its claims, so processes need not agree on the number of
+// collections.
 const (
 	observersAddress = 0
 
@@ -42,7 +42,7 @@ func noticeCollection(collection string, address int) string {
 // notifies reports whether this store sends notices and can listen.
 func (s *store) notifies() bool { return !s.pollOnly && !s.readOnly && !s.server.portable }
 
-// addressOf returns the session's address, or 0 if the session does not listen.
+// addressOf returns the session's address, or 0 if the session cannot listen.
 func (s *store) addressOf(session string) int64 {
 	if !s.notifies() || s.listenRefused.Load() {
 		return 0
@@ -57,7 +57,7 @@ func (s *store) ownAddress(session string) int64 {
 	return int64(h.Sum32()%uint32(s.noticeCollections)) + 1
 }
 
-// withAddress adds the session's address to the record, if the session listens.
+// withAddress adds the session's address to the record, if the session can listen.
 func (s *store) withAddress(record bson.D, session string) bson.D {
 	if address := s.addressOf(session); address > 0 {
 		return append(record, e("p", address))
@@ -65,8 +65,8 @@ func (s *store) withAddress(record bson.D, session string) bson.D {
 	return record
 }
 
-// createdCollections remembers which notice collections this process has created or found, and which it cannot
-// create. For the latter, made has the error.
+// createdCollections remembers which notice collections this store has created or found, and which it may not create or
+// write. For the latter, made has the error.
 type createdCollections struct {
 	search sync.Once
 	mu     sync.Mutex
@@ -111,7 +111,7 @@ func (s *store) createNoticeCollection(ctx context.Context, address int) error {
 // creates the collection with that address. Even if the collection exists, this command waits until a majority has
 // all earlier changes, so no fail-over can undo the creation of the collections that were found.
 func (s *store) findNoticeCollections(ctx context.Context, own int) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second) // short, because the session waits for it before it listens
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // short, because it delays the NoticeReady
 	defer cancel()
 	prefix := s.collection + noticeSuffix
 	raw, err := s.run(ctx, bson.D{

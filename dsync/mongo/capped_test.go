@@ -43,7 +43,7 @@ func newCapped(more func(call) bson.D) *capped {
 	}
 }
 
-// change calls do, which may change the collections, and makes all cursors check for new notices.
+// change calls a function that may change the collections, and makes all cursors check for new notices.
 func (s *capped) change(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

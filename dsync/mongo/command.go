@@ -61,7 +61,7 @@ func (s *store) write(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 	raw, err := s.writeWith(ctx, cmd, append(concern, e("j", true)))
 	if hasCode(err, codeBadValue) && strings.Contains(err.Error(), "journal") { // the server has no journal
 		if !s.unjournaled.Swap(true) {
-			s.log.Warn("leasehold: the server keeps no journal: if its process ends, its last writes are lost, and two processes may hold the same lock; use a replica set")
+			s.log.Warn("leasehold: the server keeps no journal, so after a crash of the server two processes may hold the same lock; use a replica set")
 		}
 		return s.writeWith(ctx, cmd, concern)
 	}
@@ -115,8 +115,8 @@ type modify struct {
 	before bool // reply with the record as it was before the command
 }
 
-// modify sends m and decodes the record into v, as it is after the command or, with m.before, as it was before.
-// found is false if there is no record and m does not upsert.
+// modify sends m and decodes the record into v, as it is after the command or, with m.before, as it was before. found
+// is false if no record matches and m does not upsert.
 //
 // When many upserts of a new _id race, MongoDB may still refuse one or two as "duplicate key" (seen on 4.4). modify
 // repeats such an upsert once, immediately. Other servers may return any error after such a race (FerretDB 2.7:

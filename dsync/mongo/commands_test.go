@@ -19,11 +19,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// onFile is the list of commands that docs/protocol.md refers to.
+// onFile is the file with the list of commands that docs/protocol.md refers to.
 const onFile = "../../docs/commands.txt"
 
-// B23: docs/commands.txt lists every command as it is sent. After changing a command, write the file again and read
-// the diff:
+// B23: docs/commands.txt lists the store's commands as they are sent. After changing a command, write the file again
+// and read the diff:
 //
 //	LEASEHOLD_WRITE=1 go test ./dsync/mongo -run TestCommandsOnFile
 func TestCommandsOnFile(t *testing.T) {
@@ -223,13 +223,13 @@ func TestCommandsOnFile(t *testing.T) {
 	}
 }
 
-// A sending is one call of a store. The file lists the commands that it sends.
+// A sending is one call of a method of a store. docs/commands.txt lists the commands that the call sends.
 type sending struct {
 	name string
 	do   func(context.Context, driver.Store) error
 }
 
-// wellAnswered answers commands as a server would.
+// wellAnswered answers each command so that the call that sent it succeeds.
 func wellAnswered(c call) bson.D {
 	if c.name == "findAndModify" && shortOf(c) != "" {
 		claim := anyClaim.FindStringSubmatch(c.cmd.String())[1]

@@ -11,10 +11,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// Discard implements [driver.Store]. It first sends one update, which changes nothing, but counts the records that
-// have one of the claims. Usually there are none. It is an update rather than a read because an update waits for a
-// majority, so a deposed primary cannot wrongly report that the claims are gone. If there are such records, Discard
-// reads them, and releases their claims one by one.
+// Discard implements [driver.Store]. It first sends one update, which changes nothing, but counts the records that have
+// one of the claims. Usually there are none. It is an update rather than a read because an update waits for a majority,
+// so a deposed primary cannot wrongly report that the claims are gone. If there are such records, Discard reads them,
+// and releases the claims that are in them, one by one.
 func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
 	byKey := make(map[string][]string)
 	for _, c := range claims {
@@ -27,7 +27,7 @@ func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.No
 		keys = append(keys, id)
 		statements = append(statements, bson.D{e("q", append(bson.D{e("_id", id)}, among(ids)...)), e("u", bson.A{set(e("f", "$f"))})})
 	}
-	var refused error // the first refusal; the other claims are discarded nevertheless
+	var refused error // the first error about some of the claims; the others are discarded nevertheless
 	raw, err := s.write(ctx, bson.D{e("update", s.collection), e("updates", statements), e("ordered", false)})
 	switch there, _, none := updated(raw); {
 	case statementsFailed(err):
@@ -81,7 +81,7 @@ func among(ids []string) bson.D {
 	return bson.D{e("$or", bson.A{bson.D{e("h", held)}, bson.D{e("q.a", in)}})}
 }
 
-// statementsFailed reports whether err means only that some statements of an update failed.
+// statementsFailed reports whether err means that statements of an update failed, and nothing else.
 func statementsFailed(err error) bool {
 	var w mongo.WriteException
 	return errors.As(err, &w) && len(w.WriteErrors) > 0 && w.WriteConcernError == nil

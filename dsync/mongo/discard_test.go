@@ -87,7 +87,7 @@ func TestDiscardOutOfTime(t *testing.T) {
 		})
 		claims := []driver.Claim{{Key: "a", ID: "s.a", Session: "s"}, {Key: "b", ID: "s.b", Session: "s"}}
 		if _, err := s.Discard(&ctx, claims); !errors.Is(err, context.DeadlineExceeded) || released != 1 {
-			t.Errorf("Discard: %v, after %d of 2 claims; want an error that says that ctx has ended", err, released)
+			t.Errorf("Discard: %v, after %d of 2 claims; want context.DeadlineExceeded after 1", err, released)
 		}
 	})
 }

@@ -64,8 +64,8 @@
 //   - n is the number of an election's terms.
 //   - h are the claims that hold the key, and q is the queue of claims that wait. Each claim has the p of its session,
 //     the value b that it publishes, and the tick k that it is for.
-//   - at is the time of the last change, except for changes of one hold alone: a release while nobody waits, an
-//     extension, a published value.
+//   - at is the time of the last change. Extensions, published values, and most releases while nobody waits do not set
+//     it.
 //   - done is the last tick that has succeeded, with its result.
 //   - Until the time o, the key counts as observed.
 //

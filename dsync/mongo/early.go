@@ -8,10 +8,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A release with driver.Release.Early is sent with w: 1 to a replica set. The reply has the release's position in
+// A short release with driver.Release.Early is sent with w: 1 to a replica set. The reply has the release's position in
 // the log (opTime), and the reply to hello has the position up to which a majority has the log
-// (lastWrite.majorityOpTime). A router passes on neither position, and a standalone has no fail-over, so both get
-// an ordinary write.
+// (lastWrite.majorityOpTime). A router passes on neither position, and a standalone has no fail-over, so both get an
+// ordinary write.
 
 // unknownOpTime is the position of a release whose reply does not contain one. Such a release never counts as
 // committed.
@@ -28,8 +28,8 @@ func opTime(reply bson.Raw, path ...string) (driver.OpTime, bool) {
 	return driver.OpTime{Term: term, Time: uint64(t)<<32 | uint64(i)}, true
 }
 
-// updateEarly is like update but, if early is set and the server is a replica set, it waits only for the primary.
-// In that case, if the update changes something, applied is its position in the log.
+// updateEarly is like update, but waits only for the primary if early is set and the server is a replica set. In that
+// case, if the update changes something, applied is its position in the log.
 func (s *store) updateEarly(ctx context.Context, early bool, statement bson.D) (matched, changed bool, applied driver.OpTime, err error) {
 	if !early || s.server.portable || s.server.topology != replicaSet {
 		matched, changed, err = s.update(ctx, statement)
@@ -51,8 +51,8 @@ func (s *store) updateEarly(ctx context.Context, early bool, statement bson.D) (
 	return matched, changed, applied, nil
 }
 
-// committed returns a position up to which a majority has the log, or zero if none is known. It asks the server
-// only if the latest early release is not yet known to be committed.
+// committed returns a position up to which a majority has the log, or zero. It asks the server only if the latest early
+// release is not yet known to be committed, and returns zero if the server does not answer.
 func (s *store) committed(ctx context.Context) driver.OpTime {
 	known, ok := s.early.committed()
 	if ok {

@@ -49,7 +49,7 @@ func TestEarlyRelease(t *testing.T) {
 				test.leave.Claim = mutexClaim(1)
 				done, err := s.Edit(t.Context(), driver.Edit{Release: &test.leave})
 				if err != nil || !done.Found || done.Applied != test.applied {
-					t.Errorf("release: %+v, %v; want it found, applied %v", done, err, test.applied)
+					t.Errorf("release: %+v, %v; want it found, and applied at %v", done, err, test.applied)
 				}
 				var w any
 				f.took()[0].cmd.Lookup("writeConcern", "w").Unmarshal(&w)

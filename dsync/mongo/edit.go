@@ -9,16 +9,16 @@ import (
 
 // Edit implements [driver.Store].
 //
-// One Acquire grants at most 1,000 claims; if more fit, later commands on the key grant the rest. On servers other
-// than MongoDB the first Acquire or Resize of a key sends three commands. If the key is probably free, the Acquire
-// of a claim that may wait begins with a short command. If that grants nothing, it writes nothing, and a second
-// command follows.
+// One Acquire grants at most 1,000 claims; if more fit, later commands on the key grant the rest. On servers other than
+// MongoDB the first Acquire or Resize of a key sends three commands. If the key is probably free, the Acquire of a
+// plain claim that may wait begins with a short command. If that grants nothing, it writes nothing, and a second
+// command follows. A repeated Acquire begins with a command that never adds the claim to the queue. If the claim is not
+// in the record, a second command follows.
 //
 // A Release tries these commands in order. It sends the next command only if the previous one did not apply, and
 // so wrote nothing:
 //
-//   - with Claim.NoneWaiting, an update that frees the key if nobody waits and nobody observes
-//     it;
+//   - with Claim.NoneWaiting, an update that removes the claim if nobody waits for the key and nobody observes it;
 //   - for a simple claim (1 of 1, without Lease or Yield, such as a Mutex's or an election's), a short hand-over,
 //     which frees the key or, if the first waiter's claim is simple, too, grants it the key;
 //   - the pipeline, which handles everything.
@@ -26,8 +26,8 @@ import (
 // So a Release usually sends one command, and two if somebody waits without the session's knowledge. For a simple
 // claim, it sends one more if the next claim is not simple, such as a lease or a claim with Yield.
 //
-// A Release with Keep, Seal or Successor sends only a version of the pipeline made for that option. If a Release
-// cannot seal because its hold has already ended, the claims that it grants get no notice.
+// A Release with Keep, Seal or Successor sends only a version of the pipeline made for that option. If a Release with
+// Seal does not seal the key, the claims that it grants get no notice.
 //
 // A Release with an Acquire sends one short hand-over that also adds the new claim, if possible, and otherwise the
 // commands of the Release and then those of the Acquire.

@@ -19,7 +19,7 @@ const (
 	codeDuplicateKey    = 11000
 	codeNamespaceExists = 48
 	codeMaxTimeExpired  = 50
-	codeBadValue        = 2 // "tailable cursor requested on non capped collection"
+	codeBadValue        = 2 // "tailable cursor requested on non capped collection", or j: true without a journal
 	codeCommandNotFound = 59
 	codeNotImplemented  = 238
 
@@ -52,16 +52,15 @@ var refusals = []int{
 // cannot help.
 func refused(err error) bool { return hasCode(err, refusals...) || notAllowed(err) }
 
-// notAllowed reports whether the user lacks a privilege. Atlas's proxy uses one code, 8000, for everything that it
-// refuses: a wrong password, a command that the user may not send, and also a write while the cluster is over its
-// space quota. The last is temporary, and only the text of the error identifies it.
+// notAllowed reports whether the user lacks a privilege or, on Atlas, cannot log in. Atlas's proxy uses one code, 8000,
+// for everything that it refuses: a wrong password, a command that the user may not send, and also a write while the
+// cluster is over its space quota. The last is temporary, and only the text of the error identifies it.
 func notAllowed(err error) bool {
 	return hasCode(err, codeUnauthorized) || hasCode(err, codeAtlas) && !strings.Contains(err.Error(), "space quota")
 }
 
-// failure turns an error of the driver into an error of the store. The result matches ErrRefused if the server
-// refused the command for good. Otherwise it matches no error of package driver, and the command may have been
-// applied.
+// failure adds the operation to an error. The result matches every error that err matches, and also ErrRefused if the
+// server refused the command for good. If it matches no error of package driver, the command may have been applied.
 func failure(op string, err error) error {
 	switch {
 	case hasCode(err, codeConversion):
@@ -75,8 +74,8 @@ func failure(op string, err error) error {
 	return fmt.Errorf("mongo: %s: %w", op, err)
 }
 
-// hasCode reports whether the server refused a command or a write with one of the codes. It ignores the code of a
-// writeConcernError, because such a write was applied, although a fail-over may undo it.
+// hasCode reports whether the server refused a command or a write with one of the codes. It returns false if there is a
+// writeConcernError, because then a write was applied, although a fail-over may undo it.
 func hasCode(err error, codes ...int) bool {
 	var w mongo.WriteException
 	if errors.As(err, &w) {

@@ -63,7 +63,7 @@ var (
 // Answers to the upsert of a short acquire.
 var (
 	made    = ok(e("n", 1), e("nModified", 0), e("upserted", bson.A{bson.D{e("index", 0), e("_id", "k/k")}}))
-	notMade = unwritten(241)   // by the pipeline
+	notMade = unwritten(241)   // the command was late, so it did not create a record
 	raced   = unwritten(11000) // another upsert was faster
 )
 

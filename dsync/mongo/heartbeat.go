@@ -20,7 +20,8 @@ func revoked() bson.D { return list("$rev") }
 // notExpired adds to query the condition that the session has not expired.
 func notExpired(query bson.D) bson.D { return append(query, e("dead", bson.D{e("$ne", true)})) }
 
-// Heartbeat implements [driver.Store].
+// Heartbeat implements [driver.Store]. After an early release it also sends hello, until the release is known to be
+// committed.
 func (s *store) Heartbeat(ctx context.Context, session string, given []driver.Revocation) (driver.HeartbeatReply, error) {
 	defer s.heartbeats.send()
 	reply, err := s.heartbeat(ctx, sessionQuery(session), given)

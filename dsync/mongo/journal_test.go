@@ -55,7 +55,7 @@ func TestStandaloneWritesWaitForTheJournal(t *testing.T) {
 					}
 				}
 				if want := map[string]int{"all": writes, "one": 1}[tc.wait]; waited != want || writes < 10 {
-					t.Errorf("%d of %d writes waited for the journal, want %d", waited, writes, want)
+					t.Errorf("%d of %d writes waited for the journal, want %d of at least 10", waited, writes, want)
 				}
 				if n := strings.Count(log.String(), "journal"); n != tc.warnings {
 					t.Errorf("%d warnings, want %d:\n%s", n, tc.warnings, &log)

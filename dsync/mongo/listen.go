@@ -16,12 +16,12 @@ import (
 const maxListed = 1_000
 
 // Listen implements [driver.Store] with a tailable cursor on the capped collection of the session's address and, if
-// there are keys, another on the collection for observers. Only inserts into those collections wake a cursor, and
-// only Notify makes them, so the cost of listening does not depend on other writes. Listen needs the privileges
-// find, insert, createCollection and convertToCapped on those collections; the server requires convertToCapped for
-// creating a capped collection (4.4: db/auth/authorization_session_impl.cpp, checkAuthForCreate). The first Listen
-// of a store also lists which of the collections exist, which needs no further privilege. Listen marks the keys as
-// observed in their records, with one command for a thousand keys, and renews the marks every few minutes.
+// there are keys, another on the collection for observers. Only inserts into those collections wake a cursor, so the
+// cost of listening does not depend on other writes. Listen needs the privileges find, insert, createCollection and
+// convertToCapped on those collections; the server requires convertToCapped for creating a capped collection (4.4:
+// db/auth/authorization_session_impl.cpp, checkAuthForCreate). The first Listen for a session also lists which of the
+// collections exist, which needs no further privilege. Listen marks the keys as observed in their records, with one
+// command for a thousand keys, and renews the marks every few minutes.
 //
 // Listen replaces its cursors, because a cursor on a member that was deposed, or cut off from the others, stays open
 // without an error. A cursor for the session lives five minutes, a cursor for keys one minute, and any cursor on a
@@ -31,10 +31,10 @@ const maxListed = 1_000
 // each Heartbeat of the store, and at least every 10 s; all listeners of the store share the answer. When the cursor
 // on the new primary is open, Listen calls f with driver.NoticeReady, because notices may have been missed.
 //
-// The error is errors.ErrUnsupported with [Options].PollOnly or [Options].ReadOnly, and on servers other than
-// MongoDB. It is also ErrUnsupported if a privilege is missing, if a collection exists but is not capped, or with
-// the strict Stable API. In these cases one warning in the log says what to do, and later claims of the session
-// don't say that it listens.
+// The error is errors.ErrUnsupported with [Options].PollOnly or [Options].ReadOnly, and on servers other than MongoDB.
+// It is also ErrUnsupported if the server refuses a command for good: because a privilege is missing, because a
+// collection exists but is not capped, or because of the strict Stable API. Then one warning in the log says what to
+// do. If that Listen was for a session, the claims of the store's sessions have no address until another succeeds.
 func (s *store) Listen(ctx context.Context, session string, keys []string, f func(driver.Notice)) error {
 	if !s.notifies() {
 		return fmt.Errorf("mongo: listen: %w", errors.ErrUnsupported)

@@ -20,7 +20,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A hearing is a running Listen and the notices that it has received.
+// A hearing has a store, a Listen on the store, and the notices that the Listen has received.
 type hearing struct {
 	t           *testing.T
 	f           *fake
@@ -106,7 +106,7 @@ func (h *hearing) hear(n driver.Notice) {
 	h.heard = append(h.heard, n)
 }
 
-// took returns the notices received since the last call of took, and the number of NoticeReadys among them.
+// took returns the notices received since the last call of took. It does not return NoticeReadys, but their number.
 func (h *hearing) took() (heard []driver.Notice, readies int) {
 	time.Sleep(100 * time.Millisecond)
 	synctest.Wait()
@@ -291,7 +291,7 @@ func TestListenReplacesItsCursor(t *testing.T) {
 				}
 				h.want("five minutes", want, 0)
 				if n := h.collections.count("find"); n < tc.finds[0] || n > tc.finds[1] {
-					t.Errorf("%d cursors in five minutes, want %v", n, tc.finds)
+					t.Errorf("%d cursors in five minutes, want a number in the range %v", n, tc.finds)
 				}
 				if h.log.Len() > 0 && strings.Contains(h.log.String(), "WARN") {
 					t.Errorf("it warns: %s", h.log)
@@ -301,7 +301,7 @@ func TestListenReplacesItsCursor(t *testing.T) {
 	}
 }
 
-// Whenever Listen may have missed notices, it sends NoticeReady again, so that waiters request again: after an
+// Whenever Listen may have missed notices, it reports NoticeReady again, so that waiters request again: after an
 // overrun, after the collection was dropped, and when the last notice seen is no longer in the collection.
 func TestListenMissesSome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -354,7 +354,7 @@ func TestListenMissesSome(t *testing.T) {
 
 func (h *hearing) overrun(n int) { h.collections.overrun(h.collection(h.address), n) }
 
-// Without a PrimaryWatch, Listen notices a new primary within 11 seconds. It then sends NoticeReady, and receives the
+// Without a PrimaryWatch, Listen notices a new primary within 11 seconds. It then reports NoticeReady, and receives the
 // notices that are sent from then on.
 func TestListenFollowsThePrimary(t *testing.T) {
 	elections := map[string]func(int) func(bson.D) bson.D{
@@ -520,7 +520,7 @@ func TestListenMarksAgainAfterARace(t *testing.T) {
 	})
 }
 
-// A Listen with neither a session nor keys sends no commands and receives nothing.
+// A Listen with neither a session nor keys sends no commands, and receives only NoticeReady.
 func TestListenToNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)
@@ -600,8 +600,8 @@ func TestListenNoticesSilence(t *testing.T) {
 	})
 }
 
-// If listening is impossible, Listen returns an error at once, one warning in the log says what to do, and the
-// session's claims don't say that it listens.
+// If listening is impossible, Listen returns an error at once, and the session's claims have no address. If the reason
+// is that the server has refused a command, one warning in the log says what to do.
 func TestListenUnsupported(t *testing.T) {
 	refuse := func(command string, code int) func(*capped) {
 		return func(p *capped) { p.instead[command] = refusal(code, "X") }
@@ -690,8 +690,8 @@ func TestListenAgain(t *testing.T) {
 	})
 }
 
-// The only commands that Listen and Notify send are find, getMore, insert and create for the notice collections,
-// listCollections, and the updates of the store's collection that mark keys.
+// The only commands of Listen and Notify that need a right are find, getMore, insert and create for the notice
+// collections, listCollections, and the updates of the store's collection that mark keys.
 func TestListenOrdinaryCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, &dsyncmongo.Options{Collection: "locks"})

@@ -40,7 +40,7 @@ func readFacet[T any](ctx context.Context, s *store, majority bool, stages []bso
 	return r[0], nil
 }
 
-// Load implements [driver.Store]. A queue of 10,000 claims is about 1 MB.
+// Load implements [driver.Store]. A queue of 10,000 claims without values is about 1 MB.
 func (s *store) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
 	st, err := s.load(ctx, keyID(key), key, min(max(waiters, 1), driver.MaxQueue))
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *store) load(ctx context.Context, id, key string, shown int) (driver.Sta
 // for reads; pipelines that write make this check themselves.
 func (r *keyRecord) known(key string) (driver.State, error) {
 	if r.Format > formatVersion {
-		return driver.State{}, fmt.Errorf("%w: the record of the key %q has format %d, and this version knows %d; upgrade this library to the version that wrote it",
+		return driver.State{}, fmt.Errorf("%w: the record of the key %q has format %d, but this version knows only %d; upgrade this library",
 			driver.ErrRefused, key, r.Format, formatVersion)
 	}
 	return r.state(key), nil
@@ -97,13 +97,13 @@ func (s *store) keys(ctx context.Context, q driver.KeyQuery) (states []driver.St
 	case n < 1:
 		return nil, nil
 	case !utf8.ValidString(q.Prefix) || !utf8.ValidString(q.After):
-		return nil, fmt.Errorf("%w: %q or %q is not valid UTF-8; keys are", driver.ErrRefused, q.Prefix, q.After)
+		return nil, fmt.Errorf("%w: the prefix %q or the key %q is not valid UTF-8, but every key is", driver.ErrRefused, q.Prefix, q.After)
 	default:
 		within = bson.D{e("$gte", keyID(q.Prefix)), e("$lt", successor(keyID(q.Prefix))), e("$gt", keyID(q.After))}
 	}
 	ctx, cancel := limited(noValues{ctx})
 	defer cancel()
-	// A record without a kind was created for a command that then added no claim.
+	// A record without a kind has had no claims. It was created for a mark, or for a command that added no claim.
 	stages := []bson.D{
 		{e("$match", bson.D{e("_id", within), e("y", bson.D{e("$exists", true)})})},
 		{e("$sort", bson.D{e("_id", 1)})},

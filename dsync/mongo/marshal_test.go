@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// marshal encodes values as the driver would, both of the types that commands contain and of other types.
+// marshal encodes every value as the driver would, even a value of a type that no command contains.
 func TestMarshalAsTheDriverDoes(t *testing.T) {
 	type named string
 	inner := bson.D{e("text", "a\x00é"), e("again", bson.D{})}

@@ -227,7 +227,7 @@ func TestNoticesOfReplies(t *testing.T) {
 	}
 }
 
-// shortGrant reports whether this is the reply to a short hand-over.
+// shortGrant reports whether this is the reply to a short hand-over that granted the key to a waiter.
 func shortGrant(reply bson.D) bool {
 	return slices.ContainsFunc(reply, func(f bson.E) bool { return f.Key == "first" })
 }

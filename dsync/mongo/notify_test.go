@@ -25,8 +25,8 @@ func sentTo(calls []call) (sent []string) {
 	return sent
 }
 
-// Notify sends one insert to each collection. Before a process's first insert into a collection, Notify sends a
-// command that creates it, because the insert would create a collection that is not capped.
+// Notify sends one insert to each collection. Before a store's first insert into a collection, Notify sends a command
+// that creates the collection. Otherwise the insert would create one that is not capped.
 func TestNotifyInserts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)
@@ -46,7 +46,7 @@ func TestNotifyInserts(t *testing.T) {
 			}
 			for _, c := range calls {
 				if w := c.cmd.Lookup("writeConcern", "w"); c.name == "insert" && w.Int32() != 1 {
-					t.Errorf("the insert has the write concern %v", w)
+					t.Errorf("the insert has w: %v, want 1", w)
 				}
 			}
 		}
@@ -92,7 +92,7 @@ func TestNotifyNobody(t *testing.T) {
 			h.f.script(h.collections.answer)
 			err := h.s.Notify(t.Context(), []driver.Notice{wake("s", 1, 3)})
 			if opt.ReadOnly != errors.Is(err, driver.ErrRefused) || !opt.ReadOnly && err != nil {
-				t.Errorf("ReadOnly %t: got %v", opt.ReadOnly, err)
+				t.Errorf("ReadOnly %t: got %v, want ErrRefused if it is true, otherwise no error", opt.ReadOnly, err)
 			}
 			if n := len(h.f.took()); n != 0 {
 				t.Errorf("%d commands, want none", n)
@@ -149,7 +149,7 @@ func TestNotifyIntoWhatAFailOverMayUndo(t *testing.T) {
 				t.Error("no error")
 			}
 			if got := names(h.f.took()); !slices.Equal(got, []string{"create"}) {
-				t.Errorf("sent %v, want no insert", got)
+				t.Errorf("sent %v, want only create", got)
 			}
 		}
 	})
@@ -174,7 +174,7 @@ func TestAddresses(t *testing.T) {
 					session := fmt.Sprint("cs9a1h2n0ckk3v5p", i)
 					address := a.addressOf(session)
 					if address < 1 || address > want || b.addressOf(session) != address {
-						t.Fatalf("%s: address %d, want the same from 1 to %d", session, address, want)
+						t.Fatalf("%s: address %d; want it from 1 to %d, and the same in both stores", session, address, want)
 					}
 					addresses[address]++
 				}
@@ -202,7 +202,7 @@ func TestAddressesAreWritten(t *testing.T) {
 			}
 			for n := 1; n <= 2; n++ {
 				c := mutexClaim(n)
-				c.Limit = int64(3 - n) // a claim with limit 2 needs the long command
+				c.Limit = int64(3 - n) // a claim with limit 2 needs the pipeline
 				if _, _, err := storecmd.Acquire(ctx, s, c, true, nil, time.Now()); err != nil {
 					t.Fatal(err)
 				}

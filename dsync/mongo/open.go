@@ -25,7 +25,7 @@ const (
 	// disconnectLimit bounds the wait for a server that may not answer.
 	disconnectLimit = time.Second
 
-	// defaultTTL is the default of dsync.Options.
+	// defaultTTL is the default TTL of dsync.Options.
 	defaultTTL = 30 * time.Second
 
 	// minConnect allows for TCP, TLS and authentication with a distant server. minMonitor is the least that the
@@ -65,18 +65,17 @@ func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session
 	return open(ctx, s, s, opt)
 }
 
-// Connect is [Open] with a client of its own, so that the application's slow queries cannot
-// delay heartbeats, and so that waiters get notices as soon as the driver knows a new primary
-// (see [PrimaryWatch]). The client is made from clientOptions, and is closed when the session is
-// closed.
+// Connect is [Open] with a client of its own. So the application's slow queries cannot delay heartbeats, and after a
+// fail-over waiters get notices again as soon as the driver knows the new primary (see [PrimaryWatch]). The client is
+// made from clientOptions, and is closed when the session is closed.
 //
-// Unless clientOptions say otherwise, the client's application name is "leasehold", and it has at most 36
-// connections, so that a heartbeat always finds a free one. Its time-outs follow from the TTL: it gives up connecting
-// after TTL/12 (1 s to 30 s), checks the servers every TTL/6 (500 ms to 10 s), and closes connections that were idle
-// for TTL/2 or, if that is longer, for 1.5 times the HeartbeatInterval. It polls the servers
+// Unless clientOptions say otherwise, the client's application name is "leasehold", and it has at most 36 connections
+// to each server, so that a heartbeat always finds a free one. Its time-outs follow from the TTL: it gives up
+// connecting after TTL/12 (1 s to 30 s), checks the servers every TTL/6 (500 ms to 10 s), and closes connections that
+// were idle for TTL/2 or, if that is longer, for 1.5 times the HeartbeatInterval. It polls the servers
 // (ServerMonitoringModePoll): this takes one connection to each server instead of two, but the client may learn of a
-// planned step-down up to TTL/6 late. An idle session has two connections to the primary, and one that waits has
-// three. The functions of a ServerMonitor are called as usual.
+// planned step-down up to TTL/6 late. An idle session has two connections to the primary, and one that waits has three.
+// The functions of a ServerMonitor are called as usual.
 //
 // If database is "", Connect uses the database in the connection string or, if there is none, "leasehold", as the
 // command leasehold does. In this case it refuses one of the server's own databases: many connection strings name
@@ -133,8 +132,8 @@ func nameDatabase(name *string, uri string) error {
 //
 // So these times are reduced to fractions of the TTL. The driver then notices a silent primary after TTL/4, and
 // discards connections that have been idle for longer than the heartbeat connection ever is. The server selection
-// timeout need not be reduced, because each attempt has its own deadline. MaxConnecting need not be raised
-// either, because with these settings no attempt to connect takes 30 s.
+// timeout need not be reduced, because each attempt has its own deadline. MaxConnecting need not be raised either,
+// because with these settings the driver soon gives up an attempt to connect.
 //
 // The client polls the servers instead of having them stream, for the sake of large fleets: streaming needs an
 // additional connection to measure round trips, so a waiting process would have four connections instead of three.

@@ -127,7 +127,7 @@ func TestOpenAndConnect(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := pool.Load(); got != tc.pool {
-					t.Errorf("the pool has %d connections, want %d", got, tc.pool)
+					t.Errorf("the pool has room for %d connections, want %d", got, tc.pool)
 				}
 				if err := s.Close(t.Context()); err != nil {
 					t.Error(err)
@@ -183,7 +183,7 @@ func TestConnectFailsWithoutServer(t *testing.T) {
 	})
 }
 
-// If a reply is lost, Open gives up after 30 s, even if ctx has no deadline.
+// If the server never replies to a command and ctx has no deadline, Open gives up after 30 s.
 func TestOpenLosesAnAnswer(t *testing.T) {
 	for _, nth := range []int{1, 2, 10, 24, 25} { // does not apply to hello, which the fake answers by itself
 		t.Run(fmt.Sprint(nth), func(t *testing.T) {
@@ -209,8 +209,8 @@ func TestOpenLosesAnAnswer(t *testing.T) {
 }
 
 // If the call names no database, Connect uses the one in the connection string, or else "leasehold", as the command
-// leasehold does. If the call names a database, the connection string may name none, or one of the server's own,
-// where the user is defined.
+// leasehold does. If the call names a database, the one in the connection string doesn't matter: there may be none,
+// another, or one of the server's own, where the user is defined.
 func TestConnectTakesTheDatabaseOfTheConnectionString(t *testing.T) {
 	for _, tc := range []struct{ uri, database, want string }{
 		{"", "", "leasehold"},

@@ -48,11 +48,10 @@ type Options struct {
 	// from a new primary.
 	PrimaryWatch *PrimaryWatch
 
-	// ReadOnly makes a store, or a session, that never writes. It is for [Open] and [NewStore] only. With ReadOnly
-	// they only identify the server: they try out no command and create nothing, and the right to find is enough.
-	// With such a session, package dsync/admin can read: Inspector.Status, List and Members work, for example.
-	// Methods that would write send nothing and return dsync.ErrRefused. The store cannot listen, because listening
-	// marks keys as observed.
+	// ReadOnly makes a store, or a session, that never writes. To open it, the package only asks the server what it is:
+	// it tries out no command and creates nothing, and the right to find is enough. With such a session, package
+	// dsync/admin can read: Inspector.Status, List and Members work, for example. Methods that would write send nothing
+	// and return dsync.ErrRefused. The store cannot listen, because listening marks keys as observed.
 	ReadOnly bool
 
 	// ClockCheck makes [Open] and [Connect] check this host's clock with package clockcheck, and fail if the check
@@ -108,7 +107,7 @@ func checkNames(db *mongo.Database, collection string) error {
 
 func checkNoticeCollections(n int) error {
 	if n < 1 || n > maxNoticeCollections {
-		return fmt.Errorf("mongo: NoticeCollections is %d; it must be from 1 to %d, or 0 for %d", n, maxNoticeCollections, defaultNoticeCollections)
+		return fmt.Errorf("mongo: NoticeCollections is %d; it must be from 1 to %d, or 0 for the default, %d", n, maxNoticeCollections, defaultNoticeCollections)
 	}
 	return nil
 }

@@ -29,8 +29,8 @@ type PrimaryWatch struct {
 	primary string // the last known primary; kept while the driver knows none
 }
 
-// ServerMonitor returns a monitor for the options of the client. It also calls the functions of
-// next, which is not changed and may be nil.
+// ServerMonitor returns a monitor for the options of the client. This monitor also calls the functions of the monitor
+// passed as next, which may be nil and is not changed.
 func (w *PrimaryWatch) ServerMonitor(next *event.ServerMonitor) *event.ServerMonitor {
 	var m event.ServerMonitor
 	if next != nil {

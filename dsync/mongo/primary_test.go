@@ -57,9 +57,8 @@ func electedAgain(n int) func(bson.D) bson.D {
 	}
 }
 
-// Within a second after the driver has found a new primary, a listener opens a cursor on it and waiters request
-// again, even if the cursor on the former primary stays open. While there is no primary, the listener keeps its
-// cursor.
+// Within a second after the driver has found a new primary, a listener opens a cursor on it and reports NoticeReady,
+// even if the cursor on the former primary stays open. While there is no primary, the listener keeps its cursor.
 func TestListenFollowsThePrimaryAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newWatched(t, elected(1))
@@ -116,7 +115,7 @@ func TestListenIsNotFloodedByEvents(t *testing.T) {
 				time.Sleep(time.Second)
 				_, readies := h.took()
 				if n := h.collections.count("find") - before; n > tc.most || readies > n || readies == 0 && tc.most > 0 {
-					t.Errorf("%d new cursors, ready %d times, want at most %d", n, readies, tc.most)
+					t.Errorf("%d new cursors, ready %d times; want at most %d new cursors, and not more readies than cursors", n, readies, tc.most)
 				}
 			})
 		})
@@ -244,7 +243,7 @@ func TestConnectFollowsThePrimary(t *testing.T) {
 			t.Errorf("%d new cursors, want one", n)
 		}
 		if topologies.Load() == 0 || servers.Load() == 0 {
-			t.Errorf("the caller's monitor was called %d and %d times", topologies.Load(), servers.Load())
+			t.Errorf("the caller's monitor was called %d and %d times, want each function called", topologies.Load(), servers.Load())
 		}
 	})
 }

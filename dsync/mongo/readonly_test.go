@@ -11,8 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// When a read-only store is opened, it only identifies the server. It reads as usual. Methods that would write
-// return an error without sending anything.
+// A read-only store reads as usual. Methods that would write return an error and send nothing.
 func TestReadOnly(t *testing.T) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {
@@ -54,6 +53,7 @@ func TestReadOnlySendsNoShortCommand(t *testing.T) {
 	}
 }
 
+// Opening a read-only session and trying a lock with it send no command but hello.
 func TestReadOnlySession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -71,7 +71,7 @@ func TestReadOnlySession(t *testing.T) {
 		}
 		for i, c := range f.took() {
 			if i > 0 || c.name != "hello" {
-				t.Errorf("command %d is %s, want one hello", i, c.name)
+				t.Errorf("command %d is %s, want none but hello", i, c.name)
 			}
 		}
 	})

@@ -153,7 +153,7 @@ func TestMajorityWaitAlwaysEnds(t *testing.T) {
 					s := f.store(nil, null)
 					ctx, cancel := context.WithTimeout(t.Context(), left)
 					defer cancel()
-					_ = m.call(ctx, s) // returns an error: there is no such record, or ctx has ended
+					_ = m.call(ctx, s) // may return an error: there is no such record, or ctx has ended
 					calls := f.took()
 					if len(calls) == 0 {
 						t.Fatal("nothing was sent")
@@ -167,14 +167,14 @@ func TestMajorityWaitAlwaysEnds(t *testing.T) {
 	}
 }
 
-// A dialer connects each address to a fake.
+// A dialer connects each address to its fake.
 type dialer map[string]*fake
 
 func (d dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	return d[address].DialContext(ctx, network, address)
 }
 
-// Open warns of servers whose clocks are farther apart than the margin, and only then.
+// Open warns if and only if the servers' clocks are farther apart than the margin.
 func TestOpenComparesTheSpreadWithTheMargin(t *testing.T) {
 	const margin = 300 * time.Millisecond
 	for _, apart := range []time.Duration{0, margin - 50*time.Millisecond, margin + 50*time.Millisecond, -margin - 50*time.Millisecond, time.Hour} {

@@ -13,7 +13,7 @@ type keyRecord struct {
 	Format int       `bson:"f"` // in some replies only; pipelines check it themselves
 
 	At       time.Time `bson:"at"` // the last change, except by a short release, Extend or Publish
-	Observed time.Time `bson:"o"`  // somebody observes the key until then: see mark
+	Observed time.Time `bson:"o"`  // the key counts as observed until then: see mark
 
 	Holders []holderRecord `bson:"h"`
 	Token   int64          `bson:"t"`

@@ -21,8 +21,8 @@ const (
 type server struct {
 	topology string // one of the constants above
 
-	// portable means that the server is not known to be MongoDB. Changing a missing record then takes two commands:
-	// the first creates the record.
+	// portable means that the server is not known to be MongoDB. An upsert of a missing record then takes three
+	// commands: see modify.
 	portable bool
 
 	// wireVersion is the newest version of the wire protocol that the server speaks. Each release of MongoDB raises
@@ -115,8 +115,8 @@ func (c *clock) set(now time.Time) {
 	c.now, c.at = now, time.Now()
 }
 
-// reached returns a time that the server's clock has certainly reached, or the zero time if the server has not
-// reported any. Heartbeats keep the returned time from falling far behind.
+// reached returns a time that the server's clock has reached by now, judging by the server's last report, or the zero
+// time if there was no report. Heartbeats keep the returned time from falling far behind.
 func (c *clock) reached() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

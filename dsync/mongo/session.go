@@ -147,7 +147,7 @@ func (s *store) expire(ctx context.Context, query bson.D) (left time.Duration, e
 	ttl := time.Duration(r.TTL) * time.Millisecond
 	left = r.At.Add(ttl).Sub(r.Now)
 	if left <= 0 {
-		return 0, errors.New("mongo: expire: the server did not expire a session that has lapsed by its own clock")
+		return 0, errors.New("mongo: expire: the server did not expire a session that has lapsed by the server's own clock")
 	}
 	return min(left, ttl), nil
 }
@@ -168,8 +168,8 @@ func (s *store) unregister(ctx context.Context, session string) error {
 }
 
 // Sessions implements [driver.Store]. Without IDs it scans the records of the sessions after q.After, including
-// sessions that expired recently and are not swept yet, until it has found as many as it may return. There is no
-// index of the observed keys, because every heartbeat would have to write it.
+// sessions that expired recently and are not swept yet, until it has found as many as it may return. There is no index
+// of the observed keys.
 func (s *store) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
 	find := []bson.D{named(q.IDs)}
 	if len(q.IDs) == 0 {

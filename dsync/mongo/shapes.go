@@ -12,14 +12,14 @@ const (
 	// formatVersion is the version of key records that this code writes and knows.
 	formatVersion = 2
 
-	// A reply contains at most maxAhead of the claims ahead in the queue, the nearest ones. If replies contained the
-	// whole queue, the cost of n joins would grow as n².
+	// The reply to an Acquire contains at most maxAhead of the claims ahead in the queue, the nearest ones. If replies
+	// contained the whole queue, the cost of n joins would grow as n².
 	maxAhead = 8
 	maxShown = 1_000
 
-	// One write grants at most maxGrants claims, and one seal wakes at most maxGrants waiters, because the reply
-	// names them all. More claims can fit when an RWMutex's writer or a semaphore's large hold ends, or when a
-	// semaphore grows. The next write to the key then grants the rest.
+	// One write grants at most maxGrants claims, and one seal wakes at most maxGrants waiters, because the reply names
+	// them all. More claims can fit when an RWMutex's writer or a semaphore's large hold ends, or when a semaphore
+	// grows. The next commands that settle the key then grant the rest.
 	maxGrants = 1_000
 
 	// maxFormer is how many former limits of a key are remembered.

@@ -7,10 +7,10 @@ import (
 
 // An edit is what a command does to a key's record before it settles the key. Its first stage is clean.
 
-// joining puts the claim into the queue, if the claim may join and neither holds nor waits. The claim goes to the
-// head of the queue, or to the end but ahead of claims with later ticks. joining has no effect after "until", so a
-// request that arrives after its claim was given up leaves nothing behind. While anybody holds the key or waits for
-// it, or the key is sealed, a claim must have the record's kind and its limit or one of its former limits.
+// joining puts the claim into the queue, if the claim may join and neither holds nor waits. The claim goes to the head
+// of the queue, or to the end but ahead of claims with later ticks. joining adds no claim after "until", so a request
+// that arrives later than that leaves no claim behind. While anybody holds the key or waits for it, or the key is
+// sealed, a claim must have the record's kind and its limit or one of its former limits.
 func joining(a acquiring) []bson.D {
 	h, q := list("$h"), list("$q")
 	if a.expired {

@@ -10,8 +10,9 @@ import (
 // field. If a command changes nothing, the record must stay identical bit for bit, so that the server writes
 // nothing.
 //
-// fields lists the fields whose original values are in "_.was"; nil means that the command always changes the record.
-// If rest is not nil, claims that are not granted and do not meet this condition are removed from the queue.
+// The argument fields names the fields whose original values are in "_.was"; nil means that the command always changes
+// the record. If the argument rest is not nil, it is a condition: claims that are not granted and do not meet it are
+// removed from the queue.
 func settle(fields bson.A, rest any) []bson.D {
 	// "$$this" is the first claim that still waits. It gets the next token, which is based on the clock, so it is
 	// also greater than any token from before the record was swept and created again.

@@ -65,8 +65,9 @@ func releasingShort(c driver.Claim) bson.A {
 	return bson.A{set(e("h", op("$cond", op("$eq", is, literal(want)), bson.A{}, "$h")))}
 }
 
-// handingOver removes c and grants the key to the first waiter, with the given token, but only if c is the only
-// holder and has the key's last token. If j is not nil, j first joins the queue, so there is always a waiter.
+// handingOver removes c and grants the key, with the given token, to the first waiter, if there is one. It does so only
+// if c is the only holder and has the key's last token, and the first waiter is simple. If j is not nil, j first joins
+// the queue, so there is always a waiter.
 func (s *store) handingOver(c driver.Claim, token int64, j *joiner) bson.A {
 	is := bson.A{"$h.a", "$t", "$f", "$c", "$$first.d", "$$first.l"}
 	want := bson.A{bson.A{c.ID}, c.Token, formatVersion, c.Limit, nil, nil}

@@ -11,22 +11,23 @@ import (
 )
 
 // In the most common states of a record, a short command has the same effect as a pipeline, for a fraction of the
-// server's time: it grants or releases one simple claim, and does not clean up. The conditions are part of the
-// command. If they are not met, the command changes nothing, and the pipeline must follow. So a short command is
-// as safe as a pipeline, no matter when it arrives.
+// server's time. It releases a simple claim, or grants one, or does both, and it does not clean up. The conditions are
+// part of the command. If they are not met, the command changes nothing, and the pipeline must follow. So a short
+// command is as safe as a pipeline, no matter when it arrives.
 //
-// This file chooses the token of a grant, while a pipeline computes it from the record. The command requires the
-// token to be at least a step greater than the record's last token. The time that acquireShort writes is the latest
-// that the server's clock has certainly reached. So the reply need not contain the token and the time. If nobody
-// needs a notice, an update is enough, which costs the server less than a findAndModify.
+// For a short command, this process chooses the token of the grant, while a pipeline computes it from the record. The
+// command requires the token to be at least a step greater than the record's last token. acquireShort also writes the
+// time of the grant: the latest that this process knows the server's clock to have reached. So the reply need not
+// contain the token and the time. If nobody needs a notice, an update is enough, which costs the server less than a
+// findAndModify.
 
 // simple reports whether c is 1 of 1, without an end of its own, and without extra room for hand-offs.
 func simple(c driver.Claim) bool {
 	return c.Weight == 1 && c.Limit == 1 && c.Lease == 0 && !c.Yield
 }
 
-// after returns a token for the next grant: the one that the pipeline would compute if the key's last token were last
-// and the server's clock showed the time reached.
+// after returns a token for the next grant of a key. last is the key's last token, and reached is a time that the
+// server's clock has reached. A pipeline computes the token in the same way, from the record and the clock.
 func after(last int64, reached time.Time) int64 {
 	return max(last+driver.TokenStep, reached.UnixMilli()*driver.TokenStep)
 }
@@ -73,10 +74,10 @@ func (s *store) acquireFree(ctx context.Context, j driver.Acquire) (st driver.St
 	return st, true, nil
 }
 
-// acquireShort grants c, which must be plain, with the given token and time. It does so only if the server's clock is
-// not past the time until, and only if the key has no record or is free. Free means that the key was last used with
-// c's kind and limit, that token is at least a step greater than its last token, and that nobody holds it, waits for
-// it or observes it.
+// acquireShort grants c, which must be plain, with the given token, as held since the given time. It does so only if
+// the server's time is not after the argument until, and only if the key has no record or is free. Free means that the
+// key was last used with c's kind and limit, that token is at least a step greater than its last token, and that nobody
+// holds it, waits for it or observes it.
 //
 // On MongoDB the command creates a missing record. If the command is late, it fails with codeConversion instead (see
 // acquiringShort). If another upsert creates the record at the same time, the command may fail with codeDuplicateKey.
@@ -151,7 +152,7 @@ func (s *store) handOver(ctx context.Context, id string, c driver.Claim, j *join
 	return h, h.met(c, j), nil
 }
 
-// readQueue sets First and left from the whole record.
+// readQueue sets First, and the number of waiters, from the queue in the whole record.
 func (h *handOver) readQueue() error {
 	queue, ok := h.Queue.ArrayOK()
 	if !ok {
@@ -233,9 +234,9 @@ func bound[V any](keys map[string]V) {
 	}
 }
 
-// contendedKeys are the keys that were not free for a plain claim when this process last requested or released them,
-// or about which it got no answer. Such a key is probably not free the next time either, and a short Acquire would be
-// a wasted command. So none is sent until the pipeline finds the key free.
+// contendedKeys are the keys that were not free for a plain claim when this process last requested or released them, or
+// about which it got no answer. Such a key is probably not free the next time either, and a short Acquire would be a
+// wasted command. So none is sent until the pipeline finds the key free, or the key is among the lastUsedKeys.
 type contendedKeys struct {
 	mu      sync.Mutex
 	waiting map[string]int // how many claims waited for the key, or unknown
@@ -256,7 +257,7 @@ func (k *contendedKeys) add(key string, waiting int) {
 	bound(k.waiting)
 }
 
-// byFew reports whether only few claims waited for the key.
+// byFew reports whether the key is contended, but at most few claims waited for it.
 func (k *contendedKeys) byFew(key string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -277,8 +278,8 @@ func (k *contendedKeys) has(key string) bool {
 	return ok
 }
 
-// lastUsedKeys are the keys that this process was the last to use, so it knows their last tokens. It holds them or
-// was the last to hold them, and nobody else waited when it was granted them.
+// lastUsedKeys are the keys that, as far as this process knows, it was the last to use, so it knows their last tokens.
+// It holds them or was the last to hold them, and nobody waited at its last command.
 type lastUsedKeys struct {
 	mu   sync.Mutex
 	keys map[string]lastUsedKey

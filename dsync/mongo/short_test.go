@@ -160,7 +160,7 @@ func TestNewKeyTakesShortCommands(t *testing.T) {
 	}
 }
 
-// If a short acquire gets no answer, Acquire returns an error and sends no second command.
+// If it is unknown whether a short acquire was applied, Acquire returns an error and sends no second command.
 func TestNewKeyWithoutAnswer(t *testing.T) {
 	unknown := e("writeConcernError", bson.D{e("code", 64), e("errmsg", "waiting for replication timed out")})
 	for name, reply := range map[string]bson.D{
@@ -234,7 +234,7 @@ func TestKnownKeyIsNotMadeOnOtherServers(t *testing.T) {
 	})
 }
 
-// To servers other than MongoDB, no short command has a stage that FerretDB computes differently.
+// On servers other than MongoDB, no short command has a stage that FerretDB computes differently.
 func TestShortCommandsElsewhere(t *testing.T) {
 	for name, elsewhere := range map[string]bool{"MongoDB": false, "another": true} {
 		t.Run(name, func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestShortCommandsElsewhere(t *testing.T) {
 						t.Errorf("sent %v, want a %s", c.cmd, want)
 					}
 					if strings.Contains(c.cmd.String(), "$replaceWith") == elsewhere {
-						t.Errorf("sent %v", c.cmd)
+						t.Errorf("sent %v, want $replaceWith in it only on MongoDB", c.cmd)
 					}
 				}
 			})
@@ -356,8 +356,8 @@ func TestShortAcquireExpiresSoon(t *testing.T) {
 	})
 }
 
-// If a short command changes nothing, the next command follows at once. The process then no longer counts as the last
-// to use the key, so its next acquire begins with the pipeline.
+// If a short command changes nothing, the next command follows at once. If that finds that others use the key, this
+// process's next acquire of the key begins with the pipeline.
 func TestShortCommandsEndWhenOthersCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -392,8 +392,8 @@ func TestShortCommandsEndWhenOthersCome(t *testing.T) {
 	})
 }
 
-// On a key that somebody observes, a process sends only commands whose reply contains the record. The exception is
-// a release by a process that does not know yet that the key is observed.
+// On a key that somebody observes, the short acquire and the short release change nothing, because their replies do not
+// contain the record. A command whose reply contains it follows, and returns the notice for the observers.
 func TestObservedKeyTakesCommandsWithReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -415,7 +415,7 @@ func TestObservedKeyTakesCommandsWithReplies(t *testing.T) {
 		}
 		q.observed = time.Now() // this time has passed, but stays in the record until a pipeline removes it
 		if got := q.release(mutexClaim(2)); len(got) > 0 {
-			t.Errorf("got %+v when nobody observed it any more", got)
+			t.Errorf("got %+v when nobody observed the key any more, want none", got)
 		}
 		q.sent()
 		q.turn(mutexClaim(3))
@@ -554,7 +554,7 @@ func TestShortGrantTokens(t *testing.T) {
 				t.Fatal(err)
 			}
 			if h := st.Holders[0]; to.Token != st.Token || to.Token != h.Token || !to.At.Equal(h.Since) || !to.At.Equal(st.Now) {
-				t.Errorf("sent %+v, and answered %+v", to, st)
+				t.Errorf("sent %+v, but returned %+v", to, st)
 			}
 			q.f.script(q.f.answer)
 			if _, _, err := storecmd.Release(t.Context(), q.s, mutexClaim(n), driver.Release{}); err != nil {
@@ -567,10 +567,10 @@ func TestShortGrantTokens(t *testing.T) {
 		delete(q.instead, "short acquire")
 		answer(heartbeat)
 		if token, _ := grant(2); token != last+1024 {
-			t.Errorf("with the server's clock behind: token %d after %d", token, last)
+			t.Errorf("with the server's clock behind: token %d after %d, want a step more", token, last)
 		}
 		if token, _ := grant(3); token != last+2*1024 {
-			t.Errorf("with the server's clock behind: token %d after %d", token, last+1024)
+			t.Errorf("with the server's clock behind: token %d after %d, want a step more", token, last+1024)
 		}
 		for i, send := range []func() error{heartbeat, register} {
 			server = server.Add(5000 * time.Second)
@@ -584,7 +584,7 @@ func TestShortGrantTokens(t *testing.T) {
 	})
 }
 
-// If a command on a key gets no answer, the state of the key is unknown, so its next acquire is not short.
+// If it is unknown whether a command on a key was applied, the next acquire of the key is not short.
 func TestLastUsedKeyIsForgottenWithoutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -597,7 +597,7 @@ func TestLastUsedKeyIsForgottenWithoutAnswer(t *testing.T) {
 			t.Error("no error")
 		}
 		q.turn(c)
-		q.want("an acquire without an answer, and the next", "short acquire, acquire, short release")
+		q.want("an acquire that is not confirmed, and the next turn", "short acquire, acquire, short release")
 		q.instead["short release"] = ok(e("n", 1), e("nModified", 1), unknown)
 		c = mutexClaim(3)
 		delete(q.instead, "short acquire")
@@ -611,7 +611,7 @@ func TestLastUsedKeyIsForgottenWithoutAnswer(t *testing.T) {
 		if found, _, err := storecmd.Release(t.Context(), q.s, c, driver.Release{}); err != nil || !found {
 			t.Errorf("found %t, %v", found, err)
 		}
-		q.want("a release without an answer, and its repetition", "short acquire, short release, short release")
+		q.want("a release that is not confirmed, and its repetition", "short acquire, short release, short release")
 		q.turn(mutexClaim(4))
 		q.want("after that", "acquire, short release")
 	})

@@ -17,8 +17,8 @@ import (
 )
 
 // A wire is the network between a client and a fake. While it is cut, it drops everything without an error, like a
-// firewall that has lost its state: existing connections stay silent even after the cut, and attempts to connect get
-// no answer.
+// firewall that has lost its state, and attempts to connect get no answer. Connections that were open at the cut stay
+// silent even after the wire is mended.
 type wire struct {
 	f *fake
 
@@ -154,8 +154,8 @@ func silence(s *dsync.Session, w *wire, before, silent time.Duration) (lost bool
 	return lost, took
 }
 
-// If the network silently drops everything for up to half a TTL, no lock is lost, whenever the silence begins. Soon
-// afterwards, locks can be acquired again. With the driver's own time-outs and a TTL of 30 s, 5 s of silence were
+// If the network silently drops everything for up to two fifths of a TTL, no lock is lost, whenever the silence begins.
+// Soon afterwards, locks can be acquired again. With the driver's own time-outs and a TTL of 30 s, 5 s of silence were
 // enough to lose every lock: the driver tried the dead connections one after the other, each for the length of an
 // attempt.
 func TestSilenceCostsNoLock(t *testing.T) {

@@ -48,9 +48,9 @@ var (
 // the store's commands on it. It returns an error if the server does not compute the same as MongoDB (see the
 // package comment, and [Options].ReadOnly). ctx bounds this contact as in [Open]. A nil *Options means the defaults.
 //
-// Almost every method sends one command. Writes are acknowledged by a majority. For a write that was applied but not
-// confirmed by a majority, the method returns an error, since a fail-over could undo the write. A command whose
-// context has no deadline waits 30 seconds for its reply.
+// Almost every method sends one command. Writes are acknowledged by a majority, except notices and early releases. For
+// a write that was applied but not confirmed by a majority, the method returns an error, since a fail-over could undo
+// the write. A command whose context has no deadline waits at most 30 seconds for its reply.
 //
 // When the deadline of a context passes, the connection survives. When a context is cancelled,
 // the driver closes the connection, and the server may still execute the command, so avoid
@@ -68,7 +68,7 @@ func NewStore(ctx context.Context, db *mongo.Database, opt *Options) (driver.Sto
 	return s, nil
 }
 
-// newStore returns a store that must be probed before use.
+// newStore returns a store. Call contact before its other methods.
 func newStore(db *mongo.Database, opt *Options) (*store, error) {
 	o := opt.withDefaults()
 	if err := checkNames(db, o.Collection); err != nil {

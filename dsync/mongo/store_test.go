@@ -19,7 +19,7 @@ import (
 
 const attempt = 5 * time.Second
 
-// methods has a call of each method that sends commands, with hostile names as arguments.
+// methods has calls of the methods that send one command, with hostile names as arguments.
 var methods = []struct {
 	name   string
 	writes bool
@@ -196,7 +196,7 @@ func TestOrdinaryCommandsOnOneCollection(t *testing.T) {
 					}
 				}
 				for _, m := range methods {
-					check(m.name, null, func() { m.call(t.Context(), s) }) // returns an error: there is no such record
+					check(m.name, null, func() { m.call(t.Context(), s) }) // may return an error: there is no such record
 				}
 				found := bson.D{e("id", int64(0)), e("ns", "app."+want), e("firstBatch", bson.A{bson.D{
 					e("now", time.Now()), e("end", "k/z"), e("size", 1),
@@ -349,7 +349,7 @@ func TestStoreUnknownOutcome(t *testing.T) {
 					}
 					for _, answer := range []error{driver.ErrRefused, driver.ErrSessionExpired, driver.ErrNotHeld, driver.ErrMismatch} {
 						if errors.Is(err, answer) {
-							t.Errorf("the error is an answer: %v", err)
+							t.Errorf("the error is a definite answer: %v", err)
 						}
 					}
 					want := 1

@@ -17,8 +17,8 @@ const (
 	sweepEnd = "x/"
 	sweepID  = sweepEnd + "sweep"
 
-	// making is longer than any command lasts. A record made by create may be swept at this age if the command that
-	// needed the record never came.
+	// making is longer than any command lasts. A record made by create is swept that much later than other records,
+	// because the command that needs it may still come.
 	making = time.Hour
 )
 
@@ -45,12 +45,11 @@ func (r sweepRecord) state() driver.SweepState {
 	}
 }
 
-// Sweep implements [driver.Store]. It sends three commands, or only the first if the argument last is out of date
-// because another session has swept. The first reads the state of sweeping, the server's clock and, from the index
-// alone, the end of the slice. The second deletes the records that were idle at that time, because a delete cannot
-// use $$NOW on MongoDB 4.4. All conditions are in its filter, so it keeps records that have been used again in the
-// meantime. The third advances the state. This comes last, so if the process dies earlier, the slice is merely swept
-// again.
+// Sweep implements [driver.Store]. It sends up to three commands, but only the first if somebody else has swept since
+// the given state. The first reads the state of sweeping, the server's clock and, from the index alone, the end of the
+// slice. The second deletes the records that were idle at the time that the first has read; a delete on MongoDB 4.4
+// cannot use $$NOW. All conditions are in its filter, so it keeps records that have been used again in the meantime.
+// The third advances the state. This comes last, so if the process dies earlier, the slice is merely swept again.
 //
 // A key is idle only if both its last token and its last change are old: the tokens of a busy semaphore run ahead of
 // the clock, and could otherwise be granted twice. A record that was created for a command that never came is
@@ -109,9 +108,9 @@ func (s *store) sweepSlice(ctx context.Context, after string) (st driver.SweepSt
 	return r.state(), end, size, err
 }
 
-// deleteIdle deletes the records between after and end that have been idle since then. Each kind of record has its
-// own statement, limited to its part of the slice. If one statement had an $or of the kinds, the server might scan
-// all records of each kind.
+// deleteIdle deletes the records of a slice that have been idle since the time then. The slice has the records whose
+// _id is greater than after, and at most end. Each kind of record has its own statement, limited to its part of the
+// slice. If one statement had an $or of the kinds, the server might scan all records of each kind.
 func (s *store) deleteIdle(ctx context.Context, after, end string, then time.Time) (deleted int64, err error) {
 	var deletes bson.A
 	for _, kind := range []struct {
@@ -135,8 +134,8 @@ func (s *store) deleteIdle(ctx context.Context, after, end string, then time.Tim
 	return deleted, nil
 }
 
-// sweepAdvance changes the state of sweeping to next, with session as the sweeper, unless somebody has advanced the
-// state in the meantime. It returns the resulting state.
+// sweepAdvance replaces the state of sweeping by the given one, with the given session as the sweeper, unless somebody
+// has advanced the state in the meantime. It returns the resulting state.
 func (s *store) sweepAdvance(ctx context.Context, session string, next driver.SweepState) (driver.SweepState, error) {
 	mine := op("$eq", op("$ifNull", "$turn", int64(0)), next.Turn-1)
 	becomes := func(field string, v any) bson.E { return e(field, op("$cond", mine, v, "$"+field)) }
@@ -157,7 +156,7 @@ func (s *store) sweepAdvance(ctx context.Context, session string, next driver.Sw
 	return r.state(), err
 }
 
-// behind returns the first string after all strings that begin with p.
+// behind returns the first string after all strings that begin with p, which must end with '/'.
 func behind(p string) string { return p[:len(p)-1] + "0" } // '0' follows '/'
 
 // within returns the condition that an _id begins with p, is greater than the _id after, and is at most the _id end.
@@ -173,15 +172,15 @@ func within(p, after, end string) (part bson.E, ok bool) {
 	return e("_id", bson.D{from, to}), p <= end && after < behind(p)
 }
 
-// idleKeys matches records of keys, in a known format, that nobody has held or waited for since the given
-// time. A holder whose end is not after that time does not count. A record without h was created for a command
-// that may still come.
+// idleKeys matches records of keys, in a known format, that nobody holds or waits for, and whose last token and last
+// change are not after the given time. A holder whose end is not after that time does not count. A record without h was
+// created for a mark, or for a command that may still come.
 func idleKeys(since time.Time) bson.D {
 	holding := filter(list("$h"), op("$cond", op("$ifNull", "$$this.e", false), op("$gt", "$$this.e", since), true))
 	return bson.D{
 		e("f", bson.D{e("$not", bson.D{e("$gt", formatVersion)})}),
 		e("t", bson.D{e("$not", bson.D{e("$gt", since.UnixMilli()*driver.TokenStep)})}),
-		e("at", bson.D{e("$not", bson.D{e("$gt", since)})}), // the time of any change or mark, not only of a grant
+		e("at", bson.D{e("$not", bson.D{e("$gt", since)})}), // also the time of a mark
 		e("$or", bson.A{bson.D{e("h", bson.D{e("$exists", true)})}, bson.D{e("at", bson.D{e("$lte", since.Add(-making))})}}),
 		e("q.0", bson.D{e("$exists", false)}),
 		e("done", bson.D{e("$exists", false)}), // keep seals

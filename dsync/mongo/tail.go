@@ -28,10 +28,10 @@ const (
 	tailAgeKeys    = time.Minute
 	tailAgeSharded = 20 * time.Second
 
-	// If the server ends a cursor, the next cursor is opened at once, unless the server ended an earlier one less
-	// than tailPause ago. In that case the tail breaks, and its caller waits before it listens again. A cursor
-	// younger than tailPause is kept even if there is a new primary, because each change of the primary makes every
-	// waiter request again.
+	// If the server ends a cursor, the next cursor is opened at once, unless the server ended an earlier one less than
+	// tailPause ago. In that case the tail breaks, and its caller waits before it listens again. With a PrimaryWatch, a
+	// cursor younger than tailPause is kept even if there is a new primary, because each change of the primary makes
+	// every waiter request again.
 	tailPause = time.Second
 
 	// wholeCollection is more notices than a collection can have.

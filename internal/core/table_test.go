@@ -252,7 +252,7 @@ var tableCases = []tableCase{
 		r.answer("Load", noAnswer)
 		r.step(&core.Reply{Command: r.sent["Acquire"].ID, Lost: true, Err: errors.New("no answer")})
 	}, "joining", ""},
-	{"checking a mismatch", "the session in the way lives", func(r *rig) { r.answer("Load", r.behind(0)); r.answer("Read", r.member()) }, "past", "Deliver 1: dsync: key \"k\" is in use as a semaphore, not as a "},
+	{"checking a mismatch", "the session in the way lives", func(r *rig) { r.answer("Load", r.behind(0)); r.answer("Read", r.member()) }, "past", "Deliver 1: dsync: key \"k\" is in use with kind semaphore, not "},
 	{"checking a mismatch", "the session in the way has expired", func(r *rig) {
 		r.answer("Load", r.behind(0))
 		r.answer("Read", core.Reply{})

@@ -29,8 +29,8 @@ type Set struct {
 	members []*Member
 }
 
-// Start starts the servers that spec describes, using the program at path. It returns when writes are possible and
-// every member has the data. The processes run until [Set.Stop], even if ctx ends.
+// Start starts the servers that spec describes, using the program at path. It returns when writes are possible and all
+// members are ready. The processes run until [Set.Stop], even if ctx ends.
 func Start(ctx context.Context, path string, spec Spec) (_ *Set, err error) {
 	dir, err := os.MkdirTemp(spec.Dir, "leasehold-mongod-")
 	if err != nil {
@@ -234,8 +234,8 @@ func (s *Set) createRoot(ctx context.Context) error {
 	}, nil)
 }
 
-// ready waits until every member is a primary, a secondary or an arbiter, so that all members count towards
-// majorities.
+// ready waits until every member is a primary, a secondary or an arbiter. A member that is still starting could not
+// confirm writes.
 func (s *Set) ready(ctx context.Context) error {
 	for {
 		var status struct {

@@ -93,7 +93,7 @@ func (s *Server) End() { close(s.ended) }
 // Ended returns a channel that is closed when End is called.
 func (s *Server) Ended() <-chan struct{} { return s.ended }
 
-// Wait waits until the client has closed every connection.
+// Wait waits until all connections are closed.
 func (s *Server) Wait() { s.wg.Wait() }
 
 // Connections returns how many connections have been made, and how many are open.

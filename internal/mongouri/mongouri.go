@@ -39,7 +39,7 @@ func ServersOwn(database string) bool {
 	return slices.Contains([]string{"admin", "config", "local"}, database)
 }
 
-// aboutURI matches the beginning of the driver's errors about a connection string. Up to version 2.10.0 they quote
+// aboutURI matches the beginning of the driver's errors about a connection string. Up to version 2.10.0 they can quote
 // parts of the password.
 var aboutURI = regexp.MustCompile(`error (parsing|validating) uri: `)
 

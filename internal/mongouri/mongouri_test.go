@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Redact removes what the driver quotes, and keeps the rest of the error, which describes the
-// problem.
+// Redact removes what the driver quotes from the connection string, and keeps the rest of the error, which describes
+// the problem.
 func TestRedact(t *testing.T) {
 	for _, c := range []struct{ uri, want string }{
 		{"http://u:secret@h", `error parsing uri: scheme must be "mongodb" or "mongodb+srv"`},
@@ -41,7 +41,7 @@ func TestRedact(t *testing.T) {
 		t.Errorf("another error: %v, want it as it is", got)
 	}
 	if mongouri.Redact(nil) != nil {
-		t.Error("nil is an error")
+		t.Error("Redact(nil) is an error, want nil")
 	}
 }
 

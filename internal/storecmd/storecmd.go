@@ -52,7 +52,7 @@ func Unregister(ctx context.Context, store driver.Store, session string) error {
 	return err
 }
 
-// Members reads the sessions with the given ids or, if none are given, all that are alive.
+// Members reads the sessions with the given ids or, if none are given, those that are alive, up to 1,000.
 func Members(ctx context.Context, store driver.Store, ids ...string) ([]driver.Member, time.Time, error) {
 	return store.Sessions(ctx, driver.SessionQuery{IDs: ids})
 }
@@ -62,7 +62,8 @@ func Liveness(ctx context.Context, store driver.Store, ids ...string) ([]driver.
 	return store.Sessions(ctx, driver.SessionQuery{IDs: ids, Liveness: true})
 }
 
-// Observers reads up to n sessions that observe key, in the order of their ids. It skips ids up to the id after.
+// Observers reads up to n sessions that observe key, in the order of their ids. Only ids greater than the argument
+// after count.
 func Observers(ctx context.Context, store driver.Store, key, after string, n int) ([]driver.Member, error) {
 	m, _, err := store.Sessions(ctx, driver.SessionQuery{Observing: key, After: after, Limit: n})
 	return m, err

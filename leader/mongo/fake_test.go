@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/mongofake"
 )
 
-// A fake is a server that refuses all commands but the driver's own, which is enough for a read-only store.
+// A fake is a server that refuses all commands but hello and the driver's own, which is enough for a read-only store.
 type fake struct {
 	*mongofake.Server
 	down bool         // it cannot be reached

@@ -1,7 +1,6 @@
-// Package mongo elects leaders on MongoDB, for programs that need nothing but leader election. It
-// makes an election straight from a *mongo.Database. Programs that also need locks or several
-// elections should open one session with package dsync/mongo, and make everything on it (elections
-// with leader.New).
+// Package mongo elects leaders on MongoDB, for programs that need nothing but leader election. It makes an election
+// straight from a *mongo.Database, or from client options. Programs that also need locks or several elections should
+// open one session with package dsync/mongo, and make everything on it (elections with leader.New).
 //
 // Import it as leadermongo, since it shares its name with the driver's package.
 package mongo

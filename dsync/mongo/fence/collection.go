@@ -30,15 +30,15 @@ const defaultField = "fence"
 // All writers of these documents must use a Collection, and all writers of one document the tokens of the same key. A
 // write with the same token as the last one is applied, because it comes from the same holder.
 //
-// A new holder's first write stores its token in the document. From then on the holder is safe from earlier ones. A
+// A new holder's first write stores its token in the document. From then on the holder is safe from earlier holders. A
 // holder that reads a document and then decides what to write should call [Collection.RaiseToken] first; otherwise a
 // late write may come between its read and its write.
 //
 // # What it does to documents and writes
 //
-// The token is kept in a field of the document, as an int64. A document without the field, or with null in it, has
-// seen no token. If the field has anything but a number, even an array of numbers, every write is refused with a
-// [StaleError] whose Seen is 0. The field belongs to the Collection: an update that names it is an error, and a
+// The token is kept in a field of the document, as an int64. A document without the field, or with null in it, has seen
+// no token. If the field has anything else that is not a number, even an array of numbers, every write is refused with
+// a [StaleError] whose Seen is 0. The field belongs to the Collection: an update that names it is an error, and a
 // replacement's value for it is overwritten.
 //
 // Writes are acknowledged by a majority, whatever the collection's own write concern, because a fail-over could
@@ -133,9 +133,9 @@ func (c *Collection) DeleteOne(ctx context.Context, token int64, filter any) (*m
 	return res, c.stale(ctx, token, filter)
 }
 
-// InsertOne inserts a document with the token in it. It returns [ErrStale] only for the token 0, because there is
-// no earlier token to compare with. If a document with the same _id exists, it returns the driver's error for a
-// duplicate key. The document is a [bson.D], a [bson.Raw] or a map; for other types see [bson.Marshal].
+// InsertOne inserts a document with the token in it. It returns [ErrStale] only for a token that is not positive,
+// because there is no earlier token to compare with. If a document with the same _id exists, it returns the driver's
+// error for a duplicate key. The document is a [bson.D], a [bson.Raw] or a map; for other types see [bson.Marshal].
 func (c *Collection) InsertOne(ctx context.Context, token int64, document any) (*mongo.InsertOneResult, error) {
 	stamped, err := c.stampDocument(document, token)
 	if err != nil {
@@ -200,8 +200,8 @@ func (c *Collection) check(token int64, filter any) error {
 	return nil
 }
 
-// unseen returns two conditions. If the document has not seen a greater token, it meets one of them. An array meets
-// neither: the server would compare each element, and a single null or small number would be enough.
+// unseen returns two conditions. If the document has not seen a greater token, it meets one of them. An array must meet
+// neither; otherwise the server would compare each element, and a single null or small number would be enough.
 func (c *Collection) unseen(token int64) bson.A {
 	noArray := e("$not", bson.D{e("$type", "array")})
 	return bson.A{

@@ -22,7 +22,7 @@ var (
 	paying = bson.D{e("$set", bson.D{e("paid", true)})}
 )
 
-// writes has a call of each method that writes existing documents. The call returns how many documents were found.
+// writes has calls of each method that writes only existing documents. A call returns how many documents were found.
 var writes = []struct {
 	name string
 	call func(context.Context, *fence.Collection, int64) (int64, error)
@@ -82,8 +82,8 @@ func found(n int, documents ...bson.D) func(call) bson.D {
 	}
 }
 
-// Each write carries the condition on the old token and the new token in one command, and waits for a majority,
-// whatever the collection's own write concern.
+// Each write is one command, which has a condition on the document's token and, unless it deletes the document, the new
+// token. It waits for a majority, whatever the collection's own write concern.
 func TestCollectionOneCommand(t *testing.T) {
 	guard := func(field string) string {
 		return fmt.Sprintf(`{"$or": [{"%[1]s": {"$eq": null,"$not": {"$type": "array"}}},{"%[1]s": {"$lte": {"$numberLong":"42"},"$not": {"$type": "array"}}}]}`, field)
@@ -147,7 +147,7 @@ func TestCollectionTellsWhy(t *testing.T) {
 					}
 					calls := f.took()
 					if len(calls) != 2 || calls[1].name != "find" {
-						t.Fatalf("the commands were %v, want a find at the end", calls)
+						t.Fatalf("the commands were %v, want a write and a find", calls)
 					}
 					find := calls[1].cmd
 					want := `{"$and": [{"_id": {"$numberInt":"7"}},{"$nor": [{"fence": {"$eq": null,"$not": {"$type": "array"}}},{"fence": {"$lte": {"$numberLong":"42"},"$not": {"$type": "array"}}}]}]}`
@@ -182,7 +182,7 @@ func TestCollectionTellsWhy(t *testing.T) {
 	}
 }
 
-// After a loss Token returns 0, and a write with token 0 sends nothing and returns ErrStale.
+// After a loss Token returns 0. A write with a token that is not positive sends nothing and returns ErrStale.
 func TestCollectionWithoutToken(t *testing.T) {
 	for _, token := range []int64{0, -1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -330,7 +330,7 @@ func TestCollectionKeepsUpdates(t *testing.T) {
 	}
 }
 
-// Filters, updates and documents are encoded with the registry and the options of the client.
+// Filters, updates and replacements are encoded with the registry and the options of the client.
 func TestCollectionEncodesLikeTheClient(t *testing.T) {
 	type order struct {
 		Paid bool `json:"jsonPaid"`
@@ -427,7 +427,7 @@ func TestCollectionUpsert(t *testing.T) {
 	}
 }
 
-// If it is unknown whether a write was applied, the caller gets the driver's error, not ErrStale.
+// If a write is refused, or it is unknown whether it was applied, the caller gets the driver's error, not ErrStale.
 func TestCollectionUnknownOutcome(t *testing.T) {
 	unconfirmed := ok(e("n", 0), e("writeConcernError", bson.D{e("code", 64), e("errmsg", "waiting for replication timed out")}))
 	for name, answer := range map[string]bson.D{"lost": lost, "not confirmed": unconfirmed, "refused": refusal(13, "Unauthorized")} {

@@ -8,8 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// ErrStale means that the data has seen a greater token, or that the token is 0, which Token returns once a hold is
-// lost. Nothing was written. The error is a [*StaleError].
+// ErrStale means that the data has seen a greater token, that its field for the token has no number, or that the token
+// of the write is 0, which Token returns once a hold is lost. Nothing was written. The error is a [*StaleError].
 var ErrStale = errors.New("fence: the token is stale")
 
 // A StaleError tells why a write or a transaction was refused. It matches [ErrStale].

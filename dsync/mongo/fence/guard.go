@@ -22,9 +22,9 @@ const (
 	codeNotImplemented   = 238
 )
 
-// A Guard runs transactions that commit only under a lock. Once a holder of the lock has committed a transaction,
-// every transaction of an earlier holder fails with [ErrStale] and changes nothing, however long the earlier
-// holder was paused. This depends on no clock and no lease, because the database decides.
+// A Guard runs transactions under fencing tokens. Once a holder of the lock has committed a transaction, every
+// transaction of an earlier holder fails with [ErrStale] and changes nothing, however long the earlier holder was
+// paused. This depends on no clock and no lease, because the database decides.
 //
 //	guard := fence.NewGuard(db.Collection("guards"))
 //	…
