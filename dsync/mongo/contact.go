@@ -17,7 +17,7 @@ const (
 	// contactLimit bounds all tries of contact together if ctx has no deadline. Even a slow election is faster.
 	contactLimit = 30 * time.Second
 
-	// firstPause and maxPause are the pauses between tries, before jitter.
+	// firstPause and maxPause are the first and the longest pause between tries, before jitter.
 	firstPause = 50 * time.Millisecond
 	maxPause   = time.Second
 

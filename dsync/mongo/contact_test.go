@@ -15,8 +15,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// interruptions are temporary errors from a server that is not the primary (any longer or yet), from an overloaded
-// or full server, and from a router that cannot reach its shards.
+// interruptions are temporary failures: errors from a server that is no longer, or not yet, the primary, from an
+// overloaded or full server, and from a router that cannot reach its shards. The others are a killed command, a lost
+// reply, and writes that no majority has confirmed.
 var interruptions = map[string]func(call) bson.D{
 	"stepping down":  func(call) bson.D { return refusal(11602, "InterruptedDueToReplStateChange") },
 	"not a primary":  func(call) bson.D { return refusal(10107, "NotWritablePrimary") },
@@ -87,7 +88,7 @@ func TestOpenWaitsForWhatPasses(t *testing.T) {
 						t.Errorf("Open took %v, want it soon after the election of %v", took, election)
 					}
 					if n := len(f.took()); n > 150 {
-						t.Errorf("%d commands were sent, want few while there is no primary", n)
+						t.Errorf("%d commands were sent, want at most 150", n)
 					}
 					if err := s.Close(t.Context()); err != nil {
 						t.Error(err)

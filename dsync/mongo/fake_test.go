@@ -16,8 +16,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A fake is a server that speaks the wire protocol over net.Pipe. It computes nothing, but answers commands with a
-// function of the test.
+// A fake is a server that speaks the wire protocol over net.Pipe. It answers commands with a function of the test, or,
+// until there is one, with honest.
 type fake struct {
 	*mongofake.Server
 	t testing.TB

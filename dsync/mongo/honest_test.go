@@ -12,17 +12,17 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// honest answers a probe as a server does that computes everything correctly and has not been probed before. Further
-// calls for the same command return the same answer.
+// honest answers a probe like a server that computes everything correctly and has not been probed before. Further calls
+// for the same command return the same answer.
 func honest(c call) bson.D { return c.honest() }
 
-// An executor executes the probe's commands with package model. It knows them by their arguments.
+// An executor executes the probe's commands with package model. It recognizes a command by its arguments.
 type executor struct {
 	mu      sync.Mutex
 	records map[string]kept // by _id
 }
 
-// A kept record has fields that the model does not have.
+// A kept is a record with fields that model.Record does not have.
 type kept struct {
 	model.Record
 	observed time.Time

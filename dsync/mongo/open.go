@@ -45,10 +45,10 @@ const (
 // commands (see the package comment), which takes forty-four more.
 //
 // Open waits until a server can be reached, and keeps trying through temporary states: a fail-over, an overloaded
-// server, an interrupted operation, or writes that are blocked because a disk is full. Meanwhile it logs a warning
-// once a minute. If a command is not answered within 30 seconds, Open starts again; a server that answers each of them
-// may take as long as ctx allows. Errors that waiting cannot fix, such as a missing right, a wrong password or a server that does not
-// compute the same as MongoDB, are returned at once.
+// server, an interrupted operation, or writes that are blocked because a disk is full. Meanwhile it logs a warning once
+// a minute. If the server does not answer a command within 30 seconds, Open starts again. Otherwise, all commands
+// together may take as long as ctx allows. Errors that waiting cannot fix, such as a missing right, a wrong password or
+// a server that does not compute the same as MongoDB, are returned at once.
 //
 // The session's heartbeats share the client's connection pool with the application. If slow
 // queries occupy all connections (maxPoolSize), heartbeats are delayed, and if that lasts,

@@ -69,7 +69,7 @@ func (s *store) refuseCapped(ctx context.Context) error {
 	cursor, err := s.tail(ctx, s.collection, bson.D{e("_id", s.probeID())})
 	if err == nil {
 		closeCursor(ctx, cursor)
-		return fmt.Errorf("mongo: probe: %w: the collection %s is capped: the server would delete its oldest records, and so locks; drop it, or name another collection",
+		return fmt.Errorf("mongo: probe: %w: the collection %s is capped, so the server would delete the records of held locks; drop it, or name another collection",
 			driver.ErrRefused, s.collection)
 	}
 	if passing(err) {
@@ -197,7 +197,7 @@ func (p *prober) sessions() []func(context.Context) error {
 	}
 }
 
-// unwanted returns err as an error of the probe, or nil if err is nil or the wanted answer.
+// unwanted returns err as an error of the probe, or nil if err is nil or matches a wanted error.
 func unwanted(err error, want ...error) error {
 	if err == nil || slices.ContainsFunc(want, func(w error) bool { return errors.Is(err, w) }) {
 		return nil

@@ -36,7 +36,7 @@ func (p *prober) insert(ctx context.Context) error {
 	return nil
 }
 
-// document returns the fields of a record in the database.
+// document returns the fields that the model's record r has in the database.
 func (p *prober) document(r model.Record) bson.D {
 	h, q := bson.A{}, bson.A{}
 	for _, o := range r.Holders {
@@ -72,7 +72,8 @@ type probeReply struct {
 	token     int64          // of a hand-over: the token that it granted
 }
 
-// try sends the command of a step, makes the same edit in the model, and compares the reply with the model's record.
+// try sends the command of a step, makes the same edit in the model, and compares the reply with the model's record. If
+// the reply does not show the record, the reply to a later command does.
 func (p *prober) try(ctx context.Context, s probeStep) error {
 	key := s.edit.Key()
 	before := p.records[key]
@@ -213,8 +214,8 @@ func (p *prober) loaded(ctx context.Context) error {
 	return nil
 }
 
-// differ returns an error that names the first field of got, a struct, that is not as in want. A missing list is as
-// good as an empty one.
+// differ compares two structs, and returns an error that names the first field in which got differs from want. A
+// missing list is as good as an empty one.
 func differ[T any](got, want T) error {
 	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
 	for i := range g.NumField() {
@@ -230,7 +231,7 @@ func differ[T any](got, want T) error {
 	return nil
 }
 
-// decode decodes a document that was not sent.
+// decode decodes d into v, as if the server had sent it.
 func decode(d bson.D, v any) error {
 	raw, err := bson.Marshal(d)
 	if err != nil {

@@ -172,7 +172,7 @@ func TestOpenOfAPassedServerStillWrites(t *testing.T) {
 	})
 }
 
-// Every Open refuses a capped collection before it tries anything else.
+// Every Open refuses a capped collection before it tries the store's commands.
 func TestOpenRefusesACappedCollection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, m := newFake(t), newMemory()

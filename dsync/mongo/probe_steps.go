@@ -64,10 +64,10 @@ func startRecords() map[string]model.Record {
 	}
 }
 
-// steps returns the edits of the probe. Together with the records they cover a holder that has expired, a holder whose
-// end has come, an expired waiter, a fixed end, weights, a queue that may be overtaken only at its head, a named
-// successor, terms, a value, a new limit, a tick that is over, and each short command on a record that meets its
-// conditions and on records that do not.
+// steps returns the edits of the probe. Together with the records they cover a holder whose session has expired, a
+// holder whose end has come, a waiter whose session has expired, a fixed end, weights, a queue that may be overtaken
+// only at its head, a named successor, terms, a value, a new limit, a tick that is over, and each short command on a
+// record that meets its conditions and on records that do not.
 func (p *prober) steps() []probeStep {
 	acquire := func(command string, c driver.Claim, expired ...string) probeStep {
 		return probeStep{command: command, edit: driver.Edit{Acquire: &driver.Acquire{Claim: c, Wait: true, Expired: expired, NotAfter: never}}}

@@ -15,8 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// stepsOfAProbe are the commands of the first Open, in order, as stepOf names them. The probe can find only defects
-// that show in these commands.
+// stepsOfAProbe are the commands of the first Open after hello, in order, as stepOf names them. The probe can find only
+// defects that show in these commands.
 var stepsOfAProbe = []string{
 	"findAndModify passed",
 	"find",
@@ -175,8 +175,8 @@ func TestProbeTriesEveryCommand(t *testing.T) {
 	})
 }
 
-// If the server refuses any one of the probe's commands, Open returns an error and deletes the probe's records, and
-// the next Open probes again.
+// If the server refuses any one of the probe's commands, Open returns an error, deletes the probe's records, and does
+// not record that the server has passed.
 func TestProbeFailsWithEachOfItsCommands(t *testing.T) {
 	for i, step := range stepsOfAProbe {
 		if step == "find" {
