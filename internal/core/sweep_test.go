@@ -8,22 +8,48 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
+// untilSweep lets time pass until a Sweep is sent.
+func (r *rig) untilSweep() {
+	r.t.Helper()
+	for i := 0; r.sent["Sweep"].ID == 0; i++ {
+		if r.pass(100 * time.Millisecond); r.sent["Heartbeat"].ID != 0 {
+			r.answer("Heartbeat", core.Reply{})
+			delete(r.sent, "Heartbeat")
+		}
+		if i > 10_000 {
+			r.t.Fatalf("no Sweep is sent")
+		}
+	}
+}
+
 // A session that finds that the sweeper is late takes over at once. Otherwise it checks again much later.
 func TestLateSweeperIsReplaced(t *testing.T) {
 	for late, soon := range map[time.Duration]bool{time.Minute: false, 3 * time.Minute: true} {
 		r := newRig(t)
 		r.cfg.Retention = 4 * time.Hour
 		r.held()
-		for i := 0; r.sent["Sweep"].ID == 0; i++ {
-			if r.beat(); i > 100 {
-				t.Fatal("no Sweep is sent")
-			}
-		}
+		r.untilSweep()
 		first := r.sent["Sweep"].ID
 		r.answer("Sweep", core.Reply{Swept: driver.SweepState{Turn: 7, By: "o", At: r.clock().Add(-late), Now: r.clock(), LastRound: 100, Seen: 100}})
 		r.pass(time.Second)
 		if again := r.sent["Sweep"].ID != first; again != soon {
 			t.Errorf("%v after the last slice, another Sweep was sent: %v, want %v", late, again, soon)
+		}
+	}
+}
+
+// A sweeper that finds a backlog hardly pauses.
+func TestBacklogIsSweptQuickly(t *testing.T) {
+	for deleted, soon := range map[int64]bool{0: false, 50: true} {
+		r := newRig(t)
+		r.cfg.Retention = 4 * time.Hour
+		r.held()
+		r.untilSweep()
+		first := r.sent["Sweep"].ID
+		r.answer("Sweep", core.Reply{Swept: driver.SweepState{Turn: 7, By: "s", At: r.clock(), Now: r.clock(), After: "x", LastRound: 100, Seen: 100, Deleted: deleted}})
+		r.pass(time.Second)
+		if again := r.sent["Sweep"].ID != first; again != soon {
+			t.Errorf("after a slice with %d deleted records, another Sweep was sent: %v, want %v", deleted, again, soon)
 		}
 	}
 }

@@ -1,0 +1,142 @@
+package core_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/core"
+)
+
+func least(int64) int64  { return 0 }
+func most(n int64) int64 { return n - 1 }
+
+// Pauses double up to the longest, and both pauses and intervals are jittered.
+func TestPauses(t *testing.T) {
+	for failed, want := range []time.Duration{1, 2, 4, 5, 5} {
+		want *= time.Second
+		if got := core.Pause(time.Second, 5*time.Second, failed, most); got != want {
+			t.Errorf("the longest pause after %d failures is %v, want %v", failed, got, want)
+		}
+		if got := core.Pause(time.Second, 5*time.Second, failed, least); got != want/2 {
+			t.Errorf("the shortest pause after %d failures is %v, want %v", failed, got, want/2)
+		}
+	}
+	if a, b := core.Jitter(10*time.Second, 10, least), core.Jitter(10*time.Second, 10, most); a != 9*time.Second || b != 11*time.Second {
+		t.Errorf("an interval of 10 s lasts from %v to %v, want 9s to 11s", a, b)
+	}
+}
+
+// Waiters far back in the queue poll less often, and with a listener all poll about once a TTL.
+func TestPollTime(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Poll, r.cfg.AlwaysListen = 0, true
+	r.held()
+	for position, want := range map[int]time.Duration{1: 250 * time.Millisecond, 3: 750 * time.Millisecond, 9: time.Second} {
+		if got := r.c.PollTime(position); got != want {
+			t.Errorf("without a listener, waiter %d polls after %v, want %v", position, got, want)
+		}
+	}
+	r.listen()
+	if got := r.c.PollTime(3); got != r.cfg.TTL {
+		t.Errorf("with a listener, a waiter polls after %v, want %v", got, r.cfg.TTL)
+	}
+}
+
+// Waiters far back in the queue are slower to expire a session that has lapsed.
+func TestStagger(t *testing.T) {
+	r := newRig(t)
+	r.joining()
+	r.answer("Acquire", r.behind(3))
+	r.answer("Read", r.members(5*time.Second, "o"))
+	later := 2 * r.cfg.TTL / 100
+	r.pass(5*time.Second + later + later/2 - aMoment)
+	if r.sent["Expire"].ID != 0 {
+		t.Error("an Expire was sent too early")
+	}
+	r.pass(aMoment)
+	if r.sent["Expire"].ID == 0 {
+		t.Error("no Expire was sent")
+	}
+}
+
+// A jump of the store's clock by more than the margin is reported.
+func TestJumps(t *testing.T) {
+	for jump, want := range map[time.Duration]bool{-3 * time.Second: true, 0: false, 3 * time.Second: true} {
+		r := newRig(t)
+		r.held()
+		r.untilHeartbeat()
+		reports := slices.ContainsFunc(r.c.Step(r.now, &core.Reply{Command: r.sent["Heartbeat"].ID, Now: r.clock().Add(jump)}), func(e core.Effect) bool {
+			_, is := e.(core.Jumped)
+			return is
+		})
+		if reports != want {
+			t.Errorf("a jump by %v was reported: %v, want %v", jump, reports, want)
+		}
+	}
+}
+
+// A notice is not repeated for long.
+func TestNoticesEnd(t *testing.T) {
+	r := newRig(t)
+	r.leaving()
+	r.answer("Release", core.Reply{Found: true, Notices: []driver.Notice{{Type: driver.NoticeGrant, Session: "o", Key: "k", Claim: "o.1"}}})
+	began := r.now
+	for r.sent["Notify"].ID != 0 {
+		if r.now.Sub(began) > 20*time.Second {
+			t.Fatal("a notice is still sent")
+		}
+		r.answer("Notify", noAnswer)
+		delete(r.sent, "Notify")
+		r.pass(2 * time.Second)
+	}
+	if took := r.now.Sub(began); took < 15*time.Second {
+		t.Errorf("the notice was sent for %v only", took)
+	}
+}
+
+// Few sessions are read as whole records, which show who they are, and many in brief.
+func TestManySessionsAreReadInBrief(t *testing.T) {
+	for others, want := range map[string]bool{"p": false, "abcdefghijklmnpqrtu": true} {
+		r := newRig(t)
+		r.joining()
+		r.answer("Acquire", r.behind(1, strings.Split(others, "")...))
+		if got := r.sent["Read"].Brief; got != want {
+			t.Errorf("%d sessions are read in brief: %v, want %v", len(others)+1, got, want)
+		}
+	}
+}
+
+// A claim does not linger if others waited when it was granted.
+func TestGrantBeforeOthersDoesNotLinger(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Linger = 2 * time.Second
+	r.joining()
+	granted := r.granted(5000)
+	granted.State.Waiting = 1
+	r.answer("Acquire", granted)
+	r.done(1)
+	r.says("done", "Release")
+}
+
+// A tick so far ahead that it can't be a time in milliseconds is refused.
+func TestFarTick(t *testing.T) {
+	r := newRig(t)
+	r.begin(func(w *core.Want) {
+		w.Kind, w.Tick = driver.KindPeriodic, r.clock().Add(driver.MaxDuration+time.Minute).UnixMilli()
+	})
+	if len(r.said) != 1 || !strings.HasPrefix(r.said[0], "Deliver 1: the tick is ") {
+		t.Errorf("effects %q", r.said)
+	}
+}
+
+// Another holder of a semaphore with a greater token does not end a hold of it.
+func TestSemaphoreIsNotExcluded(t *testing.T) {
+	r := newRig(t)
+	r.begin(func(w *core.Want) { w.Kind, w.Limit = driver.KindSemaphore, 2 })
+	r.answer("Acquire", r.granted(5000))
+	r.step(&core.Seen{Since: r.now, State: driver.State{Key: "k", Now: r.clock(), Kind: driver.KindSemaphore, Limit: 2, Holders: []driver.Holder{{Claim: "o.1", Session: "o", Token: 6000, Weight: 1}}}})
+	r.says("another holder", "")
+}
