@@ -185,3 +185,16 @@ func TestLooksRotate(t *testing.T) {
 		r.answer("Keys", core.Reply{Err: errors.New("no answer")})
 	}
 }
+
+// Close reports a session that an unanswered registration may have left behind, until it must have lapsed.
+func TestCloseAfterAnUnansweredRegistration(t *testing.T) {
+	for after, want := range map[time.Duration]string{13 * time.Second: "Closed, not unregistered", 15 * time.Second: "Closed"} {
+		r := newRig(t)
+		r.acquire(1)
+		r.answer("Register", noAnswer)
+		r.giveUp(1)
+		r.pass(after)
+		r.step(core.Close{})
+		r.says(after.String(), want)
+	}
+}
