@@ -34,7 +34,7 @@ func (o *old) TryLock() bool {
 func (o *old) Unlock()               { o.locked = false }
 func (o *old) Lost() <-chan struct{} { return o.lost }
 
-// noted records when a Mutex is locked.
+// A noted is a Mutex whose LockContext first appends the name to the order.
 type noted struct {
 	*dsync.Mutex
 	name  string
@@ -60,7 +60,7 @@ func TestLockAllOtherLocksFirst(t *testing.T) {
 			t.Errorf("the locks were locked in the order %v, want x and old", order)
 		}
 		if err := unlock(); err != nil || o.locked || !a.Mutex("x").TryLock() {
-			t.Errorf("unlock: %v, old is locked: %t", err, o.locked)
+			t.Errorf("unlock: %v, old is locked: %t; want no error, and both locks free", err, o.locked)
 		}
 	})
 }
@@ -124,7 +124,7 @@ func TestLockAllLogsWhatIsNotReleased(t *testing.T) {
 		}
 		store.Heal()
 		s.Close(t.Context())
-		synctest.Wait() // whatever may still log has done so
+		synctest.Wait() // until all logging is done
 		for _, key := range []string{"a", "b"} {
 			if want := "dsync: Unlock\" key=" + key; !strings.Contains(log.String(), want) {
 				t.Errorf("the log lacks %q:\n%s", want, &log)
@@ -158,7 +158,7 @@ func TestTryLockAll(t *testing.T) {
 			t.Errorf("TryLockAll returned %v, want an error that says that b is held", err)
 		}
 		if o.locked || !b.Mutex("a").TryLock() {
-			t.Error("some of the keys stay locked")
+			t.Error("some of the locks stay locked")
 		}
 		theirs.Unlock()
 		o.locked = true

@@ -93,7 +93,7 @@ func TestWhatWaitersAskBacksOff(t *testing.T) {
 				time.Sleep(2 * ttl)
 				// After the first few pauses, each is at least half of TTL/12.
 				if n, most := store.calls.Load(), int64(2*(2*24+10)); n == 0 || n > most {
-					t.Errorf("%d calls failed in two TTLs, want some, and at most %d", n, most)
+					t.Errorf("%d calls failed while the store was down, want some, and at most %d", n, most)
 				}
 				store.down.Store(false)
 				healed := time.Now()
@@ -106,7 +106,7 @@ func TestWhatWaitersAskBacksOff(t *testing.T) {
 	}
 }
 
-// Even if Grace is so small that there is in effect no grace, a process that holds a key and waits for Lost does not
+// Even if Grace is so small that there is in effect no grace, a process that holds a key and has called Lost does not
 // keep checking the clock.
 func TestSmallGraceDoesNotSpin(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -78,8 +78,8 @@ func TestBreakOfAGrantUnderWay(t *testing.T) {
 	}
 }
 
-// If a hold is being released, Break waits for the release. If the key was handed off before the release was sent,
-// Break waits for the next hold.
+// If a hold is being released, Break waits for the release. If the key was handed off within the process instead, Break
+// notifies the next holder and waits for its grace and its release.
 func TestBreakOfAHoldBeingReleased(t *testing.T) {
 	for _, handed := range []bool{false, true} {
 		t.Run(fmt.Sprint("handed off ", handed), func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestBreakInTheSameProcess(t *testing.T) {
 		later.Unlock()
 		time.Sleep(3 * ttl)
 		if len(waits) > 0 {
-			t.Fatal("Hold succeeded in this process before the broken hold was released")
+			t.Fatal("Hold returned in this process before the broken hold was released")
 		}
 		if s.Mutex("k").TryLock() {
 			t.Fatal("TryLock succeeded in this process before the broken hold was released")
@@ -254,7 +254,7 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := time.Since(began); d < ttl || d > ttl+20*time.Millisecond {
-			t.Errorf("Break returned after %v, want when the session that was cut off had lapsed", d)
+			t.Errorf("Break returned after %v, want as soon as the session that was cut off had lapsed", d)
 		}
 		for i, at := range lost {
 			if d := time.Since(<-at); d < grace && i > 1 {
@@ -268,7 +268,7 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 		if isClosed(writer.Lost()) {
 			t.Error("the writer was notified as well")
 		}
-		// New readers in the notified sessions get the key as before.
+		// New readers in these sessions get the key as before.
 		writer.Release(background)
 		for _, s := range sessions {
 			h := take(t, s.RWMutex("k").RHold)

@@ -74,7 +74,7 @@ func TestUnreceivedHoldIsLost(t *testing.T) {
 		other := take(t, newSession(t, memory, nil).Mutex("k").Hold)
 		select {
 		case <-acquired:
-			t.Error("received although the hold was lost and another process holds the key")
+			t.Error("received a value although the hold was lost and another process holds the key")
 		case <-time.After(time.Minute):
 		}
 		other.Release(background)
@@ -101,7 +101,7 @@ func TestUnreceivedHoldGivesWay(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if now := holders(t, memory, "k"); len(before) != 1 || len(now) != 1 || now[0].Token <= before[0].Token {
-			t.Errorf("holders before a Break %v, after it %v, want one with a greater token", before, now)
+			t.Errorf("holders before a Break %v, after it %v, want one each, the second with a greater token", before, now)
 		}
 		if err := s.Close(background); err != nil {
 			t.Fatal(err)

@@ -163,9 +163,9 @@ func TestCloseOnASlowStore_B39(t *testing.T) {
 	})
 }
 
-// In each case at most one command gets no answer. Unregistering a session frees all its claims except leases. So if a
-// holder is not done, the session stays registered unless the store has confirmed a Release that keeps the key for the
-// grace.
+// In each case, the store never receives the commands of one method at most. Unregistering a session frees all its
+// claims except leases. So if a holder is not done, the session stays registered unless the store has confirmed a
+// Release that keeps the key for the grace.
 func TestWhatCloseSays_B39(t *testing.T) {
 	lose := func(method dsynctest.Method) func(dsynctest.Request) dsynctest.Fault {
 		return func(r dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{LoseRequest: r.Method == method} }
@@ -206,7 +206,7 @@ func TestWhatCloseSays_B39(t *testing.T) {
 				}
 				err := s.Close(ended)
 				if errors.Is(err, dsync.ErrNotUnregistered) != tt.listed {
-					t.Errorf("Close: %v, want it to report that the session is listed: %t", err, tt.listed)
+					t.Errorf("Close: %v, want it to report that the session stays registered: %t", err, tt.listed)
 				}
 				wantNotReleased(t, err, tt.unheard)
 				if err != nil && !tt.listed && tt.unheard == nil {

@@ -19,14 +19,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// A closableStore has a Close method and counts the commands that are under way.
+// A closableStore has a Close method and counts the Loads that are under way.
 type closableStore struct {
 	driver.Store
 	closes   atomic.Int64
 	closeCtx error // ctx.Err() when Close was called
 	err      error // what Close returns
 	running  atomic.Int64
-	early    atomic.Int64 // commands under way when Close was called
+	early    atomic.Int64 // Loads under way when Close was called
 }
 
 func (s *closableStore) Close(ctx context.Context) error {
@@ -92,7 +92,7 @@ func TestSecondCloseReturnsTheSameError(t *testing.T) {
 		}
 		wg.Wait()
 		if done[0] != grace || done[1] != grace {
-			t.Errorf("the two calls returned after %v, want both when the holder's grace was over", done)
+			t.Errorf("the two calls returned after %v, want both to return when the holder's grace is over", done)
 		}
 		wantErr(t, "a late Close", s.Close(background), failed)
 		if n := store.closes.Load(); n != 1 {
@@ -122,7 +122,7 @@ func TestCloseDuringARegistration(t *testing.T) {
 		wantErr(t, "LockContext", <-locked, dsync.ErrClosed)
 		slow.Wait() // until the commands under way are done
 		if m, _, err := storecmd.Members(background, memory); err != nil || len(m) != 0 {
-			t.Errorf("long after Close the members are %v (%v), want none", m, err)
+			t.Errorf("after Close, the members are %v (%v), want none", m, err)
 		}
 		if id := s.ID(); id != "" {
 			t.Errorf("after Close the session has the id %s", id)
@@ -196,7 +196,7 @@ func TestCloseReleasesSomeAtATime(t *testing.T) {
 	}
 }
 
-// A peakStore delays each Release, and records how many are under way at once.
+// A peakStore delays each Release, and records the most that were under way at once.
 type peakStore struct {
 	*dsynctest.Memory
 	now, peak atomic.Int64

@@ -58,8 +58,8 @@ func TestUnregisterWaitsForTheHeartbeat(t *testing.T) {
 	})
 }
 
-// Even if Close fails to unregister the session, everything that the session held is free. The session stays in the
-// list of members until it lapses.
+// Even if Close fails to unregister the session, the key that the session held is free. The session stays in the list
+// of members until it lapses.
 func TestCloseFailsToUnregister(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -111,7 +111,7 @@ func (s *beatStore) Expire(ctx context.Context, session string, owner bool) (tim
 	return s.Memory.Expire(ctx, session, owner)
 }
 
-// When Close returns, the releases for waiters that gave up are finished.
+// When Close returns, the session's waiters have left the queue.
 func TestCloseWaitsForReleases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -59,7 +59,7 @@ func TestHeldLocksCost(t *testing.T) {
 				beats := d.Commands[dsynctest.MethodHeartbeat]
 				total := beats * (1 + min(1, locks))
 				if d.Total() != total || d.Writes != beats || beats < periods*9/10 || beats > periods*11/10+1 {
-					t.Errorf("in %d periods: %v commands and %d writes, want one heartbeat each, and a reading if anything is held", periods, d.Commands, d.Writes)
+					t.Errorf("in %d periods: %v commands and %d writes, want one heartbeat per period, and as many reads if anything is held", periods, d.Commands, d.Writes)
 				}
 				for _, mu := range held {
 					if isClosed(mu.Lost()) {
@@ -72,7 +72,7 @@ func TestHeldLocksCost(t *testing.T) {
 	}
 }
 
-// Promise 7, B11: a failed try costs one command, plus at most one reading of the holder's session per TTL. It writes
+// Promise 7, B11: a failed try costs one command, plus at most one read of the holder's session per TTL. It writes
 // nothing.
 func TestFailedTryCost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -93,12 +93,12 @@ func TestFailedTryCost(t *testing.T) {
 			t.Errorf("%d tries sent %d Acquires, want one each", ttls*perTTL, n)
 		}
 		if n := d.Commands[dsynctest.MethodMembers]; n > ttls {
-			t.Errorf("%d readings of sessions in %d TTLs, want at most one per TTL", n, ttls)
+			t.Errorf("%d reads of sessions in %d TTLs, want at most one per TTL", n, ttls)
 		}
 		if n := d.Commands[dsynctest.MethodHeartbeat]; d.Writes != n {
 			t.Errorf("%d writes, but only %d heartbeats", d.Writes, n)
 		}
-		// Within one TTL, only the tries themselves cost commands.
+		// Within one TTL, the tries cost at most one command apart from themselves.
 		before = store.Counts()
 		for range 100 {
 			b.Mutex("k").TryLock()
@@ -128,7 +128,7 @@ func TestRepeatedRequestsSaySo(t *testing.T) {
 		}
 		for claim, repeated := range store.repeated {
 			if repeated[0] || slices.Contains(repeated[1:], false) {
-				t.Errorf("the requests of %s were repeated: %t, want all but the first", claim, repeated)
+				t.Errorf("the requests of %s were marked as repeated: %t, want all but the first", claim, repeated)
 			}
 			if n := len(repeated); strings.HasSuffix(claim, ".1") && n < 3 {
 				t.Errorf("%s was requested %d times, want at least 3, since its waiter polls", claim, n)
@@ -175,7 +175,7 @@ func TestWaitingWritesNothing(t *testing.T) {
 				time.Sleep(10 * ttl)
 				d := store.Counts().Since(before)
 				if n := d.Commands[dsynctest.MethodHeartbeat]; d.Writes != n {
-					t.Errorf("%d writes while 10 wait, but only %d heartbeats", d.Writes, n)
+					t.Errorf("%d writes while 10 sessions wait, but only %d heartbeats", d.Writes, n)
 				}
 				held.Unlock()
 				wg.Wait()
@@ -343,7 +343,7 @@ func TestStoreErrorIsReturned(t *testing.T) {
 	})
 }
 
-// A brokenStore fails every Acquire.
+// A brokenStore fails every Acquire while an error is set.
 type brokenStore struct {
 	*dsynctest.Memory
 	err atomic.Value // error

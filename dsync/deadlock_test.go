@@ -21,8 +21,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// longestPoll is the longest poll interval of a session that listens, jitter included. The session first searches for
-// deadlocks before a wait is that old.
+// longestPoll is the longest default poll interval of a session that listens, jitter included. By the time that a wait
+// is that old, the session has searched for deadlocks at least once.
 const longestPoll = ttl + ttl/5
 
 // A stuckFleet is a set of named processes that lock keys. It records the deadlocks that they report.
@@ -111,8 +111,8 @@ func (f *stuckFleet) want(when string, want ...string) {
 	}
 }
 
-// Each process in a cycle of two or three reports the cycle once, with all members, within a poll interval after the
-// wait that closed the cycle. If the cycle ends and forms again, it is reported again.
+// Each process in a cycle of two or three reports the cycle once, with all members. The process whose wait closed the
+// cycle reports it within the default poll interval. If the cycle ends and forms again, it is reported again.
 func TestDeadlockIsNamedWithinAPoll(t *testing.T) {
 	for _, poll := range []time.Duration{0, 100 * time.Millisecond} {
 		long := time.Hour
@@ -135,7 +135,7 @@ func TestDeadlockIsNamedWithinAPoll(t *testing.T) {
 			time.Sleep(long)
 			f.take()
 			if n := strings.Count(f.log.String(), "possible deadlock"); n != 2 || !strings.Contains(f.log.String(), `holds \"x\" and waits for \"y\"; `) {
-				t.Errorf("%d warnings, want one by each process with all members:\n%s", n, f.log.String())
+				t.Errorf("%d warnings, want one by each process, with all members:\n%s", n, f.log.String())
 			}
 			give()
 			f.wants("b", "x")
@@ -341,7 +341,7 @@ func TestForceIsInNoDeadlock(t *testing.T) {
 	})
 }
 
-// A changingStore calls the function then once, after a reading of the keys.
+// A changingStore calls its function once, after the next reading of all keys.
 type changingStore struct {
 	driver.Store
 	then func()

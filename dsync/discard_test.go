@@ -102,8 +102,8 @@ func TestCopyOfARequestHoldsNothing(t *testing.T) {
 	}
 }
 
-// One command discards all claims that are due, whatever their keys. A claim is not discarded if it was held for so
-// long that no copy of its request can still join.
+// One command discards up to 1,000 claims that are due, whatever their keys. A claim is not discarded if it was held
+// for so long that no copy of its request can still join.
 func TestClaimsAreDiscardedTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -216,9 +216,9 @@ func TestClockGoesBackBesideALateRequest(t *testing.T) {
 			}
 			return f
 		})
-		s := newSession(t, f, &dsync.Options{HeartbeatInterval: ttl / 2}) // so long that no heartbeat's reply shows the session the store's clock meanwhile
+		s := newSession(t, f, &dsync.Options{HeartbeatInterval: ttl / 2}) // so long that no heartbeat's reply reveals the step of the clock meanwhile
 		// This claim is discarded two attempts and the margin from now, with all others that are due by then. Without
-		// the margin it would be discarded before the late request arrives.
+		// the margin, that Discard would be sent before the late request arrives.
 		turn(s.Mutex("discarded before"))
 		time.Sleep(ttl * 4 / 25)
 		late.Store(true)
@@ -237,7 +237,7 @@ func TestClockGoesBackBesideALateRequest(t *testing.T) {
 	})
 }
 
-// A refuser refuses the next commands of one method, as many as the number left says.
+// A refuser refuses commands of one method, or claims of a Discard, until its counter is down to zero.
 type refuser struct {
 	*dsynctest.Memory
 	method string
@@ -331,7 +331,7 @@ func TestRefusedDiscardKeepsNoOthers(t *testing.T) {
 }
 
 // If a fail-over has undone a claim's release, the store may refuse to discard the claim, perhaps for days, because of
-// a missing privilege. Meanwhile the session's Discards name the claim at most twice, and do not grow with each
+// a missing privilege. Meanwhile each Discard of the session names the claim at most twice, and does not grow with each
 // heartbeat. (B40)
 func TestRefusedDiscardDoesNotGrow(t *testing.T) {
 	bubble(t, func(t *testing.T) {

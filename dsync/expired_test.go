@@ -46,7 +46,7 @@ func TestEveryKeyOfACrashedProcessIsFreeInTime_B06(t *testing.T) {
 		for _, key := range keys {
 			wg.Go(func() {
 				lock(t, s.Mutex(key))
-				// One round trip expires the session; the others acquire the keys, 8 at a time.
+				// One round trip expires the session; the other round trips acquire the keys, 8 at a time.
 				if d := time.Since(began); d > ttl+(1+n/8+1)*trip {
 					t.Errorf("%s was locked %v after the last heartbeat; the TTL is %v", key, d, ttl)
 				}
@@ -97,7 +97,7 @@ func TestKeyBehindCrashedWaitersIsFreeInTime_B06(t *testing.T) {
 	}
 }
 
-// A try expires any number of lapsed waiters, although each reply names only the nearest waiters.
+// A try expires any number of lapsed waiters, although each reply names only the first few.
 func TestTryExpiresManySessions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -129,8 +129,8 @@ func (s *narrowStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]dr
 	return found, now, err
 }
 
-// crowded returns a store in which n sessions each hold one unit of the semaphore "k" of size n. Each session has the
-// largest Meta that is allowed. The last session lapses after ttl.
+// crowded returns a store in which n sessions each hold one unit of the semaphore "k" of size n. The Meta of each
+// session is nearly as large as is allowed. The last session lapses after ttl.
 func crowded(t *testing.T, n int) *narrowStore {
 	store := &narrowStore{Memory: dsynctest.NewMemory()}
 	meta := map[string]string{"about": strings.Repeat("x", 4000)}
@@ -194,7 +194,7 @@ func TestHolderAmongThousandsIsNamed(t *testing.T) {
 		for try := range 3 {
 			var held *dsync.HeldError
 			if err := errOf(k.TryHold(background, 1)); !errors.As(err, &held) || held.Host != "host of s00000" || held.PID != 1 {
-				t.Errorf("try %d: %v, want that process 1 on the host of s00000 holds it", try, err)
+				t.Errorf("try %d: %v, want an error that names process 1 on the host of s00000", try, err)
 			}
 		}
 		if full := store.full.Load(); full != 1 {

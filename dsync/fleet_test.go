@@ -74,7 +74,7 @@ func TestFleetOfTenThousand(t *testing.T) {
 		if most := all * 7; beats > most {
 			t.Errorf("%d heartbeats, want at most %d", beats, most)
 		}
-		if most := sessions * 3; asks > most { // one per TTL
+		if most := sessions * 3; asks > most { // two TTLs in a minute, and the jitter
 			t.Errorf("%d polls, want at most %d", asks, most)
 		}
 		if d.Writes != beats {

@@ -20,7 +20,8 @@ import (
 // its grace is over, and not earlier. The test tries every way to hold the key and every way to be notified, with
 // holders that stop in time and holders that don't.
 func TestForceNotifiesFirst(t *testing.T) {
-	// notices lists the ways in which the holder's process can be notified. Each may take up to soon.
+	// notices lists the ways in which the holder's process can be notified, each with the longest time that it may
+	// take.
 	notices := []struct {
 		name    string
 		polling bool
@@ -116,7 +117,7 @@ func TestForceNotifiesFirst(t *testing.T) {
 							synctest.Wait()
 							if len(hooked) != 1 || hooked[0].Key != "k" || hooked[0].Token == 0 ||
 								!errors.Is(hooked[0].Cause, dsync.ErrLost) || !errors.Is(hooked[0].Cause, dsync.ErrRevoked) {
-								t.Errorf("Hooks.Lost was called with %+v, want once", hooked)
+								t.Errorf("Hooks.Lost was called with %+v, want one call with the key, a token and the revocation", hooked)
 							}
 							if err := next.done(); err != nil {
 								t.Errorf("unlock by the next holder: %v", err)

@@ -67,7 +67,7 @@ func TestForceHoldIsFirst(t *testing.T) {
 			t.Error("the forced hold is lost")
 		}
 		if n := queueLength(t, store, "k"); n != 4 {
-			t.Errorf("%d waiters in the queue, want 4 of other processes", n)
+			t.Errorf("%d waiters in the queue, want the 4 of other processes", n)
 		}
 		forced.Release(background)
 		wg.Wait()
@@ -78,8 +78,8 @@ func TestForceHoldIsFirst(t *testing.T) {
 	})
 }
 
-// If two ForceHolds wait, both get the key, but never at the same time: each revokes the other's hold until one of them
-// has returned.
+// If two ForceHolds wait, both get the key, but never at the same time: the call that is served second revokes the hold
+// of the first.
 func TestForceHoldTwice(t *testing.T) {
 	for name, setting := range map[string]struct{ here, polling bool }{
 		"in two processes":           {},
@@ -121,9 +121,9 @@ func TestForceHoldTwice(t *testing.T) {
 				time.Sleep(grace)
 				held.Unlock()
 				time.Sleep(ttl)
-				// The two calls revoke each other's holds, until one has returned and the other's hold lasts.
+				// The hold that was granted first has been revoked and released. The other one lasts.
 				if len(first)+len(second) != 1 || inside.Load() != 1 {
-					t.Errorf("%d calls have returned and %d hold the key, want 1 and 1", len(first)+len(second), inside.Load())
+					t.Errorf("%d holds have ended and %d last, want 1 and 1", len(first)+len(second), inside.Load())
 				}
 				if err := admin.New(newSession(t, store, nil)).Break(background, "k"); err != nil {
 					t.Error(err)

@@ -276,7 +276,7 @@ func TestStillInUseUntilTheHolderIsDone(t *testing.T) {
 	}
 }
 
-// Healthy also reports a holder that is not done after its session is closed.
+// Healthy of a closed session also reports a holder that is not done when its grace is over.
 func TestHealthyOfAClosedSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, _ := cutOff(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// A pool is a store behind a fixed number of connections. Commands get a connection in FIFO order, and each command
+// A pool is a store behind a fixed number of connections. Edits and heartbeats get a connection in FIFO order, and each
 // takes a fixed time.
 type pool struct {
 	driver.Store
@@ -103,8 +103,7 @@ func TestPollsDontDelayHeartbeats(t *testing.T) {
 	})
 }
 
-// If a waiter can't poll yet because too many commands are under way, it still returns as soon as the session is
-// closed.
+// If a waiter can't poll yet because too many commands are under way, it still returns as soon as Close is called.
 func TestCloseEndsTheWaitForALane(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const waiters, others = 20, 24
@@ -127,7 +126,7 @@ func TestCloseEndsTheWaitForALane(t *testing.T) {
 		}
 		synctest.Wait()
 		slow.Store(true)
-		time.Sleep(2 * time.Second) // some waiters' polls hang, and the others wait for a free lane
+		time.Sleep(2 * time.Second) // some waiters' polls hang, and the others may not be sent yet
 		for range others {
 			go admin.New(s).Status(background, "k")
 		}

@@ -27,7 +27,7 @@ func TestReadersLeaveNothingBehind(t *testing.T) {
 				read := func() {
 					h := take(t, test.last(first, s).RHold)
 					if h.Token() != token || isClosed(h.Lost()) {
-						t.Error("the readers do not share a hold")
+						t.Error("the readers do not share a claim, or a reader's hold is lost")
 					}
 					ctx := h.Context(background)
 					if h.Release(background); ctx.Err() == nil {

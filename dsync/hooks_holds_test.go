@@ -297,8 +297,8 @@ func TestUnsetHooksCostNothing(t *testing.T) {
 	})
 }
 
-// Hooks that were added twice are called twice, and each stop ends the calls of one addition. Changing the Hooks later
-// has no effect.
+// Hooks that were added twice are called twice, and each stop function ends the calls of one addition. Changing the
+// Hooks later has no effect.
 func TestAddedHooksAreCalledUntilStopped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)

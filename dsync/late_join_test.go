@@ -43,7 +43,7 @@ func TestReleaseAfterCountsFromTheCall(t *testing.T) {
 			s, other := newSession(t, f, nil), newSession(t, memory, nil)
 			turn(s.Mutex("warm"))
 			lose.Store(true)
-			h := take(t, s.Mutex("k").Hold) // granted by the second request
+			h := take(t, s.Mutex("k").Hold) // learns of the grant from the reply to the second request
 			called := time.Now()
 			if err := h.ReleaseAfter(background, d); err != nil {
 				t.Fatal(err)

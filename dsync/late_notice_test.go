@@ -21,8 +21,8 @@ func lateNotices(t *testing.T, store driver.Store, late time.Duration) driver.St
 	})
 }
 
-// B35: a key kept by ReleaseAfter stays held even if the notice of its grant arrives long after the
-// session has forgotten the claim.
+// B35: a key kept by ReleaseAfter stays held even if the notice of its grant arrives late, when the session may have
+// forgotten the claim.
 func TestLateNoticeDoesNotFreeAKeptKey_B35(t *testing.T) {
 	for _, late := range []time.Duration{ttl / 2, 2 * ttl, 5 * ttl} {
 		t.Run(late.String(), func(t *testing.T) {

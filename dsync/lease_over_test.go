@@ -183,8 +183,7 @@ func testLeaseOfALostSession(t *testing.T, taken bool) {
 	})
 }
 
-// If the replies to two concurrent Extends arrive in reverse order, the later end counts, both in the process and in
-// the store.
+// If the replies to two concurrent Extends arrive in reverse order, the later end counts.
 func TestExtendsAnsweredOutOfOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		extends := 0

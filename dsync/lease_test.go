@@ -265,7 +265,7 @@ func TestCloseKeepsLeases(t *testing.T) {
 }
 
 // After a lease's Lost has closed, its grace is still running. Break and ForceHold in the same session, and Break in
-// another session, all wait for the grace; when it ends, the store frees the key.
+// another session, all wait for the grace. The key is free little more than a margin after that.
 func TestLapsedLeaseHasItsGrace(t *testing.T) {
 	for _, who := range []string{"own ForceHold", "own Break", "another's Break"} {
 		t.Run(who, func(t *testing.T) {

@@ -72,9 +72,8 @@ func testLeaseOfALostReply(t *testing.T, method dsynctest.Method, caller string)
 	mu.Unlock()
 }
 
-// If the store executes an Extend, but its reply does not reach the holder before the lease is over, the key is free
-// at the end of the grace. Whether or not the holder calls Release, the key does not stay held until the extended
-// end. (B37)
+// If the store executes an Extend, but its reply does not reach the holder before the lease is over, the key is free at
+// the end of the grace, or earlier if the holder calls Release. It does not stay held until the extended end. (B37)
 func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 	const d = time.Hour
 	for name, fault := range map[string]dsynctest.Fault{
@@ -190,8 +189,8 @@ func TestExtendIsNotSentAfterTheEnd(t *testing.T) {
 	})
 }
 
-// If a waiter is granted a lease while it is cut off or after its process has died, neither other waiters nor Break
-// have to wait until that lease ends.
+// If a waiter is granted a lease while it is cut off or after its process has died, other waiters and Break need not
+// wait until that lease ends.
 func TestLeaseGrantedToALostWaiterEndsWithItsSession(t *testing.T) {
 	for _, how := range []string{"lives on", "dies", "is broken"} {
 		t.Run(how, func(t *testing.T) {

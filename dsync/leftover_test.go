@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A refusing store answers some edits with ErrRefused. While acquire is set, these are the edits with an Acquire. While
-// release is set, these are the edits with only a Release.
+// A refusing store answers edits with ErrRefused: those with an Acquire while acquire is set, and those with only a
+// Release while release is set.
 type refusing struct {
 	driver.Store
 	acquire, release atomic.Bool
@@ -77,7 +77,7 @@ func TestRefusedWaiterLeavesTheQueue(t *testing.T) {
 				wantErr(t, "LockContext", <-got, dsync.ErrRefused)
 				time.Sleep(time.Second)
 				if n := queueLength(t, memory, "k"); n > 0 {
-					t.Errorf("%d in the queue after the waiter gave up", n)
+					t.Errorf("%d waiters are in the queue after the refused waiter has given up", n)
 				}
 				mu.Unlock()
 			})

@@ -349,7 +349,7 @@ func TestLingerTokensHaveRoom(t *testing.T) {
 			mu.Unlock()
 		}
 		if d := store.Counts().Since(before); d.Total() < 6 || d.Total() > 10 {
-			t.Errorf("200,000 holds, with room for 65,536, sent %v", d.Commands)
+			t.Errorf("200,000 holds, with 65,536 tokens in a grant, sent %v; want 6 to 10 commands", d.Commands)
 		}
 		other := b.Mutex("k")
 		lock(t, other)

@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Promise 9: with the default options, an idle holder learns of a Break or ForceHold within a round trip or two, not
-// only by its next heartbeat.
+// Promise 9: with the default options, an idle holder learns of a Break or ForceHold within a few round trips, or in a
+// new hold within a second, not only by its next heartbeat.
 func TestForceReachesAnIdleHolderAtOnce(t *testing.T) {
 	const trip = 10 * time.Millisecond
 	force := map[string]func(*dsync.Session) error{
@@ -60,8 +60,8 @@ func TestForceReachesAnIdleHolderAtOnce(t *testing.T) {
 	}
 }
 
-// If a notice is lost, late or repeated, or the listener breaks, the holder still learns of a revocation. It learns
-// of it at the latest from the reply to the next heartbeat.
+// If a notice is lost, late or repeated, or no listener opens, the holder still learns of a revocation, at the latest
+// from the reply to its next heartbeat.
 func TestForceInBadNetworks(t *testing.T) {
 	faults := map[string]func(dsynctest.Request) dsynctest.Fault{
 		"lost": func(r dsynctest.Request) dsynctest.Fault {
@@ -115,7 +115,7 @@ func TestListensWhileItHolds(t *testing.T) {
 		mu := s.Mutex("k")
 		for range 1000 {
 			turn(mu)
-			time.Sleep(7 * time.Millisecond) // less than a second after a Lock
+			time.Sleep(7 * time.Millisecond) // so that short holds follow each other for seven seconds
 		}
 		synctest.Wait()
 		if n := store.begun.Load(); n > 0 {
@@ -164,7 +164,8 @@ func TestListenerThatBreaks(t *testing.T) {
 	}
 }
 
-// A listenCounter counts the calls of Listen. If err is set, each call returns err at once.
+// A listenCounter counts the calls of Listen, and those that have not returned. If err is set, each call returns err at
+// once.
 type listenCounter struct {
 	*dsynctest.Memory
 	open, begun atomic.Int64

@@ -124,7 +124,7 @@ func TestReopeningAListenerBacksOff(t *testing.T) {
 		const most = 60 / (30.0 / 24)
 		for _, m := range []dsynctest.Method{dsynctest.MethodListen, dsynctest.MethodHeartbeat, dsynctest.MethodAcquire} {
 			if n := after[m] - before[m]; n > 2*most {
-				t.Errorf("%d %s in a minute, want at most about %v", n, m, most)
+				t.Errorf("%d %s in a minute, want at most twice %v", n, m, most)
 			}
 		}
 	})

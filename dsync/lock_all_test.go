@@ -94,7 +94,7 @@ func TestLockAllLocksInOneOrder(t *testing.T) {
 			}
 			wantHeld(t, "locked", store, "a", "b", "c")
 			if err := l.held.Err(); err != nil || dsync.HoldFrom(l.held) != nil {
-				t.Errorf("the context has ended with %v, or has a hold of one of them: %v", err, dsync.HoldFrom(l.held))
+				t.Errorf("the context has ended with %v, or has the hold of one of the locks: %v", err, dsync.HoldFrom(l.held))
 			}
 			if err := l.unlock(); err != nil || l.held.Err() == nil {
 				t.Errorf("unlock: %v, then the context's error %v", err, l.held.Err())
@@ -251,8 +251,8 @@ func TestLockAllBeginsAgainAfterALoss(t *testing.T) {
 	})
 }
 
-// For minutes, 100 processes each lock 5 of 20 keys at a time, while some are cut off and others crash. No key ever has
-// two holders, the processes never stall, and no deadlock is reported.
+// For one minute or ten, 100 processes each lock 5 of 20 keys at a time, while some are cut off and others crash. No
+// key ever has two holders, the processes never stall, and no deadlock is reported.
 func TestLockAllNeverStalls(t *testing.T) {
 	testkit.Large(t)
 	const processes, keys, each = 100, 20, 5
@@ -291,7 +291,7 @@ func TestLockAllNeverStalls(t *testing.T) {
 					turns.Add(1)
 					for _, k := range mine {
 						if n := busy[k].Add(1); n > 1 {
-							t.Errorf("key %d is held by %d", k, n)
+							t.Errorf("key %d is held by %d processes", k, n)
 						}
 					}
 					crashes := r.IntN(300) == 0

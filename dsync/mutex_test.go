@@ -180,7 +180,7 @@ func TestHeldErrorNamesThisProcess(t *testing.T) {
 }
 
 // B25: Until in the error of a try is a whole number of milliseconds. If the session has just read the holder's record,
-// it equals Until in the key's status.
+// the Until of the error equals the Until in the key's status.
 func TestHeldErrorSaysUntilAsTheStatusDoes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const odd = 1234567 * time.Nanosecond
@@ -250,7 +250,7 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 			t.Errorf("held until %v; the last heartbeat was at %v", held.Until, m[0].LastHeartbeat)
 		}
 
-		// The live session a holds these keys for a fixed time.
+		// Session a lives, and holds these keys for a fixed time.
 		if _, err := a.Mutex("leased").Lease(background, time.Minute); err != nil {
 			t.Fatal(err)
 		}
@@ -278,8 +278,8 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 	})
 }
 
-// L3, B27: LockContext returns when the holder unlocks, or with ctx's error when ctx ends. When ctx ends later, the
-// hold does not end.
+// L3, B27: LockContext returns when the holder unlocks, or with ctx's error when ctx ends. If ctx ends after the grant,
+// the hold goes on.
 func TestLockContextBoundsTheWaitOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

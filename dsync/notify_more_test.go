@@ -416,7 +416,7 @@ func (s *aloneStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, er
 	return s.Memory.Edit(ctx, e)
 }
 
-// A long wait uses the same listener from beginning to end.
+// A session keeps listening as long as it waits.
 func TestListenerLastsAsLongAsTheWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newListenerCount()

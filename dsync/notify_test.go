@@ -173,7 +173,7 @@ func TestNotifyOutlastsAnElection(t *testing.T) {
 	cases := map[time.Duration]int{ // number of notices, by TTL
 		time.Second: 40,
 		ttl:         40, // more than the session may send at once
-		time.Minute: 30, // fewer, because their first attempts take ten seconds
+		time.Minute: 30, // fewer, because all first attempts together take ten seconds
 	}
 	for ttl, notices := range cases {
 		t.Run("TTL "+ttl.String(), func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestNotifyOutlastsAnElection(t *testing.T) {
 				for i := range held {
 					held[i].Unlock()
 				}
-				time.Sleep(4 * time.Second) // by then all those notices are being retried
+				time.Sleep(4 * time.Second) // by then the notices are under way or being retried
 				for range 10 {
 					asked := time.Now()
 					mu := s.Mutex("another")

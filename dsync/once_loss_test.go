@@ -141,7 +141,7 @@ func TestSealWhoseReplyIsLost(t *testing.T) {
 				o := s.Once("k")
 				sealed(t, o, "v")
 				if seals < 2 {
-					t.Fatalf("%d Releases were sent", seals)
+					t.Fatalf("%d Releases were sent, want at least 2", seals)
 				}
 				wantFree(t, memory, "k")
 				time.Sleep(2 * ttl)
@@ -268,7 +268,7 @@ func TestOnceCallersContextEnds(t *testing.T) {
 	})
 }
 
-// B10: if the store fails, Do returns an error without running the function.
+// B10: if the store fails until ctx ends, Do returns the errors of both without running the function.
 func TestOnceReturnsStoreError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		broken := errors.New("the store is broken")

@@ -142,7 +142,7 @@ func TestOnceWakesWaiters(t *testing.T) {
 				wg.Wait()
 				d := store.Counts().Since(before)
 				if n := d.Commands[dsynctest.MethodAcquire]; !polling && n > processes+1 || n > 5*(processes+1) {
-					t.Errorf("%d processes with %d waiters each sent %d requests", processes+1, goroutines, n)
+					t.Errorf("%d processes, each with %d waiters, sent %d requests", processes+1, goroutines, n)
 				}
 				if n := d.Commands[dsynctest.MethodRelease]; n != 1 {
 					t.Errorf("%d releases, want 1", n)

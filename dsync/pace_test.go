@@ -90,7 +90,7 @@ func TestRetriesAreSpacedAndJittered(t *testing.T) {
 	})
 }
 
-// The waiter at position n polls every n poll intervals, but at least every four, with ±20 % of jitter.
+// The waiter at position n polls every n poll intervals, or every four if n is greater, with ±20 % of jitter.
 func TestPollsAreJittered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const step = 250 * time.Millisecond
@@ -188,7 +188,7 @@ func TestLiveSessionsAheadAreReadTogether(t *testing.T) {
 		before := store.Counts()
 		wantErr(t, "Acquire", newSession(t, f, nil).Semaphore("k", size).Acquire(ctx, 1), context.DeadlineExceeded)
 		if n := len(expired()); n != 0 {
-			t.Errorf("%d live sessions were sent an Expire", n)
+			t.Errorf("%d Expires were sent, although all sessions are alive", n)
 		}
 		if n := store.Counts().Since(before).Commands[dsynctest.MethodMembers]; n < 2 || n > 3 {
 			t.Errorf("read %d times within a TTL and a half, want 2 or 3 times", n)
@@ -219,8 +219,8 @@ func TestLingerCountsFromTheLastUnlock(t *testing.T) {
 	})
 }
 
-// Within HandOffTime, readers share their hold even when the listener has just been opened. A writer may have joined the
-// queue unnoticed before that, but it has to wait only that long.
+// Within HandOffTime, readers share their hold even when the listener has just been opened. A writer may have joined
+// the queue unnoticed before that, but this delays it by HandOffTime at most.
 func TestReadersShareThroughTheOpeningOfAListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -463,7 +463,7 @@ type fleetRun struct {
 	counts bool  // Do returned no error, so the run counts
 }
 
-// live runs one process until it dies.
+// live runs one process until it dies or the test ends.
 func (f *periodicFleet) live(t *testing.T, r *rand.Rand) {
 	off := time.Duration(r.Int64N(int64(f.apart+1))) - f.apart/2
 	faults := rand.New(rand.NewPCG(r.Uint64(), 0))
@@ -486,7 +486,7 @@ func (f *periodicFleet) live(t *testing.T, r *rand.Rand) {
 	}
 	over, cancel := context.WithCancel(background)
 	cancel()
-	defer s.Close(over) // the context over has ended, so Close does not wait for holders
+	defer s.Close(over) // its context has ended, so Close does not wait for holders
 	p := s.Periodic("k")
 	ctx, die := context.WithTimeout(background, time.Duration(r.Int64N(int64(40*time.Minute))))
 	defer die()

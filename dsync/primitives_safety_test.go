@@ -80,7 +80,7 @@ func run(s *dsync.Session) locked {
 	}
 }
 
-// excluding lists the pairs of holds that exclude each other.
+// excluding lists pairs of holds that exclude each other.
 var excluding = []struct {
 	name        string
 	first, next func(*dsync.Session) locked

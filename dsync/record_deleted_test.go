@@ -19,15 +19,15 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A heldAs is one way to hold the key "k". Its function hold returns a context that ends with the hold, and a
-// function that releases the hold.
+// A heldAs is one way to hold the key "k". hold returns a context that ends with the acquired hold, and a function that
+// releases that hold.
 type heldAs struct {
 	name string
 	hold func(t *testing.T, s *dsync.Session) (over context.Context, release func())
 }
 
-// running calls the function do in the background, with a function that waits until its context ends. It returns this
-// context, and a function that ends it and waits for do.
+// running calls do in the background, with a function that waits until its context ends. running returns this context,
+// and a function that ends the context and waits until do has returned.
 func running(do func(ctx context.Context, f func(context.Context) error) error) (over context.Context, release func()) {
 	begun, done := make(chan context.Context, 1), make(chan struct{})
 	ctx, cancel := context.WithCancel(background)
@@ -80,7 +80,7 @@ func heldAsEach() []heldAs {
 	}
 }
 
-// wantClosed checks that a holder is notified: that the channel over is closed. It waits for much longer than that may
+// wantClosed checks that a holder is notified: it waits until the channel is closed, for much longer than that may
 // take.
 func wantClosed(t *testing.T, over <-chan struct{}) {
 	t.Helper()

@@ -71,7 +71,7 @@ func TestRepeatedRevocation(t *testing.T) {
 		time.Sleep(ttl)
 		synctest.Wait()
 		if n := strings.Count(log.String(), "this process does not know"); n != 0 || !strings.Contains(log.String(), "hold ended") {
-			t.Errorf("%d of 50 holds were released once more", n)
+			t.Errorf("%d of 50 holds were released once more, or the log reports no loss", n)
 		}
 	})
 }

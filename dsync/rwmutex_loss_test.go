@@ -13,7 +13,7 @@ import (
 )
 
 // B20, L13: the hold of a crashed reader or writer ends a TTL after its session's last heartbeat, not earlier. The next
-// waiter gets the key at most one wake-up later.
+// waiter gets the key within 10 ms of that.
 func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -84,7 +84,7 @@ func TestCrashedReaderAmongLivingOnes(t *testing.T) {
 			t.Fatal("a writer holds the key together with a live reader")
 		}
 		if n := len(holders(t, memory, "k")); n != 1 {
-			t.Errorf("%d holders, including one that crashed long ago", n)
+			t.Errorf("%d holders, want only the live reader", n)
 		}
 		livingHold.Release(background)
 		synctest.Wait()
@@ -139,8 +139,8 @@ func TestLostReadLockIsUndoneFirst(t *testing.T) {
 	})
 }
 
-// B32, promise 8: within a process, a writer waits until every reader has called RUnlock, including readers whose
-// holds are lost. New readers do not wait for readers whose holds are lost.
+// B32, promise 8: within a process, a writer waits until every reader has unlocked, including readers whose holds are
+// lost. New readers do not wait for readers whose holds are lost.
 func TestLocalWriterWaitsForLostReaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -274,8 +274,8 @@ func TestCloseNotifiesReaders(t *testing.T) {
 	})
 }
 
-// A reader's hold ends when it is lost or released. It does not end when another reader in its process unlocks,
-// whether or not both readers share a hold in the store.
+// A reader's hold ends when it is lost or released. It does not end when another reader in its process unlocks, whether
+// or not both readers share a claim.
 func TestReadersAreNotifiedOfLossesOnly(t *testing.T) {
 	for name, turn := range map[string]time.Duration{"share": 0, "don't share": -1} {
 		t.Run(name, func(t *testing.T) {

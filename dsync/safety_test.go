@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// trials is the number of random trials in each randomized test.
+// trials is the usual number of trials in a randomized test.
 func trials() int {
 	if testing.Short() {
 		return 20
@@ -146,7 +146,7 @@ func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynct
 }
 
 // Promise 1, B06, B19, L13: a crashed holder's lock becomes free a TTL after its last heartbeat, by the store's clock,
-// and not earlier. The next waiter is granted the lock at most one wake-up later.
+// and not earlier. The next waiter is granted the lock within 10 ms of that.
 func TestCrashedHolderIsFollowedAtExpiry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		draws := testkit.Draw(t)
@@ -238,7 +238,7 @@ func TestDeadlineCountsFromTheSend(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				const slow = time.Second
 				var (
-					sent = make(chan time.Time, 100) // the times at which the registration and the heartbeats were sent
+					sent = make(chan time.Time, 100) // the times at which the registration and the acknowledged heartbeats were sent
 					n    atomic.Int64
 				)
 				faulty := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {

@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// L13: the units of a crashed process become free a TTL after its last heartbeat, not earlier, and are granted at most
-// one wake-up later. Other holders keep their units.
+// L13: the units of a crashed process become free a TTL after its last heartbeat, not earlier, and are granted within
+// 10 ms of that. Other holders keep their units.
 func TestCrashedHoldersPartIsFreeAtExpiry(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {

@@ -143,7 +143,7 @@ func TestSemaphoreServesInOrder(t *testing.T) {
 	}
 }
 
-// Invalid arguments are refused with an error that names the valid values.
+// Invalid arguments are refused with an error or a panic that says what is valid.
 func TestSemaphoreMisuse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -283,7 +283,7 @@ func TestCloseLeavesAGraceThatIsUnconfirmed(t *testing.T) {
 	})
 }
 
-// Lock panics if it could never succeed: on a closed session, or if the key is in use as another kind.
+// Lock panics on a closed session, and if the key is in use as another kind.
 func TestLockPanics(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -483,8 +483,7 @@ func TestClockJumpIsReported(t *testing.T) {
 	})
 }
 
-// If a key is in use as another kind, LockContext and similar methods return an error at once. The error names both
-// kinds.
+// If a key is in use as another kind, LockContext and TryHold return an error at once. The error names both kinds.
 func TestKindMismatchIsReturned(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -41,8 +41,8 @@ func swept(t testing.TB, store driver.Store) driver.SweepState {
 	return st
 }
 
-// replaced keeps n sessions running until end is called. Each of them is closed after the duration life, not all at the
-// same moment, and replaced by a new one.
+// replaced keeps n sessions running until end is called. Each session is closed after its life and replaced by a new
+// one. They are not all closed at the same moment.
 func replaced(t testing.TB, store driver.Store, n int, life time.Duration, opt dsync.Options) (end func()) {
 	ctx, cancel := context.WithCancel(background)
 	done := make(chan bool)
@@ -124,7 +124,7 @@ func TestShortLivedProcessesSweep(t *testing.T) {
 		name               string
 		runs, kept         int
 		life, every        time.Duration
-		most, sweepsPerRun float64 // most records per record that the retention keeps, and most Sweeps per run
+		most, sweepsPerRun float64 // bounds: records divided by those that the retention keeps, and Sweeps divided by runs
 	}{
 		{"a minute each hour", 300, 12, 50 * time.Second, time.Hour, 4, 2},
 		{"two seconds each minute", 3000, 120, 2 * time.Second, time.Minute, 6, 0.3},
@@ -187,7 +187,7 @@ func TestSweepReachesRecordsBehindThoseKept(t *testing.T) {
 	})
 }
 
-// B22, promise 7: if there is nothing to sweep, all sessions together send about one Sweep a minute.
+// B22, promise 7: if there is nothing to sweep, all sessions together sweep about one slice a minute.
 func TestFleetSweepsOnceAMinute(t *testing.T) {
 	testkit.Large(t)
 	for _, fleet := range []int{1, 20, 200} {
@@ -225,7 +225,7 @@ func TestNoSweepWithoutRetention(t *testing.T) {
 	})
 }
 
-// A sweeping is a store whose Sweep method calls the function sweep, which the test sets.
+// A sweeping is a store whose Sweep method calls a function that the test sets.
 type sweeping struct {
 	*dsynctest.Memory
 	sweep func(session string, last driver.SweepState) (driver.SweepState, error)
@@ -235,7 +235,7 @@ func (s *sweeping) Sweep(_ context.Context, session string, last driver.SweepSta
 	return s.sweep(session, last)
 }
 
-// The pause between two slices depends on the store's reply.
+// The pause between two slices depends on the store's reply and on how long the reply took.
 func TestPauseBetweenSlices(t *testing.T) {
 	testkit.Large(t)
 	const quarter = 42 * time.Hour

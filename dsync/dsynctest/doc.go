@@ -1,14 +1,13 @@
 // Package dsynctest helps to test programs that use package dsync, and to test stores written for it.
 //
-// [Memory] is a [driver.Store] in the memory of one process, which simulates a server with its own clock. Use it to
-// test programs that take a Session, without a database; inside a bubble of testing/synctest such tests take no
-// time:
+// [Memory] is a [driver.Store] in the memory of one process. It simulates a server with its own clock. Use it to test
+// programs that take a Session, without a database; inside a bubble of testing/synctest such tests take no time:
 //
 //	locks, err := dsync.New(dsynctest.NewMemory(), nil)
 //
-// [Faulty] wraps any Store and misbehaves on purpose. A function of the test decides which requests and replies it
-// delays, loses, repeats or hangs, and which notices it delays, loses, repeats or reorders. It can also cut the
-// store off, and replay recorded requests.
+// [Faulty] wraps any Store and misbehaves on purpose. A function of the test decides which requests are delayed, lost
+// or repeated, which replies are delayed or lost, which calls hang, and which notices are delayed, lost, repeated or
+// reordered. A Faulty can also cut the store off, and replay recorded requests.
 //
 // [TestStore] is the conformance suite of the Store interface, in the manner of
 // testing/fstest and testing/slogtest. To write a Store for another

@@ -38,8 +38,8 @@ func RunCase(t testing.TB, name string, store driver.Store) bool {
 	return false
 }
 
-// Forget deletes the records of all keys or, if unused is set, only of keys that nobody holds or waits for. It
-// ignores the keys' tokens.
+// Forget deletes the records of all keys or, if unused is set, only of keys that nobody holds or waits for. The keys'
+// tokens are lost.
 func (m *Memory) Forget(unused bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -96,10 +96,9 @@ type Request struct {
 	Seq    int // number of the request in this Faulty, counted from 1
 	Method Method
 
-	// Session, Claim and Key are the session, the claim and the key that the request names, or empty. Session comes
-	// from the claim, the listener, or the arguments (Register, Heartbeat, Expire, …). Claim and Key come from the
-	// claim, the revocation, or the notice (for Notify, the first notice); Load, Resize, Forget and Sessions set
-	// only Key.
+	// Session, Claim and Key are the session, the claim and the key that the request names, or empty. They come from
+	// its claim (for Discard, the first), its revocation, its notice (for Notify, the first) or its other arguments.
+	// For a delivered notice, Session is the listener's. Load, Resize, Forget and Sessions set only Key.
 	Session, Claim, Key string
 
 	Replaces string            // for an Acquire: the claim of the Release in the same Edit
@@ -115,9 +114,9 @@ type Request struct {
 // A caller whose request or reply is lost waits until its ctx ends, and gets ctx's error. If ctx never ends, the
 // call never returns.
 //
-// A Fault of MethodNotice concerns one notice on its way to one listener. Delay delivers it late and holds up the
-// notices behind it; Again delivers it twice; LoseRequest and LoseReply lose it; LoseRequest with Again delivers it
-// late, without delaying the notices behind it. A Fault of MethodNotify concerns notices on their way to the store,
+// A Fault of MethodNotice concerns one notice on its way to one listener. Delay and ReplyDelay deliver it late and hold
+// up the notices behind it; Again delivers it twice; LoseRequest and LoseReply lose it; LoseRequest with Again delivers
+// it late, without delaying the notices behind it. A Fault of MethodNotify concerns notices on their way to the store,
 // for all listeners.
 type Fault struct {
 	// Delay is the time that the request takes to reach the store.
@@ -157,8 +156,7 @@ type Faulty struct {
 	ctx    context.Context // context of delayed and repeated requests
 	cancel context.CancelFunc
 
-	// deciding allows one call of decide at a time. It is another lock than mu, so that decide may call Cut and
-	// Heal.
+	// deciding allows one call of decide at a time. It is not mu, so that decide may call Cut and Heal.
 	deciding sync.Mutex
 	decide   func(Request) Fault
 	seq      int
@@ -248,7 +246,7 @@ func (f *Faulty) Replay(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Wait waits until all delayed and repeated requests have been executed.
+// Wait waits until all delayed and repeated requests have been executed, or lost because of a Cut.
 func (f *Faulty) Wait() {
 	f.mu.Lock()
 	if f.late == 0 {
@@ -263,16 +261,16 @@ func (f *Faulty) Wait() {
 	<-idle
 }
 
-// Close drops the delayed and repeated requests and the repeated notices that have not arrived yet, ends the
-// context of requests that are being executed, releases hanging callers, and waits for the Faulty's goroutines.
-// From then on the Faulty does not call decide, and requests pass without faults, so that the rest of the test can
-// finish. A store that is cut off stays cut off. Further calls of Close do nothing.
+// Close drops the delayed and repeated requests and the repeated notices that have not arrived yet. It ends the context
+// of delayed and repeated requests that are being executed, releases hanging callers, and waits for the Faulty's
+// goroutines. From then on the Faulty does not call decide, and requests pass without faults, so that the rest of the
+// test can finish. A store that is cut off stays cut off. Further calls of Close do nothing.
 func (f *Faulty) Close() {
 	f.cancel()
 	f.Wait()
 }
 
-// send numbers a request, records it if it can change the store, and returns its fault.
+// send numbers a request and returns its fault. After Record, it also records the request if Replay may execute it.
 func (f *Faulty) send(r Request, rec *recorded) Fault {
 	f.deciding.Lock()
 	defer f.deciding.Unlock()

@@ -15,7 +15,7 @@ type answer[T any] struct {
 	err   error
 }
 
-// call sends the request r through f; do executes it.
+// call sends the request r through f, and calls do to execute it.
 func call[T any](ctx context.Context, f *Faulty, r Request, do func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
@@ -155,7 +155,7 @@ func cloneEdit(e driver.Edit) driver.Edit {
 	return e
 }
 
-// clonePart replaces the pointer *part, unless it is nil, by a pointer to a copy. It returns the new *part.
+// clonePart replaces the pointer *part, unless it is nil, with a pointer to a copy. It returns the new *part.
 func clonePart[T any](part **T) *T {
 	if *part != nil {
 		c := **part

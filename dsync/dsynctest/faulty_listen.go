@@ -69,7 +69,7 @@ func (d *delivery) end() {
 	d.again.Wait()
 }
 
-// pass delivers one notice, unless a fault loses it.
+// pass delivers one notice, unless a fault or a Cut loses it.
 func (d *delivery) pass(n driver.Notice) {
 	cuts, healed := d.f.link()
 	fault := d.f.send(Request{Method: MethodNotice, Session: d.session, Claim: n.Claim, Key: n.Key, Notice: n.Type}, nil)

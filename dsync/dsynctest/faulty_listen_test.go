@@ -122,8 +122,8 @@ func TestFaultyListenFaults(t *testing.T) {
 	}
 }
 
-// A repeated notice waits until the running call of the listener's function returns. It is dropped if the Listen
-// ends or the Faulty is closed first.
+// A repeated notice waits until the running call of the listener's function returns. It is dropped if the Listen ends
+// first, or if the Faulty is closed before the notice is due.
 func TestFaultyListenCallsOneAtATime(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestFaultyListenCallsOneAtATime(t *testing.T) {
 			wake(m, 2)
 			wake(m, 3)
 			if closed {
-				time.Sleep(12 * time.Second) // the call with the last notice is still running; only NoticeReady was repeated
+				time.Sleep(12 * time.Second) // notice 2 is being delivered for the first time; until now, only NoticeReady was repeated
 				f.Close()
 			}
 			<-done

@@ -47,7 +47,7 @@ func TestFaultyReplay(t *testing.T) {
 			t.Errorf("after Replay: %+v; want it expired by the lost request, with the Meta that was sent", found)
 		}
 		if s, _ := m.Load(t.Context(), "k", 1000); len(s.Holders) != 1 {
-			t.Errorf("after Replay: holders %+v; want one: the Acquire did not name a as expired when it was sent", s.Holders)
+			t.Errorf("after Replay: holders %+v; want one: the Acquire did not name session a as expired when it was sent", s.Holders)
 		} else if string(s.Value) != "sent" {
 			t.Errorf("after Replay: value %q, want the one that was sent", s.Value)
 		}
@@ -95,7 +95,7 @@ func TestFaultyReplaysEveryWrite(t *testing.T) {
 			t.Errorf("after Replay: revoked %+v, %v; want the revocation that the Heartbeat did not name when it was sent", p.Revoked, err)
 		}
 		if found, err := storecmd.Observers(ctx, f, "sent", "", 10); err != nil || len(found) != 1 || found[0].ID != "b" {
-			t.Errorf("after Replay: observers %+v, %v; want b, of the key that was sent", found, err)
+			t.Errorf("after Replay: observers %+v, %v; want b as the observer of the key that was sent", found, err)
 		}
 		states, err := f.Keys(ctx, driver.KeyQuery{Limit: 10})
 		if err != nil || len(states) != 2 || string(states[0].Value) != "sent" || states[0].Sealed != 1 || states[1].Limit != 2 {

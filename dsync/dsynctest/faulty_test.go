@@ -27,8 +27,8 @@ func on(method dsynctest.Method, n int, fault dsynctest.Fault) func(dsynctest.Re
 	}
 }
 
-// Each case sends one Acquire with a fault. It checks when the call returns and whether it was answered, and
-// whether the claim holds the key then and in the end.
+// Each case sends one Acquire with a fault. It checks when the call returns, whether it was answered, whether the claim
+// holds the key then, and how many Acquires reach the store.
 func TestFaultyRequests(t *testing.T) {
 	const timeout = 10 * time.Second
 	for _, tt := range []struct {

@@ -15,12 +15,12 @@ import (
 
 const (
 	maxAhead = 8    // waiters in State.WaitersAhead, except for Load
-	maxShown = 1000 // sessions that Sessions returns, keys that Keys returns
+	maxShown = 1000 // most sessions that Sessions without IDs returns, most keys that Keys returns
 )
 
 // A Memory is a [driver.Store] in the memory of this process, for tests. It takes the place of the server that
-// processes share. Its clock is the host's (in a bubble of testing/synctest, the bubble's), shifted by
-// [Memory.Skew] and truncated to milliseconds like MongoDB's. It starts no goroutines.
+// processes share. Its clock is the host's (in a bubble of testing/synctest, the bubble's), shifted by [Memory.Skew]
+// and truncated to milliseconds like MongoDB's. A Memory starts no goroutines.
 //
 // Create a Memory with [NewMemory]; it must not be copied. All its methods may be called
 // concurrently.
@@ -246,7 +246,8 @@ func (c Counts) Total() int {
 	return n
 }
 
-// Since returns c minus the earlier result before. Its map leaves out methods that were not called in between.
+// Since returns the difference between c and an earlier result. Its map leaves out methods that were not called in
+// between.
 func (c Counts) Since(before Counts) Counts {
 	d := Counts{Commands: maps.Clone(c.Commands), Writes: c.Writes - before.Writes}
 	for m := range d.Commands {

@@ -88,7 +88,7 @@ func remove(listeners map[string]map[*noticeQueue]bool, name string, q *noticeQu
 // A noticeQueue holds the notices for one call of [Memory.Listen]. It is unbounded, because Notify must not wait
 // for a slow listener, and a slow listener must not lose notices.
 type noticeQueue struct {
-	wake chan struct{} // has a token if notices may not be empty
+	wake chan struct{} // has a token if there may be notices
 
 	mu      sync.Mutex
 	notices []driver.Notice

@@ -9,10 +9,10 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// sweepSlice is the number of records that one Sweep reads.
+// sweepSlice is the most records that one Sweep reads.
 const sweepSlice = 100
 
-// Sweep implements [driver.Store]. It reads 100 records.
+// Sweep implements [driver.Store]. It reads up to 100 records.
 func (m *Memory) Sweep(ctx context.Context, session string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {
 	now, err := m.begin(ctx, MethodSweep)
 	if err != nil {
@@ -59,11 +59,11 @@ func (m *Memory) slice(after string) []string {
 	return ids
 }
 
-// first returns the least n keys of the map, in order, and only keys greater than after if beyond is set. It does
-// not sort the whole map.
+// first returns the n least keys of the map, in order. If beyond is set, it returns only keys greater than the given
+// one. It does not sort the whole map.
 func first[T any](n int, from map[string]T, after string, beyond bool) []string {
 	var keys []string
-	last := "" // the greatest of the n least keys found so far, or "" if fewer than n were found
+	last := "" // the greatest of the n least keys at the last cut, or "" if there were fewer than n
 	cut := func() {
 		slices.Sort(keys)
 		if len(keys) >= n {
@@ -86,7 +86,7 @@ func first[T any](n int, from map[string]T, after string, beyond bool) []string 
 	return keys
 }
 
-// sweepOne deletes a record if it has been idle since old, and reports whether it did.
+// sweepOne deletes a record if it has been idle for longer than the retention, and reports whether it did.
 func (m *Memory) sweepOne(id string, now, old time.Time) bool {
 	if key, ok := strings.CutPrefix(id, "k/"); ok {
 		if !m.keys[key].Idle(old) {

@@ -16,7 +16,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// An observed holds what Observe last passed to f, and counts the calls of f and of end.
+// An observed counts the calls that Observe makes, and records the last number of holders and the state that came with
+// the last error.
 type observed struct {
 	states, errs, ends atomic.Int64
 	holders            atomic.Int64
@@ -135,7 +136,7 @@ func TestObserveReportsErrors(t *testing.T) {
 	})
 }
 
-// A loadStore can make every Load fail at once.
+// While down is set, a loadStore fails every Load at once.
 type loadStore struct {
 	*dsynctest.Memory
 	down atomic.Bool
@@ -148,7 +149,7 @@ func (s *loadStore) Load(ctx context.Context, key string, waiters int) (driver.S
 	return s.Memory.Load(ctx, key, waiters)
 }
 
-// Whatever ends the observation, Observe calls end exactly once. It does so on a closed session too, where the
+// Whatever ends the observation, Observe reports the end exactly once. It does so on a closed session too, where the
 // observation never begins.
 func TestObserveEnds(t *testing.T) {
 	for _, how := range []string{"ctx", "Close", "after Close"} {
@@ -171,7 +172,7 @@ func TestObserveEnds(t *testing.T) {
 				}
 				synctest.Wait()
 				if n := o.ends.Load(); n != 1 {
-					t.Errorf("end was called %d times, want once", n)
+					t.Errorf("the end was reported %d times, want once", n)
 				}
 				if n := o.states.Load(); (n > 0) != (how != "after Close") || o.errs.Load() > 0 {
 					t.Errorf("%d states and %d errors were reported", n, o.errs.Load())

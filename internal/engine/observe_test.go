@@ -17,7 +17,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Members without ids returns all sessions that are alive, ordered by id. It reads 1,000 sessions with each command.
+// Members without ids returns all sessions that are alive, ordered by id. It reads up to 1,000 sessions with each
+// command.
 func TestMembersOfMoreThanAPage(t *testing.T) {
 	for _, n := range []int{999, 1000, 1001, 2100} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
@@ -81,7 +82,7 @@ func TestObserversAndQueue(t *testing.T) {
 				t.Errorf("%s: observers %+v, queue %+v, %v; want %d and %d", when, found, line, err, observers, waiting)
 			}
 			if len(found) > 0 && found[0].Name != "a" {
-				t.Errorf("%s: observed by %+v, want a", when, found)
+				t.Errorf("%s: observed by %+v, want the session named a", when, found)
 			}
 		}
 		check("while one observes and three wait", 1, 3)

@@ -44,7 +44,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// Random programs find the promises kept even if thousands of requests and replies are lost, late or repeated.
+// The promises hold in random programs even if thousands of requests and replies are lost, late or repeated.
 func TestProgramsUnderFaults(t *testing.T) {
 	testkit.Large(t)
 	want := testkit.Rounds(30_000, 100_000)
