@@ -92,12 +92,12 @@ func (e Edit) Check() error {
 //
 // If others hold the key or wait for it with another kind or limit than the claim's, or the key is sealed with another
 // kind or limit, the claim does not join the queue and the error is a [*MismatchError]. But if the key is sealed for
-// the claim's tick, only the kind matters. If nobody holds the key or waits for it, and it is not sealed, it takes the
-// kind and limit of the claim. A limit that the key had before a Resize counts as the present limit, even if nobody
+// the claim's tick, only the kind matters. If nobody holds the key or waits for it, and it is not sealed, the key takes
+// the kind and limit of the claim. A limit that the key had before a Resize counts as the present limit, even if nobody
 // holds the key or waits for it. If Claim.Weight exceeds the present limit, the error is a [*MismatchError] too.
 //
-// Acquire does not check whether Claim.Session is alive. A store may limit how many claims it grants
-// in one command, to 1,000 or more; the next command on the key grants more.
+// Acquire does not check whether Claim.Session is alive. A store may limit how many claims it grants in one command, to
+// 1,000 or more; later commands that settle the key grant the rest.
 //
 // The notices are
 //
@@ -138,8 +138,9 @@ type Release struct {
 	Keep time.Duration
 
 	// Seal, if positive, is the tick that has succeeded. Result, of up to [MaxValue] bytes, is the result of that tick.
-	// If the claim holds, its end has not come, and the key is not yet sealed up to that tick, the key is sealed until
-	// a Forget, and all claims whose Tick is not greater are removed from the queue. The others stay.
+	// The key is sealed if the claim holds it, the end of the hold has not come, and the key is not yet sealed up to
+	// that tick. Then all claims whose Tick is not greater are removed from the queue; the others stay. The seal lasts
+	// until a Forget.
 	Seal   int64
 	Result []byte `json:"-"`
 

@@ -82,7 +82,7 @@ func (s *store) editReplace(ctx context.Context, l driver.Release, j driver.Acqu
 	}
 	for i := range left.Notices {
 		n := &left.Notices[i]
-		n.Crowded = n.Type == driver.NoticeGrant && joined.State.Waiting > 0 // c now waits behind the claim that was granted
+		n.Crowded = n.Type == driver.NoticeGrant && joined.State.Waiting > 0 // others now wait behind the claim that was granted
 	}
 	return driver.Edited{State: joined.State, Found: left.Found, Notices: append(left.Notices, joined.Notices...)}, nil
 }

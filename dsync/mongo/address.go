@@ -106,10 +106,10 @@ func (s *store) createNoticeCollection(ctx context.Context, address int) error {
 	return s.noteRefusal(address, err)
 }
 
-// findNoticeCollections finds the collections that other processes have created, so that this process need not
-// create them before its first notice. own is this session's address. After the search, findNoticeCollections
-// creates the collection with that address. Even if the collection exists, this command waits until a majority has
-// all earlier changes, so no fail-over can undo the creation of the collections that were found.
+// findNoticeCollections finds the collections that other processes have created, so that this process need not create
+// them before its first notice. own is the address of the session that is about to listen. After the search,
+// findNoticeCollections creates the collection with that address. Even if the collection exists, this command waits
+// until a majority has all earlier changes, so no fail-over can undo the creation of the collections that were found.
 func (s *store) findNoticeCollections(ctx context.Context, own int) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second) // short, because it delays the NoticeReady
 	defer cancel()

@@ -9,11 +9,11 @@
 //
 // # Servers
 //
-// The package works with MongoDB 4.4 and later, as a replica set, a sharded cluster or a standalone. It also works
-// with FerretDB 2 on the open-source DocumentDB, which computes the same results, but not with Amazon DocumentDB. A
-// new store asks the server for its kind and version, tries its own commands on temporary records, and compares the
-// results. If a result is wrong, the error shows it. If MongoDB passes this probe, the store records that in the
-// collection, and later stores only check that they may write. The probe runs again after an upgrade of the server,
+// The package works with MongoDB 4.4 and later, as a replica set, a sharded cluster or a standalone. It also works with
+// FerretDB 2 on the open-source DocumentDB, which computes the same results, but not with Amazon DocumentDB. A new
+// store asks the server for its kind and version. Then the store tries its own commands on temporary records, and
+// checks the results. If a result is wrong, the error shows it. If MongoDB passes this probe, the store records that in
+// the collection, and later stores only check that they may write. The probe runs again after an upgrade of the server,
 // or after a release of this package that changes the probe. Other servers are probed each time.
 //
 // A waiter is notified by the process whose command granted its claim. That process inserts a notice into a small

@@ -174,8 +174,7 @@ func mineOf(c call) string {
 	return ""
 }
 
-// probeRecord returns the _id of the record of a passed probe that c is about, or "" if c is not about such a
-// record.
+// probeRecord returns the _id of the record that remembers a probe, if c is about such a record, otherwise "".
 func probeRecord(c call) string {
 	id, isString := c.cmd.Lookup("query", "_id").StringValueOK()
 	if !isString {

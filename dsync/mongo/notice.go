@@ -15,8 +15,8 @@ import (
 // has confirmed.
 
 // grants returns the notices for the claims that the command granted, except for the command's own claim, whose id is
-// mine. The granted claims are those held since exactly the command's time. So if two commands run within a
-// millisecond, the second may repeat a notice of the first.
+// the argument mine. The granted claims are those held since exactly the command's time. So if two commands run within
+// a millisecond, the second may repeat a notice of the first.
 func (r *keyRecord) grants(key, mine string) (notices []driver.Notice) {
 	for _, h := range r.Holders {
 		if h.Since.Equal(r.Now) && h.Claim != mine && h.Address > 0 {

@@ -33,12 +33,11 @@ type Options struct {
 	// or two small commands every ten seconds.
 	PollOnly bool
 
-	// NoticeCollections is the number of capped collections, of 128 KiB each, that the sessions of all processes
-	// listen in. A notice wakes all sessions that listen in its collection, which costs the server about 40 µs for
-	// each session. So the more processes there are, or hand-overs a second, the more collections you should use.
-	// A session chooses its collection by its id; processes need not use the same number. Default 64; from 1 to
-	// 1,000. One more collection is for the observers of keys. Each is created when a process first listens in it,
-	// or sends to it.
+	// NoticeCollections is the number of capped collections, of 128 KiB each, that the sessions of all processes listen
+	// in. A notice wakes all sessions that listen in its collection, which costs the server about 40 µs for each
+	// session. So use more collections if there are more processes, or more hand-overs a second. A session chooses its
+	// collection by its id; processes need not use the same number. Default 64; from 1 to 1,000. One more collection is
+	// for the observers of keys. Each is created when a process first listens in it, or sends to it.
 	NoticeCollections int
 
 	// PrimaryWatch tells listeners of a new primary as soon as the driver knows it. It must also be the client's
@@ -48,10 +47,10 @@ type Options struct {
 	// from a new primary.
 	PrimaryWatch *PrimaryWatch
 
-	// ReadOnly makes a store, or a session, that never writes. To open it, the package only asks the server what it is:
-	// it tries out no command and creates nothing, and the right to find is enough. With such a session, package
-	// dsync/admin can read: Inspector.Status, List and Members work, for example. Methods that would write send nothing
-	// and return dsync.ErrRefused. The store cannot listen, because listening marks keys as observed.
+	// ReadOnly makes a store, or a session, that never writes. Opening it tries out no command and creates nothing, so
+	// the right to find is enough. With such a session, package dsync/admin can read: Inspector.Status, List and
+	// Members work, for example. Methods that would write send nothing and return dsync.ErrRefused. The store cannot
+	// listen, because listening marks keys as observed.
 	ReadOnly bool
 
 	// ClockCheck makes [Open] and [Connect] check this host's clock with package clockcheck, and fail if the check

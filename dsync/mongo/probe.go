@@ -144,7 +144,7 @@ func answered(ctx context.Context, send func(context.Context) error) error {
 	return send(ctx)
 }
 
-// sessions returns the tries of the commands of a session.
+// sessions returns the tries of the commands for sessions.
 func (p *prober) sessions() []func(context.Context) error {
 	query := func(name string) bson.D { return bson.D{e("_id", p.id(name))} }
 	m := driver.Member{TTL: probeLease, Host: "$$NOW", Meta: map[string]string{"$x.y": "$z"}}

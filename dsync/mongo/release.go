@@ -68,8 +68,8 @@ func (s *store) releaseAlone(ctx context.Context, id string, c driver.Claim, ear
 	return found, applied, err
 }
 
-// release sends the pipeline. If both Seal and Keep are set, it only seals, because a claim whose tick is over
-// cannot hold the key.
+// release sends the pipeline. If both Seal and Keep are set, it ignores Keep, because a claim whose tick is over cannot
+// hold the key.
 func (s *store) release(ctx context.Context, id string, l driver.Release) (r keyRecord, found bool, err error) {
 	c := l.Claim
 	m := modify{

@@ -12,10 +12,10 @@ import (
 // which is fast; a missing value counts as null. The conditions are not in the command's filter, because a filter
 // by _id alone is the fastest, and a sharded cluster can route it.
 
-// merged returns stages that evaluate the expression changes. If its value is a document, they set the given fields
-// to the values in that document; if it is null, they change nothing. On MongoDB a single stage is enough, and takes
-// the server less time than a condition for each field. On FerretDB 2.7, that stage would give a record a second _id,
-// and would count each record as modified.
+// merged returns stages that evaluate the given expression. If its value is a document, they set the given fields to
+// the values in that document; if it is null, they change nothing. On MongoDB a single stage is enough, and takes the
+// server less time than a condition for each field. On FerretDB 2.7, that stage would give a record a second _id, and
+// would count each record as modified.
 func (s *store) merged(changes any, fields ...string) bson.A {
 	if !s.server.portable {
 		return bson.A{bson.D{e("$replaceWith", op("$mergeObjects", "$$ROOT", changes))}}
@@ -57,8 +57,8 @@ func (s *store) acquiringShort(id string, c driver.Claim, claim bson.D, token in
 		met, literal(granted), op("$cond", "$f", "$$ROOT", op("$toInt", "$_id"))))}}
 }
 
-// releasingShort removes c, but only if c is the only holder and has the key's last token, and nobody waits or
-// observes.
+// releasingShort removes c, but only if c is the only holder and has the key's last token, and nobody waits for the key
+// or observes it.
 func releasingShort(c driver.Claim) bson.A {
 	is := bson.A{"$h.a", "$t", "$f", "$c", "$q", "$o"}
 	want := bson.A{bson.A{c.ID}, c.Token, formatVersion, c.Limit, bson.A{}, nil}

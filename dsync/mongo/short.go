@@ -279,7 +279,7 @@ func (k *contendedKeys) has(key string) bool {
 }
 
 // lastUsedKeys are the keys that, as far as this process knows, it was the last to use, so it knows their last tokens.
-// It holds them or was the last to hold them, and nobody waited at its last command.
+// It holds them or was the last to hold them, and nobody waited for them at its last command.
 type lastUsedKeys struct {
 	mu   sync.Mutex
 	keys map[string]lastUsedKey
@@ -301,9 +301,8 @@ func (l *lastUsedKeys) note(key, claim string, token int64) {
 	bound(l.keys)
 }
 
-// take reports whether the key is remembered with claim as its holder, and returns its last
-// token. It also forgets the key, because its state is unknown until the next command is
-// answered; note then records it again.
+// take reports whether the key is remembered with the given claim as its holder, and returns its last token. It also
+// forgets the key, because its state is unknown until the next command is answered; note then records it again.
 func (l *lastUsedKeys) take(key, claim string) (token int64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

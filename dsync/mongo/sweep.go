@@ -108,9 +108,10 @@ func (s *store) sweepSlice(ctx context.Context, after string) (st driver.SweepSt
 	return r.state(), end, size, err
 }
 
-// deleteIdle deletes the records of a slice that have been idle since the time then. The slice has the records whose
-// _id is greater than after, and at most end. Each kind of record has its own statement, limited to its part of the
-// slice. If one statement had an $or of the kinds, the server might scan all records of each kind.
+// deleteIdle deletes the records of a slice that have been idle since the given time. The slice has the records whose
+// _id is greater than the argument after and at most the argument end. Each kind of record has its own statement,
+// limited to its part of the slice. If one statement had an $or of the kinds, the server might scan all records of each
+// kind.
 func (s *store) deleteIdle(ctx context.Context, after, end string, then time.Time) (deleted int64, err error) {
 	var deletes bson.A
 	for _, kind := range []struct {
@@ -159,8 +160,8 @@ func (s *store) sweepAdvance(ctx context.Context, session string, next driver.Sw
 // behind returns the first string after all strings that begin with p, which must end with '/'.
 func behind(p string) string { return p[:len(p)-1] + "0" } // '0' follows '/'
 
-// within returns the condition that an _id begins with p, is greater than the _id after, and is at most the _id end.
-// ok is false if no _id can meet the condition.
+// within returns the condition that an _id begins with p and is in the slice: greater than the argument after and at
+// most the argument end. ok is false if no _id can meet the condition.
 func within(p, after, end string) (part bson.E, ok bool) {
 	from, to := e("$gte", p), e("$lt", behind(p))
 	if after >= p {

@@ -315,8 +315,8 @@ func (t *tail) begin(ctx context.Context) error {
 	return t.s.insertNotices(ctx, t.address, bson.A{bson.D{e("to", "")}})
 }
 
-// first reads the first batch, in the order of insertion, and keeps the notices after the notice whose _id is
-// last. found reports whether the batch contains that notice; it is true if last is zero.
+// first reads the first batch, in the order of insertion, and keeps the notices after the one whose _id is the argument
+// last. found reports whether the batch contains that one; it is true if last is zero.
 func (t *tail) first(ctx context.Context, last bson.ObjectID) (found bool, err error) {
 	t.fresh, t.last, found = nil, bson.ObjectID{}, last.IsZero()
 	// The first batch has arrived, so next does not wait, even if the batch is empty.
