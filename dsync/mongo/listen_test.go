@@ -294,7 +294,7 @@ func TestListenReplacesItsCursor(t *testing.T) {
 					t.Errorf("%d cursors in five minutes, want a number in the range %v", n, tc.finds)
 				}
 				if h.log.Len() > 0 && strings.Contains(h.log.String(), "WARN") {
-					t.Errorf("it warns: %s", h.log)
+					t.Errorf("the log has a warning, want none: %s", h.log)
 				}
 			})
 		})
@@ -564,7 +564,7 @@ func TestListenBreaks(t *testing.T) {
 						t.Errorf("ready %d times, want %d", readies, want)
 					}
 					if strings.Contains(h.log.String(), "WARN") {
-						t.Errorf("it warns: %s", h.log)
+						t.Errorf("the log has a warning, want none: %s", h.log)
 					}
 				})
 			})
@@ -630,7 +630,7 @@ func TestListenUnsupported(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHearing(t, tc.hello, &tc.opt)
 				if says := h.address > 0; says != (tc.warn != "") {
-					t.Errorf("before Listen, the session's claims have the address %d (0: none)", h.address)
+					t.Errorf("before Listen, the session's claims have the address %d, want 0 if the store cannot notify, otherwise another", h.address)
 				}
 				if tc.meet != nil {
 					tc.meet(h.collections)
@@ -638,7 +638,7 @@ func TestListenUnsupported(t *testing.T) {
 				h.f.script(h.f.answer)
 				for range 2 {
 					start := time.Now()
-					err := h.s.Listen(t.Context(), "s", []string{"k"}, func(n driver.Notice) { t.Errorf("heard %+v", n) })
+					err := h.s.Listen(t.Context(), "s", []string{"k"}, func(n driver.Notice) { t.Errorf("heard %+v, want nothing", n) })
 					if !errors.Is(err, errors.ErrUnsupported) || time.Since(start) != 0 {
 						t.Errorf("got %v after %v, want errors.ErrUnsupported at once", err, time.Since(start))
 					}

@@ -215,10 +215,10 @@ func TestAddressesAreWritten(t *testing.T) {
 			claim, claimed := calls[1].cmd.Lookup("update", "0", "$set", "_", "$literal", "claim", "p").AsInt64OK()
 			short, shortly := calls[3].shortGrant("h", "0", "p").AsInt64OK()
 			if shortOf(calls[3]) != "short acquire" {
-				t.Fatalf("sent %v", calls[3].cmd)
+				t.Fatalf("sent %v, want a short acquire", calls[3].cmd)
 			}
 			if off && (recorded || claimed || shortly) || !off && (record < 1 || claim != record || short != record) {
-				t.Errorf("PollOnly %t: the session's record has address %d, its claim %d, and its claim in a short acquire %d", off, record, claim, short)
+				t.Errorf("PollOnly %t: the session's record has address %d, its claim %d, and its claim in a short acquire %d; want the same address in all, or none with PollOnly", off, record, claim, short)
 			}
 		})
 	}

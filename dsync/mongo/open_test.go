@@ -134,7 +134,7 @@ func TestOpenAndConnect(t *testing.T) {
 				}
 				synctest.Wait()
 				if _, n := f.Connections(); (n == 0) != (tc.pool > 0) {
-					t.Errorf("%d connections are open after the session was closed", n)
+					t.Errorf("%d connections are open after the session was closed, want none only after Connect", n)
 				}
 			})
 		})

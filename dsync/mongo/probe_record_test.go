@@ -259,7 +259,7 @@ func TestProbeVersion(t *testing.T) {
 			fmt.Fprintln(hash, random.ReplaceAllString(asSent(t, c.cmd), `"p/`))
 		}
 		if got := fmt.Sprintf("%.8x", hash.Sum(nil)); got != want {
-			t.Errorf("the probe's commands have changed: raise probeVersion, so that servers are probed again, and name it and %q here", got)
+			t.Errorf("the probe's commands have changed: raise probeVersion, so that servers are probed again, and write the new version and the hash %q into this test", got)
 		}
 	})
 }

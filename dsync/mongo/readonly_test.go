@@ -20,14 +20,14 @@ func TestReadOnly(t *testing.T) {
 				s := f.store(&dsyncmongo.Options{ReadOnly: true}, null)
 				err := m.call(t.Context(), s)
 				if got := len(f.took()); m.writes != (got == 0) {
-					t.Errorf("%d commands were sent; the method writes: %v", got, m.writes)
+					t.Errorf("%d commands were sent, want none if the method writes (%v), otherwise some", got, m.writes)
 				}
 				if m.writes && !errors.Is(err, driver.ErrRefused) {
 					t.Errorf("got %v, want ErrRefused", err)
 				}
 				for _, c := range f.took() {
 					if c.name != "aggregate" {
-						t.Errorf("%s was sent", c.name)
+						t.Errorf("%s was sent, want only aggregate", c.name)
 					}
 				}
 			})
@@ -47,7 +47,7 @@ func TestReadOnlySendsNoShortCommand(t *testing.T) {
 				t.Errorf("%s: Release: found %t, %v, want ErrRefused", kind, found, err)
 			}
 			if got := f.took(); len(got) != 0 {
-				t.Errorf("%s: sent %v", kind, got)
+				t.Errorf("%s: sent %v, want nothing", kind, got)
 			}
 		})
 	}

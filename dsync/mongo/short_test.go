@@ -543,7 +543,7 @@ func TestShortGrantTokens(t *testing.T) {
 			q.sent()
 			st, _, err := storecmd.Acquire(t.Context(), q.s, mutexClaim(n), true, nil, time.Now().Add(time.Second))
 			if err != nil || len(st.Holders) != 1 {
-				t.Fatalf("got %+v, %v", st, err)
+				t.Fatalf("got %+v, %v, want one holder", st, err)
 			}
 			sent := q.f.took()[0].shortGrant()
 			var to struct {
@@ -609,7 +609,7 @@ func TestLastUsedKeyIsForgottenWithoutAnswer(t *testing.T) {
 		}
 		delete(q.instead, "short release")
 		if found, _, err := storecmd.Release(t.Context(), q.s, c, driver.Release{}); err != nil || !found {
-			t.Errorf("found %t, %v", found, err)
+			t.Errorf("the repeated release: found %t, %v, want true, nil", found, err)
 		}
 		q.want("a release that is not confirmed, and its repetition", "short acquire, short release, short release")
 		q.turn(mutexClaim(4))

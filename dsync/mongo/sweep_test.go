@@ -116,7 +116,7 @@ func TestSweepCommands(t *testing.T) {
 					calls = calls[1:]
 				}
 				if len(calls) > 0 {
-					t.Errorf("after that, Sweep sent %v", calls)
+					t.Errorf("after that, Sweep sent %v, want nothing", calls)
 				}
 			})
 		})

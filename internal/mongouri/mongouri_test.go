@@ -30,11 +30,11 @@ func TestRedact(t *testing.T) {
 	}
 	lines := errors.New("error parsing uri: invalid host \"…\": address sec\nret:a:b: too many colons in address")
 	if got := mongouri.Redact(lines).Error(); strings.Contains(got, "sec") || strings.Contains(got, "ret") {
-		t.Errorf("a line feed in the password: %s", got)
+		t.Errorf("a line feed in the password: got %s, want no part of the password", got)
 	}
 	lookup := errors.New("error parsing uri: lookup _mongodb._tcp.secret on 127.0.0.1:53: no such host")
 	if got := mongouri.Redact(lookup).Error(); got != "error parsing uri: lookup …: no such host" {
-		t.Errorf("a look-up: %s", got)
+		t.Errorf("a look-up: got %s, want the name hidden", got)
 	}
 	other := errors.New(`the pool has "5" connections`)
 	if got := mongouri.Redact(other); got != other {

@@ -75,7 +75,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 				t.Errorf("%s: got %v, %v, want an error that says %q", tt.what, e, err, tt.want)
 			}
 			if d := time.Since(start); d != 0 {
-				t.Errorf("%s: refused after %v", tt.what, d)
+				t.Errorf("%s: refused after %v, want at once", tt.what, d)
 			}
 		}
 	})
@@ -153,7 +153,7 @@ func TestElectionHasASession(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := e.String(); got != `election "e": not leading` || e.Session().Options().Name != "pod-7" {
-			t.Errorf("got %s on session %q", got, e.Session().Options().Name)
+			t.Errorf("got %s on session %q, want an election that does not lead, on pod-7", got, e.Session().Options().Name)
 		}
 		if _, err := e.TryCampaign(t.Context()); !errors.Is(err, dsync.ErrRefused) {
 			t.Errorf("TryCampaign on a read-only session: %v, want %v", err, dsync.ErrRefused)
