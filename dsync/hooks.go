@@ -68,7 +68,7 @@ type HoldInfo struct {
 	// Of Granted.
 	Context context.Context // the call's context, with a tracer's span, for example
 	Wait    time.Duration   // from the call to the grant
-	Local   bool            // handed off by another goroutine of this process, without a command
+	Local   bool            // handed off within this process, without a command
 
 	// Of Released and Lost.
 	Held time.Duration // since the grant

@@ -100,11 +100,11 @@ func TestAlertsAreOfTheMetrics(t *testing.T) {
 			by := strings.Split(m[1], ", ")
 			for _, l := range by {
 				if !slices.Contains(known, l) {
-					t.Errorf("%s: %q is summed by %q, which it does not have", a.Alert, a.Expr, l)
+					t.Errorf("%s: %q is summed by %q, which none of its metrics has", a.Alert, a.Expr, l)
 				}
 			}
 			if i > 0 && !slices.Equal(by, left) {
-				t.Errorf("%s: it sums by %v and by %v", a.Alert, left, by)
+				t.Errorf("%s: it sums by %v and by %v, want the same labels", a.Alert, left, by)
 			}
 			left = by
 		}

@@ -33,7 +33,7 @@ func TestNamesFollowTheConventions(t *testing.T) {
 		}
 		last := m.Name[strings.LastIndexByte(m.Name, '.')+1:]
 		if plural := strings.HasSuffix(last, "s"); plural != (kind == "counter") {
-			t.Errorf("%s is a %s: plural %v; only names of counters are plural", m.Name, kind, plural)
+			t.Errorf("%s is a %s, and its name is plural: %t; only names of counters are plural", m.Name, kind, plural)
 		}
 		if slices.Contains([]string{"total", "seconds", "count"}, last) {
 			t.Errorf("%s ends in %q, which Prometheus adds itself, or takes for a part of a histogram", m.Name, last)

@@ -162,7 +162,7 @@ func TestDashboardCanBeLoaded(t *testing.T) {
 		refs := make(map[string]bool)
 		for _, target := range p.Targets {
 			if target.RefID == "" || refs[target.RefID] {
-				t.Errorf("panel %q has the refId %q twice", p.Title, target.RefID)
+				t.Errorf("panel %q has a target with the refId %q, which must be its own", p.Title, target.RefID)
 			}
 			refs[target.RefID] = true
 		}

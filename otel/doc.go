@@ -36,21 +36,21 @@
 // leasehold.clock.direction (ahead, back) and error.type. For holds, sessions and terms error.type is the reason
 // for their end:
 //
-//   - expired: no heartbeat reached the store in time, or a fixed lease was over;
+//   - expired: no heartbeat reached the store in time;
 //   - session_expired: another process found that the session had expired;
 //   - revoked: somebody used Break or ForceHold;
 //   - stalled: the holder made no progress within its limit;
-//   - record_deleted: somebody deleted the key's record in the store;
+//   - record_deleted: somebody deleted or changed the key's record in the store;
 //   - closed: the session was closed before the holder was done.
 //
-// The attribute is missing if the holder released the hold, or if a leader resigned or its context ended. For
-// heartbeats and commands, error.type is timeout or the type of the error.
+// The attribute is missing if the holder released the hold, if its lease is over, or if a leader resigned or its
+// context ended. For heartbeats and commands, error.type is timeout or the type of the error.
 //
 // Only leasehold.queue.length has leasehold.key by default, because there can be many keys and each value makes
 // its own time series. [Options].Key adds it to the other metrics, unchanged or shortened.
 //
-// leasehold.lease.remaining is read when the metrics are collected, so it also falls while a heartbeat hangs. It
-// exists from the first heartbeat on. At 0 all holds are lost.
+// leasehold.lease.remaining is read when the metrics are collected, so it also falls while a heartbeat hangs. It exists
+// from the first heartbeat on. At 0 all holds except leases are lost.
 //
 // leasehold.queue.length is recorded with [Telemetry.ObserveQueues], leasehold.listener.ready and
 // leasehold.store.size with [Telemetry.ObserveSession], and leasehold.clock.spread with

@@ -74,8 +74,8 @@ func (t *Telemetry) granted(g dsync.HoldInfo) {
 	t.grants.Add(ctx, 1, with)
 }
 
-// trace starts the span of a hold, if spans are recorded, and returns a context that carries it.
-// The parent of the span is the span of the call that acquired the hold.
+// trace starts the span of a hold, if spans are recorded. Its parent is the span of the call that acquired the hold.
+// The returned context carries the new span, or else the call's.
 func (t *Telemetry) trace(g dsync.HoldInfo, source attribute.KeyValue) context.Context {
 	if t.tracer == nil {
 		return spanOnly(g.Context)

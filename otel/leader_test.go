@@ -49,7 +49,7 @@ func TestMetricsOfTerms(t *testing.T) {
 				if tt.name == "expired" {
 					lasted = time.Second + lease // the lease counts from the heartbeat that the session sent when it began to listen
 				} else if d := time.Since(began); d > time.Second+ttl/10 {
-					t.Errorf("the loss came after %v", d)
+					t.Errorf("the term ended after %v, want at most %v", d, time.Second+ttl/10)
 				}
 				faulty.Heal()
 				r.want("leasehold.leader", "leasehold.leader.leading{} 0", "leasehold.leader.terms{} 1",
@@ -82,7 +82,7 @@ func TestOwnHooksOfAnElection(t *testing.T) {
 		r.want("leasehold.leader", "leasehold.leader.leading{leasehold.key=e} 0", "leasehold.leader.terms{leasehold.key=e} 1",
 			"leasehold.leader.term.duration{leasehold.key=e} 1 in 0s")
 		if elected != 1 || lost != 1 || looked == 0 {
-			t.Errorf("own hooks were called %d, %d and %d times", elected, lost, looked)
+			t.Errorf("own hooks were called %d, %d and %d times, want once, once and at least once", elected, lost, looked)
 		}
 	})
 }

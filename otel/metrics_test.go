@@ -170,10 +170,10 @@ func TestMetricsOfTheLease(t *testing.T) {
 		r.want("leasehold.session",
 			"leasehold.session.starts{} 2", "leasehold.session.losses{error.type=expired} 1")
 		if got := r.read("leasehold.heartbeat"); !strings.Contains(got, "{} ") || !strings.Contains(got, "{error.type=timeout} ") {
-			t.Errorf("heartbeats with and without error:\n%s", got)
+			t.Errorf("want heartbeats with and without a time-out, got:\n%s", got)
 		}
 		if got := r.read("leasehold.store.errors"); !strings.Contains(got, "{error.type=timeout,leasehold.store.operation=Heartbeat} ") {
-			t.Errorf("errors of the store:\n%s", got)
+			t.Errorf("want a time-out of a Heartbeat among the store's errors, got:\n%s", got)
 		}
 		for range 2 {
 			if err := r.Close(); err != nil {
@@ -319,7 +319,7 @@ func TestOwnHooksBesideTelemetry(t *testing.T) {
 		turn(s.Mutex("k"))
 		r.want("leasehold.grants", "leasehold.grants{leasehold.grant.source=store,leasehold.kind=mutex} 1")
 		if granted != 1 {
-			t.Errorf("the user's own hook was called %d times", granted)
+			t.Errorf("the user's own hook was called %d times, want once", granted)
 		}
 	})
 }

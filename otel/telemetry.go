@@ -128,7 +128,7 @@ func (t *Telemetry) ObserveSession(s *dsync.Session) (stop func() error, err err
 // RecordClockSpread records as leasehold.clock.spread how far apart the servers' clocks are. Package
 // clockcheck measures the spread:
 //
-//	reports, err := clockcheck.Monitor(ctx, client, time.Hour, nil)
+//	reports, err := clockcheck.Monitor(ctx, client, time.Hour, &clockcheck.Options{Servers: clientOptions})
 //	for r := range reports {
 //		if len(r.Result.Servers) > 1 {
 //			telemetry.RecordClockSpread(ctx, r.Result.Spread)

@@ -141,8 +141,8 @@ func (l *Locker) leave(name string, n *turns) {
 	}
 }
 
-// Unlock unlocks name. ctx bounds only the wait for the store's answer. It returns ctx's error, or an error that
-// reports that name is not locked. If the lock was lost, there is nothing to release, and Unlock returns nil.
+// Unlock unlocks name. ctx bounds only the wait for the store's answer. It returns ctx's error, another error of
+// dsync.Hold.Release, or an error that reports that name is not locked. If the lock was lost, Unlock returns nil.
 func (l *Locker) Unlock(ctx context.Context, name string) error {
 	l.mu.Lock()
 	n := l.names[name]
@@ -186,7 +186,7 @@ func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duratio
 	l.mu.Unlock()
 
 	if lost != nil {
-		_ = lost.Release(ctx) // sends nothing: the hold is already lost
+		_ = lost.Release(ctx) // until then, the lost hold keeps the key locked in this process
 	}
 	hold, err := l.s.Mutex(l.prefix + name).Hold(ctx)
 	if err != nil {

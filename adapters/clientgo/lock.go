@@ -81,7 +81,7 @@ func New(db *mongo.Database, name string, opt *Options) (*Lock, error) {
 		return nil, errors.New("clientgo: the database is nil; pass client.Database(\"…\")")
 	}
 	if name == "" {
-		return nil, errors.New("clientgo: the name of the election is empty; processes with the same name elect one of them")
+		return nil, errors.New("clientgo: the name of the election is empty; give it a name, the same in all processes")
 	}
 	l := &Lock{name: name}
 	if opt != nil {
@@ -145,10 +145,9 @@ func (l *Lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	})
 }
 
-// Update replaces the record if it is still the one that this Lock last read or wrote. Otherwise,
-// IsConflict of k8s.io/apimachinery/pkg/api/errors recognizes the error. After any error, even one
-// returned by Create, Update fails until Get has succeeded, because the write may have been applied
-// although its reply was lost.
+// Update replaces the record if it is still the one that this Lock last read or wrote. Otherwise, IsConflict of
+// k8s.io/apimachinery/pkg/api/errors recognizes the error. After any error, even one returned by Create, Update fails
+// until Get or Create has succeeded, because the write may have been applied although its reply was lost.
 func (l *Lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	seen := l.seen
 	if seen.IsZero() {
@@ -184,7 +183,7 @@ func (l *Lock) write(op string, r resourcelock.LeaderElectionRecord, send func(n
 	return nil
 }
 
-// RecordEvent records the event with Options.Events, or does nothing.
+// RecordEvent records the event with Options.Events, if that is set.
 func (l *Lock) RecordEvent(event string) {
 	if l.opt.Events != nil {
 		l.opt.Events.Eventf(l.opt.EventObject, corev1.EventTypeNormal, "LeaderElection", "%s %s", l.opt.Identity, event)

@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/adapters/clientgo"
 )
 
-// nowhere is a database on a server that does not exist.
+// nowhere returns a database on a server that does not exist.
 func nowhere(t *testing.T) *mongo.Database {
 	t.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
@@ -102,8 +102,8 @@ func TestRecordEvent(t *testing.T) {
 	}
 }
 
-// If the server is unreachable, each call fails after Timeout, and the error is not mistaken for a
-// missing record.
+// If the server is unreachable, Get and Create fail after Timeout, with errors that cannot be mistaken for NotFound or
+// AlreadyExists.
 func TestUnreachable(t *testing.T) {
 	l, err := clientgo.New(nowhere(t), "e", &clientgo.Options{Timeout: 50 * time.Millisecond})
 	if err != nil {
@@ -123,6 +123,6 @@ func TestUnreachable(t *testing.T) {
 		t.Errorf("Update without a Get returned %v, want an error that says that the version is unknown", err)
 	}
 	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("the three calls took %v", took)
+		t.Errorf("the three calls took %v, want at most 10s", took)
 	}
 }

@@ -27,8 +27,8 @@ func NewElector(election *leader.Election) (*Elector, error) {
 	return &Elector{election}, nil
 }
 
-// Run campaigns until ctx ends, and again after each loss of the leadership. Then it resigns, so that another process
-// leads at once. Jobs don't end with ctx, so shut the scheduler down first: that waits for the jobs.
+// Run campaigns until ctx ends, and again after each loss of the leadership. When ctx ends, it resigns, so that another
+// process leads at once. Jobs don't end with ctx, so shut the scheduler down first: that waits for the jobs.
 //
 // When the leadership is lost, gocron does not report when the running jobs have ended. So Run waits for the session's
 // grace, during which nobody else leads, and then assumes that the jobs have ended. If a job still runs then,

@@ -35,13 +35,13 @@ var _ gocron.Locker = (*Locker)(nil)
 
 // NewLocker returns a Locker on s. It does not contact the store.
 //
-// A job's lock is held for atLeast from the start of the job, even if the job ends earlier, and no other process runs
-// the job within that time. The store keeps the lock even after this process has ended, but not if the process dies
-// during the job. Choose the job's period minus the largest difference between hosts' clocks: 59 s, for example, for a
-// job that runs every minute. If atLeast is much shorter, a short job can run on several hosts in each period. Each
-// host requests the lock when the job is due by its own clock, and the times of a gocron.DurationJob count from the
-// start of its process. Because atLeast depends on the period, jobs with different periods need different Lockers,
-// passed with gocron.WithDistributedJobLocker.
+// A job's lock is held for the time atLeast from the start of the job, even if the job ends earlier, and no other
+// process runs the job within that time. The store keeps the lock even after this process has ended, but not if the
+// process dies during the job. Choose the job's period minus the largest difference between hosts' clocks: 59 s, for
+// example, for a job that runs every minute. If atLeast is much shorter, a short job can run on several hosts in each
+// period. Each host requests the lock when the job is due by its own clock, and the times of a gocron.DurationJob count
+// from the start of its process. Because atLeast depends on the period, jobs with different periods need different
+// Lockers, passed with gocron.WithDistributedJobLocker.
 //
 // NewLocker returns an error if s is nil, or if atLeast is not from 1 ms to driver.MaxDuration. With 1 ms, the lock is
 // released when the job ends.
@@ -50,7 +50,7 @@ func NewLocker(s *dsync.Session, atLeast time.Duration, opt *LockerOptions) (*Lo
 		return nil, errors.New("gocron: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
 	}
 	if atLeast < time.Millisecond || atLeast > driver.MaxDuration {
-		return nil, fmt.Errorf("gocron: a job's lock is held for at least %v; that must be from 1ms to %v, and nearly the job's period, or hosts run the job one after another", atLeast, driver.MaxDuration)
+		return nil, fmt.Errorf("gocron: atLeast is %v; it must be from 1ms to %v, and should be nearly the job's period", atLeast, driver.MaxDuration)
 	}
 	l := &Locker{s: s, atLeast: atLeast}
 	if opt != nil {
@@ -63,8 +63,8 @@ func NewLocker(s *dsync.Session, atLeast time.Duration, opt *LockerOptions) (*Lo
 }
 
 // Lock locks the job of that name. If it returns an error, gocron does not run the job. The error is a *dsync.HeldError
-// if another process holds the lock, or the store's error. Lock does not wait for the other process, because the job
-// would then run on both processes.
+// if the lock is held, or the store's error. Lock does not wait for another process, because the job would then run on
+// both processes.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	key := l.opt.Prefix + name
 	if err := dsync.CheckKey(key); err != nil {

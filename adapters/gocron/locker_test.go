@@ -82,8 +82,7 @@ func TestLockerOfProcessesThatStartedApart(t *testing.T) {
 	}
 }
 
-// The store keeps the lock for atLeast from the start of the job, even if the process ends, but no
-// longer.
+// The store keeps the lock for the time atLeast from the start of the job, even if the process ends, but no longer.
 func TestLockIsHeldAtLeast(t *testing.T) {
 	for _, takes := range []time.Duration{0, 10 * time.Second, 40 * time.Second} {
 		t.Run(takes.String(), func(t *testing.T) {

@@ -177,8 +177,7 @@ func TestUnlockWithoutTheStore(t *testing.T) {
 	})
 }
 
-// Close releases a lock that the driver still has, as after a Migrate has given up without
-// unlocking.
+// Close releases a lock that the driver still has, for example because a Migrate has given up without unlocking.
 func TestCloseReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, db := dsynctest.NewMemory(), newDB(t)

@@ -63,7 +63,7 @@ func TestDeadProcessDoesNotKeepTheLock(t *testing.T) {
 	})
 }
 
-// A process that loses the lock takes no further step, and Up reports the loss. The second migration is empty, because
+// A process that loses the lock takes no further step, and Up reports the loss. The migrations are empty, because
 // golang-migrate leaves a goroutine behind for each migration whose text nobody reads.
 func TestLossStopsBeforeTheNextStep(t *testing.T) {
 	for _, test := range []struct {

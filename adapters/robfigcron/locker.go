@@ -62,12 +62,12 @@ func NewLocker(s *dsync.Session, opt *Options) (*Locker, error) {
 // process, the run is skipped. Use each wrapper and each name for one job only: jobs with the same name would exclude
 // each other.
 //
-// The lock is held for atLeast from the start of a run, even if the run ends earlier, and no other process begins the
-// job within that time. The store keeps the lock even after this process has ended, but not if the process dies during
-// the run. Choose the job's period minus the largest difference between hosts' clocks: 59 s, for example, for a job
-// that runs every minute. If atLeast is much shorter, a short job can run on several hosts in each period. Each host
-// requests the lock when the job is due by its own clock, and the times of "@every 1h" count from the start of its
-// process. With 1 ms, the lock is released when the run ends.
+// The lock is held for the time atLeast from the start of a run, even if the run ends earlier, and no other process
+// begins the job within that time. The store keeps the lock even after this process has ended, but not if the process
+// dies during the run. Choose the job's period minus the largest difference between hosts' clocks: 59 s, for example,
+// for a job that runs every minute. If atLeast is much shorter, a short job can run on several hosts in each period.
+// Each host requests the lock when the job is due by its own clock, and the times of "@every 1h" count from the start
+// of its process. With 1 ms, the lock is released when the run ends.
 //
 // JobWrapper panics if the name, with the prefix, is not a valid key: see dsync.CheckKey. It also panics if atLeast
 // is not from 1 ms to driver.MaxDuration.
@@ -81,9 +81,9 @@ func (l *Locker) JobWrapper(name string, atLeast time.Duration) cron.JobWrapper 
 	}
 }
 
-// Job returns a job with that name that calls f under its lock. The lock is held for atLeast, as
-// with [Locker.JobWrapper]. If the lock is lost, the context passed to f ends with the cause
-// dsync.ErrLost, at least the session's grace before another process can begin the job.
+// Job returns a job with that name that calls f under its lock. The lock is held for the time atLeast, as with
+// [Locker.JobWrapper]. If the lock is lost, the context passed to f ends with the cause dsync.ErrLost, at least the
+// session's grace before another process can begin the job.
 func (l *Locker) Job(name string, atLeast time.Duration, f func(ctx context.Context)) cron.Job {
 	l.check(name, atLeast)
 	return cron.FuncJob(func() { l.run(name, atLeast, f) })
@@ -92,7 +92,7 @@ func (l *Locker) Job(name string, atLeast time.Duration, f func(ctx context.Cont
 func (l *Locker) check(name string, atLeast time.Duration) {
 	l.checkName(name)
 	if atLeast < time.Millisecond || atLeast > driver.MaxDuration {
-		panic(fmt.Sprintf("robfigcron: the lock of job %q is held for at least %v; that must be from 1ms to %v, and nearly the job's period, or hosts run the job one after another", name, atLeast, driver.MaxDuration))
+		panic(fmt.Sprintf("robfigcron: job %q: atLeast is %v; it must be from 1ms to %v, and should be nearly the job's period", name, atLeast, driver.MaxDuration))
 	}
 }
 
@@ -122,7 +122,7 @@ func (l *Locker) run(name string, atLeast time.Duration, f func(context.Context)
 	f(h.Context(ctx))
 }
 
-// release frees the lock at once if the time until has passed, otherwise at that time.
+// release frees the lock at the given time, or at once if that has passed.
 func release(h *dsync.Hold, until time.Time) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseWait)
 	defer cancel()

@@ -92,8 +92,7 @@ func TestRunsOfOneProcessExcludeEachOther(t *testing.T) {
 	})
 }
 
-// The store keeps the lock for atLeast from the start of the run, even if the process ends, but no
-// longer.
+// The store keeps the lock for the time atLeast from the start of the run, even if the process ends, but no longer.
 func TestLockIsHeldAtLeast(t *testing.T) {
 	for _, takes := range []time.Duration{0, 10 * time.Second, 40 * time.Second} {
 		t.Run(takes.String(), func(t *testing.T) {
@@ -217,7 +216,7 @@ func TestMisuse(t *testing.T) {
 		panics("JobWrapper of a name that is no key", `"a\x00b"`, func() { l.JobWrapper("a\x00b", time.Minute) })
 		panics("Job of a name that is no key", `"a\x00b"`, func() { l.Job("a\x00b", time.Minute, nil) })
 		for _, d := range []time.Duration{-time.Second, 0, time.Microsecond, driver.MaxDuration + 1} {
-			want := "at least " + d.String()
+			want := "atLeast is " + d.String()
 			panics("JobWrapper", want, func() { l.JobWrapper("report", d) })
 			panics("Job", want, func() { l.Job("report", d, nil) })
 		}

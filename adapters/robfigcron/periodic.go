@@ -43,7 +43,7 @@ func (l *Locker) AddPeriodic(c *cron.Cron, spec, name string, f func(ctx context
 	schedule := c.Entry(parsed).Schedule
 	c.Remove(parsed)
 	if _, relative := schedule.(cron.ConstantDelaySchedule); relative {
-		return 0, fmt.Errorf("robfigcron: the spec %q counts from the start of the process, so each has times of its own; use one with times of the day, such as \"0 * * * *\"", spec)
+		return 0, fmt.Errorf("robfigcron: the spec %q counts from the start of the process, so each process has times of its own; use a spec with times of the day, such as \"0 * * * *\"", spec)
 	}
 
 	p := &periodic{l: l, c: c, name: name, f: f, p: l.s.Periodic(l.opt.Prefix + name)}

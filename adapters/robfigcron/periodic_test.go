@@ -175,7 +175,7 @@ func TestStopEndsRunsThatWait(t *testing.T) {
 				faulty.Heal()
 				time.Sleep(2 * time.Hour)
 				if last, _, err := newSession(t, store).Periodic("cron/report").Last(background); err != nil || last.Unix() > 1 {
-					t.Errorf("the store has the last tick %v (error %v), want none of the stopped runs", last, err)
+					t.Errorf("the store has the last tick %v (error %v), want none from the stopped runs", last, err)
 				}
 			})
 		})
