@@ -49,7 +49,7 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"revoke again", func() { m.Revoke(ctx, "a", revoked) }, dsynctest.MethodRevoke, 0},
 			{"revoke the unknown", func() { m.Revoke(ctx, "c", revoked) }, dsynctest.MethodRevoke, 0},
 			{"heartbeat in the same millisecond", func() { m.Heartbeat(ctx, "a", nil) }, dsynctest.MethodHeartbeat, 0},
-			{"heartbeat that takes off", func() { m.Heartbeat(ctx, "a", []driver.Revocation{revoked}) }, dsynctest.MethodHeartbeat, 1},
+			{"heartbeat that removes a revocation", func() { m.Heartbeat(ctx, "a", []driver.Revocation{revoked}) }, dsynctest.MethodHeartbeat, 1},
 			{"observe", func() { m.Observe(ctx, "a", 2, []string{"k"}) }, dsynctest.MethodObserve, 1},
 			{"observe again", func() { m.Observe(ctx, "a", 2, []string{"k"}) }, dsynctest.MethodObserve, 0},
 			{"observe what is older", func() { m.Observe(ctx, "a", 1, nil) }, dsynctest.MethodObserve, 0},
@@ -59,7 +59,7 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"keys", func() { m.Keys(ctx, driver.KeyQuery{Limit: 10}) }, dsynctest.MethodKeys, 0},
 			{"load", func() { m.Load(ctx, "k", 1000) }, dsynctest.MethodLoad, 0},
 			{"members", func() { storecmd.Members(ctx, m, "a") }, dsynctest.MethodMembers, 0},
-			{"lives", func() { storecmd.Liveness(ctx, m, "a") }, dsynctest.MethodLiveness, 0},
+			{"liveness", func() { storecmd.Liveness(ctx, m, "a") }, dsynctest.MethodLiveness, 0},
 			{"extend what has no end", func() { storecmd.Extend(ctx, m, mine) }, dsynctest.MethodExtend, 0},
 			{"publish", func() { storecmd.Publish(ctx, m, mine, 1, []byte("v")) }, dsynctest.MethodPublish, 1},
 			{"publish again", func() { storecmd.Publish(ctx, m, mine, 1, []byte("v")) }, dsynctest.MethodPublish, 0},
@@ -83,7 +83,7 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"seal again", func() { storecmd.Release(ctx, m, sealer, driver.Release{Seal: 1}) }, dsynctest.MethodRelease, 0},
 			{"acquire what is sealed", func() { storecmd.Acquire(ctx, m, claim("sealed", "b", 4), true, nil, soon()) }, dsynctest.MethodAcquire, 0},
 			{"sweep nothing", func() { swept, _ = m.Sweep(ctx, "a", swept, time.Hour) }, dsynctest.MethodSweep, 1},
-			{"sweep that turn again", func() { m.Sweep(ctx, "b", driver.SweepState{}, 0) }, dsynctest.MethodSweep, 0},
+			{"sweep the same turn again", func() { m.Sweep(ctx, "b", driver.SweepState{}, 0) }, dsynctest.MethodSweep, 0},
 			{"unregister", func() { storecmd.Unregister(ctx, m, "a") }, dsynctest.MethodUnregister, 1},
 			{"unregister again", func() { storecmd.Unregister(ctx, m, "a") }, dsynctest.MethodUnregister, 0},
 			{"expire the unknown", func() { m.Expire(ctx, "c", false) }, dsynctest.MethodExpire, 1},
@@ -105,7 +105,7 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 	})
 }
 
-// Without contention, Lock and Unlock are two commands and two writes.
+// Without contention, an Acquire and its Release are two commands and two writes.
 func TestMemoryCountsLockUnlock(t *testing.T) {
 	m := dsynctest.NewMemory()
 	c := claim("k", "a", 1)
@@ -128,7 +128,7 @@ func TestMemoryEndedContextDoesNothing(t *testing.T) {
 			t.Errorf("Acquire, Register: %v, %v; want context.DeadlineExceeded", err, at)
 		}
 		if _, err := m.Heartbeat(t.Context(), "a", nil); !errors.Is(err, driver.ErrSessionExpired) || len(m.Records()) > 0 {
-			t.Errorf("Heartbeat: %v, keys %q; want nothing there", err, m.Records())
+			t.Errorf("Heartbeat: %v, keys %q; want ErrSessionExpired, and no keys", err, m.Records())
 		}
 	})
 }

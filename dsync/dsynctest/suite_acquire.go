@@ -28,7 +28,7 @@ func testLoadUnused(e *env) {
 	for range 2 { // the first Load must not create a record
 		s := e.load(key)
 		if s.Kind != "" || s.Limit != 0 || s.Token != 0 || s.Term != 0 || s.Value != nil || len(s.Holders) != 0 || s.Waiting != 0 || s.Position != 0 || len(s.WaitersAhead) != 0 {
-			e.Fatalf("Load of a key that was never used = %+v, want the zero State but for Key and Now", s)
+			e.Fatalf("Load of a key that was never used = %+v, want the zero State except for Key and Now", s)
 		}
 	}
 }
@@ -109,8 +109,8 @@ func testKeysAreApart(e *env) {
 	}
 }
 
-// everyMethod calls each method of a store once and passes its error to report. Methods that write get keys and
-// sessions of their own.
+// everyMethod sends most kinds of commands, once each, and passes their errors to report. It uses new keys and
+// sessions.
 func (e *env) everyMethod(ctx context.Context, report func(Method, error)) {
 	session := e.session()
 	held := e.leased(newID(), session, long)
@@ -190,8 +190,7 @@ func tokenCases() []conformanceCase {
 	}
 }
 
-// testTokenGrows makes a key change hands in every possible way. The method check compares the tokens of all
-// states.
+// testTokenGrows makes a key change hands in four ways. As in every case, env.check compares the tokens of all states.
 func testTokenGrows(e *env) {
 	key, living := newID(), e.session()
 	var last int64
@@ -254,7 +253,7 @@ func (e *env) wantTerm(s driver.State, want int64) {
 	}
 }
 
-// testTermCounts changes the leader in every possible way.
+// testTermCounts changes the leader in several ways.
 func testTermCounts(e *env) {
 	key, living := newID(), e.session()
 	for term := int64(0); term < 12; {
@@ -294,8 +293,8 @@ func testTermCounts(e *env) {
 	e.wantTerm(e.load(all.Key), 4)
 }
 
-// testTermNotice causes notices of grants. As in every case, the method noticed compares their terms with the term
-// that Load returns.
+// testTermNotice causes notices of grants. As in every case, env.noticed compares their terms with the term that Load
+// returns.
 func testTermNotice(e *env) {
 	key, session := newID(), e.session()
 	l := e.hears()

@@ -43,7 +43,7 @@ type env struct {
 	published map[string]int64 // number of values published, by claim
 
 	notices  []driver.Notice // returned by the last command
-	left     bool            // Edited.Found of the last edit with Release and Acquire
+	left     bool            // Edited.Found of the last edit with Acquire
 	seen     time.Time       // the store's clock in the last state
 	before   time.Time       // the store's clock in the last state that was returned before the last command
 	alone    map[string]bool // by claim: whether it was granted at once, with nobody waiting
@@ -325,8 +325,8 @@ func (e *env) wantHolders(s driver.State, want ...driver.Claim) {
 	}
 }
 
-// wantQueue checks the queue in a state from Load, or in a reply to a claim that does not wait, which shows at most
-// 8 waiters.
+// wantQueue checks the queue in a state from Load, or in the reply to a claim that does not wait. Such a reply shows at
+// most 8 waiters.
 func (e *env) wantQueue(s driver.State, want ...driver.Claim) {
 	e.Helper()
 	if got := ahead(s); s.Waiting != len(want) || s.Position != 0 || !slices.Equal(got, claimIDs(want)) {

@@ -73,8 +73,8 @@ func testForgetTerms(e *env) {
 	}
 }
 
-// wantUnknown checks that a claim with this limit is refused, because the key's limit is present and this was not a
-// former one.
+// wantUnknown checks that a claim with this limit is refused, because the key has another limit, and this one is not a
+// former limit of the key.
 func (e *env) wantUnknown(key, session string, limit, present int64) {
 	e.Helper()
 	c := e.weighted(key, session, 1, limit)
@@ -98,7 +98,7 @@ func testForgetInUse(e *env) {
 	holder, waiter := e.candidate(key, session), e.candidate(key, session)
 	token := e.hold(holder).Token
 	e.publish(holder, []byte("value"))
-	for range 2 { // first held and waited for, then only held
+	for range 2 { // first only held, then also waited for
 		e.forget(key, token, false)
 		s := e.load(key)
 		e.wantHolders(s, holder)

@@ -134,7 +134,7 @@ func testKeysPages(e *env) {
 		}
 		e.wantKeys(base, "", n, keys[:min(n, len(keys))]...)
 	}
-	e.wantKeys(base, base+"d", 2, keys[2:4]...) // after need not be a key
+	e.wantKeys(base, base+"d", 2, keys[2:4]...) // the query's After need not be a key
 	e.wantKeys(base, "\x01", 2, keys[:2]...)
 	e.wantKeys(base, base, 2, keys[:2]...)
 	e.wantKeys(base, base+"z", 2)
@@ -199,7 +199,7 @@ func testKeysAll(e *env) {
 		e.hold(e.claim(key, session))
 	}
 	for after := ""; ; {
-		// Other cases change their keys concurrently, so only little can be checked about those.
+		// Other cases change their keys concurrently, so little can be checked about those.
 		states, err := e.store.Keys(e.ctx, driver.KeyQuery{After: after, Limit: 1000})
 		if err != nil {
 			e.Fatalf("Keys of no prefix: %v", err)

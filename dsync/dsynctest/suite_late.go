@@ -16,7 +16,7 @@ func lateCases() []conformanceCase {
 	}
 }
 
-// A life describes a session that has sent every kind of request, and the keys that it used.
+// A life describes a session that has sent nearly every kind of request, and the keys that it used.
 type life struct {
 	session string
 	wire    *Faulty // keeps a copy of each request of the session
@@ -25,7 +25,7 @@ type life struct {
 	resized string // a key whose limit the session changed; not in keys
 }
 
-// live makes a session send every kind of request. When live returns, the session holds nothing and waits for
+// live makes a session send nearly every kind of request. When live returns, the session holds nothing and waits for
 // nothing.
 func (e *env) live() life {
 	e.Helper()
@@ -66,7 +66,7 @@ func (e *env) live() life {
 	me.release(c)
 	me.releaseKeep(c, 0, false)
 
-	held := e.claim(key(), other) // this claim is first requested without waiting, then waits, and is released
+	held := e.claim(key(), other) // while this claim is held, a try fails; then another claim waits and is released
 	e.hold(held)
 	ask(e.claim(held.Key, session), false)
 	c = e.claim(held.Key, session)
@@ -75,7 +75,7 @@ func (e *env) live() life {
 	me.release(c)
 	e.release(held)
 
-	held = e.claim(key(), other) // this claim waits, is granted when another is released, and is released
+	held = e.claim(key(), other) // another claim waits, is granted when this one is released, and is then released
 	e.hold(held)
 	c = e.claim(held.Key, session)
 	ask(c, true)

@@ -351,7 +351,7 @@ func testListenOneCallAtATime(e *env) {
 	e.wg.Go(func() {
 		done <- e.store.Listen(e.ctx, session, []string{key}, func(n driver.Notice) {
 			if calls.Add(1) > 1 {
-				e.Error("Listen calls f while a call of it is running")
+				e.Error("Listen calls f while another call of f is running")
 			}
 			defer calls.Add(-1)
 			time.Sleep(5 * time.Millisecond)

@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// noticeCases test the notices of grants that commands return. Besides, in every case of the suite, noticed checks
-// that all returned notices are true.
+// noticeCases test the notices of grants that commands return. Besides, env.noticed checks the returned notices in
+// every case of the suite.
 func noticeCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Notice/GrantAfterALapsedLease", test: testNoticeLapsed},
@@ -85,9 +85,9 @@ func (e *env) noticed(c driver.Claim, before time.Time, notices []driver.Notice)
 	}
 }
 
-// wantNotices checks which notices the last command has returned; noticed has already checked their tokens and
-// terms. It tolerates any NoticeChange, and another notice of a grant that is no older than the command, in
-// milliseconds.
+// wantNotices checks which notices the last command has returned; env.noticed has already checked their tokens and
+// terms. wantNotices tolerates any NoticeChange. It also tolerates the notice of another grant if that grant is, in
+// milliseconds, no older than the command.
 func (e *env) wantNotices(want ...driver.Notice) {
 	e.Helper()
 	var got []driver.Notice
@@ -164,8 +164,8 @@ func wakeCases() []conformanceCase {
 	}
 }
 
-// testSealRace seals a key while others acquire it. Each of these claims must either be woken in the queue or get
-// the result in the reply.
+// testSealRace seals a key while others acquire it. Each of these claims must either join the queue or get the result
+// in the reply. In the end, the queue is empty.
 func testSealRace(e *env) {
 	for range 3 {
 		key, session := newID(), e.session()

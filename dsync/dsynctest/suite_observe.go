@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// observeCases test Observe, Sessions that observe a key, and Load of a whole queue.
+// observeCases test Observe, Sessions with Observing, and Load of a whole queue.
 func observeCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Observe/IsFoundByEachKey", test: testObserveFound},
@@ -35,7 +35,7 @@ func (e *env) observe(session string, seq int64, keys ...string) {
 	}
 }
 
-// observers reads up to 1,000 observers of a key, which must not fail.
+// observers returns the ids of up to 1,000 observers of a key. The reading must not fail.
 func (e *env) observers(key string) []string {
 	e.Helper()
 	return e.observersPage(key, "", 1000)
@@ -302,7 +302,7 @@ func (e *env) wantChange(key, what string) {
 	}
 }
 
-// testChangeEvery observes a key without a record, and then changes it in every possible way.
+// testChangeEvery observes a key without a record, and then changes it in many ways.
 func testChangeEvery(e *env) {
 	key, other := newID(), e.session()
 	l := e.hears(newID(), key) // the listening session itself changes nothing
@@ -347,8 +347,8 @@ func testChangeEvery(e *env) {
 	l.wantOnly(change(key))
 }
 
-// testChangeOnly uses keys that nobody observes, with nearly the same names as an observed key. After each
-// command, noticed checks that every NoticeChange is about an observed key.
+// testChangeOnly uses keys that nobody observes, with nearly the same names as an observed key. After each command,
+// env.noticed checks that every NoticeChange is about an observed key.
 func testChangeOnly(e *env) {
 	key, session := newID(), e.session()
 	l := e.hears(key)

@@ -29,7 +29,7 @@ func publishCases() []conformanceCase {
 	}
 }
 
-// publish publishes c's next value, which must not fail.
+// publish sends a Publish with c's next sequence number, which must not fail.
 func (e *env) publish(c driver.Claim, value []byte) {
 	e.Helper()
 	e.published[c.ID]++
@@ -123,7 +123,7 @@ func testPublishStays(e *env) {
 
 func testPublishGoes(e *env) {
 	key, session, value := newID(), e.session(), []byte("value")
-	// wantGone checks that the key has no value when next holds it, even if earlier holders publish late.
+	// wantGone checks that the key has no value when the claim next holds it, even if earlier holders publish late.
 	wantGone := func(next driver.Claim, before ...driver.Claim) {
 		e.Helper()
 		e.wantHolders(e.load(key), next)
@@ -245,8 +245,8 @@ func valued(c driver.Claim, value string) driver.Claim {
 	return c
 }
 
-// testPublishByGrant grants claims that have a value, by every kind of Release. From the grant on, the key must
-// have that value, until the claim publishes another one or its hold ends.
+// testPublishByGrant grants claims that have a value, in several ways. From the grant on, the key must have that value,
+// until the claim publishes another one or its hold ends.
 func testPublishByGrant(e *env) {
 	full := strings.Repeat("\xfe", driver.MaxClaimValue)
 	for _, new := range []func(key, session string) driver.Claim{e.candidate, e.claim} {
@@ -320,7 +320,7 @@ func testPublishByGrantSorts(e *env) {
 		e.wantValue(s, []byte("next"))
 	}
 
-	// If several claims hold the key, its value is that of the claim granted last, as long as that claim holds it.
+	// If several claims hold the key, its value is that of the last granted claim that has one.
 	key, session := newID(), e.session()
 	whole, a, b, c := e.weighted(key, session, 3, 3), e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 3), e.weighted(key, session, 1, 3)
 	e.hold(whole)
@@ -350,7 +350,7 @@ func testClaimValueTooLarge(e *env) {
 		}
 	}
 	if s := e.load(key); s.Kind != "" {
-		e.Errorf("after that, the key is %+v", s)
+		e.Errorf("after the refused Acquires, the key is %+v", s)
 	}
 }
 
@@ -383,7 +383,7 @@ func testPublishRace(e *env) {
 		s := e.load(key)
 		e.wantHolders(s, next)
 		if s.Value != nil {
-			e.Fatalf("the next holder has the value %v of the last, %d of whose Publishes succeeded", s.Value, published.Load())
+			e.Fatalf("the next holder has the value %v of the last holder; %d Publishes succeeded", s.Value, published.Load())
 		}
 		holder = next
 	}

@@ -29,7 +29,7 @@ func testQueueGrantsAllThatFit(e *env) {
 	e.queue(last)
 	e.release(writer)
 	s := e.load(key)
-	e.wantHolders(s, want...) // method check compares the tokens
+	e.wantHolders(s, want...) // env.check compares the tokens
 	e.wantQueue(s, last)
 	for _, h := range s.Holders {
 		if !h.Since.Equal(s.Holders[0].Since) {
@@ -38,7 +38,7 @@ func testQueueGrantsAllThatFit(e *env) {
 	}
 }
 
-// wantMismatch acquires c, once waiting and once not, and checks that the error is want each time.
+// wantMismatch acquires c, once waiting and once not, and checks that the error is the given one each time.
 func (e *env) wantMismatch(c driver.Claim, want driver.MismatchError) {
 	e.Helper()
 	for _, wait := range []bool{true, false} {
@@ -53,7 +53,7 @@ func (e *env) wantMismatch(c driver.Claim, want driver.MismatchError) {
 	}
 }
 
-// yieldCases test claims with Yield: the notices for their sessions, and how much greater the next token is.
+// yieldCases test how much greater the next token is after a claim with Yield.
 func yieldCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Token/RoomBehindOneThatYields", test: testYieldRoom},
@@ -68,7 +68,7 @@ func (e *env) yielding(key, session string, weight, limit int64) driver.Claim {
 	return c
 }
 
-// testYieldRoom ends holds of claims that yield in every possible way.
+// testYieldRoom ends the holds of yielding claims in four ways.
 func testYieldRoom(e *env) {
 	key, living := newID(), e.session()
 	var last int64
@@ -126,7 +126,7 @@ func testYieldPart(e *env) {
 	}
 }
 
-// testSweepRoom is one of sweepCases: it sweeps directly after each grant.
+// testSweepRoom is one of sweepCases: it sweeps soon after each release.
 func testSweepRoom(e *env) {
 	key, session := newID(), e.session()
 	var last int64

@@ -244,8 +244,8 @@ func testRaceWaiters(e *env) {
 	e.wantFree(key)
 }
 
-// testRaceNotices runs workers that learn of grants only by notices, which the worker sends whose command granted
-// the claim. The queue is often empty, so Acquires race with Releases.
+// testRaceNotices runs workers that wait for the notices of their grants. Each worker sends the notices that its
+// commands return. The queue is often empty, so Acquires race with Releases.
 func testRaceNotices(e *env) {
 	const workers, rounds, limit = 4, 10, 2
 	key := newID()

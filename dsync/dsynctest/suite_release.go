@@ -329,7 +329,7 @@ func testExtendNotHeld(e *env) {
 	e.wantHolders(s, plain)
 	e.wantQueue(s, waiter)
 	if !s.Holders[0].Until.IsZero() {
-		e.Errorf("Extend gave a hold without an end one: %+v", s.Holders[0])
+		e.Errorf("Extend gave an end to a hold that had none: %+v", s.Holders[0])
 	}
 
 	e.release(plain)

@@ -31,8 +31,8 @@ func (e *env) releaseTo(c, successor driver.Claim, wantFound bool) {
 	e.releaseAs(c, driver.Release{Successor: successor.ID}, wantFound)
 }
 
-// testReplaceSorts replaces claims of all kinds while claims of all kinds wait. Each edit must have the same
-// result as a Release followed by an Acquire.
+// testReplaceSorts replaces claims of three sorts while claims of these sorts wait. Each edit must have the same result
+// as a Release followed by an Acquire.
 func testReplaceSorts(e *env) {
 	sorts := []func(key, session string) driver.Claim{
 		e.claim,

@@ -221,8 +221,8 @@ func scriptCases() []conformanceCase {
 	return cases
 }
 
-// lag is how much earlier a command's time may be than the time of the previous command on the key. MongoDB's
-// routers have clocks of their own, and a short Acquire uses a slightly older time.
+// lag is how far the time of a grant may lie outside the interval between the readings before and after the command.
+// MongoDB's routers have clocks of their own, and a short Acquire uses a slightly older time.
 const lag = 2 * time.Second
 
 // A stage is the key on which a script runs.
@@ -237,7 +237,7 @@ type stage struct {
 	holding   []driver.Claim
 	waiting   []driver.Claim
 	state     driver.State // as last read
-	publisher string       // claim of the last Publish
+	publisher string       // name of the last claim that published
 	terms     int64        // grants of the key as an election
 	sealed    int64        // the last tick up to which the key is sealed
 	result    string
@@ -288,10 +288,11 @@ func (s *stage) parse(text string) (holders, queue []driver.Claim) {
 	return holders, queue
 }
 
-// A claimWord is a name of one letter, which the weight, the limit, the tick and the kind of the claim, and Yield, may follow.
+// claimWord matches a name of one letter and, if they follow, the weight, the limit, the tick, the kind and Yield of
+// the claim.
 var claimWord = regexp.MustCompile(`^([a-zA-Z])(\d*)(?:/(\d+))?(?::(\d+))?(?:=(\w+))?(~?)$`)
 
-// named returns the claim that word names.
+// named returns the claim for a word of the script. It creates the claim at the first mention of its name.
 func (s *stage) named(word string) driver.Claim {
 	s.Helper()
 	parts := claimWord.FindStringSubmatch(word)
@@ -328,8 +329,8 @@ func (s *stage) leaving(c driver.Claim) driver.Claim {
 	return c
 }
 
-// edit sends an edit and checks its reply, except for the state. After an Acquire it returns the claim and the
-// state, which want checks.
+// edit sends an edit and checks its reply, except for the state. After an Acquire it returns the claim and the state,
+// so that the method want can check the state.
 func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 	s.Helper()
 	if words[0] == "wait" {
@@ -378,7 +379,7 @@ func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 		}
 		var expired []string
 		if slices.Contains(words, "naming") {
-			expired = []string{newID(), s.others, newID()} // nobody has registered the ids of the others
+			expired = []string{newID(), s.others, newID()} // the two new ids belong to no session
 		}
 		state := s.acquireAs(c, words[0] == "join", notAfter, expired...)
 		return c, &state
@@ -425,8 +426,8 @@ func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 	return joined, nil
 }
 
-// want checks the key's state after an edit. If the edit was an Acquire of joined, it also checks st, the state in
-// the reply.
+// want checks the key's state after an edit. If st isn't nil, the edit was an Acquire of the claim joined, and want
+// also checks st, the state in the reply.
 func (s *stage) want(edit, text string, joined driver.Claim, st *driver.State, notified bool) {
 	s.Helper()
 	notices := s.notices

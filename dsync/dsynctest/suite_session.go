@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// memberCases test Register, Heartbeat and Members.
+// memberCases test Register, Heartbeat, Members and Liveness.
 func memberCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Register/StartsTTL", test: testRegisterStartsTTL},
@@ -381,7 +381,7 @@ func testMembersMost(e *env) {
 }
 
 // pages reads all sessions, page by page, and repeats that until all ids are among them, because a reading may be
-// stale. The ids must be sorted.
+// stale.
 func (e *env) pages(ids []string) {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {

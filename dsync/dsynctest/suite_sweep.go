@@ -211,7 +211,7 @@ func testSweepRetention(e *env) {
 	e.wantExpired(expired)
 }
 
-// testSweepTokens sweeps right after each grant, with no retention.
+// testSweepTokens sweeps right after each release, with no retention.
 func testSweepTokens(e *env) {
 	key, session := newID(), e.session()
 	var last int64

@@ -120,7 +120,7 @@ func wrongTerms() []plant {
 	}
 }
 
-// seen changes every state that a method returns.
+// seen changes every state that Acquire and Load return.
 func seen(change func(*driver.State)) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// forgets replaces the store's Forget by f, which also gets the key's state before the Forget.
+// forgets replaces the store's Forget with f, which also gets the key's state before the Forget.
 func forgets(f func(ctx context.Context, m *dsynctest.Memory, e driver.Edit, s driver.State) (driver.Edited, error)) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.edit = func(ctx context.Context, e driver.Edit) (driver.Edited, error) {

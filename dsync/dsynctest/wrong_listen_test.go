@@ -132,7 +132,7 @@ func deafFor(t driver.NoticeType) func(*dsynctest.Memory, *wrong) {
 	})
 }
 
-// routing sends each notice to the sessions for which hears returns true.
+// routing sends each notice to the listeners for which hears returns true.
 func routing(hears func(session string, keys []string, n driver.Notice) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		type listener struct {

@@ -242,8 +242,8 @@ func wrongChanges() []plant {
 	}
 }
 
-// observed makes commands return a NoticeChange also for keys that nobody observes, if like(key, named) is true for
-// a key named by a listener.
+// observed makes commands return a NoticeChange for each key that like accepts for a key of a listener, even if nobody
+// observes the first key.
 func observed(like func(key, named string) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var named []string

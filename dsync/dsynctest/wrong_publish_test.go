@@ -116,7 +116,7 @@ func wrongPublishes() []plant {
 	}
 }
 
-// inherited adds the last published value to each state of the key for which where returns true.
+// inherited makes Load return the last published value in the states that the function where selects.
 func inherited(where func(driver.State) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
@@ -264,7 +264,7 @@ func resultIs(which func(found bool, was, sent []byte) []byte) func(*dsynctest.M
 	}
 }
 
-// sealForHolder lets a claim that does not hold the key seal it as if it did, if where returns true.
+// sealForHolder lets some claims that do not hold the key seal it as if they did. The function where selects them.
 func sealForHolder(where func(driver.State, driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {

@@ -167,7 +167,7 @@ func deafTo(which func(wait bool) bool) func(*dsynctest.Memory, *wrong) {
 // An acquiring changes the request of an Acquire; s is the key's state before it.
 type acquiring func(s driver.State, c *driver.Claim, wait bool, notAfter *time.Time)
 
-// asked makes Acquire change each request before it executes it.
+// asked changes each Acquire before the store executes it.
 func asked(change acquiring) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
@@ -270,7 +270,7 @@ func wrongYields() []plant {
 		})},
 		{"a grant with Yield never says that others wait", "Notice/GrantSaysWhetherToYield", reading(func(n *driver.Notice) { n.Crowded = false })},
 		{"a grant with Yield always says that others wait", "Notice/GrantSaysWhetherToYield", reading(func(n *driver.Notice) { n.Crowded = true })},
-		{"there is no room for hand-overs", "Token/RoomBehindOneThatYields", nobodyYields},
+		{"there is no room for hand-offs", "Token/RoomBehindOneThatYields", nobodyYields},
 		{"the reserved tokens count as used", "Token/RoomBehindOneThatYields", seen(func(s *driver.State) {
 			if len(s.Holders) > 0 && s.Holders[0].Yield {
 				s.Token += 1024

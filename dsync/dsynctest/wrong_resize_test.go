@@ -158,7 +158,7 @@ func resized(f func(*dsynctest.Memory) resizing) func(*dsynctest.Memory, *wrong)
 	return func(m *dsynctest.Memory, w *wrong) { w.resize = f(m) }
 }
 
-// refusing makes Acquire return a *MismatchError if where returns true.
+// refusing makes Acquire of a held key return a *MismatchError for the claims that the function where selects.
 func refusing(where func(driver.State, driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {

@@ -11,7 +11,7 @@ import (
 
 // wrongTicks are defects of claims with a Tick.
 func wrongTicks() []plant {
-	// joins changes the claims that join.
+	// joins changes the claim of each Acquire.
 	joins := func(with func(s driver.State, c *driver.Claim)) func(*dsynctest.Memory, *wrong) {
 		return asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) { with(s, c) })
 	}
