@@ -82,6 +82,6 @@ type Stats struct {
 
 // Stats returns the Stats of the inspector's session. It sends no command to the store.
 func (i *Inspector) Stats() Stats {
-	listening, polling, records := i.s.Stats()
+	listening, records, polling := i.s.Stats()
 	return Stats{listening, polling, records}
 }

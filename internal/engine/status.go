@@ -78,15 +78,15 @@ type LocalWait struct {
 	Position, Ahead int
 }
 
-// Stats returns whether the session listens, why its waiters poll, and how many records the store has, as admin.Stats
+// Stats returns whether the session listens, how many records the store has, and why its waiters poll, as admin.Stats
 // documents. It sends no command to the store.
-func (s *Session) Stats() (listening bool, polling error, records int64) {
+func (s *Session) Stats() (listening bool, records int64, polling error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if listening, _ = s.core.Listening(); !listening {
 		polling = s.listenErr
 	}
-	return listening, polling, s.core.Swept().LastRound
+	return listening, s.core.Swept().LastRound, polling
 }
 
 // Local returns what the session knows about itself. It sends no command to the store. Like every method that reports
