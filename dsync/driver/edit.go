@@ -83,9 +83,10 @@ func (e Edit) Check() error {
 //   - removes the claim from the queue again if Wait is false.
 //
 // So repeating an Acquire is harmless, and after NotAfter no Acquire adds a claim to the queue. An Acquire that changes
-// nothing writes nothing. Until Extend sets its end, a claim with a positive Lease lives with its session, like every
-// other claim, because the session may not know of the grant yet. The grant of a claim of KindElection increments the
-// key's term, and every grant publishes the claim's Value, if there is one.
+// nothing writes nothing, except perhaps an empty record for a new key. Until Extend sets its end, a claim with a
+// positive Lease lives with its session, like every other claim, because the session may not know of the grant yet. The
+// grant of a claim of KindElection increments the key's term, and every grant publishes the claim's Value, if there is
+// one.
 //
 // If the network delivers a copy of a request after the claim was released or given up, the claim may join the queue
 // again until NotAfter. So the caller later removes the claim with Discard, unless the State has Final set.

@@ -36,8 +36,8 @@ import (
 //
 // # Rules for every method
 //
-// Only the store's clock counts. Each command reads the store's own clock once; "now" is that reading, in everything
-// that the command writes. The clock of a caller's host must not decide anything.
+// Only the store's clock counts. Each command reads the store's own clock once; "now" is that reading. The clock of a
+// caller's host must not decide anything.
 //
 // A nil error means that what the method reports is committed so that no fail-over can undo it (on MongoDB: by a
 // majority). If the store can't be sure of that, the method returns an error. The exceptions are a [Release] with

@@ -218,9 +218,9 @@ func batch(reply bson.Raw, v any) error {
 	return nil
 }
 
-// noValues is the wrapped context without its values; it keeps the deadline and the cancellation. Otherwise, a
-// driver session among the values would make a lock's command part of the caller's transaction (mongo-driver
-// v2.9.3, Database.RunCommand: sessionFromContext), and aborting the transaction would undo the command.
+// noValues is the wrapped context without its values; it keeps the deadline and the cancellation. Otherwise, a driver
+// session among the values would make a lock's command part of the caller's transaction (mongo-driver v2.10.0,
+// Database.RunCommand: sessionFromContext), and aborting the transaction would undo the command.
 type noValues struct{ context.Context }
 
 func (noValues) Value(any) any { return nil }

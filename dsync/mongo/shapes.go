@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// formatVersion is the version of key records that this code writes and knows.
+	// formatVersion is the version of key records that this code writes, and the latest that it knows.
 	formatVersion = 2
 
 	// The reply to an Acquire contains at most maxAhead of the claims ahead in the queue, the nearest ones. If replies
@@ -26,9 +26,9 @@ const (
 	maxFormer = 16
 )
 
-// shapes are the update pipelines for key records, encoded once. They are static; each call adds a first stage that
-// puts the call's arguments, as one literal document, into the field "_". All stages use this field as scratch
-// space, and the last stage removes it. (The "let" option of commands exists only since MongoDB 5.0.)
+// shapes are the update pipelines for key records, encoded once. They are static. If a call has arguments, it adds a
+// first stage that puts them, as one literal document, into the field "_". All stages use this field as scratch space,
+// and the last stage removes it. (The "let" option of commands exists only since MongoDB 5.0.)
 //
 // Every pipeline that may grant claims edits the record, then settles it:
 //

@@ -257,7 +257,7 @@ func (k *contendedKeys) add(key string, waiting int) {
 	bound(k.waiting)
 }
 
-// byFew reports whether the key is contended, but at most few claims waited for it.
+// byFew reports whether the key is contended, but by a small number of waiters: at most the constant few.
 func (k *contendedKeys) byFew(key string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -155,7 +155,8 @@ func oneOrder() (*mongo.Database, func()) {
 	})
 }
 
-// database returns a database whose server answers with answer, and a function that disconnects its client.
+// database returns a database whose server answers commands with the given function, and a function that disconnects
+// its client.
 func database(answer func(call) bson.D) (*mongo.Database, func()) {
 	f := newFake(nil)
 	f.script(answer)
