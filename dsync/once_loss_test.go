@@ -300,7 +300,7 @@ func TestOnceKeyOfAnotherKind(t *testing.T) {
 					"semaphore": o.Semaphore("k", 3).Acquire(ctx, 1),
 				} {
 					wantErr(t, when+" "+where, err, dsync.ErrMismatch)
-					if msg := fmt.Sprint(err); !strings.Contains(msg, "as a once") || !strings.Contains(msg, "as a "+what) {
+					if msg := fmt.Sprint(err); !strings.Contains(msg, "kind once") || !strings.Contains(msg, "not "+what) {
 						t.Errorf("%s %s: %q does not name both kinds", when, where, msg)
 					}
 				}

@@ -317,7 +317,7 @@ func TestRWMutexKeyOfAnotherKind(t *testing.T) {
 				"once":      o.Once("k").Do(ctx, nil),
 			} {
 				wantErr(t, where, err, dsync.ErrMismatch)
-				if msg := fmt.Sprint(err); !strings.Contains(msg, "as a rwmutex") || !strings.Contains(msg, "as a "+what) {
+				if msg := fmt.Sprint(err); !strings.Contains(msg, "kind rwmutex") || !strings.Contains(msg, "not "+what) {
 					t.Errorf("%s: %q does not name both kinds", where, msg)
 				}
 			}

@@ -243,7 +243,7 @@ func TestSemaphoreKeyOfAnotherKind(t *testing.T) {
 		for where, o := range map[string]*dsync.Session{"here": s, "elsewhere": other} {
 			err := errOf(o.Mutex("k").TryHold(background))
 			wantErr(t, where, err, dsync.ErrMismatch)
-			if msg := fmt.Sprint(err); !strings.Contains(msg, "as a semaphore") || !strings.Contains(msg, "as a mutex") {
+			if msg := fmt.Sprint(err); !strings.Contains(msg, "kind semaphore") || !strings.Contains(msg, "not mutex") {
 				t.Errorf("%s: %q does not name both kinds", where, msg)
 			}
 		}
