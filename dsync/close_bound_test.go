@@ -28,7 +28,8 @@ func keys(n int) (all []string) {
 	return all
 }
 
-// holds returns a shutdown's hold function, which holds n keys and calls release with each hold.
+// holds returns a shutdown's hold function. The function acquires n keys, cuts off the store, and calls release with
+// each hold.
 func holds(n int, release func(h *dsync.Hold)) func(*testing.T, *dsync.Session, func()) []string {
 	return func(t *testing.T, s *dsync.Session, cut func()) []string {
 		for _, key := range keys(n) {
@@ -163,9 +164,9 @@ func TestCloseOnASlowStore_B39(t *testing.T) {
 	})
 }
 
-// In each case, the store never receives the commands of one method at most. Unregistering a session frees all its
-// claims except leases. So if a holder is not done, the session stays registered unless the store has confirmed a
-// Release that keeps the key for the grace.
+// In each case, the commands of at most one method never reach the store. Unregistering a session frees all its claims
+// except leases. So if a holder is not done, the session stays registered unless the store has confirmed a Release that
+// keeps the key for the grace.
 func TestWhatCloseSays_B39(t *testing.T) {
 	lose := func(method dsynctest.Method) func(dsynctest.Request) dsynctest.Fault {
 		return func(r dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{LoseRequest: r.Method == method} }

@@ -116,7 +116,7 @@ func TestOwnTryAfterAnUndoneUnlock(t *testing.T) {
 	})
 }
 
-// eventuallyFree waits until nobody holds k.
+// eventuallyFree waits until nobody holds k, for at most two minutes.
 func eventuallyFree(t *testing.T, store driver.Store, s *dsync.Session) {
 	t.Helper()
 	for range 120 {

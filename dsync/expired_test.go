@@ -97,7 +97,7 @@ func TestKeyBehindCrashedWaitersIsFreeInTime_B06(t *testing.T) {
 	}
 }
 
-// A try expires any number of lapsed waiters, although each reply names only the first few.
+// A try expires any number of lapsed waiters, although each reply names only the first few waiters.
 func TestTryExpiresManySessions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

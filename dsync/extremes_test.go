@@ -12,7 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Every function refuses durations above driver.MaxDuration, because sums and multiples of them would overflow.
+// Options, leases and ReleaseAfter refuse durations above driver.MaxDuration, because sums and multiples of them would
+// overflow.
 func TestDurationsAboveTheMaximumAreRefused(t *testing.T) {
 	for _, d := range []time.Duration{driver.MaxDuration + time.Millisecond, math.MaxInt64 / 2, time.Duration(math.MaxInt64).Truncate(time.Millisecond), math.MaxInt64} {
 		wantRefused := func(what string, err error) {

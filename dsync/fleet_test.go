@@ -16,7 +16,7 @@ import (
 )
 
 // If ten thousand processes wait for a thousand keys, waiting and releasing cost no more commands than
-// docs/operations.md promises.
+// docs/operations.md promises. Without LEASEHOLD_LONG, both numbers are a tenth.
 func TestFleetOfTenThousand(t *testing.T) {
 	testkit.Large(t)
 	sessions, keys := 10_000, 1000

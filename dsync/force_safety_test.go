@@ -252,7 +252,7 @@ func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 			fb.Close()
 			next.Release(background)
 			time.Sleep(2 * ttl)
-			// What lost sessions have left in the store blocks nobody.
+			// Whatever lost sessions have left in the store blocks nobody.
 			if err := errOf(newSession(t, store, nil).Mutex("k").TryHold(background)); err != nil {
 				t.Errorf("seed %d: a try of the key at the end: %v", seed, err)
 			}

@@ -268,7 +268,7 @@ func TestOnceCallersContextEnds(t *testing.T) {
 	})
 }
 
-// B10: if the store fails until ctx ends, Do returns the errors of both without running the function.
+// B10: if the store fails until ctx ends, Do returns ctx's error and the store's, without running the function.
 func TestOnceReturnsStoreError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		broken := errors.New("the store is broken")

@@ -78,7 +78,7 @@ func sleepOrNil(ctx context.Context, d time.Duration) error {
 	return sleep(ctx, d)
 }
 
-// writes reports whether a request of this method may change the store.
+// writes returns true for every method whose requests can change the store.
 func (m Method) writes() bool {
 	switch m {
 	case MethodListen, MethodNotify, MethodLoad, MethodKeys, MethodMembers, MethodLiveness, MethodObservers, MethodQueue:

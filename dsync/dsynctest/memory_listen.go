@@ -122,8 +122,8 @@ const (
 	sessionsAddress  = 1
 )
 
-// notices returns the notices of a command that are sent, with their addresses. Every session counts as listening,
-// unless the Memory is Polling.
+// notices returns those of a command's due notices that are sent, with their addresses. Every session counts as
+// listening, unless the Memory is Polling.
 func (m *Memory) notices(due []driver.Notice) (notices []driver.Notice) {
 	for _, n := range due {
 		switch {

@@ -29,7 +29,7 @@ func publishCases() []conformanceCase {
 	}
 }
 
-// publish sends a Publish with c's next sequence number, which must not fail.
+// publish sends a Publish with c's next sequence number. The Publish must not fail.
 func (e *env) publish(c driver.Claim, value []byte) {
 	e.Helper()
 	e.published[c.ID]++
@@ -295,7 +295,7 @@ func testPublishByGrant(e *env) {
 	}
 }
 
-// testPublishByGrantSorts grants claims of all sorts, each with a value, by a replacement and by a Release with
+// testPublishByGrantSorts grants claims of four sorts, each with a value, by a replacement and by a Release with
 // Successor.
 func testPublishByGrantSorts(e *env) {
 	for _, sort := range []func(key, session string) driver.Claim{

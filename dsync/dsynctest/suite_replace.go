@@ -13,7 +13,7 @@ func replaceCases() []conformanceCase {
 	}
 }
 
-// replace releases old and acquires next in one edit.
+// replace releases the old claim and acquires the next one in one edit.
 func (e *env) replace(old, next driver.Claim, notAfter time.Time) driver.State {
 	e.Helper()
 	if h, ok := e.load(old.Key).Holder(old.ID); ok {

@@ -78,7 +78,8 @@ func testResizeNotice(e *env) {
 	e.queue(second)
 	e.queue(third)
 	e.resize(key, 1, 3)
-	e.wantNotices(granted(first, true), granted(second, true), change(key)) // Crowded is true, because third still waits
+	// Crowded is true, because the third claim still waits.
+	e.wantNotices(granted(first, true), granted(second, true), change(key))
 	e.resize(key, 3, 3)
 	e.wantNotices()
 	e.resize(key, 3, 4)

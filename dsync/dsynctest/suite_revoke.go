@@ -41,7 +41,7 @@ func (e *env) revoke(session string, r driver.Revocation) {
 	}
 }
 
-// wantRevoked sends a heartbeat that removes the given revocations, and checks that exactly the revocations in want
+// wantRevoked sends a heartbeat that removes the given revocations, and checks that exactly the wanted revocations
 // remain, in any order.
 func (e *env) wantRevoked(session string, given []driver.Revocation, want ...driver.Revocation) {
 	e.Helper()

@@ -119,7 +119,7 @@ func testRegisterFields(e *env) {
 	}
 }
 
-// isMember reports whether got is alive, was registered as want, and has the given last heartbeat.
+// isMember reports whether got is alive, was registered with want's fields, and has the given last heartbeat.
 func isMember(got, want driver.Member, at time.Time) bool {
 	return got.ID == want.ID && got.Name == want.Name && got.TTL == want.TTL && got.Host == want.Host && got.PID == want.PID && got.App == want.App &&
 		got.Settings == want.Settings && got.HostFile == want.HostFile && maps.Equal(got.Meta, want.Meta) && got.LastHeartbeat.Equal(at) && !got.Expired

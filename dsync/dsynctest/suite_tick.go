@@ -25,7 +25,7 @@ func (e *env) tick(key, session string, tick int64) driver.Claim {
 	return c
 }
 
-// sealUpTo releases a claim that must hold, and seals the key up to tick.
+// sealUpTo releases a claim that must hold, and seals the key up to the tick.
 func (e *env) sealUpTo(c driver.Claim, tick int64, result string) {
 	e.Helper()
 	e.releaseAs(c, driver.Release{Seal: tick, Result: []byte(result)}, true)

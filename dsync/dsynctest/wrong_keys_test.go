@@ -97,7 +97,7 @@ func wrongKeys() []plant {
 	}
 }
 
-// matching makes Keys select keys by match instead of by their prefix.
+// matching makes Keys select the keys that match accepts instead of those with the prefix.
 func matching(match func(key, prefix string) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.keys = func(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {

@@ -152,7 +152,7 @@ func noticing(change func(by command, n []driver.Notice) []driver.Notice) func(*
 	}
 }
 
-// omitting leaves out the notices for which drop is true.
+// omitting leaves out the notices for which drop returns true.
 func omitting(drop func(by command, n driver.Notice) bool) func(*dsynctest.Memory, *wrong) {
 	return noticing(func(by command, n []driver.Notice) []driver.Notice {
 		return slices.DeleteFunc(n, func(n driver.Notice) bool { return drop(by, n) })

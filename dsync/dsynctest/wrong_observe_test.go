@@ -242,8 +242,8 @@ func wrongChanges() []plant {
 	}
 }
 
-// observed makes commands return a NoticeChange for each key that like accepts for a key of a listener, even if nobody
-// observes the first key.
+// observed makes each command return a NoticeChange for its key if like accepts this key with some listener's key, even
+// if nobody observes it.
 func observed(like func(key, named string) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var named []string

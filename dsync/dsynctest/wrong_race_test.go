@@ -80,7 +80,7 @@ func wrongRaces() []plant {
 
 var errDuplicateKey = errors.New("E11000 duplicate key")
 
-// notAtomic grants claims that would have fitted a millisecond ago.
+// notAtomic grants a claim if nobody held the key a millisecond ago.
 func notAtomic(m *dsynctest.Memory, w *wrong) {
 	w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 		before, _ := m.Load(ctx, c.Key, 1000)

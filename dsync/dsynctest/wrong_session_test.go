@@ -239,7 +239,7 @@ func wrongLives(change func(m *dsynctest.Memory, ctx context.Context, found []dr
 	}
 }
 
-// everybody makes Sessions without IDs return all sessions for which ok is true.
+// everybody makes Sessions without IDs return all sessions for which ok returns true.
 func everybody(ok func(driver.Member, time.Time) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex

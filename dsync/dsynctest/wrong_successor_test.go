@@ -12,7 +12,7 @@ import (
 // A releaseFunc executes a Release.
 type releaseFunc = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error)
 
-// toSuccessors replaces Release with a Successor with the function that do(m) returns.
+// toSuccessors makes the function that do(m) returns execute each Release that has a Successor.
 func toSuccessors(do func(m *dsynctest.Memory) releaseFunc) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		special := do(m)
