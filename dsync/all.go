@@ -138,7 +138,7 @@ func lockAll(ctx context.Context, lock func(context.Context, Locker) error, lock
 	}), nil
 }
 
-// all contains the locks that lockAll has locked.
+// An all has the locks that one call of lockAll has locked.
 type all struct {
 	locks []Locker
 	holds []*engine.Hold // holds of the locks that belong to this package

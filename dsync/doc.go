@@ -6,11 +6,10 @@
 //	mu.Lock()
 //	defer mu.Unlock()
 //
-// A [Session] registers one process with a store; make one per process. It makes [Mutex],
-// [RWMutex], [Semaphore], [Once] and [Periodic] values. Using a zero value panics, and none may be
-// copied. A [Hold] is one hold of such a lock, as a value; [Mutex.Lease] acquires a hold of fixed
-// duration; [LockAll] acquires several locks at once. All methods of all types may be called
-// concurrently.
+// A [Session] registers one process with a store; make one per process. It makes [Mutex], [RWMutex], [Semaphore],
+// [Once] and [Periodic] values. Using a zero value of these types panics, and their values must not be copied. A [Hold]
+// is one hold of such a lock, as a value; [Mutex.Lease] acquires a hold of fixed duration; [LockAll] acquires several
+// locks at once. All methods of all types may be called concurrently.
 //
 // Package dsync/mongo is the store on MongoDB, dsync/dsynctest has one in memory for tests, and
 // dsync/admin shows who holds what, and breaks locks.

@@ -51,7 +51,7 @@ func (p *heldUnits) take(n int64) (done []*engine.Hold, ok bool) {
 	return done, true
 }
 
-// pickLocked returns the index of the acquisition to take units from next, when n more are needed.
+// pickLocked returns the index of the acquisition to take units from next, when n more units are needed.
 func (p *heldUnits) pickLocked(n int64) int {
 	var last *engine.Hold // don't check the same hold again: readers that share one are mostly adjacent
 	for i, u := range p.list {

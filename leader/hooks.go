@@ -17,7 +17,7 @@ import (
 //
 // NewLeader and Refreshed are called on every process that campaigns or observes, from the first call that does so
 // until its session ends. If either is set, the process reads the election after every change, even if only a
-// candidate joins or leaves. If more than 8 changes come at once, the process reads ten times a second. If there are
+// candidate joins or leaves. If more than 8 changes come at once, the process reads at most ten times a second. If there are
 // more than a few hundred candidates, set these two hooks in only a few processes. The other hooks cause no reads.
 type Hooks struct {
 	// Elected is called when a term of this process begins. ctx is the context that
@@ -30,7 +30,8 @@ type Hooks struct {
 	Lost func(t Term, cause error)
 
 	// NewLeader is called when another process leads, when nobody leads any more, and when the same leader begins
-	// another term. Its argument before is the zero Leader if nobody led, and now is the zero Leader if nobody leads.
+	// another term. Its arguments are the leader before and the leader now; a zero Leader means that nobody led, or
+	// leads.
 	NewLeader func(before, now Leader)
 
 	// Refreshed is called with each reading of the election, after changes and otherwise every

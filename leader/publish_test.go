@@ -15,8 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// later is a value that is too long for the write that elects a leader. It is published after the
-// election.
+// The value later is too long for the write that elects a leader, so it is published after the election.
 var later = strings.Repeat("a", driver.MaxClaimValue+1)
 
 // Every write that elects a leader also publishes the leader's value, if it is short. So nobody sees a leader without

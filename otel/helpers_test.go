@@ -138,7 +138,7 @@ func floatGauge(t testing.TB, m metricdata.Metrics) float64 {
 	return data.DataPoints[0].Value
 }
 
-// seconds formats d as read does in the line of a histogram.
+// seconds formats d like the sum in a histogram's line from read.
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3gs", d.Seconds()) }
 
 // broken acquires k, and then breaks it.

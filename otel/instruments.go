@@ -34,7 +34,7 @@ type instruments struct {
 	term          metric.Float64Histogram
 }
 
-// quick and slow return the boundaries of histograms, in seconds.
+// quick and slow return bucket boundaries for short and for long durations, in seconds.
 func quick() metric.HistogramOption {
 	return metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300)
 }

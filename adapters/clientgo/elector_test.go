@@ -40,7 +40,6 @@ type candidate struct {
 	ran     chan struct{}      // closed when Run has returned
 }
 
-// candidate starts a candidate.
 func (c *contest) candidate(t *testing.T) *candidate {
 	t.Helper()
 	e := &candidate{contest: c, worked: make(chan struct{}), ran: make(chan struct{})}

@@ -79,7 +79,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// events are the recorded events.
+// events is an EventRecorder that keeps what is recorded.
 type events []string
 
 func (e *events) Eventf(obj runtime.Object, kind, reason, message string, args ...any) {

@@ -51,9 +51,9 @@ type Driver struct {
 
 var _ database.Driver = (*Driver)(nil)
 
-// New returns a Driver that migrates with inner, and locks name on the session locks. Processes
-// that migrate the same database must use the same name. The name is the lock's key, so no other
-// lock in the store may use it. New contacts neither the store nor the database.
+// New returns a Driver that migrates with the inner driver, under the lock of that name on the given session. Processes
+// that migrate the same database must use the same name. The name is the lock's key, so no other lock in the store may
+// use it. New contacts neither the store nor the database.
 //
 // New refuses a nil driver, a nil session, a name that is not a valid key (the error is
 // dsync.ErrInvalidKey), and a Wait that is neither 0 nor from 1 ms to driver.MaxDuration. The

@@ -122,7 +122,7 @@ func TestForgetKeyInUse(t *testing.T) {
 	})
 }
 
-// between is a store that calls f once, after the key was read and before it is forgotten.
+// A between store calls f once, after the key was read and before it is forgotten.
 type between struct {
 	driver.Store
 	f func()

@@ -17,7 +17,7 @@ type anchor struct {
 // A stream replaces its anchor after horizon times the timeline's window.
 const horizon = 10
 
-// at returns the anchor for a reading at the time now: a itself, or a new one if a is zero or too old.
+// at returns the anchor for a reading at the given time: a itself, or a new anchor if a is zero or too old.
 func (a anchor) at(now time.Time, window time.Duration) anchor {
 	if a.host.IsZero() || now.Sub(a.host) > horizon*window {
 		return anchor{host: now}

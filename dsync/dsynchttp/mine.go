@@ -56,7 +56,7 @@ func (q query) uses(l engine.Local) (all []use) {
 	return all
 }
 
-// newMineView returns the view of a use at the time now.
+// newMineView returns the view of a use at the given time.
 func newMineView(u use, now time.Time, a anchor) mineView {
 	if w := u.wait; w != nil {
 		return mineView{

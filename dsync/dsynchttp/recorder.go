@@ -108,7 +108,7 @@ func (r *recorder) addLocked(t *track, s span) {
 	t.spans = append(t.spans, s)
 }
 
-// see records the status of a key, which was read at the time now.
+// see records the status of a key, which was read at the given time.
 func (r *recorder) see(now time.Time, st admin.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,8 +161,8 @@ func (t *track) knows(h admin.Participant) bool {
 	return slices.ContainsFunc(t.spans, func(s span) bool { return s.own() && h.Token <= s.token && s.token < h.Token+room })
 }
 
-// of returns the spans of key, ordered by start. If the key has one holder at a time, each span is cut off at the start
-// of the next one, because its end may have been noticed late.
+// of returns a key's spans, ordered by start. If the key has one holder at a time, each span is cut off at the start of
+// the next one, because its end may have been noticed late.
 func (r *recorder) of(key string) []span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -229,7 +229,8 @@ func (s *span) until(now time.Time) time.Time {
 	return s.end
 }
 
-// setHeld records that h holds the key at the time now. until is the end of the hold, by this host's clock.
+// setHeld records that h holds the key at the given time. The last argument is the end of the hold, by this host's
+// clock.
 func (s *span) setHeld(h admin.Participant, now, until time.Time) {
 	s.seen, s.end, s.lost = now, time.Time{}, ""
 	if !h.Renewed {

@@ -37,7 +37,7 @@ type mark struct {
 	Title string
 }
 
-// newTimeline returns a drawing of the spans in the window that ends at the time now. spans must be ordered by start;
+// newTimeline returns a drawing of those spans that reach into the window before now. spans must be ordered by start;
 // color returns the style of a session.
 func newTimeline(spans []span, now, anchor time.Time, window time.Duration, color func(session string) string) timeline {
 	from := now.Add(-window)
