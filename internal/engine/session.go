@@ -105,7 +105,7 @@ func (s *Session) stepAt(now core.Instant, e core.Event) {
 	s.now = now
 	effects := s.core.Step(now, e)
 	if s.recorder != nil {
-		s.recorder.Step(now, e, effects)
+		s.recorder.Step(now, e, effects, s.core.Next())
 	}
 	for _, f := range effects {
 		s.do(f)

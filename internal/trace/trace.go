@@ -2,20 +2,25 @@
 // effects for the same events. So a run on a real server can be repeated step by step, and a trace in a bug report
 // shows what the session decided, and why.
 //
-// The first line of a trace has the settings, as JSON. Each further line has an event: the time, the event, and a
-// hash of the effects. Values that callers publish, and results of a Once, are left out.
+// The first line of a trace has the settings, as JSON. Each further line has an event: the time, the event, its effects
+// in words, and when the next Tick is due. Values that callers publish, and results of a Once, are left out.
+//
+// The traces in testdata are replayed by the tests of package core, so that no decision of a Core changes unnoticed.
 package trace
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"math/rand/v2"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/core"
@@ -43,7 +48,8 @@ type line struct {
 	Call    uint64          `json:",omitempty"` // the Call that the event is about
 	Event   json.RawMessage `json:",omitempty"`
 	Err     *failure        `json:",omitempty"`
-	Effects string          // hash of the effects
+	Effects []string        `json:",omitempty"`
+	Next    core.Instant    `json:",omitempty"` // when the next Tick is due; 0: never
 }
 
 // A failure records an error in an event.
@@ -88,23 +94,23 @@ func (f *failure) error() error {
 
 // A Recorder writes a trace. It is not safe for concurrent use.
 type Recorder struct {
-	w   *json.Encoder
+	w   io.Writer
 	err error
 }
 
 // New returns a Recorder for a Core with the given config. The config's Rand must be made from seed.
 func New(w io.Writer, config *core.Config, seed Seed) *Recorder {
-	r := &Recorder{w: json.NewEncoder(w)}
-	r.err = r.w.Encode(header{config, seed})
+	r := &Recorder{w: w}
+	r.put(header{config, seed})
 	return r
 }
 
-// Step records an event and its effects.
-func (r *Recorder) Step(at core.Instant, e core.Event, effects []core.Effect) {
+// Step records an event, its effects, and when the next Tick is due.
+func (r *Recorder) Step(at core.Instant, e core.Event, effects []core.Effect, next core.Instant) {
 	if r.err != nil {
 		return
 	}
-	l := line{At: at, Type: reflect.Indirect(reflect.ValueOf(e)).Type().Name(), Effects: hash(effects)}
+	l := line{At: at, Type: reflect.Indirect(reflect.ValueOf(e)).Type().Name(), Effects: describeAll(effects), Next: orNever(next)}
 	switch e := e.(type) {
 	case *core.Call:
 		l.Call = e.Call
@@ -121,9 +127,42 @@ func (r *Recorder) Step(at core.Instant, e core.Event, effects []core.Effect) {
 	case *core.Reply:
 		l.Err = failureOf(e.Err)
 	}
-	if l.Event, r.err = json.Marshal(e); r.err == nil {
-		r.err = r.w.Encode(l)
+	if l.Event, r.err = brief(e); r.err == nil {
+		r.put(l)
 	}
+}
+
+// put writes a line.
+func (r *Recorder) put(v any) {
+	b, err := brief(v)
+	if r.err = err; err == nil {
+		_, r.err = r.w.Write(append(b, '\n'))
+	}
+}
+
+var (
+	zeros   = regexp.MustCompile(`"\w+":(?:null|0|false|""|"0001-01-01T00:00:00Z")[,}]`)
+	empties = regexp.MustCompile(`"\w+":{}[,}]`)
+	commas  = regexp.MustCompile(`,}|"(?:[^"\\]|\\.)*"`) // or a string, in which a key may have the same characters
+)
+
+// brief returns v as JSON, without the fields that have the zero value.
+func brief(v any) (json.RawMessage, error) {
+	var buffer bytes.Buffer
+	encoder := json.NewEncoder(&buffer)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	b := bytes.TrimSpace(buffer.Bytes())
+	for _, fields := range []*regexp.Regexp{zeros, empties} {
+		b = fields.ReplaceAllFunc(b, func(field []byte) []byte {
+			if bytes.HasPrefix(field, []byte(`"Release":{}`)) {
+				return field // a pointer that is not nil
+			}
+			return bytes.TrimPrefix(field[len(field)-1:], []byte(","))
+		})
+		b = commas.ReplaceAllFunc(b, func(s []byte) []byte { return bytes.TrimPrefix(s, []byte(",")) })
+	}
+	return b, err
 }
 
 // event returns the event that a line records.
@@ -196,13 +235,19 @@ func decoded[E core.Event](l *line) (core.Event, error) {
 	return e, err
 }
 
-// hash returns a hash of the effects.
-func hash(effects []core.Effect) string {
-	h := fnv.New64a()
-	for _, f := range effects {
-		io.WriteString(h, describe(f))
+// orNever returns what a line has for the time of the next Tick.
+func orNever(next core.Instant) core.Instant {
+	if next == core.Never {
+		return 0
 	}
-	return fmt.Sprintf("%d %x", len(effects), h.Sum64())
+	return next
+}
+
+func describeAll(effects []core.Effect) (words []string) {
+	for _, f := range effects {
+		words = append(words, describe(f))
+	}
+	return words
 }
 
 // describe returns the effect as text.
@@ -214,38 +259,55 @@ func describe(f core.Effect) string {
 		return a.Call
 	}
 	switch f := f.(type) {
+	case *core.Send:
+		return fmt.Sprintf("Send %d: %v %s", f.ID, f.Op, inWords(f.Command))
 	case *core.Deliver:
-		return fmt.Sprintln("Deliver", call(f.To), call(f.Hold), f.Claim, f.Token, f.Term, f.Until.UnixNano(), f.Granted, f.Local, f.Err)
+		if f.Err != nil {
+			return fmt.Sprintf("Deliver to %d: error %v", call(f.To), f.Err)
+		}
+		return fmt.Sprintf("Deliver to %d: hold %d of claim %d, token %d, term %d, until %v, granted at %v, local %v",
+			call(f.To), call(f.Hold), f.Claim, f.Token, f.Term, f.Until.UTC(), time.Duration(f.Granted), f.Local)
 	case *core.End:
-		return fmt.Sprintln("End", call(f.Hold), f.Asked, f.Cause)
+		return fmt.Sprintf("End %d: asked %v, cause %v", call(f.Hold), f.Asked, f.Cause)
 	case *core.Freed:
-		return fmt.Sprintln("Freed", call(f.Hold), f.Err, f.Passed)
+		return fmt.Sprintf("Freed %d: error %v, passed %v", call(f.Hold), f.Err, f.Passed)
 	case core.Registered:
-		return fmt.Sprintln("Registered", f.Session, f.Err)
+		return fmt.Sprintf("Registered %s: error %v", f.Session, f.Err)
 	case core.SessionLost:
-		return fmt.Sprintln("SessionLost", f.Session, f.Holds, f.Cause)
+		return fmt.Sprintf("SessionLost %s: %d holds, cause %v", f.Session, f.Holds, f.Cause)
 	case core.Beat:
-		return fmt.Sprintln("Beat", f.Took, f.Left, f.Err)
+		return fmt.Sprintf("Beat: took %v, %v left, error %v", f.Took, f.Left, f.Err)
 	case core.Closed:
-		return fmt.Sprintln("Closed", f.Err)
+		return fmt.Sprintf("Closed: error %v", f.Err)
 	}
-	b, err := json.Marshal(f)
-	return fmt.Sprintf("%T %s %v\n", f, b, err)
+	return reflect.Indirect(reflect.ValueOf(f)).Type().Name() + " " + inWords(f)
+}
+
+// inWords returns v as JSON without quotation marks.
+func inWords(v any) string {
+	b, err := brief(v)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.ReplaceAll(string(b), `"`, "")
 }
 
 // Replay passes the events of a trace to a fresh Core. It returns how many events had the recorded effects. The error
 // names the first event whose effects differ.
-func Replay(r io.Reader) (steps int, err error) {
+func Replay(r io.Reader) (steps int, err error) { return ReplayOn(r, core.New) }
+
+// ReplayOn is Replay with a Core that fresh makes.
+func ReplayOn(r io.Reader, fresh func(*core.Config) *core.Core) (steps int, err error) {
 	d := json.NewDecoder(bufio.NewReader(r))
 	var h header
 	if err := d.Decode(&h); err != nil {
 		return 0, fmt.Errorf("trace: header: %w", err)
 	}
 	h.Config.Rand = h.Seed.Rand()
-	c := core.New(h.Config)
+	c := fresh(h.Config)
 	calls := make(map[uint64]*core.Call)
 	for ; ; steps++ {
-		var l line
+		l := line{Event: json.RawMessage("{}")}
 		switch err := d.Decode(&l); {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // a killed process may leave half a line
 			return steps, nil
@@ -256,13 +318,21 @@ func Replay(r io.Reader) (steps int, err error) {
 		if err != nil {
 			return steps, fmt.Errorf("trace: line %d: %w", steps+2, err)
 		}
-		effects := c.Step(l.At, e)
-		if hash(effects) != l.Effects {
-			var got strings.Builder
-			for _, f := range effects {
-				got.WriteString("\n\t" + strings.TrimSpace(describe(f)))
-			}
-			return steps, fmt.Errorf("trace: line %d, %s at %v: effects differ from the recorded ones (%s):%s", steps+2, l.Type, l.At, l.Effects, got.String())
+		got := line{Effects: describeAll(c.Step(l.At, e)), Next: orNever(c.Next())}
+		if !slices.Equal(got.Effects, l.Effects) || got.Next != l.Next {
+			return steps, fmt.Errorf("trace: line %d, %s at %v: the effects differ from the recorded ones\nevent: %s\nrecorded:%s\nnow:%s",
+				steps+2, l.Type, time.Duration(l.At), l.Event, l.words(), got.words())
 		}
 	}
+}
+
+// words returns the effects, and when the next Tick is due, as indented lines.
+func (l *line) words() (s string) {
+	for _, f := range l.Effects {
+		s += "\n\t" + f
+	}
+	if l.Next == 0 {
+		return s + "\n\tno Tick is due"
+	}
+	return s + "\n\tthe next Tick is due at " + time.Duration(l.Next).String()
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/core"
 	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/trace"
 	"github.com/leasehold-go/leasehold/leader"
@@ -154,6 +157,7 @@ func TestReplayFindsADifference(t *testing.T) {
 	for name, other := range map[string][]byte{
 		"an event is missing":      without(b, `"Type":"Call"`),
 		"another grace":            bytes.Replace(b, []byte(`"Grace":1000000000`), []byte(`"Grace":2000000000`), 1),
+		"another Tick":             regexp.MustCompile(`"Next":[0-9]+`).ReplaceAll(b, []byte(`"Next":1`)),
 		"another grant":            bytes.ReplaceAll(b, []byte(`"Token":9`), []byte(`"Token":19`)),
 		"a type that is not known": bytes.Replace(b, []byte(`"Type":"Call"`), []byte(`"Type":"Called"`), 1),
 	} {
@@ -162,6 +166,44 @@ func TestReplayFindsADifference(t *testing.T) {
 		}
 		if _, err := trace.Replay(bytes.NewReader(other)); err == nil || !strings.HasPrefix(err.Error(), "trace: line ") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The failure of a replay has the event, and the effects that were recorded and that there are now, in words.
+func TestReplaySaysWhatDiffers(t *testing.T) {
+	var b bytes.Buffer
+	config, seed := core.Config{TTL: time.Second}, trace.Seed{1, 2}
+	config.Rand = seed.Rand()
+	c, r := core.New(&config), trace.New(&b, &config, seed)
+	c.Step(5, core.Need{})
+	r.Step(5, core.Need{}, []core.Effect{core.Registered{Session: "s"}}, core.Never)
+	_, err := trace.Replay(&b)
+	want := "trace: line 2, Need at 5ns: the effects differ from the recorded ones\nevent: {}\n" +
+		"recorded:\n\tRegistered s: error <nil>\n\tno Tick is due\n" +
+		"now:\n\tSend 1: Register {}\n\tno Tick is due"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v; want %s", err, want)
+	}
+}
+
+// A trace leaves out what has the zero value. It does not change keys that look like that.
+func TestReplayOfAnyKey(t *testing.T) {
+	for _, key := range []string{`,}`, `"a":0,`, `{"a":null}`, `\",}`} {
+		var b bytes.Buffer
+		config, seed := core.Config{TTL: time.Second}, trace.Seed{1, 2}
+		config.Rand = seed.Rand()
+		c, r := core.New(&config), trace.New(&b, &config, seed)
+		for n, e := range []core.Event{
+			&core.Call{Want: core.Want{Key: key, Kind: driver.KindMutex, Weight: 1, Limit: 1}, Call: 1},
+			&core.Reply{Command: 1, Session: "s", Now: time.Unix(1000, 0)},
+			&core.Reply{Command: 2, Now: time.Unix(1000, 0), State: driver.State{Key: key, Holders: []driver.Holder{{Claim: "s.1", Session: "s", Token: 5}}}},
+		} {
+			effects := c.Step(core.Instant(n), e)
+			r.Step(core.Instant(n), e, effects, c.Next())
+		}
+		if steps, err := trace.Replay(&b); err != nil || steps != 3 {
+			t.Errorf("%q: %d events, %v", key, steps, err)
 		}
 	}
 }
