@@ -30,6 +30,8 @@ type rig struct {
 	listener uint64               // number of the last listener
 	claim    uint64               // number of the claim that a row is about
 	said     []string             // the effects of the last event
+
+	record func(e core.Event, effects []core.Effect) // nil, or is called after each event
 }
 
 func newRig(t judge) *rig {
@@ -48,7 +50,11 @@ func newRig(t judge) *rig {
 func (r *rig) step(e core.Event) {
 	r.said = nil
 	say := func(format string, args ...any) { r.said = append(r.said, fmt.Sprintf(format, args...)) }
-	for _, f := range r.c.Step(r.now, e) {
+	effects := r.c.Step(r.now, e)
+	if r.record != nil {
+		r.record(e, effects)
+	}
+	for _, f := range effects {
 		switch f := f.(type) {
 		case *core.Send:
 			r.sent[f.Op.String()] = *f

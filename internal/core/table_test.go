@@ -715,7 +715,7 @@ func TestTableIsTested(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the claim's table into doc.go")
+var update = flag.Bool("update", false, "write the claim's table into doc.go, or record the cases in ../trace/testdata")
 
 // The package documentation has the claim's table.
 func TestTableInTheDocumentation(t *testing.T) {

@@ -830,10 +830,12 @@ func randomSetting(r *rand.Rand) setting {
 	return s
 }
 
-// walk takes random steps through a large world, and then continues without faults until every caller is served.
-func walk(r *rand.Rand) (passed []string, err error) {
-	w := newWorld(randomSetting(r))
-	for range 200 {
+// walk takes random steps through a large world.
+func walk(r *rand.Rand) (passed []string, err error) { return newWorld(randomSetting(r)).walk(r, 200) }
+
+// walk takes that many random steps, and then continues without faults until every caller is served.
+func (w *world) walk(r *rand.Rand, steps int) (passed []string, err error) {
+	for range steps {
 		all := w.actions(false)
 		if len(all) == 0 {
 			break

@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/core"
 	"github.com/leasehold-go/leasehold/internal/model"
+	"github.com/leasehold-go/leasehold/internal/trace"
 )
 
 // A world has some sessions, a store, the messages between them, and a budget of faults that may still happen. It is a
@@ -73,6 +74,7 @@ type node struct {
 	done     *core.Done // the last Done passed to the Core
 	leases   []string   // claims of leases that were held when it closed or hurried; the store frees these leases only when they expire
 	unfreed  bool       // its Close has returned an error because it could not release everything
+	recorder *trace.Recorder
 }
 
 type listener struct {
@@ -201,7 +203,11 @@ func (w *world) step(i int, e core.Event) error {
 			n.holds[h].asked = n.holds[h].asked || n.holds[h].id == claim
 		}
 	}
-	for _, f := range slices.Clone(n.core.Step(w.now, e)) {
+	effects := slices.Clone(n.core.Step(w.now, e))
+	if n.recorder != nil {
+		n.recorder.Step(w.now, e, effects, n.core.Next())
+	}
+	for _, f := range effects {
 		switch f := f.(type) {
 		case *core.Send:
 			cmd := *f.Command
