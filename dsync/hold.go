@@ -125,7 +125,7 @@ func (h *Hold) Until() time.Time { return h.h.Until() }
 // been renewed or not, and Extend may be called again. It is an error if the hold is not a lease.
 func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	if h.h.Until().IsZero() {
-		return time.Time{}, fmt.Errorf("dsync: extend %q: it is no lease, and its session renews it", h.Key())
+		return time.Time{}, fmt.Errorf("dsync: extend %q: this hold is not a lease; its session renews it", h.Key())
 	}
 	if until, err = h.h.Extend(ctx); err != nil {
 		return time.Time{}, fmt.Errorf("dsync: extend %q: %w", h.Key(), err)
@@ -148,11 +148,11 @@ func (h *Hold) Release(ctx context.Context) error { return h.release(ctx, driver
 func (h *Hold) ReleaseAfter(ctx context.Context, d time.Duration) error {
 	switch {
 	case d < time.Millisecond:
-		return fmt.Errorf("dsync: release %q after %v: it must be at least 1ms; Release frees it now", h.Key(), d)
+		return fmt.Errorf("dsync: release %q after %v: the time must be at least 1ms; Release frees the key now", h.Key(), d)
 	case d > driver.MaxDuration:
-		return fmt.Errorf("dsync: release %q after %v: it must be at most %v", h.Key(), d, driver.MaxDuration)
+		return fmt.Errorf("dsync: release %q after %v: the time must be at most %v", h.Key(), d, driver.MaxDuration)
 	case !h.h.Keeps():
-		return fmt.Errorf("dsync: release %q after %v: a lease or a reader's hold can't be kept", h.Key(), d)
+		return fmt.Errorf("dsync: release %q after %v: the key can't be kept after a lease or a reader's hold", h.Key(), d)
 	}
 	return h.release(ctx, driver.Release{Keep: d})
 }

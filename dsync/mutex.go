@@ -181,13 +181,13 @@ func (m *Mutex) wantLease(d time.Duration) (engine.Want, error) {
 	reserve := m.session().Reserve(d)
 	switch {
 	case d < time.Second:
-		return w, fmt.Errorf("dsync: lease of %q for %v: it must be at least 1s", m.key, d)
+		return w, fmt.Errorf("dsync: lease of %q for %v: the time must be at least 1s", m.key, d)
 	case d <= 2*reserve:
-		return w, fmt.Errorf("dsync: lease of %q for %v: it must be more than %v, twice the session's margin and grace", m.key, d, 2*reserve)
+		return w, fmt.Errorf("dsync: lease of %q for %v: the time must be more than %v, twice the session's margin and grace", m.key, d, 2*reserve)
 	case d > driver.MaxDuration:
-		return w, fmt.Errorf("dsync: lease of %q for %v: it must be at most %v", m.key, d, driver.MaxDuration)
+		return w, fmt.Errorf("dsync: lease of %q for %v: the time must be at most %v", m.key, d, driver.MaxDuration)
 	case d%time.Millisecond != 0:
-		return w, fmt.Errorf("dsync: lease of %q for %v: it must be whole milliseconds", m.key, d)
+		return w, fmt.Errorf("dsync: lease of %q for %v: the time must be whole milliseconds", m.key, d)
 	}
 	return w, nil
 }

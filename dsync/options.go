@@ -139,8 +139,8 @@ func (o *Options) withDefaults() (r Options, err error) {
 	}
 	c := r.config(o)
 	if lease, need := c.Hold(r.TTL), c.Silence(); need > lease {
-		return r, fmt.Errorf("dsync: HeartbeatInterval is %v, so the next heartbeat may be answered only after %v, but TTL (%v) − Margin (%v) − Grace (%v) leaves only %v; raise TTL, or lower one of the others",
-			r.HeartbeatInterval, need, r.TTL, r.Margin, r.Grace, lease)
+		return r, fmt.Errorf("dsync: HeartbeatInterval is %v, so a renewal can take %v, but the lease lasts only %v; raise TTL, or lower HeartbeatInterval, Margin or Grace",
+			r.HeartbeatInterval, need, lease)
 	}
 	if r.PollInterval != 0 && r.PollInterval < 10*time.Millisecond {
 		return r, fmt.Errorf("dsync: PollInterval is %v; it must be at least 10ms (0 means the default)", r.PollInterval)

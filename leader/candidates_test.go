@@ -306,7 +306,7 @@ type unable struct {
 	method dsynctest.Method
 }
 
-var errUnable = errors.New("the store is not able to")
+var errUnable = errors.New("the store can't do this")
 
 func (u *unable) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
 	if u.method == dsynctest.MethodLoad && waiters < driver.MaxQueue || u.method == dsynctest.MethodQueue && waiters == driver.MaxQueue {
