@@ -141,7 +141,7 @@ func TestLockAllUnlock(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := unlock(); err != nil || context.Cause(held) != context.Canceled {
-			t.Errorf("unlock: %v; the cause is %v", err, context.Cause(held))
+			t.Errorf("unlock: %v; the cause of the context's end: %v, want context.Canceled", err, context.Cause(held))
 		}
 	})
 }

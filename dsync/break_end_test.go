@@ -92,7 +92,7 @@ func TestBrokenHoldLeavesNoEndAndNoSeal(t *testing.T) {
 		<-h.Lost()
 		wantErr(t, "ReleaseAfter", h.ReleaseAfter(background, time.Hour), dsync.ErrLost, dsync.ErrRevoked)
 		if e := <-broken; e.err != nil || time.Since(e.at) > 0 || len(holders(t, store, "k")) != 0 {
-			t.Errorf("Break: %v; holders %v", e.err, holders(t, store, "k"))
+			t.Errorf("Break: %v; holders %v; want nil, and a free key", e.err, holders(t, store, "k"))
 		}
 
 		o := a.Once("o")
@@ -231,7 +231,7 @@ func TestBreakOfALeaseOfThePreviousSession(t *testing.T) {
 		}
 		began := time.Now()
 		if err := admin.New(s).Break(background, "k"); err != nil || time.Since(began) != grace || !isClosed(l.Lost()) {
-			t.Errorf("Break: %v after %v", err, time.Since(began))
+			t.Errorf("Break: %v after %v, want nil after the grace, with Lost closed", err, time.Since(began))
 		}
 	})
 }

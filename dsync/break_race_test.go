@@ -41,7 +41,7 @@ func TestBreakOfAGrantUnderWay(t *testing.T) {
 				locked := async(func() error { return into(&h, acquire)(background) })
 				time.Sleep(5 * time.Millisecond)
 				if h := holders(t, store, "k"); len(h) != 1 || h[0].Session != a.ID() {
-					t.Fatalf("holders are %v", h)
+					t.Fatalf("holders are %v, want only the session that has sent the Acquire", h)
 				}
 				if err := admin.New(b).Break(background, "k"); err != nil {
 					t.Fatal(err)
@@ -49,12 +49,12 @@ func TestBreakOfAGrantUnderWay(t *testing.T) {
 				// The process gives up the grant as soon as it learns of it. There is no grace, because nobody held the
 				// key.
 				if d := time.Since(began); d > 1100*time.Millisecond {
-					t.Errorf("Break returned after %v", d)
+					t.Errorf("Break returned after %v, want at most 1.1s", d)
 				}
 				if next := b.Mutex("k"); next.TryLock() {
 					time.Sleep(time.Second)
 					if h := holders(t, store, "k"); len(h) != 1 || h[0].Session != b.ID() {
-						t.Errorf("holders are %v", h)
+						t.Errorf("holders are %v, want only the session that called Break", h)
 					}
 					next.Unlock()
 				}
@@ -147,7 +147,7 @@ func TestBreakTwice(t *testing.T) {
 		}
 		for _, e := range all {
 			if e := <-e; e.err != nil || e.at.Sub(began) != grace {
-				t.Errorf("Break: %v after %v", e.err, e.at.Sub(began))
+				t.Errorf("Break: %v after %v, want nil after the grace", e.err, e.at.Sub(began))
 			}
 		}
 		mu.Unlock()
@@ -197,7 +197,7 @@ func TestBreakInTheSameProcess(t *testing.T) {
 		}
 		wantErr(t, "late unlock", first.Release(background), dsync.ErrLost, dsync.ErrRevoked)
 		if e := <-waits; e.err != nil || isClosed(second.Lost()) {
-			t.Errorf("the local waiter: %v", e.err)
+			t.Errorf("the local waiter's error: %v; want none, and a hold that is not lost", e.err)
 		}
 		if n := store.Counts().Commands[dsynctest.MethodRevoke]; n != 0 {
 			t.Errorf("%d revocations were written, although the hold is in this process", n)

@@ -103,7 +103,7 @@ func TestBreakErrors(t *testing.T) {
 				e := breakKey(b)
 				time.Sleep(ttl)
 				if len(e) > 0 {
-					t.Errorf("Break of a broken store: %v", (<-e).err)
+					t.Errorf("Break returned while the store was broken: %v", (<-e).err)
 				}
 				store.fail(method, nil)
 				if e := <-e; e.err != nil {

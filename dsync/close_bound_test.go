@@ -148,7 +148,7 @@ func TestCloseOnASlowStore_B39(t *testing.T) {
 		began := time.Now()
 		err := s.Close(ctx)
 		if d := time.Since(began); d > 5*time.Second {
-			t.Errorf("Close took %v", d)
+			t.Errorf("Close took %v, want at most 5s", d)
 		}
 		wantErr(t, "Close", err, dsync.ErrNotUnregistered)
 		wantNotReleased(t, err, nil)
@@ -232,7 +232,7 @@ func TestSecondCloseHurriesTheFirst(t *testing.T) {
 			t.Errorf("the second Close: %v", err)
 		}
 		if d := time.Since(began); d > grace/2 {
-			t.Errorf("the second Close took %v", d)
+			t.Errorf("the second Close took %v, want at most half the grace", d)
 		}
 		if err := <-first; err != nil {
 			t.Errorf("the first Close: %v", err)
@@ -259,7 +259,7 @@ func TestLeaseReleaseEndsWithTheLease_B39(t *testing.T) {
 		case err := <-released:
 			wantErr(t, "Release", err, dsync.ErrLost, dsync.ErrLeaseOver)
 			if d := time.Since(began); d < time.Minute || d > time.Minute+5*time.Second {
-				t.Errorf("Release returned after %v", d)
+				t.Errorf("Release returned after %v, want a minute to 65s", d)
 			}
 		case <-time.After(3 * time.Hour):
 			t.Fatal("Release has not returned after 3 h")

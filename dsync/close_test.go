@@ -86,7 +86,7 @@ func TestCloseFailsToUnregister(t *testing.T) {
 		}
 		time.Sleep(ttl)
 		if n := members(); n != 0 {
-			t.Errorf("listed %d times a TTL later", n)
+			t.Errorf("listed %d times a TTL later, want not at all", n)
 		}
 	})
 }

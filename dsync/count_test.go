@@ -96,7 +96,7 @@ func TestFailedTryCost(t *testing.T) {
 			t.Errorf("%d reads of sessions in %d TTLs, want at most one per TTL", n, ttls)
 		}
 		if n := d.Commands[dsynctest.MethodHeartbeat]; d.Writes != n {
-			t.Errorf("%d writes, but only %d heartbeats", d.Writes, n)
+			t.Errorf("%d writes and %d heartbeats, want as many of both", d.Writes, n)
 		}
 		// Within one TTL, the tries cost at most one command apart from themselves.
 		before = store.Counts()
@@ -104,7 +104,7 @@ func TestFailedTryCost(t *testing.T) {
 			b.Mutex("k").TryLock()
 		}
 		if d := store.Counts().Since(before); d.Commands[dsynctest.MethodAcquire] != 100 || d.Total() > 101 {
-			t.Errorf("100 tries sent %v", d.Commands)
+			t.Errorf("100 tries sent the commands %v, want 100 Acquires and at most one other", d.Commands)
 		}
 		held.Unlock()
 		warm.Unlock()

@@ -246,7 +246,7 @@ func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 			fa.Heal()
 			mu.Unlock()
 			if h := holders(t, store, "k"); len(h) != 1 || h[0].Session == a.ID() {
-				t.Errorf("seed %d: holders are %v", seed, h)
+				t.Errorf("seed %d: holders are %v, want one, of the session that took the key", seed, h)
 			}
 			fa.Close()
 			fb.Close()

@@ -53,11 +53,11 @@ func TestForceHoldIsFirst(t *testing.T) {
 		won := async(func() error { return into(&forced, b.Mutex("k").ForceHold)(background) })
 		<-held.Lost()
 		if d := time.Since(began); d > 0 {
-			t.Errorf("the holder was notified after %v", d)
+			t.Errorf("the holder was notified after %v, want at once", d)
 		}
 		held.Unlock()
 		if e := <-won; e.err != nil || e.at.Sub(began) > 10*time.Millisecond {
-			t.Fatalf("ForceHold: %v after %v", e.err, e.at.Sub(began))
+			t.Fatalf("ForceHold: %v after %v, want nil after at most 10ms", e.err, e.at.Sub(began))
 		}
 		if len(order) > 0 {
 			t.Errorf("%v got the key before ForceHold", order)
@@ -206,7 +206,7 @@ func TestForceHoldGivenUp(t *testing.T) {
 			t.Error(err)
 		}
 		if err := <-local; err != nil || isClosed(mine.Lost()) {
-			t.Errorf("the waiter that made way: %v", err)
+			t.Errorf("the error of the waiter that made way: %v; want none, and a hold that is not lost", err)
 		}
 	})
 }
@@ -344,7 +344,7 @@ func TestForceHoldWaitsForALocalUnlock(t *testing.T) {
 				won := async(func() (err error) { next, err = p.force(s)(background); return })
 				synctest.Wait()
 				if !isClosed(h.lost) {
-					t.Fatal("not notified at once")
+					t.Fatal("the holder was not notified at once")
 				}
 				time.Sleep(5 * ttl)
 				if len(won) > 0 {
@@ -374,7 +374,7 @@ func TestForcedHoldCanBeForced(t *testing.T) {
 			h := take(t, mu.ForceHold)
 			if n := len(all); n > 0 {
 				if d := time.Since(began); d != grace || !isClosed(all[n-1].Lost()) {
-					t.Errorf("ForceHold got the key after %v", d)
+					t.Errorf("ForceHold got the key after %v, want it after the grace, with the holder notified", d)
 				}
 				all[n-1].Release(background)
 				if isClosed(h.Lost()) || h.Token() == 0 {

@@ -264,7 +264,7 @@ func TestHandOffToACancelledWaiter(t *testing.T) {
 			<-done
 			synctest.Wait()
 			if h := holders(t, store, "k"); len(h) != 0 {
-				t.Errorf("left behind: %v", h)
+				t.Errorf("holders left behind: %v", h)
 			}
 		})
 	}
@@ -295,7 +295,7 @@ func TestReplayedRequestsDoNotAffectHandOffs(t *testing.T) {
 				t.Fatal(err)
 			}
 			if h := holders(t, store, "k"); len(h) != 0 || queueLength(t, store, "k") != 0 {
-				t.Fatalf("a repeated request left %v", h)
+				t.Fatalf("a repeated request left the holders %v or a waiter", h)
 			}
 		}
 	})
@@ -362,7 +362,7 @@ func TestCloseDuringHandOffs(t *testing.T) {
 			}
 			wg.Wait()
 			if h := holders(t, store, "k"); len(h) != 0 {
-				t.Errorf("left behind: %v", h)
+				t.Errorf("holders left behind: %v", h)
 			}
 		})
 	}

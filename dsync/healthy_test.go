@@ -286,14 +286,14 @@ func TestHealthyOfAClosedSession(t *testing.T) {
 		time.Sleep(grace)
 		wantHealthy(t, "while it closes", s, dsync.ErrClosed)
 		if err := s.Healthy(); errors.Is(err, dsync.ErrStillInUse) {
-			t.Errorf("Healthy within the grace: %v", err)
+			t.Errorf("Healthy within the grace: %v, want no ErrStillInUse", err)
 		}
 		time.Sleep(time.Second)
 		wantHealthy(t, "closed, with a lock in use", s, dsync.ErrClosed)
 		wantHealthy(t, "closed, with a lock in use", s, dsync.ErrStillInUse)
 		mu.Unlock()
 		if err := s.Healthy(); errors.Is(err, dsync.ErrStillInUse) {
-			t.Errorf("Healthy after Unlock: %v", err)
+			t.Errorf("Healthy after Unlock: %v, want no ErrStillInUse", err)
 		}
 	})
 }

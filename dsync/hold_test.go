@@ -98,7 +98,7 @@ func TestHoldIsLost(t *testing.T) {
 		store.DeleteRecord("k")
 		<-h.Lost()
 		if cause := context.Cause(c); !errors.Is(cause, dsync.ErrLost) || !errors.Is(cause, dsync.ErrRecordDeleted) {
-			t.Errorf("the context's cause is %v", cause)
+			t.Errorf("the context's cause is %v, want ErrLost and ErrRecordDeleted", cause)
 		}
 		if err := h.Progress(time.Minute); !errors.Is(err, dsync.ErrLost) {
 			t.Errorf("Progress: %v, want ErrLost", err)
@@ -214,7 +214,7 @@ func TestHoldFromScopes(t *testing.T) {
 				err := do(t.Context(), a, func(ctx context.Context) error {
 					h := dsync.HoldFrom(context.WithValue(ctx, inner{}, 1))
 					if h == nil {
-						t.Fatal("no hold")
+						t.Fatal("HoldFrom returned no hold")
 					}
 					if h.Key() != "k" || h.Token() == 0 || isClosed(h.Lost()) {
 						t.Errorf("got %v, want a hold of k", h)

@@ -61,7 +61,7 @@ func TestBreakFreesAKeyKeptByReleaseAfter(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := time.Since(began); d > ttl {
-			t.Errorf("Break returned after %v", d)
+			t.Errorf("Break returned after %v, want at most a TTL", d)
 		}
 	})
 }

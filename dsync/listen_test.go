@@ -99,7 +99,7 @@ func TestForceInBadNetworks(t *testing.T) {
 					t.Fatal(err)
 				}
 				if d := time.Since(began); d > ttl*12/10+grace {
-					t.Errorf("Break took %v", d)
+					t.Errorf("Break took %v, want at most 1.2 TTLs and the grace", d)
 				}
 			})
 		})

@@ -97,7 +97,7 @@ func TestLockAllLocksInOneOrder(t *testing.T) {
 				t.Errorf("the context has ended with %v, or has the hold of one of the locks: %v", err, dsync.HoldFrom(l.held))
 			}
 			if err := l.unlock(); err != nil || l.held.Err() == nil {
-				t.Errorf("unlock: %v, then the context's error %v", err, l.held.Err())
+				t.Errorf("unlock: %v; the context's error after it: %v; want nil, and a context that has ended", err, l.held.Err())
 			}
 			wantHeld(t, "unlocked", store)
 			if err := l.unlock(); err != nil {
@@ -154,7 +154,7 @@ func TestLockAllLocksAllOrNone(t *testing.T) {
 		held, unlock, err := dsync.LockAll(ctx, all...)
 		wantErr(t, "LockAll", err, context.DeadlineExceeded)
 		if !strings.Contains(err.Error(), `"c"`) || held.Err() == nil || unlock() != nil {
-			t.Errorf("%v, the context's error %v", err, held.Err())
+			t.Errorf("LockAll: %v; the context's error: %v; want an error that names c, a context that has ended, and an unlock that returns nil", err, held.Err())
 		}
 		wantHeld(t, "its ctx ended", store, "c")
 		mu.Unlock()
@@ -170,7 +170,7 @@ func TestLockAllLocksAllOrNone(t *testing.T) {
 		synctest.Wait()
 		s.Close(background)
 		if l := <-locked; !errors.Is(l.err, dsync.ErrClosed) {
-			t.Errorf("closed: %v", l.err)
+			t.Errorf("LockAll, when the session was closed: %v, want ErrClosed", l.err)
 		}
 		wantHeld(t, "closed", store, "b", "c")
 	})
@@ -243,7 +243,7 @@ func TestLockAllBeginsAgainAfterALoss(t *testing.T) {
 		a.Release(background)
 		l := <-locked
 		if l.err != nil || l.held.Err() != nil {
-			t.Fatalf("%v, the context's error %v", l.err, l.held.Err())
+			t.Fatalf("LockAll: %v; the context's error: %v; want neither", l.err, l.held.Err())
 		}
 		if err := l.unlock(); err != nil {
 			t.Error(err)

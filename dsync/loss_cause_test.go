@@ -28,7 +28,7 @@ func TestCauseOfALoss(t *testing.T) {
 		}
 		for _, cause := range causes {
 			if errors.Is(err, cause) != (cause == want) {
-				t.Errorf("%s: %v matches %v: %t", what, err, cause, errors.Is(err, cause))
+				t.Errorf("%s: %v matches %v: %t, want the opposite", what, err, cause, errors.Is(err, cause))
 			}
 		}
 	}

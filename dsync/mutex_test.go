@@ -39,7 +39,7 @@ func TestMutexExcludesProcesses(t *testing.T) {
 				for range rounds {
 					mu.Lock()
 					if inside++; inside != 1 {
-						t.Errorf("%d inside at once", inside)
+						t.Errorf("%d goroutines hold the mutex at once", inside)
 					}
 					if tokens[mu.Token()] {
 						t.Errorf("token %d given twice", mu.Token())
@@ -102,7 +102,7 @@ func TestMutexExcludesGoroutines(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if inside++; inside != 1 {
-					t.Errorf("%d inside at once", inside)
+					t.Errorf("%d goroutines hold the mutex at once", inside)
 				}
 				inside--
 			})
@@ -193,7 +193,7 @@ func TestHeldErrorSaysUntilAsTheStatusDoes(t *testing.T) {
 			err := errOf(b.Mutex("k").TryHold(background))
 			st, bad := admin.New(b).Status(background, "k")
 			if !errors.As(err, &held) || bad != nil || held.Until.Nanosecond()%1e6 != 0 {
-				t.Fatalf("%s: %v, %v", when, err, bad)
+				t.Fatalf("%s: TryHold: %v, want a *HeldError with an Until in whole milliseconds; Status: %v", when, err, bad)
 			}
 			return held.Until.Sub(st.Holders[0].Until)
 		}

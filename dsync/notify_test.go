@@ -66,7 +66,7 @@ func TestNoticesLostLateDoubledAndReordered(t *testing.T) {
 								// grant only by its own poll, and a lingering key may not be released until the first
 								// waiter in the queue polls.
 								if d := time.Since(began); d > 2*processes*poll {
-									t.Errorf("waited %v", d)
+									t.Errorf("Lock waited %v, want at most two polls per process", d)
 								}
 								time.Sleep(hold)
 								holding.Add(-1)

@@ -167,7 +167,7 @@ func TestSealNotConfirmed(t *testing.T) {
 		})
 		wantErr(t, "DoValue", err, context.DeadlineExceeded)
 		if value != nil || errors.Is(err, dsync.ErrLost) {
-			t.Errorf("DoValue: %q, %v", value, err)
+			t.Errorf("DoValue: %q, %v; want no value, and an error without ErrLost", value, err)
 		}
 		if _, done, _ := newSession(t, memory, nil).Once("k").Value(background); done {
 			t.Fatal("sealed by a request that was lost")
@@ -196,7 +196,7 @@ func TestSealNotConfirmedBeforeTheLoss(t *testing.T) {
 				})
 				wantErr(t, "DoValue", err, dsync.ErrLost)
 				if value != nil {
-					t.Errorf("DoValue: %q", value)
+					t.Errorf("DoValue returned the value %q, want none", value)
 				}
 				lossy.Store(false)
 				if _, done, err := o.Value(background); done != counts || err != nil {
@@ -262,7 +262,7 @@ func TestOnceCallersContextEnds(t *testing.T) {
 		})
 		wantErr(t, "Do", err, context.Canceled)
 		if _, done, _ := o.Value(background); done || errors.Is(err, dsync.ErrLost) {
-			t.Errorf("done: %t, %v", done, err)
+			t.Errorf("the key is sealed: %t; Do: %v; want it not sealed, and an error without ErrLost", done, err)
 		}
 		sealed(t, o, "v")
 	})
@@ -374,12 +374,12 @@ func TestCloseEndsARunOfOnce(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		if err := s.Close(background); err != nil || time.Since(start) != 0 {
-			t.Errorf("Close: %v after %v", err, time.Since(start))
+			t.Errorf("Close: %v after %v, want nil at once", err, time.Since(start))
 		}
 		wantErr(t, "the run", <-first, dsync.ErrLost, dsync.ErrClosed)
 		wantErr(t, "the waiter", <-waiting, dsync.ErrClosed)
 		if h := holders(t, store, "k"); len(h) != 0 {
-			t.Errorf("left behind: %v", h)
+			t.Errorf("holders left behind: %v", h)
 		}
 		sealed(t, newSession(t, store, nil).Once("k"), "v")
 	})

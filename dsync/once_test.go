@@ -238,7 +238,7 @@ func TestFailedRunIsFollowed(t *testing.T) {
 					if name == "error" {
 						wantErr(t, "Do", err, failed)
 						if errors.Is(err, dsync.ErrLost) || !strings.Contains(err.Error(), `"k"`) {
-							t.Errorf("Do: %v", err)
+							t.Errorf("Do: %v, want an error that names the key, without ErrLost", err)
 						}
 					} else if err == nil {
 						t.Error("the panic or Goexit did not reach the caller")
@@ -344,7 +344,7 @@ func TestOnceValueBefore(t *testing.T) {
 			return errors.New("failed")
 		})
 		if err == nil {
-			t.Error("no error")
+			t.Error("Do returned nil, want the function's error")
 		}
 		check("failed")
 		s.Close(background)
@@ -367,7 +367,7 @@ func TestHoldFrom(t *testing.T) {
 		err := newSession(t, store, nil).Once("k").Do(parent, func(ctx context.Context) error {
 			kept = ctx
 			if h := holders(t, store, "k"); len(h) != 1 || dsync.HoldFrom(ctx).Token() != h[0].Token {
-				t.Errorf("token %d, holders %v", dsync.HoldFrom(ctx).Token(), h)
+				t.Errorf("token %d, holders %v; want one holder, with this token", dsync.HoldFrom(ctx).Token(), h)
 			}
 			if ctx.Value(own{}) != "v" {
 				t.Error("the run's context lacks the caller's values")

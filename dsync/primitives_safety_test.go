@@ -280,7 +280,7 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 			}
 			for _, h := range held {
 				if isClosed(h.Lost()) {
-					t.Errorf("%s: lost: %v", when, h)
+					t.Errorf("%s: the hold was lost: %v", when, h)
 				}
 			}
 			if _, done, err := b.Once("once").Value(background); done || err != nil {

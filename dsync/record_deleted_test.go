@@ -177,7 +177,7 @@ func TestRecordOfOneOfManyDeleted(t *testing.T) {
 			mu.Unlock()
 		}
 		if d := time.Since(deleted); d > (n/perLook+1)*ttl/3*11/10 {
-			t.Errorf("the holders were notified after %v", d)
+			t.Errorf("the holders were notified too late, after %v", d)
 		}
 		if id := s.ID(); id == "" {
 			t.Error("the session was lost")

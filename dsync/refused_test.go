@@ -58,10 +58,10 @@ func TestStatusShowsLapsedSessions(t *testing.T) {
 		held := func() bool {
 			st, err := admin.New(s).Status(background, "k")
 			if err != nil || len(st.Holders) != 1 {
-				t.Fatalf("%v, %v", st, err)
+				t.Fatalf("Status: %v, %v; want one holder", st, err)
 			}
 			if st.Held() == st.Holders[0].Lapsed {
-				t.Errorf("Held is %t and Lapsed %t", st.Held(), st.Holders[0].Lapsed)
+				t.Errorf("Held is %t and Lapsed %t, want exactly one of them to be true", st.Held(), st.Holders[0].Lapsed)
 			}
 			return st.Held()
 		}

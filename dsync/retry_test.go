@@ -117,7 +117,7 @@ func TestRegistrationIsNotRepeatedUnderItsID(t *testing.T) {
 		mu.Unlock()
 		for id, n := range ids {
 			if n != 1 {
-				t.Errorf("registered as %s %d times", id, n)
+				t.Errorf("registered as %s %d times, want once", id, n)
 			}
 		}
 	})

@@ -268,7 +268,7 @@ func TestCloseNotifiesReaders(t *testing.T) {
 			t.Errorf("Close: %v, %v after the last reader was done", err, time.Since(start))
 		}
 		if h := holders(t, store, "k"); len(h) != 0 {
-			t.Errorf("left behind: %v", h)
+			t.Errorf("holders left behind: %v", h)
 		}
 		wantErr(t, "RHold", errOf(rw.RHold(background)), dsync.ErrClosed)
 	})

@@ -49,7 +49,7 @@ func TestReadersOfOneProcessShareOneClaim(t *testing.T) {
 			done()
 		}
 		if d := store.Counts().Since(before); d.Writes != 0 || d.Total() != 1 { // the test's Load
-			t.Errorf("100 readers that joined a reader took %v", d.Commands)
+			t.Errorf("100 readers that joined a reader took the commands %v, want only the test's Load", d.Commands)
 		}
 		lost := last.Lost()
 		done[len(done)-1]()
@@ -108,7 +108,7 @@ func TestOverlappingReadersCost(t *testing.T) {
 				}
 				rw.RUnlock()
 				if h := holders(t, store, "k"); len(h) != 0 {
-					t.Errorf("left behind: %v", h)
+					t.Errorf("holders left behind: %v", h)
 				}
 			})
 		})

@@ -148,7 +148,7 @@ func TestRWMutexExcludes(t *testing.T) {
 										t.Errorf("a writer holds the key together with %d writers and %d readers", writers-1, readers)
 									}
 									if hold.Token() <= given {
-										t.Errorf("a writer's token %d after %d", hold.Token(), given)
+										t.Errorf("a writer's token %d after the token %d, want it greater", hold.Token(), given)
 									}
 									written = max(written, hold.Token())
 									given = max(given, hold.Token())

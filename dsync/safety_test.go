@@ -721,7 +721,7 @@ func TestAbsentHoldIsReleasedAgain(t *testing.T) {
 				before := store.Counts()
 				err := hold.Release(background)
 				if lost := lies == 2; lost != errors.Is(err, dsync.ErrLost) || !lost && err != nil {
-					t.Errorf("Release: %v", err)
+					t.Errorf("Release: %v, want ErrLost if the claim was absent twice, and nil if only once", err)
 				}
 				if beats := store.Counts().Since(before).Commands[dsynctest.MethodHeartbeat]; beats == 0 {
 					t.Error("the session believed the reply without sending a heartbeat")

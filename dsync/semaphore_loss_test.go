@@ -44,7 +44,7 @@ func TestCrashedHoldersPartIsFreeAtExpiry(t *testing.T) {
 						t.Errorf("granted %v after the crashed session's last heartbeat + TTL", d)
 					}
 					if sum(t, memory, "k") != 5 || isClosed(livingHold.Lost()) {
-						t.Errorf("the key is held by %v", hs)
+						t.Errorf("the key is held by %v, want a weight of 5 in all, and the living holder's hold not lost", hs)
 					}
 				}
 			})
@@ -114,7 +114,7 @@ func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 		for _, key := range []string{"k", "rw"} {
 			h := holders(t, store, key)
 			if len(h) != 2 {
-				t.Fatalf("the key is held by %v", h)
+				t.Fatalf("the key is held by %v, want two holders", h)
 			}
 			kept[key] = h[0].Token
 			notices, err := store.Revoke(background, s.ID(), driver.Revocation{Key: key, Claim: h[1].Claim})
@@ -267,10 +267,10 @@ func TestCloseNotifiesSemaphoreHolders(t *testing.T) {
 		one.Release(background)
 		start := time.Now()
 		if err := <-closed; err != nil || time.Since(start) != 0 {
-			t.Errorf("Close: %v after %v", err, time.Since(start))
+			t.Errorf("Close: %v after %v, want nil at once", err, time.Since(start))
 		}
 		if h := holders(t, store, "k"); len(h) != 0 {
-			t.Errorf("left behind: %v", h)
+			t.Errorf("holders left behind: %v", h)
 		}
 		wantErr(t, "Acquire", m.Acquire(background, 1), dsync.ErrClosed)
 		wantErr(t, "Resize", m.Resize(background, 1), dsync.ErrClosed)

@@ -247,7 +247,7 @@ func TestCloseWithoutStore(t *testing.T) {
 			t.Error("Close returned nil, although the store was unreachable")
 		}
 		if d := time.Since(start); d > ttl/3 {
-			t.Errorf("Close took %v", d)
+			t.Errorf("Close took %v, want at most a third of the TTL", d)
 		}
 		lock(t, other.Mutex("k"))
 		if d := time.Since(start); d < grace || d > ttl+100*time.Millisecond {

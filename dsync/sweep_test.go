@@ -141,7 +141,7 @@ func TestShortLivedProcessesSweep(t *testing.T) {
 					time.Sleep(tc.life)
 					began := time.Now()
 					if err := s.Close(background); err != nil || time.Since(began) > 0 {
-						t.Errorf("Close: %v after %v", err, time.Since(began))
+						t.Errorf("Close: %v after %v, want nil at once", err, time.Since(began))
 					}
 					time.Sleep(tc.every - tc.life)
 				}
@@ -354,7 +354,7 @@ func TestSweeperIsReplaced(t *testing.T) {
 			// The time of a session's first check is exponentially distributed with a mean of a minute. It comes later
 			// than a quarter of an hour only once in three million cases.
 			if d := st.At.Sub(last.At); d > 18*time.Minute {
-				t.Errorf("%v passed between turns %d and %d", d, last.Turn, st.Turn)
+				t.Errorf("%v passed between turns %d and %d, want at most 18m", d, last.Turn, st.Turn)
 			}
 		}
 		if len(by) < 8 || len(turns) < 80 {

@@ -174,7 +174,7 @@ func testKeysStates(e *env) {
 		}
 		if got.Kind != want.Kind || got.Limit != want.Limit || got.Token != want.Token || got.Term != want.Term || got.Sealed != want.Sealed ||
 			got.Waiting != want.Waiting || got.Position != 0 || !slices.Equal(got.WaitersAhead, want.WaitersAhead[:min(8, len(want.WaitersAhead))]) {
-			e.Errorf("Keys has %+v,\nLoad %+v", got, want)
+			e.Errorf("Keys returned %+v,\nLoad %+v", got, want)
 		}
 		e.wantValue(got, want.Value)
 		same := func(a, b driver.Holder) bool {
@@ -183,7 +183,7 @@ func testKeysStates(e *env) {
 			return times && a == b
 		}
 		if !slices.EqualFunc(got.Holders, want.Holders, same) {
-			e.Errorf("Keys has holders %+v,\nLoad %+v", got.Holders, want.Holders)
+			e.Errorf("Keys returned holders %+v,\nLoad %+v", got.Holders, want.Holders)
 		}
 	}
 	if s := states[1]; s.Waiting != 12 || !slices.Equal(ahead(s), claimIDs(queue[:8])) {
@@ -309,7 +309,7 @@ func testKeysOfSession(e *env) {
 				{Claim: b.ID, Session: session, Token: second.Token},
 			}
 			if !slices.Equal(s.Holders, want) {
-				e.Errorf("Keys of the session has %+v, want %+v", s.Holders, want)
+				e.Errorf("Keys of the session: holders %+v, want %+v", s.Holders, want)
 			}
 		}
 	}

@@ -398,7 +398,7 @@ func (e *env) pages(ids []string) {
 			return
 		}
 		if time.Since(start) > patience {
-			e.Fatalf("Observers of no key has %d sessions in all, but lacks %d that are alive: %q", len(all), len(missing), missing)
+			e.Fatalf("Observers of no key returned %d sessions in all, but lacks %d that are alive: %q", len(all), len(missing), missing)
 		}
 	}
 }

@@ -211,7 +211,7 @@ func testSweepRetention(e *env) {
 	e.wantExpired(expired)
 }
 
-// testSweepTokens sweeps right after each release, with no retention.
+// testSweepTokens holds a key twice and releases it, round after round, and sweeps after each round, with no retention.
 func testSweepTokens(e *env) {
 	key, session := newID(), e.session()
 	var last int64

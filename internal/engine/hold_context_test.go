@@ -90,7 +90,7 @@ func TestSecondReleaseDoesNotWait(t *testing.T) {
 		}()
 		time.Sleep(time.Millisecond)
 		if err := h.Release(background); err != nil || time.Since(start) != time.Millisecond {
-			t.Errorf("the second Release: %v, after %v", err, time.Since(start))
+			t.Errorf("the second Release: %v after %v, want nil after 1ms", err, time.Since(start))
 		}
 		select {
 		case <-h.Finished():

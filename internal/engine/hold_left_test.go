@@ -69,7 +69,7 @@ func TestHoldLeftAfterFreeze(t *testing.T) {
 		}
 		engine.Of(s).Freeze(lease)
 		if got := h.Left(); got != 0 {
-			t.Errorf("%v left after the deadline", got)
+			t.Errorf("%v left after the deadline, want 0", got)
 		}
 		if !isClosed(h.Lost()) {
 			t.Error("Lost is open although Left returned 0")

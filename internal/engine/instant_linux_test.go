@@ -27,10 +27,10 @@ func TestSleepOfTheMachineCounts(t *testing.T) {
 			engine.Of(s).Step(ttl)
 		}
 		if lost := l.Token() == 0; lost != slept {
-			t.Errorf("slept %t: the lease is lost: %t", slept, lost)
+			t.Errorf("the machine slept: %t; the lease is lost: %t; want the same", slept, lost)
 		}
 		if lost := h.Token() == 0; lost != slept {
-			t.Errorf("slept %t: the mutex is lost: %t", slept, lost)
+			t.Errorf("the machine slept: %t; the mutex is lost: %t; want the same", slept, lost)
 		}
 		l.Release(background)
 		h.Release(background)

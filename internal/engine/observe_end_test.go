@@ -63,7 +63,7 @@ func TestObserveReadsAtAPace(t *testing.T) {
 				t.Errorf("%s: read %d times, want %d to %d", what, n, at, atMost)
 			}
 			if n := o.holders.Load(); n != int64(changes%2) {
-				t.Errorf("%s: observed %d holders", what, n)
+				t.Errorf("%s: observed %d holders, want 1 after an odd number of changes and 0 after an even number", what, n)
 			}
 		}
 		readings("six changes", 6, 6, 6)
@@ -112,7 +112,7 @@ func TestObserveReportsErrors(t *testing.T) {
 		lock(t, mu)
 		time.Sleep(ttl)
 		if o.holders.Load() != 1 || o.errs.Load() != 0 {
-			t.Fatalf("observed %d holders and %d errors", o.holders.Load(), o.errs.Load())
+			t.Fatalf("observed %d holders and %d errors, want one holder and no error", o.holders.Load(), o.errs.Load())
 		}
 		store.down.Store(true)
 		time.Sleep(2 * ttl)
@@ -175,7 +175,7 @@ func TestObserveEnds(t *testing.T) {
 					t.Errorf("the end was reported %d times, want once", n)
 				}
 				if n := o.states.Load(); (n > 0) != (how != "after Close") || o.errs.Load() > 0 {
-					t.Errorf("%d states and %d errors were reported", n, o.errs.Load())
+					t.Errorf("%d states and %d errors were reported, want no error, and states unless the session was closed first", n, o.errs.Load())
 				}
 			})
 		})

@@ -174,12 +174,12 @@ func TestRegisterAfterALoss(t *testing.T) {
 		time.Sleep(ttl)
 		begin := time.Now()
 		if id, err := engine.Of(s).Register(background); err == nil || id != "" || time.Since(begin) > ttl/6 {
-			t.Errorf("in an outage: %q, %v after %v", id, err, time.Since(begin))
+			t.Errorf("Register in an outage: %q, %v after %v; want an error and no id within a sixth of the TTL", id, err, time.Since(begin))
 		}
 		ctx, cancel := context.WithTimeout(background, ttl/100)
 		defer cancel()
 		if _, err := engine.Of(s).Register(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("ctx ended: %v", err)
+			t.Errorf("Register when ctx has ended: %v, want context.DeadlineExceeded", err)
 		}
 		time.Sleep(ttl)
 		f.Heal()
