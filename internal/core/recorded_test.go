@@ -153,7 +153,7 @@ func (k *tableCase) recorded() (rec recorded) {
 	var recorder *trace.Recorder
 	seed := trace.Seed{1, 1}
 	r := newRig(new(catcher))
-	r.cfg.Rand = seed.Rand()
+	r.cfg.Rand, r.cfg.Backoff = seed.Rand(), 4*r.cfg.Retry // longer after each failure
 	r.record = func(e core.Event, effects []core.Effect) {
 		if recorder == nil { // not earlier, because beginnings change the settings
 			recorder = trace.New(&b, &r.cfg, seed)

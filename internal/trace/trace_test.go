@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"regexp"
 	"strings"
 	"testing"
@@ -191,7 +192,7 @@ func TestReplaySaysWhatDiffers(t *testing.T) {
 func TestReplayOfAnyKey(t *testing.T) {
 	for _, key := range []string{`,}`, `"a":0,`, `{"a":null}`, `\",}`} {
 		var b bytes.Buffer
-		config, seed := core.Config{TTL: time.Second}, trace.Seed{1, 2}
+		config, seed := core.Config{TTL: 12 * time.Second, Heartbeat: 4 * time.Second, Attempt: time.Second, Lanes: 2, PollLanes: 1}, trace.Seed{1, 2}
 		config.Rand = seed.Rand()
 		c, r := core.New(&config), trace.New(&b, &config, seed)
 		for n, e := range []core.Event{
@@ -202,9 +203,33 @@ func TestReplayOfAnyKey(t *testing.T) {
 			effects := c.Step(core.Instant(n), e)
 			r.Step(core.Instant(n), e, effects, c.Next())
 		}
+		if quoted, _ := json.Marshal(key); bytes.Count(b.Bytes(), quoted) != 2 {
+			t.Errorf("%q stands in the trace in another way:\n%s", key, b.Bytes())
+		}
 		if steps, err := trace.Replay(&b); err != nil || steps != 3 {
 			t.Errorf("%q: %d events, %v", key, steps, err)
 		}
+	}
+}
+
+// A Release without options is not the same as none: the claim does not linger.
+func TestReplayOfAReleaseWithoutOptions(t *testing.T) {
+	var b bytes.Buffer
+	config, seed := core.Config{TTL: 12 * time.Second, Heartbeat: 4 * time.Second, Attempt: time.Second, Linger: time.Second, Lanes: 2, PollLanes: 1}, trace.Seed{1, 2}
+	config.Rand = seed.Rand()
+	c, r := core.New(&config), trace.New(&b, &config, seed)
+	call := &core.Call{Want: core.Want{Key: "k", Kind: driver.KindMutex, Weight: 1, Limit: 1}, Call: 1}
+	for n, e := range []core.Event{
+		call,
+		&core.Reply{Command: 1, Session: "s", Now: time.Unix(1000, 0)},
+		&core.Reply{Command: 2, Now: time.Unix(1000, 0), State: driver.State{Key: "k", Holders: []driver.Holder{{Claim: "s.1", Session: "s", Token: 5}}}},
+		&core.Done{Claim: 1, Hold: call, Release: new(driver.Release)},
+	} {
+		effects := c.Step(core.Instant(n), e)
+		r.Step(core.Instant(n), e, effects, c.Next())
+	}
+	if steps, err := trace.Replay(&b); err != nil || steps != 4 {
+		t.Errorf("%d events, %v", steps, err)
 	}
 }
 
