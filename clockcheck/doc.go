@@ -14,12 +14,11 @@
 //
 // # The bound
 //
-// The answer to the command hello contains the server's time, truncated to milliseconds. The server
-// reads its clock after the command was sent and before the answer arrives, so one answer bounds
-// the difference between the clocks from both sides, however the round trip divides between the two
-// directions. The check intersects the intervals from several answers, at different fractions of a
-// millisecond, after widening each interval by how far the clocks may have drifted apart since that
-// answer. The bound is therefore about half of the fastest round trip plus an eighth of a
+// The answer to the command hello contains the server's time, truncated to milliseconds. The server reads its clock
+// after the command was sent and before the answer arrives. So one answer bounds the difference between the clocks from
+// both sides, however the round trip divides between the two directions. The check takes several answers, at different
+// fractions of a millisecond. It widens the interval of each by how far the clocks may have drifted apart since then,
+// and intersects the intervals. The bound is therefore about half of the fastest round trip plus an eighth of a
 // millisecond; the error is usually much less.
 //
 // The check measures time with the host's monotonic clock, and compares the host's wall clock with
@@ -27,19 +26,18 @@
 // suspended, the check fails with [ErrStepped]. It fails with the same error if a server's answers
 // contradict each other, which only a step of that server's clock can explain.
 //
-// The true difference can be outside the bound only if a server's clock drifts faster than
-// [Options].DriftRate, or if it is stepped during the check by too little for the answers to show
-// it (at most 2 ms and two round trips, usually far less). After such a step, the difference is
-// outside the bound by at most the size of the step. Steps of the host's clock are detected if they
-// are larger than some microseconds (on Windows, whose clocks tick every 15.6 ms, some tens of
-// milliseconds).
+// The true difference can be outside the bound in two cases only: a server's clock drifts faster than
+// [Options].DriftRate, or it is stepped during the check by too little for the answers to show it. Such a step is at
+// most 2 ms plus two round trips, usually far less. After it, the difference is outside the bound by at most the size
+// of the step. Steps of the host's clock are detected if they are larger than some microseconds (on Windows, whose
+// clocks tick every 15.6 ms, some tens of milliseconds).
 //
 // # What it costs
 //
-// A check sends eight hello commands ([Options].Samples) over the client's own connections, or up to four times as
-// many if the client spreads them over several mongos. If the server is near, the eight take some 10 ms. With
-// [Options].Servers it opens and closes two connections to each further server, one of them for the driver's own
-// monitor, and sends eight hello commands there. hello reads nothing from disk, takes no lock and needs no privilege,
+// A check sends eight hello commands ([Options].Samples) over the client's own connections, or up to four times as many
+// if the client spreads them over several mongos. If the server is near, the eight take some 10 ms. With
+// [Options].Servers it also sends eight hello commands to each further server. It opens and closes two connections for
+// that, one of them for the driver's own monitor. hello reads nothing from disk, takes no lock and needs no privilege,
 // not even a user.
 //
 // # Limits

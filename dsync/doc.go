@@ -36,7 +36,7 @@
 // check the token where the data is.
 //
 // If somebody deletes or edits a lock's record in the store, two processes can hold the lock until the first is
-// notified, after its next heartbeat (a later one if its session holds more than 500 keys).
+// notified. That is after its next heartbeat, or after a later one if its session holds more than 500 keys.
 //
 // # What is not here
 //

@@ -21,10 +21,11 @@ import (
 //	defer h.Release(context.WithoutCancel(ctx))
 //	return work(h.Context(ctx)) // ends if the hold is lost
 //
-// A hold is lost mainly when its process cannot reach the store for most of the session's TTL or is frozen for that
-// long, when somebody takes the key by force, or when its limit ([Hold.Progress]) or its lease ([Mutex.Lease]) is over.
-// After Lost closes, nobody else can hold the key for at least the session's grace. A lost hold must be released, too:
-// until then the key stays locked in this process. A lease and units of a [Semaphore] need no release after a loss.
+// A hold is lost when its process cannot reach the store for most of the session's TTL, or is frozen for that long. The
+// other usual reasons are that somebody takes the key by force, and that its limit ([Hold.Progress]) or its lease
+// ([Mutex.Lease]) is over. After Lost closes, nobody else can hold the key for at least the session's grace. A lost
+// hold must be released, too: until then the key stays locked in this process. A lease and units of a [Semaphore] need
+// no release after a loss.
 type Hold struct {
 	h     *engine.Hold
 	over  context.Context         // for a reader: ends with h, or when this reader releases its share of h; otherwise nil
@@ -107,9 +108,9 @@ func (h *Hold) Context(ctx context.Context) context.Context {
 //		send(ctx, batch) // takes some seconds
 //	}
 //
-// When the limit has passed, this hold alone is lost, with the cause [ErrStalled], and after the grace the store
-// can grant the key to others. limit counts from the call, including time that the machine sleeps; 0 removes the
-// limit. A hold begins without a limit.
+// When the limit has passed, this hold alone is lost, with the cause [ErrStalled]. After the grace the store can grant
+// the key to others. limit counts from the call, including time that the machine sleeps; 0 removes the limit. A hold
+// begins without a limit.
 //
 // Progress sends no command. The error is [ErrLost], with its cause, if the hold is over. It is another error if limit
 // is negative or more than 50 years, or if the hold is a reader's, because readers can share it. A lease has its own

@@ -28,9 +28,9 @@ const onceTick = 1
 // String returns the kind and the key, such as `once "schema v7"`.
 func (o *Once) String() string { return fmt.Sprintf("%s %q", driver.KindOnce, o.t.key) }
 
-// Do calls f unless the key is sealed, and seals the key when f returns nil. While another run is in
-// progress, here or elsewhere, Do waits for it: if that run succeeds, Do returns nil without calling f;
-// if it fails, Do may run f next. ctx bounds the wait. f's context ends with ctx and with the hold.
+// Do calls f unless the key is sealed, and seals the key when f returns nil. While another run is in progress, here or
+// elsewhere, Do waits for it. If that run succeeds, Do returns nil without calling f; if it fails, Do may run f next.
+// ctx bounds the wait. f's context ends with ctx and with the hold.
 //
 // f runs on the calling goroutine. If it panics or calls runtime.Goexit, the run has failed. The error
 // is f's, joined with [ErrLost] if the hold ended before f returned: then the run does not count. Other

@@ -103,7 +103,7 @@ func (s *Singleton) String() string {
 }
 
 // Done returns a channel that is closed when the function has left the group, because it returned during its term, was
-// removed, could not campaign, or the group has ended. From then on it does not run on this process.
+// removed or could not campaign, or because the group has ended. From then on it does not run on this process.
 func (s *Singleton) Done() <-chan struct{} { return s.done }
 
 // runs records that the function runs in the term t, until done is called.

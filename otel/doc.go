@@ -52,11 +52,10 @@
 // leasehold.lease.remaining is read when the metrics are collected, so it also falls while a heartbeat hangs. It exists
 // from the first heartbeat on. At 0 all holds except leases are lost.
 //
-// leasehold.queue.length is recorded with [Telemetry.ObserveQueues], leasehold.listener.ready and
-// leasehold.store.size with [Telemetry.ObserveSession], and leasehold.clock.spread with
-// [Telemetry.RecordClockSpread]. If leasehold.listener.ready is 0 because of an error, so that waiters poll, it
-// has an error.type: unsupported if the store can't notify, otherwise the type of the error that ended the
-// listener.
+// leasehold.queue.length is recorded with [Telemetry.ObserveQueues], leasehold.listener.ready and leasehold.store.size
+// with [Telemetry.ObserveSession], and leasehold.clock.spread with [Telemetry.RecordClockSpread]. If
+// leasehold.listener.ready is 0 because of an error, waiters poll. Its error.type is then unsupported if the store
+// can't notify, otherwise the type of the error that ended the listener.
 //
 // The file grafana/leasehold.json is a Grafana dashboard of these metrics, with the names that they have in
 // Prometheus. The file prometheus/alerts.yml has alert rules for Prometheus.

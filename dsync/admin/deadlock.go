@@ -9,14 +9,14 @@ import (
 )
 
 // A Deadlock is a cycle of sessions: Members[i] holds Keys[i] and waits for Keys[i+1], the last member for Keys[0]. If
-// in each session the goroutine that holds the key is the one that waits, all wait forever, unless a wait's context
-// ends, a process ends, or somebody calls [Inspector.Break] on one of the keys. Programs that always lock their keys in
-// the same order never deadlock.
+// in each session the goroutine that holds the key is the one that waits, none can go on until a wait's context ends, a
+// process ends, or somebody calls [Inspector.Break] on one of the keys. Programs that always lock their keys in the
+// same order never deadlock.
 //
-// Each session looks for the deadlocks that it is part of. If it holds a key that it locked before it began to wait,
-// it looks with a heartbeat once the wait has lasted for half a TTL (at least 5 s and at most 15 s). It looks again
-// each time that the wait has become twice as long. Each member of a cycle logs the cycle once, as a warning, and
-// passes it to [dsync.Hooks].Deadlock.
+// Each session looks for the deadlocks that it is part of. A session that holds a key, and has since begun to wait for
+// another, looks when the wait has lasted for half a TTL (at least 5 s and at most 15 s), with its next heartbeat. It
+// looks again each time that the wait has become twice as long. Each member of a cycle logs the cycle once, as a
+// warning, and passes it to [dsync.Hooks].Deadlock.
 //
 // A call that waits for a key that its own context holds, such as locking a key inside a [dsync.Mutex.Do] on the same
 // key, is a deadlock with one member. The process reports such a deadlock in the same way and after the same time, but

@@ -21,8 +21,8 @@
 // [Inspector.Stats] sends nothing.
 //
 // [Inspector.Break] and [Inspector.Forget] change what others rely on, and register the session if it is not
-// registered. Both keep the promises of package dsync: Break takes a key only from holders that were notified and
-// had their grace, or whose session or lease is over, and tokens keep growing after Forget.
+// registered. Both keep the promises of package dsync. Break takes a key only from holders that were notified and had
+// their grace, or whose session or lease is over. Tokens keep growing after Forget.
 //
 // All times are by the store's clock, not this host's. An answer describes the moment that it names, and may be out of
 // date when it arrives: a Status that shows a key as free is no permission to write.

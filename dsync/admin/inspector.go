@@ -21,7 +21,7 @@ func New(s *dsync.Session) *Inspector { return &Inspector{engine.Of(s)} }
 
 // Break asks the current holders of key to give it up, and waits until they have done so. Each holder is notified (its
 // Lost channel closes, and the cause is [dsync.ErrRevoked]) and then has its session's grace to stop and unlock. After
-// that the first waiter gets the key. The key is never taken from a holder that was not notified: if the holder's
+// that the first waiter gets the key. The key is never taken from a holder that was not notified. If the holder's
 // process cannot be reached, Break waits until the holder's session expires or, if the hold has a fixed end, until that
 // end. If nobody holds key, Break does nothing. Nobody holds a key that a [dsync.Once] has sealed; see
 // [Inspector.Forget].
@@ -43,8 +43,8 @@ func (i *Inspector) Break(ctx context.Context, key string) error { return i.s.Br
 // Periodic can run again in all processes. The terms of a forgotten election count from 1 again. So forget only keys
 // that no process will use again, or that should start over.
 //
-// If a process holds the key or waits for it, the error is a [*dsync.HeldError], and nothing is forgotten; the claims
-// of an expired session count as well until they are dropped, for example by [Inspector.Break]. Other errors are
+// If a process holds the key or waits for it, the error is a [*dsync.HeldError], and nothing is forgotten. The claims
+// of an expired session count as well, until they are dropped, for example by [Inspector.Break]. Other errors are
 // Break's.
 func (i *Inspector) Forget(ctx context.Context, key string) error { return i.s.Forget(ctx, key) }
 
@@ -74,9 +74,9 @@ type Stats struct {
 	// needed to listen.
 	Polling error
 
-	// Records is the number of records in the store, including those of sessions, as of the last complete round of
-	// sweeping that the session knows of; 0 if it knows of none. A session reads the number again at intervals between
-	// a minute and an eighth of [dsync.Options].Retention.
+	// Records is the number of records in the store, including those of sessions. It was counted in the last complete
+	// round of sweeping that the session knows of, and is 0 if it knows of none. A session reads the number again at
+	// intervals between a minute and an eighth of [dsync.Options].Retention.
 	Records int64
 }
 

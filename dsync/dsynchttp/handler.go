@@ -221,8 +221,8 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 		if l.Session.Closed {
 			return
 		}
-		// If reading is slow, because of many keys or of the store, read less often, so that reading for an open page
-		// takes at most a tenth of the time.
+		// Reading takes a while if there are many keys, or if the store is slow. Then read less often: reading for an
+		// open page must not take more than a tenth of the time.
 		took := time.Since(began)
 		wait.Reset(max(h.opt.Refresh-took, 9*took))
 	}

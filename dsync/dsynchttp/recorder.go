@@ -243,9 +243,9 @@ func (s *span) setHeld(h admin.Participant, now, until time.Time) {
 	}
 }
 
-// setEnded records that the hold ended by the given time, and no later than planned. If the holder's session had sent
-// no heartbeat for half of its TTL, and others got the key only after the hold had lapsed, then the session has
-// expired: if the holder had released the key, others would have got it earlier.
+// setEnded records that the hold ended by the given time, and no later than planned. If the holder's session was silent
+// when last seen, and the key became free only when the hold had lapsed, then the session has expired. After a release,
+// the key would have been free earlier.
 func (s *span) setEnded(at time.Time) {
 	if s.end = at; !s.planned.IsZero() && at.After(s.planned) {
 		s.end = s.planned
