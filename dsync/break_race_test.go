@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// If Break revokes a grant before the grantee's process has learned of it, the process gives up the grant and requests
-// the key again, at the end of the queue.
+// If Break revokes a grant before the grantee's process has learned of it, the process gives up the grant. A Hold then
+// requests the key again, at the end of the queue; a TryHold may fail with ErrHeld instead.
 func TestBreakOfAGrantUnderWay(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprint("try ", try), func(t *testing.T) {

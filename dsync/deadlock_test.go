@@ -311,7 +311,7 @@ func TestDeadlockWithADeadProcess(t *testing.T) {
 		faulty.Cut()
 		memory.Expire(background, f.of("b").ID(), true)
 		if got, err := admin.New(f.of("a")).Deadlocks(background, ""); len(got) > 0 || err != nil {
-			t.Errorf("%v, %v, want none", got, err)
+			t.Errorf("Deadlocks: %v, %v; want none, and no error", got, err)
 		}
 	})
 }

@@ -125,7 +125,7 @@ func TestForceNotifiesFirst(t *testing.T) {
 							// The first holder's session continues, and no revocation is left.
 							time.Sleep(ttl)
 							if a.ID() == "" || revocations(t, store, a.ID()) != 0 {
-								t.Errorf("session %q has %d revocations", a.ID(), revocations(t, store, a.ID()))
+								t.Errorf("session %q has %d revocations; want a session that was not lost, without revocations", a.ID(), revocations(t, store, a.ID()))
 							}
 							if p.name != "once" { // the Once is sealed by now
 								again := p.take(t, a)

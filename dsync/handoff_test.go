@@ -322,7 +322,7 @@ func TestOnlyPlainHoldsAreHandedOff(t *testing.T) {
 		mu.Unlock()
 		wg.Wait()
 		if h := holders(t, store, "k"); len(h) != 1 || h[0].Until.IsZero() || h[0].Token != l.Token() {
-			t.Errorf("the lease's hold in the store is %+v", h)
+			t.Errorf("the store has the holders %+v, want one with the lease's token and an end", h)
 		}
 		if d := store.Counts().Since(before); d.Commands[dsynctest.MethodRelease] != 1 || d.Commands[dsynctest.MethodAcquire] != 1 {
 			t.Errorf("sent %v, want a Release and an Acquire", d.Commands)

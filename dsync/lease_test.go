@@ -213,7 +213,7 @@ func TestShortLeases(t *testing.T) {
 					mu := b.Mutex("k")
 					lock(t, mu)
 					if took := time.Since(start); took < d || took > d+d/100+50*time.Millisecond {
-						t.Errorf("the key was taken after %v", took)
+						t.Errorf("the key was taken after %v, want right after the end of the lease", took)
 					}
 					mu.Unlock()
 				}()

@@ -320,7 +320,7 @@ func TestTryTakesALocallyLingeringKey(t *testing.T) {
 					lose.Store(silent)
 					start := time.Now()
 					if got := try(s); got == silent {
-						t.Errorf("the try succeeded: %t", got)
+						t.Errorf("the try succeeded: %t, want the opposite", got)
 					}
 					if d := time.Since(start); silent && d != s.Options().TTL/6 {
 						t.Errorf("the try took %v, want the longest time of one attempt, %v", d, s.Options().TTL/6)

@@ -173,7 +173,7 @@ func TestHeldErrorNamesThisProcess(t *testing.T) {
 		go s.Mutex("theirs").LockContext(ctx)
 		synctest.Wait()
 		if held := try("theirs"); held.Session != "" || !strings.Contains(held.Error(), "waited for by this process") {
-			t.Errorf("TryHold of a key that this process waits for: %+v: %v", held, held)
+			t.Errorf("TryHold of a key that this process waits for: %+v: %v; want no session, and an error that says that this process waits", held, held)
 		}
 		cancel()
 	})

@@ -170,7 +170,7 @@ func TestDoneOnceCost(t *testing.T) {
 		viaValue := s.Once("k")
 		before := store.Counts()
 		if _, done, err := viaValue.Value(background); !done || err != nil {
-			t.Errorf("Value: %t, %v", done, err)
+			t.Errorf("Value: %t, %v; want true and no error", done, err)
 		}
 		wantDone(t, viaValue, "v")
 		if d := store.Counts().Since(before); d.Total() != 1 {
@@ -244,7 +244,7 @@ func TestFailedRunIsFollowed(t *testing.T) {
 						t.Error("the panic or Goexit did not reach the caller")
 					}
 					if err := <-second; err != nil || !ran {
-						t.Errorf("the next Do returned %v, ran %t", err, ran)
+						t.Errorf("the next Do returned %v, ran %t; want nil, and a run", err, ran)
 					}
 					if err := a.Once("k").Do(background, unwanted(t)); err != nil {
 						t.Errorf("Do: %v", err)

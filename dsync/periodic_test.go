@@ -148,7 +148,7 @@ func TestPeriodicWaitersTakeOver(t *testing.T) {
 				// The caller with tick 2 called before two callers with tick 1, but one of those two runs tick 1 first.
 				want := []string{"0 ran 1: false", "1 ran 1: false", "3 ran 1: true", "2 ran 2: true", "5 ran 3: true"}
 				if fmt.Sprint(order) != fmt.Sprint(want) {
-					t.Errorf("%q, want %q", order, want)
+					t.Errorf("the runs were %q, want %q", order, want)
 				}
 				if d := time.Since(began); !polling && d != 5*ttl {
 					t.Errorf("the calls took %v, want %v", d, 5*ttl)

@@ -42,7 +42,7 @@ func TestLocalMismatchNamesBothKinds(t *testing.T) {
 			}
 		}
 		if d := store.Counts().Since(before); d.Total() != 0 {
-			t.Errorf("the store was sent %v", d.Commands)
+			t.Errorf("the store was sent the commands %v, want none", d.Commands)
 		}
 		mu.Unlock()
 		rw.Unlock()

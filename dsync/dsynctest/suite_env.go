@@ -93,7 +93,7 @@ func (e *env) session() string {
 	return id
 }
 
-// sessionTTL registers a session and returns the time of its first heartbeat.
+// sessionTTL registers a session, and returns its id and the time of its first heartbeat.
 func (e *env) sessionTTL(ttl time.Duration) (id string, at time.Time) {
 	e.Helper()
 	id = newID()

@@ -53,7 +53,7 @@ func (e *env) key(key string) driver.State {
 	return states[0]
 }
 
-// wantKeys checks the keys with a prefix.
+// wantKeys checks which keys Keys returns for a prefix, a last key and a limit.
 func (e *env) wantKeys(prefix, after string, n int, want ...string) {
 	e.Helper()
 	var got []string
@@ -277,7 +277,7 @@ func testKeysNamed(e *env) {
 		got = append(got, s.Key)
 		e.check(s.Key, s, 8)
 		if len(s.Holders) != 1 || s.Holders[0].Session != session || s.Kind != driver.KindMutex || s.Token != s.Holders[0].Token {
-			e.Errorf("Keys by name has %+v, want a mutex held by the session", s)
+			e.Errorf("Keys by name returned %+v, want a mutex held by the session", s)
 		}
 	}
 	if !slices.Equal(got, want) {

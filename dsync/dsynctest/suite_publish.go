@@ -415,7 +415,7 @@ func (e *env) wantSealed(s driver.State, token int64, result []byte) {
 	e.wantTick(s, 1, token, result)
 }
 
-// wantTick checks that a state is sealed up to the tick, with the result and the last token.
+// wantTick checks that a state shows its key as sealed up to the tick, with the result and the last token.
 func (e *env) wantTick(s driver.State, tick, token int64, result []byte) {
 	e.Helper()
 	if s.Sealed != tick || s.Value == nil || !bytes.Equal(s.Value, result) || s.Token != token {

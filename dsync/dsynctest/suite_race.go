@@ -183,7 +183,7 @@ func testRaceLimit(e *env) {
 				continue
 			}
 			if sum := held.Add(c.Weight); sum > limit {
-				e.Errorf("holders weigh %d of %d", sum, limit)
+				e.Errorf("the holders' weights add up to %d, more than the limit of %d", sum, limit)
 			}
 			mu.Lock()
 			tokens = append(tokens, h.Token)
@@ -268,7 +268,7 @@ func testRaceNotices(e *env) {
 			}
 			c.Token, c.NoneWaiting = h.token, h.alone
 			if sum := held.Add(c.Weight); sum > limit {
-				e.Errorf("holders weigh %d of %d", sum, limit)
+				e.Errorf("the holders' weights add up to %d, more than the limit of %d", sum, limit)
 			}
 			time.Sleep(time.Millisecond)
 			held.Add(-c.Weight)

@@ -158,7 +158,7 @@ func testLeaseEnd(e *env) {
 	granted, before := e.acquire(c).Holders[0], e.now()
 	h, after := e.extend(c), e.now()
 	if h.Until.Before(before.Add(c.Lease)) || h.Until.After(after.Add(c.Lease)) {
-		e.Errorf("extended by %v until %v; want it from now, which was from %v to %v", c.Lease, h.Until, before, after)
+		e.Errorf("extended by %v until %v; want that long after a time from %v to %v", c.Lease, h.Until, before, after)
 	}
 	if read, _ := e.load(c.Key).Holder(c.ID); !read.Until.Equal(h.Until) || !read.Since.Equal(granted.Since) || read.Token != granted.Token {
 		e.Errorf("Load reads %+v; want the end %v, and the rest as it was granted, %+v", read, h.Until, granted)
@@ -227,14 +227,14 @@ func testLongestDurations(e *env) {
 	c := e.leased(newID(), session, driver.MaxDuration)
 	before := e.now()
 	if h := e.hold(c); h.Until.Before(before.Add(c.Lease)) {
-		e.Errorf("extended by %v at %v until %v", c.Lease, before, h.Until)
+		e.Errorf("extended by %v at %v, but only until %v", c.Lease, before, h.Until)
 	}
 	kept := e.claim(newID(), session)
 	e.hold(kept)
 	before = e.now()
 	e.releaseKeep(kept, driver.MaxDuration, true)
 	if h, _ := e.load(kept.Key).Holder(kept.ID); h.Until.Before(before.Add(driver.MaxDuration)) {
-		e.Errorf("kept for %v at %v until %v", driver.MaxDuration, before, h.Until)
+		e.Errorf("kept for %v at %v, but only until %v", driver.MaxDuration, before, h.Until)
 	}
 }
 

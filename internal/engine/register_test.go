@@ -224,7 +224,7 @@ func TestRegistrationsDoNotPileUp_B42(t *testing.T) {
 				}
 				time.Sleep(2 * ttl)
 				if ids := memory.SessionRecords(); len(ids) > processes {
-					t.Errorf("%d records of %d processes", len(ids), processes)
+					t.Errorf("%d records of %d processes, want at most one each", len(ids), processes)
 				}
 				alive, _, err := memory.Sessions(background, driver.SessionQuery{})
 				if err != nil || len(alive) != processes {
