@@ -21,7 +21,7 @@ const truncation = time.Millisecond
 //
 // The server read its clock at some moment between sent and got. At that moment it showed at least s.server, and less
 // than s.server + truncation. The difference is least if that moment was s.got. It is greatest if the moment was
-// s.sent, and only then the clocks could drift until s.got. So only the upper end is widened.
+// s.sent, and the clocks could then drift until s.got. So only the upper end is widened.
 func (s sample) interval(rate float64) interval {
 	return interval{
 		lo: s.server - s.got,

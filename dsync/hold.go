@@ -22,7 +22,7 @@ import (
 //	return work(h.Context(ctx)) // ends if the hold is lost
 //
 // A hold is lost when its process cannot reach the store for most of the session's TTL, or is frozen for that long. The
-// other usual reasons are that somebody takes the key by force, and that its limit ([Hold.Progress]) or its lease
+// other usual reasons are that somebody takes the key by force, and that the hold's limit ([Hold.Progress]) or lease
 // ([Mutex.Lease]) is over. After Lost closes, nobody else can hold the key for at least the session's grace. A lost
 // hold must be released, too: until then the key stays locked in this process. A lease and units of a [Semaphore] need
 // no release after a loss.

@@ -31,8 +31,8 @@ type Periodic struct{ t ticks }
 func (p *Periodic) String() string { return fmt.Sprintf("%s %q", driver.KindPeriodic, p.t.key) }
 
 // Do calls f unless the tick is over, that is unless a run has succeeded for it or for a later tick. When f returns
-// nil, the tick is over. ran reports whether Do has called f. Otherwise Do is like [Once.Do], and [Periodic.Last] shows
-// whether a run counts.
+// nil, the tick is over. ran reports whether Do has called f. In every other respect Do is like [Once.Do];
+// [Periodic.Last] shows whether a run counts.
 //
 // The tick must be later than the start of 1970, and a whole number of milliseconds. That keeps out time.Now(), which
 // no other process would compute alike. The tick may be at most 50 years ahead of the store's clock.

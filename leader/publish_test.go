@@ -18,8 +18,8 @@ import (
 // The value later is too long for the write that elects a leader, so it is published after the election.
 var later = strings.Repeat("a", driver.MaxClaimValue+1)
 
-// Every write that elects a leader also publishes the leader's value, if it is short. So nobody sees a leader without
-// its value, and publishing costs no extra command.
+// Every write that elects a leader also publishes the leader's value, if it is short. So whoever sees the leader sees
+// the value, too, and publishing costs no extra command.
 func TestValueIsPartOfTheElection(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
