@@ -80,8 +80,8 @@ var shutdowns = []shutdown{
 }
 
 // B39: on a store that does not answer, Close returns within the grace plus one attempt's time, whatever the process
-// holds. If its ctx has ended, Close returns within one attempt's time. The error of Close names the keys that may
-// still be held.
+// holds. If its ctx ends earlier, Close returns within one attempt's time after that. The error of Close names the keys
+// that may still be held.
 func TestCloseOnASilentStore_B39(t *testing.T) {
 	const bound = 30 * time.Second / 6
 	for _, down := range shutdowns {
