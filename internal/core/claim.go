@@ -71,7 +71,7 @@ const inLine = ^uint64(0)
 
 // dropKeep cancels the Keep of ReleaseBy or ReleaseAfter, because the claim was revoked. If a release under way keeps the
 // claim, another release follows.
-func (c *Core) dropKeep(cl *claim, _ args) {
+func (c *Core) dropKeep(cl *claim, _ *args) {
 	if cl.state == windingDown {
 		cl.ender = byOthers
 	}
@@ -84,12 +84,12 @@ func (c *Core) dropKeep(cl *claim, _ args) {
 
 func (cl *claim) fixed() bool { return cl.request.Lease > 0 }
 
-func (c *Core) isLease(cl *claim, _ args) bool { return cl.fixed() }
+func (c *Core) isLease(cl *claim, _ *args) bool { return cl.fixed() }
 
 // inUse reports whether the claim keeps its slot because its holder is not done: see settled.
-func (c *Core) inUse(cl *claim, _ args) bool { return cl.users > 0 && !cl.call.Auto && !cl.fixed() }
+func (c *Core) inUse(cl *claim, _ *args) bool { return cl.users > 0 && !cl.call.Auto && !cl.fixed() }
 
-func (c *Core) unused(cl *claim, x args) bool { return !c.inUse(cl, x) }
+func (c *Core) unused(cl *claim, x *args) bool { return !c.inUse(cl, x) }
 
 // shares reports whether readers of this process may share the claim.
 func (cl *claim) shares() bool {

@@ -34,6 +34,7 @@ type Core struct {
 
 	table    *table
 	tasks    []task    // what follows from the last transition; empty between Steps
+	args     args      // of a transition that is not a task
 	moving   bool      // a transition is under way
 	out      []Effect  // effects of the current Step
 	delivers []Deliver // the Delivers in out; reused, so that a hand-off allocates nothing

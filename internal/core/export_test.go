@@ -108,7 +108,7 @@ func (c *Core) Break(n int, defect string) bool {
 		panic(fmt.Sprintf("no defect %q", defect))
 	}
 	do, times := r.do, 0
-	r.do = func(c *Core, cl *claim, x args) {
+	r.do = func(c *Core, cl *claim, x *args) {
 		if times++; times > 100 {
 			panic("the transition is made again and again")
 		}
@@ -125,11 +125,11 @@ func (c *Core) Watch(met, used func(n int)) {
 	rows := c.table.expanded()
 	for n := range rows {
 		do, when := rows[n].do, rows[n].when
-		rows[n].when = func(c *Core, cl *claim, x args) bool {
+		rows[n].when = func(c *Core, cl *claim, x *args) bool {
 			met(n)
 			return when == nil || when(c, cl, x)
 		}
-		rows[n].do = func(c *Core, cl *claim, x args) {
+		rows[n].do = func(c *Core, cl *claim, x *args) {
 			used(n)
 			if do != nil {
 				do(c, cl, x)

@@ -10,7 +10,7 @@ import (
 )
 
 // begin begins the first hold of a claim.
-func (c *Core) begin(cl *claim, x args) {
+func (c *Core) begin(cl *claim, x *args) {
 	a, q := cl.call, c.queues[cl.request.Key]
 	cl.wait, c.listener.idle = nil, c.now
 	if cl.fixed() {
@@ -46,7 +46,7 @@ func (c *Core) deliver(cl *claim, a *Call, term int64, local bool) {
 
 // windDown ends a hold whose claim the store may still have. The claim is released when the holder is done or
 // the grace is over.
-func (c *Core) windDown(cl *claim, x args) {
+func (c *Core) windDown(cl *claim, x *args) {
 	cause := x.cause
 	switch {
 	case cause == ErrClosed:
@@ -60,17 +60,17 @@ func (c *Core) windDown(cl *claim, x args) {
 }
 
 // windDownUnkept is like windDown, but the store need not keep the claim after its release.
-func (c *Core) windDownUnkept(cl *claim, x args) {
+func (c *Core) windDownUnkept(cl *claim, x *args) {
 	c.dropKeep(cl, x)
 	c.windDown(cl, x)
 }
 
 // stalled ends a hold whose holder has made no progress within its limit.
-func (c *Core) stalled(cl *claim, _ args) { c.windDown(cl, args{cause: ErrStalled}) }
+func (c *Core) stalled(cl *claim, _ *args) { c.windDown(cl, &args{cause: ErrStalled}) }
 
 // limitProgress makes the hold end unless its holder makes progress again within the limit. Leases have no such limit,
 // because they run out by themselves.
-func (c *Core) limitProgress(cl *claim, x args) {
+func (c *Core) limitProgress(cl *claim, x *args) {
 	if x.limit > 0 {
 		c.at(&cl.timer, cl.number, c.now.Add(x.limit))
 	} else {
@@ -81,7 +81,7 @@ func (c *Core) limitProgress(cl *claim, x args) {
 // loseHold ends a hold whose key the store may already have granted to another session. It sends no release.
 // The claim stays in c.claims for the grace, so that the session does not treat a lease as unknown and
 // release it.
-func (c *Core) loseHold(cl *claim, x args) {
+func (c *Core) loseHold(cl *claim, x *args) {
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
 	c.do(&End{cl.call, x.cause, errors.Is(x.cause, ErrLeaseOver)})
 	if cl.fixed() {
@@ -92,7 +92,7 @@ func (c *Core) loseHold(cl *claim, x args) {
 }
 
 // loseRelease is called when the session is lost while a hold's grace is running.
-func (c *Core) loseRelease(cl *claim, x args) {
+func (c *Core) loseRelease(cl *claim, x *args) {
 	cl.lostBy = LostTo(x.cause)
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
 }
@@ -110,21 +110,21 @@ func (c *Core) done(e *Done) {
 }
 
 // saysHow reports whether the holder has said how to release the claim. Such a hold is not handed off.
-func (c *Core) saysHow(_ *claim, x args) bool { return x.done.Release != nil }
+func (c *Core) saysHow(_ *claim, x *args) bool { return x.done.Release != nil }
 
 // mayLeaveAsSaid is like saysHow, for a hold that winds down: a lost hold must not seal, and a revoked key must not be
 // kept.
-func (c *Core) mayLeaveAsSaid(cl *claim, x args) bool {
+func (c *Core) mayLeaveAsSaid(cl *claim, x *args) bool {
 	return cl.ender == byNobody && x.done.Release != nil && x.done.Release.Seal == 0
 }
 
-func (c *Core) releaseAsSaid(cl *claim, x args) {
+func (c *Core) releaseAsSaid(cl *claim, x *args) {
 	cl.leave = &leave{Release: *x.done.Release, keepUntil: c.now.Add(x.done.Release.Keep)}
 	c.release(cl, x)
 }
 
 // releaseDone releases a claim whose holder is done.
-func (c *Core) releaseDone(cl *claim, x args) {
+func (c *Core) releaseDone(cl *claim, x *args) {
 	if cl.leave == nil && x.done.Early {
 		cl.leave = early
 	}
@@ -132,7 +132,7 @@ func (c *Core) releaseDone(cl *claim, x args) {
 }
 
 // settle ends a hold whose claim was lost, or released at the end of the grace.
-func (c *Core) settle(cl *claim, _ args) { c.settled(cl, cl.lostBy) }
+func (c *Core) settle(cl *claim, _ *args) { c.settled(cl, cl.lostBy) }
 
 // settled ends the claim's hold, with err as its error, and frees the claim's slot. As with a sync.Mutex, the slot is
 // not freed before the holder is done, unless the hold has Auto or is a lease.
@@ -164,7 +164,7 @@ func (c *Core) mayReuse(cl *claim) bool {
 
 // nextFits reports whether the claim can be handed off to the next caller in this process, and other processes need not
 // get their turn first.
-func (c *Core) nextFits(cl *claim, _ args) bool {
+func (c *Core) nextFits(cl *claim, _ *args) bool {
 	q := c.queues[cl.request.Key]
 	if !c.mayReuse(cl) || len(q.calls) == 0 || !c.like(q.calls[0], cl) {
 		return false
@@ -173,30 +173,32 @@ func (c *Core) nextFits(cl *claim, _ args) bool {
 	return turn || c.cfg.Linger > 0 && c.mayKeep(cl, c.cfg.HandOff)
 }
 
-func (c *Core) handOffToNext(cl *claim, _ args) {
+func (c *Core) handOffToNext(cl *claim, _ *args) {
 	q := c.queues[cl.request.Key]
 	a := q.calls[0]
 	q.calls = q.calls[1:]
 	c.free(Freed{Hold: cl.call})
-	c.handOff(cl, args{call: a})
+	c.handOffTo(cl, a)
 }
 
 // fitsCaller reports whether the lingering claim can be handed off to the caller.
-func (c *Core) fitsCaller(cl *claim, x args) bool { return c.like(x.call, cl) && cl.doubted == 0 }
+func (c *Core) fitsCaller(cl *claim, x *args) bool { return c.like(x.call, cl) && cl.doubted == 0 }
 
 // handOff begins the claim's next hold, with the next token.
-func (c *Core) handOff(cl *claim, x args) {
+func (c *Core) handOff(cl *claim, x *args) { c.handOffTo(cl, x.call) }
+
+func (c *Core) handOffTo(cl *claim, a *Call) {
 	cl.due = never
 	cl.token++
-	c.deliver(cl, x.call, 0, true)
+	c.deliver(cl, a, 0, true)
 }
 
 // mayLinger reports whether nobody waits for the claim, so that it can be kept for a while.
-func (c *Core) mayLinger(cl *claim, _ args) bool {
+func (c *Core) mayLinger(cl *claim, _ *args) bool {
 	return c.mayReuse(cl) && len(c.queues[cl.request.Key].calls) == 0 && cl.request.Yield && c.mayKeep(cl, max(c.cfg.HandOff, c.cfg.Linger))
 }
 
-func (c *Core) linger(cl *claim, _ args) {
+func (c *Core) linger(cl *claim, _ *args) {
 	c.free(Freed{Hold: cl.call})
 	cl.call = nil
 	c.queues[cl.request.Key].lingering = cl.number
@@ -204,7 +206,7 @@ func (c *Core) linger(cl *claim, _ args) {
 }
 
 // mayReplace reports whether replace can release the claim.
-func (c *Core) mayReplace(cl *claim, _ args) bool {
+func (c *Core) mayReplace(cl *claim, _ *args) bool {
 	q := c.queues[cl.request.Key]
 	return cl.leave == nil && len(q.calls) > 0 && c.closing == nil && cl.command == 0 && cl.request.Session == c.session.id && c.like(q.calls[0], cl) && c.lanes.busy < c.cfg.Lanes
 }
@@ -212,7 +214,7 @@ func (c *Core) mayReplace(cl *claim, _ args) bool {
 // replace releases the claim, whose holder is done, with the command that requests the key for the next caller in this
 // process. So the caller joins the store's queue at the moment when this claim leaves the store, and thus ahead of any
 // claim of this process that waits there for a later tick.
-func (c *Core) replace(cl *claim, _ args) {
+func (c *Core) replace(cl *claim, _ *args) {
 	q := c.queues[cl.request.Key]
 	a := q.calls[0]
 	q.calls, q.turn = q.calls[1:], a
@@ -278,11 +280,11 @@ func (c *Core) extended(e Extended) {
 }
 
 // windDownLease ends a lease that is over. An unanswered Extend may have set a later end, so the claim is released.
-func (c *Core) windDownLease(cl *claim, _ args) { c.windDown(cl, args{cause: errLeaseOver(cl)}) }
+func (c *Core) windDownLease(cl *claim, _ *args) { c.windDown(cl, &args{cause: errLeaseOver(cl)}) }
 
-func (c *Core) loseLease(cl *claim, _ args) { c.loseHold(cl, args{cause: errLeaseOver(cl)}) }
+func (c *Core) loseLease(cl *claim, _ *args) { c.loseHold(cl, &args{cause: errLeaseOver(cl)}) }
 
-func (c *Core) leaseIsOver(cl *claim, _ args) bool { return c.leaseEnded(cl) }
+func (c *Core) leaseIsOver(cl *claim, _ *args) bool { return c.leaseEnded(cl) }
 
 // leaseEnded reports whether the lease is known to be over by the store's clock, so that the next user of the key drops
 // the claim. An unanswered Extend may have been executed at any time before the lease's end, and have set a later end.
@@ -312,7 +314,7 @@ func (c *Core) earlierTick(cl *claim) *claim {
 }
 
 // earlierTickRuns reports whether the granted claim's caller must wait in this process for an earlier tick.
-func (c *Core) earlierTickRuns(cl *claim, _ args) bool { return c.earlierTick(cl) != nil }
+func (c *Core) earlierTickRuns(cl *claim, _ *args) bool { return c.earlierTick(cl) != nil }
 
 // endEarlierTick ends the hold of an earlier tick, because the store has granted the claim.
 func (c *Core) endEarlierTick(cl *claim) {

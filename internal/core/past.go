@@ -27,7 +27,7 @@ const (
 // could still make the claim join again, it stays a past claim, to be discarded afterwards. Otherwise it is remembered
 // for two heartbeats, so that late notices and replies about it are ignored. It is forgotten at once if nothing can be
 // late, because the session does not listen and no command is under way.
-func (c *Core) leaveStore(cl *claim, x args) {
+func (c *Core) leaveStore(cl *claim, x *args) {
 	cl.refused = nil
 	if x.cause == nil {
 		x.cause = cl.lostBy
@@ -245,7 +245,7 @@ func (c *Core) orphan(key, id string) {
 	c.fire(cl, appeared, args{})
 }
 
-func (c *Core) releaseOrphan(cl *claim, x args) {
+func (c *Core) releaseOrphan(cl *claim, x *args) {
 	c.do(Orphan{cl.request.ID, cl.request.Key})
 	c.release(cl, x)
 }

@@ -102,7 +102,8 @@ func (c *Core) admit(q *queue, a *Call) bool {
 		q.readersWaited = q.readersWaited || cl.state == held && !cl.othersWait
 	}
 	if cl := c.claims[q.lingering]; cl != nil {
-		c.move(cl, wanted, args{call: a})
+		c.args = args{call: a}
+		c.move(cl, wanted, &c.args)
 		return cl.state == held
 	}
 	if c.full(q, a) || !a.Try && q.turn != nil {
@@ -152,7 +153,7 @@ func (c *Core) request(q *queue, a *Call) {
 		q.insert(a, false)
 		c.dismiss(q, a)
 	case c.session.id != "":
-		c.move(c.newClaim(q, a), requested, args{})
+		c.move(c.newClaim(q, a), requested, nil)
 	default:
 		q.admitted = append(q.admitted, a)
 		if s := &c.session; s.registering == 0 && (a.Try || s.registerAt == never) {
@@ -171,7 +172,7 @@ func (c *Core) dismiss(q *queue, a *Call) {
 }
 
 // admitLater admits the queue's next callers after the transition under way.
-func (c *Core) admitLater(q *queue) { c.tasks = append(c.tasks, task{queue: q}) }
+func (c *Core) admitLater(q *queue) { c.task().queue = q }
 
 // beginAdmitted requests claims for callers that were admitted while the session was not registered. If it still isn't
 // registered, they keep waiting, and request begins a registration if needed.
@@ -313,4 +314,4 @@ func (c *Core) heldHere(q *queue, key string) *driver.HeldError {
 
 // waitsForHolder reports whether the slot becomes free only when the holder is done. With Auto, Freed is sent when the
 // claim has been released.
-func (c *Core) waitsForHolder(cl *claim, _ args) bool { return !cl.call.Auto }
+func (c *Core) waitsForHolder(cl *claim, _ *args) bool { return !cl.call.Auto }

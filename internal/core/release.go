@@ -10,7 +10,7 @@ import (
 // release releases a claim that this process no longer uses. If a request is under way, the release waits for the
 // request's answer: a release that overtook the request would find nothing to release, and the claim would join
 // afterwards.
-func (c *Core) release(cl *claim, _ args) {
+func (c *Core) release(cl *claim, _ *args) {
 	cl.due = never
 	if s := c.sent[cl.command]; s == nil || s.op != Acquire && s.op != Release { // the claim's command waits for a lane, or the release need not wait for it
 		cl.command = 0
@@ -43,7 +43,7 @@ func (c *Core) leaveBy(cl *claim, l driver.Release) {
 	}
 	cl.leave = &leave{Release: l, keepUntil: c.now.Add(l.Keep), notAsSaid: ErrLost}
 	if cl.ender == byOthers {
-		c.dropKeep(cl, args{})
+		c.dropKeep(cl, nil)
 	}
 }
 
@@ -92,19 +92,19 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 	}
 }
 
-func (c *Core) retryRelease(cl *claim, x args) {
+func (c *Core) retryRelease(cl *claim, x *args) {
 	c.retry(cl, x)
 	c.refuseTries(cl)
 }
 
-func (c *Core) releaseRefused(cl *claim, x args) {
+func (c *Core) releaseRefused(cl *claim, x *args) {
 	cl.refused = x.cause
 	c.settled(cl, x.cause)
 	c.retry(cl, x)
 }
 
 // releaseToFirst releases the claim, which the store still has, to the first waiter in the queue.
-func (c *Core) releaseToFirst(cl *claim, x args) {
+func (c *Core) releaseToFirst(cl *claim, x *args) {
 	plain := *cl.leave
 	plain.notAsSaid, plain.Successor = cl.notPassed(x.cause), ""
 	cl.leave = &plain
@@ -113,32 +113,32 @@ func (c *Core) releaseToFirst(cl *claim, x args) {
 
 // doubtRelease is called when the store reports that it does not have the claim, which was held. A deposed primary may
 // report that too; believe it only if the answer is the same after an acknowledged heartbeat.
-func (c *Core) doubtRelease(cl *claim, _ args) {
+func (c *Core) doubtRelease(cl *claim, _ *args) {
 	cl.doubted = max(c.session.acks, 1)
 	c.heartbeatSoon()
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.TTL))
 }
 
 // nobodyWants reports whether the claim may be kept: nobody has wanted the key since its release was sent.
-func (c *Core) nobodyWants(cl *claim, _ args) bool { return cl.leave.Keep != 0 }
+func (c *Core) nobodyWants(cl *claim, _ *args) bool { return cl.leave.Keep != 0 }
 
-func (c *Core) keep(cl *claim, _ args) {
+func (c *Core) keep(cl *claim, _ *args) {
 	c.settled(cl, cl.leave.endedBy())
 	left := cl.leave.keepUntil.Sub(c.now)
 	c.at(&cl.timer, cl.number, c.now.Add(left+left/1000+c.cfg.Margin))
 }
 
-func (c *Core) releaseKept(cl *claim, x args) {
+func (c *Core) releaseKept(cl *claim, x *args) {
 	c.settled(cl, cl.leave.endedBy())
 	c.release(cl, x)
 }
 
-func (c *Core) holderIsDone(cl *claim, _ args) bool { return cl.users == 0 }
+func (c *Core) holderIsDone(cl *claim, _ *args) bool { return cl.users == 0 }
 
 // mayEndKeep reports whether a kept claim can be released, because it was not kept for its holder's grace.
-func (c *Core) mayEndKeep(cl *claim, _ args) bool { return cl.users == 0 && !cl.leave.grace }
+func (c *Core) mayEndKeep(cl *claim, _ *args) bool { return cl.users == 0 && !cl.leave.grace }
 
-func (c *Core) releasePlainly(cl *claim, x args) {
+func (c *Core) releasePlainly(cl *claim, x *args) {
 	cl.leave = nil
 	c.release(cl, x)
 }
@@ -175,7 +175,7 @@ func (cl *claim) notPassed(err error) error {
 }
 
 // endUnreleased is called when the session is lost before the claim's release is answered.
-func (c *Core) endUnreleased(cl *claim, x args) {
+func (c *Core) endUnreleased(cl *claim, x *args) {
 	cl.lostBy = LostTo(x.cause)
 	c.settled(cl, cl.lostBy)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // join requests the claim as soon as a lane is free.
-func (c *Core) join(cl *claim, _ args) {
+func (c *Core) join(cl *claim, _ *args) {
 	if cl.command != 0 {
 		return
 	}
@@ -45,7 +45,7 @@ func (c *Core) sendJoin(cl *claim, poll bool, old *claim) {
 }
 
 // joinInPlace requests the claim with the command that releases the claim before it, for which replace has taken a lane.
-func (c *Core) joinInPlace(cl *claim, x args) { c.sendJoin(cl, false, x.before) }
+func (c *Core) joinInPlace(cl *claim, x *args) { c.sendJoin(cl, false, x.before) }
 
 // joinAnswered handles the reply to a request to join.
 func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
@@ -138,27 +138,27 @@ func fits(r *driver.Claim, st *driver.State) bool {
 
 // missedWake reports whether a notice that the claim should request again came, or may have been missed, while the
 // request was under way.
-func (c *Core) missedWake(cl *claim, _ args) bool {
+func (c *Core) missedWake(cl *claim, _ *args) bool {
 	return cl.wait.woken || c.listener.ready && cl.readies != c.listener.readies
 }
 
-func (c *Core) joinAgain(cl *claim, x args) {
+func (c *Core) joinAgain(cl *claim, x *args) {
 	cl.wait.woken = false
 	c.join(cl, x)
 }
 
-func (c *Core) noteWake(cl *claim, _ args) { cl.wait.woken = true }
+func (c *Core) noteWake(cl *claim, _ *args) { cl.wait.woken = true }
 
 // retry sets the timer for the next request or release.
-func (c *Core) retry(cl *claim, _ args) {
+func (c *Core) retry(cl *claim, _ *args) {
 	c.at(&cl.timer, cl.number, c.now.Add(c.pause(cl.failed)))
 	cl.failed++
 }
 
-func (c *Core) onlyTries(cl *claim, _ args) bool { return cl.call.Try }
+func (c *Core) onlyTries(cl *claim, _ *args) bool { return cl.call.Try }
 
 // refuse gives the claim's caller an error instead of a hold.
-func (c *Core) refuse(cl *claim, x args) {
+func (c *Core) refuse(cl *claim, x *args) {
 	a := cl.call
 	c.deny(a, x.cause)
 	if sealed := (*SealedError)(nil); errors.As(x.cause, &sealed) {
@@ -177,22 +177,22 @@ func (c *Core) leaveQueue(cl *claim) {
 	}
 	cl.call, cl.wait = nil, nil
 	q.used -= c.takeSlot(cl)
-	c.release(cl, args{})
+	c.release(cl, nil)
 	c.admitLater(q)
 }
 
 // requestAnew releases a claim that its caller can't use, and then requests another for the caller.
-func (c *Core) requestAnew(cl *claim, _ args) {
+func (c *Core) requestAnew(cl *claim, _ *args) {
 	a := cl.call
 	cl.call, cl.wait = nil, nil
 	c.takeSlot(cl)
-	c.release(cl, args{})
-	c.tasks = append(c.tasks, task{call: a})
+	c.release(cl, nil)
+	c.task().call = a
 }
 
 // readmit handles a claim that was lost with its session before it was held: its caller requests another claim under
 // the next session id.
-func (c *Core) readmit(cl *claim, _ args) {
+func (c *Core) readmit(cl *claim, _ *args) {
 	q := c.queues[cl.request.Key]
 	q.admitted = append(q.admitted, cl.call)
 	c.takeSlot(cl)
@@ -200,7 +200,7 @@ func (c *Core) readmit(cl *claim, _ args) {
 
 // readmitAndRelease is like readmit. But an Extend may have set the end of the claim's lease, and the store may keep the
 // claim until then, so it is released. Otherwise its own caller would have to wait for the lease to end.
-func (c *Core) readmitAndRelease(cl *claim, x args) {
+func (c *Core) readmitAndRelease(cl *claim, x *args) {
 	c.readmit(cl, x)
 	cl.call, cl.wait = nil, nil
 	c.release(cl, x)
@@ -230,12 +230,12 @@ func (c *Core) granted(cl *claim, g grant) {
 }
 
 // isForced reports whether the claim's caller wants the key by force.
-func (c *Core) isForced(cl *claim, _ args) bool { return cl.request.First }
+func (c *Core) isForced(cl *claim, _ *args) bool { return cl.request.First }
 
 // learnGrant makes a revoked claim request again, because only a granted claim is revoked. The claim keeps its position
 // ahead of all waiters. If its caller requested another claim instead, two callers with First could take the key from
 // each other without end.
-func (c *Core) learnGrant(cl *claim, _ args) {
+func (c *Core) learnGrant(cl *claim, _ *args) {
 	if cl.ender != byOthers {
 		cl.ender = byOthers
 		c.then(cl, wake, args{})
@@ -245,7 +245,7 @@ func (c *Core) learnGrant(cl *claim, _ args) {
 // check finds out, for a claim that the store has refused, whether a session that blocks it has expired. If so, the
 // claim is requested again, naming that session, so that a program that only tries still gets the key after a crash. If
 // not, the caller gets the refusal.
-func (c *Core) check(cl *claim, _ args) {
+func (c *Core) check(cl *claim, _ *args) {
 	w := cl.wait
 	switch {
 	case c.newlyExpired(w):
@@ -258,7 +258,7 @@ func (c *Core) check(cl *claim, _ args) {
 }
 
 // load reads the state of a key that is in use as another kind, to learn which sessions use it.
-func (c *Core) load(cl *claim, _ args) {
+func (c *Core) load(cl *claim, _ *args) {
 	cl.command = inLine
 	if c.enterLane(false, delayed{number: cl.number}) {
 		cl.command = c.sendNow(&sent{session: cl.request.Session, claim: cl.number}, &Command{Op: Load, Key: cl.request.Key})
@@ -272,13 +272,13 @@ func (c *Core) loaded(cl *claim, r *Reply) {
 		c.fire(cl, unanswered, args{cause: r.Err})
 	default:
 		cl.wait.ahead = SessionsIn(&r.State, c.session.id)
-		c.check(cl, args{})
+		c.check(cl, nil)
 		c.work()
 	}
 }
 
 // extend makes the store set the first end of a lease.
-func (c *Core) extend(cl *claim, _ args) {
+func (c *Core) extend(cl *claim, _ *args) {
 	if cl.command != 0 { // a request to join is still under way
 		c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Retry))
 		return
@@ -313,4 +313,4 @@ func (c *Core) extendAnswered(cl *claim, s *sent, r *Reply) {
 	}
 }
 
-func (c *Core) extendUnanswered(cl *claim, _ args) bool { return cl.extends > 0 }
+func (c *Core) extendUnanswered(cl *claim, _ *args) bool { return cl.extends > 0 }

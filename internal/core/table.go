@@ -98,9 +98,9 @@ type args struct {
 type row struct {
 	from state
 	on   trigger
-	when func(c *Core, cl *claim, x args) bool
+	when func(c *Core, cl *claim, x *args) bool
 	next state
-	do   func(c *Core, cl *claim, x args)
+	do   func(c *Core, cl *claim, x *args)
 }
 
 // claimTable is the table of the claim's states. The package documentation shows it, too.
@@ -222,7 +222,7 @@ func newTable(rows []row) *table {
 
 // move makes the transition of the first row that fits. It is not called from another transition: what follows from a
 // transition is passed to then.
-func (c *Core) move(cl *claim, on trigger, x args) {
+func (c *Core) move(cl *claim, on trigger, x *args) {
 	if c.moving {
 		panic("core: a transition inside another: " + on.String())
 	}
@@ -277,7 +277,17 @@ type task struct {
 
 // then makes the claim move after the transition under way.
 func (c *Core) then(cl *claim, on trigger, x args) {
-	c.tasks = append(c.tasks, task{claim: cl, on: on, args: x})
+	t := c.task()
+	t.claim, t.on, t.args = cl, on, x
+}
+
+// task returns a new task, which comes after all others. It is not inlined, and effects get a pointer to a task's args,
+// because copies would enlarge the stack frames that every waiting goroutine keeps.
+//
+//go:noinline
+func (c *Core) task() *task {
+	c.tasks = append(c.tasks, task{})
+	return &c.tasks[len(c.tasks)-1]
 }
 
 // fire moves the claim, and does everything that follows from it.
@@ -291,7 +301,7 @@ func (c *Core) work() {
 	for i := 0; i < len(c.tasks); i++ {
 		switch t := &c.tasks[i]; {
 		case t.claim != nil:
-			c.move(t.claim, t.on, t.args)
+			c.move(t.claim, t.on, &t.args)
 		case t.call != nil:
 			c.request(c.queues[t.call.Key], t.call)
 		default:

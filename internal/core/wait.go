@@ -60,7 +60,7 @@ func SessionsIn(st *driver.State, self string) []string {
 }
 
 // waits starts the wait of a claim that the store has queued.
-func (c *Core) waits(cl *claim, _ args) {
+func (c *Core) waits(cl *claim, _ *args) {
 	w := cl.wait
 	w.stagger = c.stagger(w.position)
 	w.poll = c.now.Add(c.cfg.jitter(c.PollTime(w.position), 5))
@@ -117,10 +117,10 @@ func (c *Core) lookAhead(cl *claim) {
 }
 
 // beforePoll reports whether the waiting claim's timer has expired because a session ahead may have lapsed.
-func (c *Core) beforePoll(cl *claim, _ args) bool { return c.now < cl.wait.poll }
+func (c *Core) beforePoll(cl *claim, _ *args) bool { return c.now < cl.wait.poll }
 
 // expireAhead expires the sessions ahead of a waiting claim that may have lapsed.
-func (c *Core) expireAhead(cl *claim, _ args) {
+func (c *Core) expireAhead(cl *claim, _ *args) {
 	c.expireLapsed(cl)
 	c.lookAhead(cl)
 }
@@ -180,7 +180,7 @@ func (c *Core) learned(ids []string, by uint64, err error) {
 		case cl.state == checking && err != nil:
 			c.then(cl, unanswered, args{cause: err})
 		case cl.state == checking:
-			c.check(cl, args{})
+			c.check(cl, nil)
 		case cl.state == waiting:
 			if cl.number == by && err == nil && !c.newlyExpired(cl.wait) {
 				c.expireLapsed(cl)

@@ -130,13 +130,6 @@ func (h *History) Faults() []Span {
 	return spans
 }
 
-func (h *History) begin() time.Duration {
-	if len(h.Events) == 0 {
-		return 0
-	}
-	return h.Events[0].At
-}
-
 func (h *History) end() time.Duration {
 	if len(h.Events) == 0 {
 		return 0
