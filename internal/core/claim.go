@@ -40,7 +40,7 @@ type claim struct {
 	leave   *leave // how to release the claim; nil means without options
 	refused error  // why the store refuses the release
 	lostBy  error  // why no release was sent, or may not have arrived; nil if it was released or has not ended yet
-	doubted uint64 // session.acks when the store first reported the claim missing; 0 if the claim is not in doubt
+	doubted uint64 // >0: the store has reported the claim missing; decided once session.acks is greater
 }
 
 // ender is who wants a claim to end. A claim that anybody wants to end is not kept in the store after its

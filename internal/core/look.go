@@ -204,10 +204,17 @@ func (c *Core) missing(cl *claim, acks uint64) {
 		c.then(cl, deleted, args{cause: ErrRecordDeleted})
 		return
 	case cl.doubted == 0:
-		cl.doubted = c.session.acks
-		if c.session.heartbeat != 0 { // the heartbeat under way was sent before the doubt, so it does not count
-			cl.doubted++
-		}
+		c.doubt(cl)
+	default:
+		c.heartbeatSoon()
+	}
+}
+
+// doubt puts the claim in doubt until a heartbeat that is sent from now on has been acknowledged.
+func (c *Core) doubt(cl *claim) {
+	cl.doubted = max(c.session.acks, 1)
+	if c.session.heartbeat != 0 { // the heartbeat under way was sent before the doubt, so it does not count
+		cl.doubted = c.session.acks + 1
 	}
 	c.heartbeatSoon()
 }
