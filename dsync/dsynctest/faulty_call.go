@@ -81,7 +81,7 @@ func sleepOrNil(ctx context.Context, d time.Duration) error {
 // writes returns true for every method whose requests can change the store.
 func (m Method) writes() bool {
 	switch m {
-	case MethodListen, MethodNotify, MethodLoad, MethodKeys, MethodMembers, MethodLiveness, MethodObservers, MethodQueue:
+	case MethodListen, MethodNotify, MethodLoad, MethodKeys, MethodMembers, MethodLiveness, MethodObservers, MethodQueue, MethodOwn:
 		return false
 	}
 	return true
