@@ -7,9 +7,9 @@
 //	defer mu.Unlock()
 //
 // A [Session] registers one process with a store; make one per process. It makes [Mutex], [RWMutex], [Semaphore],
-// [Once] and [Periodic] values. Using a zero value of these types panics, and their values must not be copied. A [Hold]
-// is one hold of such a lock, as a value; [Mutex.Lease] acquires a hold of fixed duration; [LockAll] acquires several
-// locks at once. All methods of all types may be called concurrently.
+// [Once] and [Periodic] values. A zero value panics when it is used, and none may be copied. A [Hold] is one hold of
+// such a lock, as a value; [Mutex.Lease] acquires a hold of fixed duration; [LockAll] acquires several locks at
+// once. All methods of all types may be called concurrently.
 //
 // Package dsync/mongo is the store on MongoDB, dsync/dsynctest has one in memory for tests, and
 // dsync/admin shows who holds what, and breaks locks.
@@ -30,13 +30,12 @@
 // by more than [Options].Margin within one TTL, whether by a step or a fail-over to a server whose
 // clock differs.
 //
-// A process that is frozen for most of a TTL cannot be notified in time. When it runs again, its first call of Lost,
-// Token or a context's Err reports the loss, but work that it had already begun goes on. If a virtual machine is
-// paused and its clocks stop meanwhile, only the reply to the next heartbeat reveals the loss. Where that matters,
-// check the token where the data is.
+// A process that is frozen past its deadline cannot be notified in time. When it runs again, its first call of Lost,
+// Token or a context's Err reports the loss, but work that had begun goes on. If a virtual machine pauses with its
+// clocks, only the next heartbeat's reply reveals the loss. Where that matters, check the token where the data is.
 //
 // If somebody deletes or edits a lock's record in the store, two processes can hold the lock until the first is
-// notified. That is after its next heartbeat, or after a later one if its session holds more than 500 keys.
+// notified, after its next heartbeat (a later one if its session holds more than 500 keys).
 //
 // # What is not here
 //

@@ -9,8 +9,7 @@ import (
 // Errors that callers test with errors.Is. ErrNotRenewed, ErrSessionExpired, ErrRevoked, ErrRecordDeleted,
 // ErrStalled, ErrLeaseOver and ErrClosed also tell why a hold was lost; then the error matches ErrLost, too.
 var (
-	// ErrHeld means that a try failed because somebody holds the key or waits for it. For locks of this package the
-	// error is a [*HeldError].
+	// ErrHeld means that a try found the key held, or somebody waiting. For locks of this package it is a [*HeldError].
 	ErrHeld = driver.ErrHeld
 
 	// ErrLost means that the hold ended before its holder released it. After the grace somebody else may hold

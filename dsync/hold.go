@@ -113,8 +113,7 @@ func (h *Hold) Context(ctx context.Context) context.Context {
 // begins without a limit.
 //
 // Progress sends no command. The error is [ErrLost], with its cause, if the hold is over. It is another error if limit
-// is negative or more than 50 years, or if the hold is a reader's, because readers can share it. A lease has its own
-// end, so Progress sets no limit for it.
+// is negative or more than 50 years, or if the hold is a reader's, because readers can share it.
 func (h *Hold) Progress(limit time.Duration) error { return h.h.Progress(limit) }
 
 // Until returns the end of a lease, by the store's clock, as the store last reported it, or the zero time if the
@@ -122,8 +121,8 @@ func (h *Hold) Progress(limit time.Duration) error { return h.h.Progress(limit) 
 func (h *Hold) Until() time.Time { return h.h.Until() }
 
 // Extend renews a lease for its duration, counted from now by the store's clock, and returns the new end. It makes
-// one attempt. The error is [ErrLost] if the hold is over. After an error of ctx or the store, the lease may have
-// been renewed or not, and Extend may be called again. It is an error if the hold is not a lease.
+// one attempt. The error is [ErrLost] if the hold is over. After another error the lease may have been renewed;
+// call Extend again. It is an error if the hold is not a lease.
 func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	if h.h.Until().IsZero() {
 		return time.Time{}, fmt.Errorf("dsync: extend %q: this hold is not a lease; its session renews it", h.Key())

@@ -21,8 +21,8 @@ type Hooks struct {
 	// Released is called when the holder ends its hold. The key may not be free yet.
 	Released func(HoldInfo)
 
-	// Lost is called when a hold ends before its holder releases it. It also reports a hold that [Session.Close]
-	// ends, and a term whose leader resigns.
+	// Lost is called when a hold ends before its holder releases it, also by [Session.Close] or when a leader
+	// resigns.
 	Lost func(HoldInfo)
 
 	// SessionStarted is called when the process has registered with the store, for the first time or under a

@@ -59,8 +59,8 @@ type Options struct {
 	HandOffTime time.Duration
 
 	// Linger is how long this process keeps a key after Unlock, so that the next Lock takes no command. If another
-	// process waits and the store can notify, the key is released at once. Default 0. Only exclusive holds linger: not
-	// those of a [Semaphore], of readers, or of a lease.
+	// process waits and the store can notify, the key is released at once. Default 0. Only exclusive holds linger,
+	// except leases and units of a [Semaphore].
 	Linger time.Duration
 
 	// AlwaysListen keeps a listener open for as long as the session lives, so that the first wait need not

@@ -15,8 +15,8 @@ import (
 // hosts say. Once a run has succeeded, its tick and all earlier ones are over. The store keeps the last tick that
 // succeeded, and its result, until somebody calls Inspector.Forget of package dsync/admin.
 //
-// To make a tick of a local time such as 02:00, call [time.Date] with the same named zone in all processes, not with
-// time.Local. For an interval, a tick is a fixed time plus a multiple of the interval.
+// For a local time such as 02:00, call [time.Date] with the same named zone in all processes, not with time.Local.
+// For an interval, a tick is a fixed time plus a multiple of the interval.
 //
 // As with [Once], more than one run may begin for a tick. A Periodic calls nothing by itself. If f fails, the
 // processes that wait for the tick call their own functions, one after another, until one succeeds. If none does,
@@ -31,11 +31,10 @@ type Periodic struct{ t ticks }
 func (p *Periodic) String() string { return fmt.Sprintf("%s %q", driver.KindPeriodic, p.t.key) }
 
 // Do calls f unless the tick is over, that is unless a run has succeeded for it or for a later tick. When f returns
-// nil, the tick is over. ran reports whether Do has called f. In every other respect Do is like [Once.Do];
-// [Periodic.Last] shows whether a run counts.
+// nil, the tick is over. ran reports whether Do has called f. Otherwise Do is like [Once.Do].
 //
-// The tick must be later than the start of 1970, and a whole number of milliseconds. That keeps out time.Now(), which
-// no other process would compute alike. The tick may be at most 50 years ahead of the store's clock.
+// The tick must be later than the start of 1970, in whole milliseconds, which keeps out time.Now(), and at most 50
+// years ahead of the store's clock.
 func (p *Periodic) Do(ctx context.Context, tick time.Time, f func(context.Context) error) (ran bool, err error) {
 	_, ran, err = p.DoValue(ctx, tick, func(ctx context.Context) ([]byte, error) { return nil, f(ctx) })
 	return ran, err

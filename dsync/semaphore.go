@@ -130,9 +130,9 @@ func (m *Semaphore) want(n int64) (engine.Want, error) {
 	return w, nil
 }
 
-// Resize changes the size of the semaphore for all processes. From then on, processes that still use the former size
-// share the new one. So a new version of a program can run beside the old one, if it calls Resize first, on a
-// Semaphore made with either size. A smaller size takes effect as present holders release.
+// Resize changes the size of the semaphore for all processes, including those that still use the former size. So a
+// new version of a program can run beside the old one, if it calls Resize first. A smaller size takes effect as
+// present holders release.
 //
 // The store knows at least the last 8 sizes, until [Options].Retention after the key's last use. Resize makes one
 // attempt and may be repeated. The error is ctx's, [ErrClosed], [ErrMismatch] if the key is in use as another kind,

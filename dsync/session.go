@@ -14,10 +14,9 @@ import (
 // A Session registers this process with a [driver.Store] and keeps its locks alive. Make one per process with
 // [New], or with Open or Connect of a store's package.
 //
-// The session registers under a new id when the first lock is requested, and one heartbeat renews everything
-// that it holds and waits for. If no heartbeat is acknowledged in time, everything it holds except leases is lost,
-// before the store can grant it to anyone else. The session then registers again, and its waiters request their locks
-// again.
+// The session registers when the first lock is requested, and one heartbeat renews everything that it holds and
+// waits for. If no heartbeat is acknowledged in time, everything it holds except leases is lost. The session then
+// registers again under a new id, and its waiters request their locks again.
 type Session struct {
 	handle // the engine, for packages of this module: see engine.Of
 
@@ -142,6 +141,6 @@ func (s *Session) Healthy() error { return engine.Of(s).Healthy() }
 //     lease only at its own end.
 //   - [ErrNotUnregistered]: the session may stay listed as a member for up to one TTL.
 //
-// The session is closed even then. Close waits for all goroutines of the session except running hooks. A second Close
-// returns when the first does, with the same error. If the second's ctx ends earlier, it ends the wait of both.
+// The session is closed even then. Close waits for all goroutines of the session except running hooks. A second
+// Close returns when the first does, with the same error; its ctx bounds both.
 func (s *Session) Close(ctx context.Context) error { return engine.Of(s).Close(ctx) }
