@@ -17,8 +17,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Read-only commands write nothing to a collection that has a holder, a queue and an expired
-// session. If the collection does not exist, they don't create it.
+// The read-only commands, and a break of a key that does not exist, write nothing to a collection
+// that has a holder, a queue and an expired session. If the collection does not exist, these
+// commands don't create it.
 func TestReadOnlyCommandsWriteNothing(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -79,7 +80,8 @@ func TestReadOnlyCommandsWriteNothing(t *testing.T) {
 	})
 }
 
-// break makes another process's holder release a key, and leaves no session of its own behind.
+// The command break makes another session's holder release a key. It leaves no session of its own
+// behind.
 func TestBreakCommand(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// If the collection is capped, every Open fails with an error that says what to do. Once somebody has done what the
-// error says, Open succeeds.
+// If the collection is capped, every Open fails with an error that says what to do. Once the
+// collection has been dropped, as the error says, a new session works.
 func TestCappedCollection(t *testing.T) {
 	lab.Each(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

@@ -39,8 +39,8 @@ func (c *tally) monitor() *event.CommandMonitor {
 	}}
 }
 
-// only returns the number of hello commands. It fails the test if any command other than hello
-// and endSessions was sent.
+// Any command other than hello and endSessions fails the test. The result is the number of hello
+// commands.
 func (c *tally) only(t testing.TB) int {
 	t.Helper()
 	c.mu.Lock()
@@ -57,7 +57,7 @@ func (c *tally) only(t testing.TB) int {
 const busyLimit = 10 * time.Second
 
 // agree fails the test unless the measured clock offset is 0 or skew, within the bound. A cluster's second router is
-// ahead of this host by skew.
+// ahead of this host by skew. A server without samples fails the test, too.
 func agree(t testing.TB, s clockcheck.Server, skew time.Duration) {
 	t.Helper()
 	off := min(s.Offset.Abs(), (s.Offset - skew).Abs())
@@ -66,7 +66,7 @@ func agree(t testing.TB, s clockcheck.Server, skew time.Duration) {
 	}
 }
 
-// L12: on a server on this host, the clocks agree. The check sends only hello, at most 8 times.
+// L12: the clock of a server on this host agrees with the host's. The check sends only hello, at most 8 times.
 func TestL12ClockCheck(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		var sent tally
@@ -83,7 +83,7 @@ func TestL12ClockCheck(t *testing.T) {
 			n /= 4
 		}
 		if n > 8 {
-			t.Errorf("%d hello were sent, want at most 8", n)
+			t.Errorf("%d hello commands were sent, want at most 8", n)
 		}
 		lab.Note(t, "%v, in %v", r, took.Round(time.Microsecond))
 
@@ -152,7 +152,7 @@ func TestClockCheckMembers(t *testing.T) {
 			t.Errorf("got %v, want three servers whose clocks agree", r)
 		}
 		if n := sent.only(t); n != 2*8 {
-			t.Errorf("%d hello were sent to the two others, want 16", n)
+			t.Errorf("%d hello commands were sent to the two other members, want 16", n)
 		}
 		lab.Note(t, "%v", r)
 
@@ -185,7 +185,7 @@ func TestClockCheckMembers(t *testing.T) {
 					if s.Err == nil {
 						agree(t, s, 0)
 					} else if hurt.name == "down" && errors.Is(s.Err, context.DeadlineExceeded) {
-						t.Fatalf("it used up the time-out for a server that is down: %v", s.Err)
+						t.Fatalf("the check used up the time-out for a server that is down: %v", s.Err)
 					}
 				}
 				return unmeasured(r) == m.Addr
@@ -205,8 +205,8 @@ func unmeasured(r clockcheck.Result) string {
 	return strings.Join(all, " ")
 }
 
-// On a server with access control, a user without any rights can measure, and so can an unauthenticated
-// client.
+// On a server with access control, a user without any rights can measure the clocks, and so can an
+// unauthenticated client.
 func TestClockCheckNeedsNoRight(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
@@ -254,7 +254,6 @@ func TestClockCheckUnreachable(t *testing.T) {
 }
 
 // L12: with Options.ClockCheck, Open fails if the clock is off or if the check is undecided.
-// Without it, Open does not check.
 func TestOpenChecksTheClock(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

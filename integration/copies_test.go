@@ -55,7 +55,7 @@ func (c *copier) took() []bson.Raw {
 	return sent
 }
 
-// put sets what the next call of took returns, apart from commands sent after put.
+// put makes the next call of took return the commands in sent, followed by those sent in the meantime.
 func (c *copier) put(sent []bson.Raw) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

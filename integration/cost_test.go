@@ -146,7 +146,7 @@ func TestCostOfContendedKey(t *testing.T) {
 		}
 		short := mon.commands(func(c command) bool { return c.id == "k/contended" && c.name == "update" && acquire(c.body) })
 		if len(short) < 1 || len(short) > 3 {
-			t.Errorf("%d short acquires for %d Locks of a key that another held, want 1, at most 3", len(short), n)
+			t.Errorf("%d short acquires for %d Locks of a key that another session held, want 1 to 3", len(short), n)
 		}
 		lab.Note(t, "%d commands for %d times Lock and Unlock of a key that another held", len(mon.commands(aboutKey)), n)
 		mon.noDuplicates(t)

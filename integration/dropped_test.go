@@ -50,7 +50,7 @@ func TestDroppedCollection(t *testing.T) {
 		if g.token <= token && g.token != 0 { // 0 if the waiter's session was lost, too
 			t.Errorf("token %d after %d, want a greater one", g.token, token)
 		}
-		g.h.Release(t.Context()) // its session may be lost
+		g.h.Release(t.Context()) // the waiter's session may be lost
 		h = lock(t, mu)
 		if h.Token() <= g.token {
 			t.Errorf("token %d after %d, want a greater one", h.Token(), g.token)
@@ -58,7 +58,7 @@ func TestDroppedCollection(t *testing.T) {
 		release(t, h)
 		once(waiter)
 		if runs != 2 {
-			t.Errorf("the Once ran %d times, want it to run again", runs)
+			t.Errorf("the Once ran %d times, want 2, before and after the drop", runs)
 		}
 	})
 }

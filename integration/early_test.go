@@ -11,7 +11,7 @@ import (
 
 // If a fail-over undoes an Unlock, the key stays held until the next heartbeat, which discards
 // the claim. Then another process gets the key, with a greater token. Hold.Release does not
-// return until a majority has the release.
+// succeed until a majority has the release.
 func TestUndoneUnlock(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {
@@ -44,7 +44,7 @@ func TestUndoneUnlock(t *testing.T) {
 		err := sure.Release(ctx)
 		cancel()
 		if err == nil {
-			t.Error("Release returned before a majority had the release")
+			t.Error("Release succeeded before a majority had the release")
 		}
 		old.Kill()
 		t.Cleanup(func() { old.Start() })

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// candidate takes part in the election named a.Key and obeys these orders:
+// candidate is a child that takes part in the election named a.Key and obeys these orders:
 //
 //	run      calls Run, so that it campaigns from now on
 //	resign   resigns, and stays a candidate

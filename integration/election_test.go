@@ -20,9 +20,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E1–E4, B04, B06: three processes elect a leader. When the leader resigns, another process leads
-// at once. When the leader is killed with SIGKILL, another process leads as soon as the killed
-// session has lapsed by the server's clock. All processes learn of each new leader.
+// E1–E4, B04, B06: three processes elect a leader. When the leader resigns or closes its
+// session, another process leads. When the leader is killed with SIGKILL, another process leads as
+// soon as the killed leader's session has lapsed by the server's clock. All processes learn of each new leader.
 func TestElectionOfProcesses(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -96,7 +96,7 @@ type leaderSeen struct {
 	term    int64
 }
 
-// follower waits until a session other than the holder of token leads.
+// follower waits until a session leads whose token is not the given one. It returns the state of the key.
 func follower(t testing.TB, store driver.Store, key string, token int64, d time.Duration) (st driver.State) {
 	t.Helper()
 	eventually(t, "there is another leader", func() bool {
@@ -172,8 +172,8 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 }
 
 // When the leader's process continues after it was frozen (by SIGSTOP) for two TTLs, the first call
-// of the context's Err reports that the term is over. The test freezes 6 leaders, or 20 in a long
-// run.
+// of the context's Err reports that the term is over. The test freezes a leader 6 times, or
+// 20 times in a long run.
 func TestFrozenLeader(t *testing.T) {
 	t.Parallel()
 	processes, rounds := testkit.Rounds(3, 5), testkit.Rounds(2, 4)
@@ -284,7 +284,7 @@ func TestElectionStepDown(t *testing.T) {
 	})
 }
 
-// If the server notifies, the next leader's Campaign returns as soon as the leader has resigned,
+// If the server has notices, the next leader's Campaign returns as soon as the leader has resigned,
 // without waiting for a poll, and observers see the new leader just as quickly. B16: a restarted
 // candidate with the same identity leads again. If it had closed its session, it leads at once. After
 // a crash, it leads as soon as the old session has lapsed.
@@ -400,7 +400,7 @@ func TestHundredElections(t *testing.T) {
 }
 
 // S3: the functions of a group spread out over three sessions, and each function runs on one
-// session at a time. When a process is cut off, its functions move to the other two.
+// session at a time. When a session is cut off, its functions move to the other two.
 func TestGroupOfThree(t *testing.T) {
 	t.Parallel()
 	const functions = 30
@@ -491,7 +491,7 @@ func electionOn(t testing.TB, s *dsync.Session, name string, opt *leader.Options
 	return e
 }
 
-// A led is the result of a goroutine started by campaigning.
+// led is the result of a call of Campaign that campaigning started.
 type led struct {
 	at  time.Time // when Campaign returned
 	ctx context.Context

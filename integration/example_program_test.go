@@ -134,7 +134,8 @@ func (p *example) signal(s syscall.Signal) {
 	}
 }
 
-// ended waits until the program exits, and returns Wait's error.
+// ended waits until the program exits, and returns Wait's error. It fails the test if the program
+// does not exit within d.
 func (p *example) ended(d time.Duration) error {
 	p.t.Helper()
 	select {

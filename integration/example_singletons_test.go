@@ -115,9 +115,9 @@ func running(all map[string][]stint) map[string]string {
 	return at
 }
 
-// Each singleton runs on one pod at a time, and the singletons spread over the pods. The singletons
-// of a killed pod move to other pods; those of a pod that gets SIGTERM do so at once. The pods
-// serve the manifest's probes.
+// Each singleton runs on one pod at a time, and the singletons spread over the pods. If a pod
+// is killed or gets SIGTERM, its singletons move to the other pods. The pods serve the manifest's
+// probes.
 func exampleSingletons(t *testing.T, r *room, path string) {
 	const singletons = 3
 	d := manifest(t)

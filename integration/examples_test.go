@@ -19,7 +19,7 @@ import (
 // Each program in examples/ runs in several processes that share nothing but a server.
 func TestExamples(t *testing.T) {
 	folder := buildExamples(t)
-	t.Parallel() // run after the sequential tests, so that they do not compete with the compiler
+	t.Parallel() // called after the build, so that no other test competes with the compiler
 	for name, f := range map[string]func(t *testing.T, r *room, path string){
 		"cron":       exampleCron,
 		"workers":    exampleWorkers,

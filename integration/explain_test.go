@@ -13,8 +13,8 @@ import (
 )
 
 // explained fails the test unless the server answers the command from the index, and scans only the range of the keys
-// with the prefix "many/". It returns the number of entries that the server examined, or 0 if the server does not
-// report it.
+// with the prefix "many/". It returns the number of entries that the server examined, or 0 if the command has no
+// limit or the server is FerretDB.
 func (r *room) explained(t *testing.T, command bson.Raw) (examined int) {
 	t.Helper()
 	var cmd bson.D
@@ -77,7 +77,7 @@ func (r *room) explainedByPostgres(t *testing.T, raw bson.Raw) {
 	}
 }
 
-// A sweep examines only the index entries in its slice, each once.
+// A sweep examines only the index entries in its slice of the collection, each once.
 func TestSweepReadsItsSlice(t *testing.T) {
 	const each = 800
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

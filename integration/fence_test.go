@@ -29,7 +29,7 @@ func (r *room) orders() (*mongo.Collection, *fence.Collection) {
 	return coll, fence.New(coll, nil)
 }
 
-// document returns a document with its fields in order, or nil if it does not exist.
+// document returns the document with the given id, or nil if there is none.
 func document(t testing.TB, coll *mongo.Collection, id any) map[string]any {
 	t.Helper()
 	var doc map[string]any
@@ -40,8 +40,8 @@ func document(t testing.TB, coll *mongo.Collection, id any) map[string]any {
 	return doc
 }
 
-// Every kind of write is refused if the document has seen a greater token, if its fence field is not a number, or if
-// the write's token is 0. Otherwise the write is applied.
+// Every kind of write is refused if the document has seen a greater token, if its fence field is neither a number
+// nor null, or if the write's token is 0. Otherwise the write is applied.
 func TestFence(t *testing.T) {
 	ways := []struct {
 		name  string
@@ -300,8 +300,8 @@ func TestFenceInTransaction(t *testing.T) {
 	})
 }
 
-// fenced is a child that locks the key, spins until it notices that it was frozen for a while, and then writes as if
-// nothing had happened. On the order "write" it uses the token that it read before the freeze; on "check" it asks the
+// fenced is a child that locks the key, writes, spins until it notices that it was frozen for a while, and then writes
+// again as if nothing had happened. On the order "write" it uses the token that it read before the freeze; on "check" it asks the
 // hold for its token again. It runs on one thread, so that no other goroutine notices the freeze earlier.
 func fenced(env *proc.Env) {
 	var a childArgs

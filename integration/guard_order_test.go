@@ -146,7 +146,7 @@ func rollBack(t *testing.T, set *mongod.Set) {
 }
 
 // After a transaction has been committed, no transaction with an older token of the same key is committed. This holds
-// whichever holder is frozen inside a transaction, and whatever happens to the primary.
+// even if holders are frozen inside transactions, and if the primary steps down or is frozen.
 func TestGuardCommitsInOrderOfTokens(t *testing.T) {
 	t.Parallel()
 	const processes = 4

@@ -56,7 +56,7 @@ func TestLaggingSecondary(t *testing.T) {
 		}
 		release(t, kept)
 		lost.none(t)
-		lab.Note(t, "%d turns while it stood still, %d afterwards", frozen, lagging)
+		lab.Note(t, "%d turns while the secondary was frozen, %d afterwards", frozen, lagging)
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// fates are the ways to lose a command or its reply.
+// fates are the faults that can happen to a command or its reply.
 var fates = []struct {
 	name string
 	fate proxy.Fate
@@ -26,8 +26,8 @@ var fates = []struct {
 	{"shed after it was applied", proxy.ShedReply},
 }
 
-// B09: if the request or the reply of an acquire, a heartbeat, an expiry or a release gets lost,
-// no claim is left behind, and the session keeps its other holds.
+// B09: if the request or the reply of an acquire, a heartbeat, an expiry or a release is lost, late
+// or shed, no claim is left behind, and the session keeps its other holds.
 func TestB09LostReply(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(t *testing.T, f fault){
@@ -75,7 +75,7 @@ func (f fault) hit(t *testing.T, hit <-chan struct{}) {
 	select {
 	case <-hit:
 	case <-time.After(proc.Patience):
-		t.Fatal("the proxy never saw the command that it should have lost")
+		t.Fatal("the proxy never saw the command that the fault is for")
 	}
 }
 
@@ -129,7 +129,7 @@ func lostHeartbeat(t *testing.T, f fault) {
 	f.hit(t, hit)
 	renewed(t, f.troubled, 2)
 	if closed(h.Lost()) {
-		t.Error("the lock was lost because of one lost heartbeat")
+		t.Error("the lock was lost because of one heartbeat with a fault")
 	}
 	release(t, h)
 	f.free(t, "key")
@@ -145,7 +145,7 @@ func lostRelease(t *testing.T, f fault) {
 	f.hit(t, hit)
 	g := granted(t, ch)
 
-	// The faulty session's newer lock must survive the retry of its release (B28).
+	// The troubled session's newer lock must survive a retry of the earlier release (B28).
 	again := locking(t.Context(), m)
 	release(t, g.h)
 	newer := granted(t, again)
@@ -162,7 +162,7 @@ func lostRelease(t *testing.T, f fault) {
 }
 
 func lostExpire(t *testing.T, f fault) {
-	// The third process's session, which is permanently cut off.
+	// A third session, which is cut off below and stays so.
 	gone := f.r.proxy()
 	cut := f.r.via(gone, f.r.short(time.Second))
 	held := lock(t, cut.Mutex("key"))

@@ -133,7 +133,8 @@ func noticesOf(address int) string { return fmt.Sprint(collection, ".notices.", 
 func aboutNotices(c command) bool { return listening(c) || notifies(c) }
 
 // listening reports whether the command waits for notices, prepares for that, or asks which member
-// is the primary. A session sends such commands as long as it holds a key.
+// is the primary. A session sends such commands while it waits for a key or holds
+// one.
 func listening(c command) bool {
 	return c.name == "hello" || c.name == "listCollections" || onNotices(c) && !notifies(c)
 }
@@ -157,7 +158,7 @@ func onNotices(c command) bool {
 	return false
 }
 
-// An oplog counts the writes to a database in the oplogs of a replica set or of a cluster's shards.
+// An oplog counts the writes to the store's collection in the oplogs of a replica set or of a cluster's shards.
 type oplog struct {
 	ns    string
 	colls []*mongo.Collection // each replica set's oplog

@@ -57,7 +57,7 @@ func TestMutex(t *testing.T) {
 	})
 }
 
-// L7, L13: a lease of fixed duration runs out by itself, but not while it is being extended.
+// L7, L13: a lease of fixed duration runs out by itself. Extend postpones its end.
 func TestLease(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -72,7 +72,7 @@ func several(env *proc.Env) {
 }
 
 // Each process repeatedly locks 5 of 20 keys, and some processes are killed meanwhile. No two
-// processes ever hold the same key, all of them make progress, and no deadlock is reported.
+// processes hold the same key at the same time, all of them make progress, and no deadlock is reported.
 func TestMutexesOfProcesses(t *testing.T) {
 	lasts := cmp.Or(*mutexesFor, time.Duration(testkit.Rounds(8, 60))*time.Second)
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -209,7 +209,7 @@ func TestDeadlockOfProcesses(t *testing.T) {
 		}
 		closed := time.Now()
 		if got := found(); len(got) != 1 || len(got[0].Members) != 3 || got[0].Members[0].PID == 0 {
-			t.Errorf("%v, want one of three processes", got)
+			t.Errorf("deadlocks %v, want one of three processes", got)
 		}
 		ev := ps[2].Await("deadlock")
 		if ev.N != 3 {
@@ -221,7 +221,7 @@ func TestDeadlockOfProcesses(t *testing.T) {
 		ps[2].Tell(proc.Order{Do: "unlock", Key: "z"})
 		ps[1].Await("lock")
 		if got := found(); len(got) > 0 {
-			t.Errorf("%v, want no deadlock after the kill", got)
+			t.Errorf("deadlocks %v, want none after the kill", got)
 		}
 	})
 }

@@ -67,7 +67,7 @@ type nemesisClient struct {
 }
 
 // nemesisWork runs in the child process. It starts several goroutines that acquire, hold and
-// release. On an order from the parent it stops them, closes the session and emits "done". If
+// release keys. On an order from the parent it stops them, closes the session and emits "done". If
 // goroutines are still running 30 seconds later, "done" carries the stacks of all goroutines.
 func nemesisWork(env *proc.Env) {
 	c := &nemesisClient{finish: make(chan struct{})}

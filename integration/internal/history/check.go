@@ -48,7 +48,7 @@ func Check(h *History, grace, skew time.Duration) []rules.Violation {
 	return c.found
 }
 
-// ends checks that every call has returned.
+// ends checks that every call has returned, except those of killed processes.
 func (c *checker) ends(holds []*rules.Hold) {
 	for _, o := range holds {
 		switch {

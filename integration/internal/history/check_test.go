@@ -14,7 +14,7 @@ func holder(id string, token int64) []history.Claim {
 	return []history.Claim{{ID: id, Token: token, Weight: 1}}
 }
 
-// good returns a history that violates no rule. It contains events that every rule is about.
+// good returns a history that violates no rule. It contains events for every rule.
 func good() *story {
 	s := new(story)
 	s.lock(1*slot, "a", 1000)

@@ -5,8 +5,8 @@ import "time"
 // A Type is the type of an [Event].
 type Type string
 
-// The types of events. All events of one acquisition, write or fault have the same ID. Each comment ends with the
-// fields that the event uses, after a colon.
+// The types of events. All events of one acquisition, write or fault have the same ID. The names after a colon
+// are fields of Event.
 const (
 	Request  Type = "request"  // a call that requests a hold begins
 	Refused  Type = "refused"  // … has returned without a hold: Err

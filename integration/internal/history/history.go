@@ -64,7 +64,7 @@ func (h *History) Write(w io.Writer) error {
 	return b.Flush()
 }
 
-// A who identifies the acquisition, write or fault that an event belongs to.
+// The type who identifies the acquisition, write or fault that an event belongs to.
 type who struct {
 	process string
 	id      int

@@ -139,7 +139,7 @@ func (h *History) lockOps(holds map[string][]*rules.Hold, grace time.Duration) m
 	return ops
 }
 
-// op returns an operation. If returned is 0, it may take effect at any time after the call.
+// op returns an operation. If returned is 0, the operation may take effect at any time after the call.
 func (h *History) op(call, returned time.Duration, in input) porcupine.Operation {
 	if returned == 0 {
 		returned = h.end() + 1

@@ -16,7 +16,7 @@ const (
 	slot  = time.Second // time for one hold of a story
 )
 
-// A story is a history written by hand. Each hold occupies one slot of the story's time.
+// A story is a history written by hand.
 type story struct {
 	events []history.Event
 	ids    int

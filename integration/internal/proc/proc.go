@@ -124,7 +124,7 @@ type Proc struct {
 }
 
 // Start runs the child function with this name in a new process, which is killed at the end of the
-// test. env is added to its environment.
+// test. env is added to the process's environment.
 func Start(t testing.TB, name string, args any, env ...string) *Proc {
 	t.Helper()
 	self, err := os.Executable()
@@ -184,7 +184,8 @@ func (p *Proc) Tell(o Order) {
 func (p *Proc) Events() <-chan Event { return p.events }
 
 // Await returns the first event with this name that it has not returned yet. If none comes within
-// [Patience], it fails the test and prints the child's stacks. It keeps events with other names for
+// [Patience], it fails the test and prints the child's stacks. It also
+// fails the test if the child exits first. It keeps events with other names for
 // later calls, because a child's goroutines report their events in any order.
 func (p *Proc) Await(name string) Event {
 	p.t.Helper()

@@ -85,7 +85,7 @@ func (c *conn) closed() bool {
 	}
 }
 
-// wait waits until all links let messages pass.
+// wait waits until all links let messages pass in the direction d, or the connection is closed.
 func (c *conn) wait(d direction) error {
 	for {
 		// Check all links each time: a link may have been shut while this loop waited for another.
@@ -147,7 +147,7 @@ func (c *conn) decide(cmd Command) verdict {
 	return verdict{}
 }
 
-// requests forwards m and all later messages to the server.
+// requests forwards m and all later messages to the server, except as the links' rules decide.
 func (c *conn) requests(m message) {
 	for err := error(nil); err == nil; m, err = read(c.down) {
 		if cmd, ok := m.command(); ok {

@@ -46,7 +46,7 @@ func (m message) command() (Command, bool) {
 	return Command{Name: first.Key(), Body: body}, true
 }
 
-// body returns the document of a command, or nil if there is none.
+// body returns the document of a command or reply, or nil if there is none.
 func (m message) body() bson.Raw {
 	switch m.opCode() {
 	case opMsg:

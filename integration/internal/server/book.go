@@ -15,7 +15,7 @@ import (
 // A book records which suite ran on which server, and the result.
 type book struct {
 	mu     sync.Mutex
-	suites []string // sorted by when they began
+	suites []string // in the order of their first results
 	cells  map[string]map[string]cell
 	notes  []string
 }
@@ -26,7 +26,7 @@ const nowhere = ""
 
 // A cell is the result of a suite on a server.
 type cell struct {
-	outcome string // "ok", "skip", "FAIL"; "-" if the server lacks something that the suite needs
+	outcome string // "ok", "skip", "FAIL"; "-" if the suite was not meant to run on the server
 	why     string // the reason for "skip" and "-"
 	took    time.Duration
 }
@@ -153,7 +153,7 @@ func (l *Lab) writeLog(path, table string, code int) error {
 	return os.WriteFile(path, []byte(head+table+"\n"), 0o644)
 }
 
-// flags returns the command line flags that selected the tests of the run.
+// flags returns the flags on the command line, except a few of package testing.
 func flags() string {
 	var b strings.Builder
 	flag.Visit(func(f *flag.Flag) {

@@ -11,8 +11,8 @@ import (
 // NoFakeClock is the reason for skipping tests that fake clocks.
 const NoFakeClock = "no libfaketime on this machine (Debian's package faketime)"
 
-// FakeClock returns the environment for a server whose clock is ahead of this host's. ok is false
-// without libfaketime.
+// FakeClock returns the environment for a server whose clock is ahead of this host's by the given
+// duration. ok is false without libfaketime.
 func FakeClock(ahead time.Duration) (env []string, ok bool) {
 	return preload("FAKETIME=" + offset(ahead))
 }

@@ -66,7 +66,7 @@ func New() *Lab {
 const LastRun = "logs/last.txt"
 
 // Main runs the tests, stops the servers that the Lab started, and prints the table, which go test
-// shows only with -v. Pass its result to os.Exit.
+// shows only with -v. Pass Main's result to os.Exit.
 func (l *Lab) Main(m *testing.M) int {
 	flag.Parse()
 	if !given("test.parallel") {
@@ -116,7 +116,7 @@ func (l *Lab) Servers(t testing.TB) []*Server {
 	t.Helper()
 	l.start.Do(func() {
 		// go test can't know which servers exist, so it would reuse the cached result of another run.
-		// Read this file, which differs after every run, to prevent that.
+		// Reading the file LastRun, which every run changes, prevents that.
 		os.ReadFile(LastRun)
 		l.find()
 	})
@@ -249,7 +249,7 @@ func (l *Lab) StartContainer(t testing.TB, isolated bool) (*Server, *Container) 
 	return s, c
 }
 
-// find sets l.servers.
+// find sets l.servers, l.looked and l.err.
 func (l *Lab) find() {
 	if l.err != nil {
 		return

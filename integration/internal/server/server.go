@@ -22,7 +22,7 @@ import (
 // A Need lists the properties of a server that a test needs.
 type Need struct {
 	MongoDB      bool // MongoDB itself, not a compatible product
-	Notices      bool // the server can notify, so waiters need not poll
+	Notices      bool // the server supports notices, so waiters need not poll
 	Oplog        bool // the oplog can be read
 	Transactions bool
 	Standalone   bool // a standalone server, not a member of a replica set
@@ -129,7 +129,7 @@ func (s *Server) OneClock() string {
 }
 
 // Client returns a client of the server, which is disconnected at the end of the test. opts
-// override the server's URI.
+// override the options in the server's URI.
 func (s *Server) Client(t testing.TB, opts ...*options.ClientOptions) *mongo.Client {
 	t.Helper()
 	return Connect(t, s.URI, opts...)
