@@ -22,7 +22,7 @@ func BenchmarkLockUnlock(b *testing.B) {
 	}
 }
 
-// BenchmarkLinger measures Lock and Unlock of a lingering key with one user.
+// BenchmarkLinger measures Lock and Unlock of a lingering key that one goroutine uses.
 func BenchmarkLinger(b *testing.B) {
 	m := open(b, dsync.Options{Linger: time.Second}).Mutex("k")
 	for range 3 { // until the session listens, and has acquired the key while it listens
@@ -59,9 +59,9 @@ func readTurn(rw *dsync.RWMutex) {
 
 // BenchmarkContended lets 4 processes with 16 goroutines each acquire one key as often as they can:
 // once with hand-offs inside the processes, and once with every hold granted by the store. An op is
-// one acquisition. "share" is the fewest acquisitions by a process, divided by the most. It is
-// meaningful only if the benchmark runs for several seconds: use -benchtime 10s. A token that is
-// not greater than the previous one is an error.
+// one acquisition. "share" is the smallest number of acquisitions by a process, divided by the
+// largest. It is meaningful only if the benchmark runs for several seconds: use -benchtime 10s. A
+// token that is not greater than the previous one is an error.
 func BenchmarkContended(b *testing.B) {
 	for name, turn := range map[string]time.Duration{"handed off": 0, "granted by the store": -1} {
 		b.Run(name, func(b *testing.B) {

@@ -8,11 +8,11 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// memory lists the promised maximum memory, stacks included.
+// memory lists how much memory a held lock and a waiter may take, stacks included.
 var memory = []struct {
 	name, unit string
 	most       float64
-	each       func(n int) (float64, error) // measures how many bytes each of n takes
+	each       func(n int) (float64, error) // measures n of them; returns bytes each
 }{
 	{"held lock", "B/lock", 2048, measure.HeldMemory},
 	{"waiter of one key", "B/waiter", 6144, func(n int) (float64, error) {
@@ -23,7 +23,7 @@ var memory = []struct {
 	}},
 }
 
-// No held lock or waiter takes more memory than promised.
+// On average, held locks and waiters take no more memory than promised.
 func TestMemory(t *testing.T) {
 	build, _ := debug.ReadBuildInfo()
 	if slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
@@ -43,7 +43,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// BenchmarkMemory reports the actual sizes.
+// BenchmarkMemory reports how much memory held locks and waiters take on average.
 func BenchmarkMemory(b *testing.B) {
 	for _, m := range memory {
 		b.Run(m.name, func(b *testing.B) {

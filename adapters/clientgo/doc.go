@@ -27,7 +27,7 @@
 // record has not changed since the lock last read or wrote it, and writes are acknowledged by a
 // majority. So if several candidates try to lead at the same time, only one succeeds.
 //
-// Everything else depends on time, as with Leases of Kubernetes:
+// Everything else depends on time, as with Kubernetes Leases:
 //
 //   - Each process measures with its own clock how long the record has been unchanged. Clocks may
 //     differ, but must run at about the same rate. A process that was frozen, or whose host was
@@ -59,10 +59,10 @@
 // # ReleaseOnCancel
 //
 // Set ReleaseOnCancel: after an orderly stop, another process then leads within about two
-// RetryPeriods. Otherwise, that process leads only after LeaseDuration. The elector releases as
-// soon as the context of Run ends, so end the leader's work first, then cancel that context. A
-// renewal in progress at that moment is aborted. If the server has stored the renewal nevertheless,
-// the release fails, and another process leads only when the lease has expired.
+// RetryPeriods. Otherwise, that process leads only after LeaseDuration. The elector releases the
+// lease as soon as the context of Run ends, so end the leader's work first, then cancel that
+// context. A renewal in progress at that moment is aborted. If the server has stored the renewal
+// nevertheless, the release fails, and another process leads only when the lease has expired.
 //
 // ReleaseOnCancel has a price. A leader that stops because it cannot renew also tries to release,
 // with a Get and an Update. The context of OnStartedLeading ends only after that. If the Update

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// A document is the stored state of an election. Its times are only for display, as in client-go,
-// and are stored in milliseconds.
+// A document is the stored state of an election. Its times are only for display, as in client-go.
+// They are stored with a precision of milliseconds.
 type document struct {
 	Name            string        `bson:"_id"`
 	Version         bson.ObjectID `bson:"version"`
@@ -38,7 +38,6 @@ func newDocument(name string, r resourcelock.LeaderElectionRecord) *document {
 	}
 }
 
-// record returns the record of a document.
 func (d *document) record() *resourcelock.LeaderElectionRecord {
 	return &resourcelock.LeaderElectionRecord{
 		HolderIdentity:       d.Holder,

@@ -124,7 +124,7 @@ func (e *candidate) stop(t *testing.T) {
 	<-e.ran
 }
 
-// One of three processes leads at any time. After an orderly stop, another process leads soon. If
+// At most one of three processes leads at any time. After an orderly stop, another process leads soon. If
 // the leader is cut off, another process leads when the lease has expired; the former leader has
 // stopped by then.
 func TestElectors(t *testing.T) {

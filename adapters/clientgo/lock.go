@@ -28,7 +28,7 @@ const (
 	defaultTimeout    = 2 * time.Second
 )
 
-// resource is the name of the documents in errors.
+// resource is what errors call the documents.
 var resource = schema.GroupResource{Resource: "elections"}
 
 // Options are the settings of a [Lock]. The zero value of each field is its default; a nil
@@ -145,8 +145,8 @@ func (l *Lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	})
 }
 
-// Update replaces the record if it is still the one that this Lock last read or wrote. Otherwise, IsConflict of
-// k8s.io/apimachinery/pkg/api/errors recognizes the error. After any error, even one returned by Create, Update fails
+// Update replaces the record if it is still the one that this Lock last read or wrote. If the record has changed or
+// is gone, IsConflict of k8s.io/apimachinery/pkg/api/errors recognizes the error. After any error, even one returned by Create, Update fails
 // until Get or Create has succeeded, because the write may have been applied although its reply was lost.
 func (l *Lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	seen := l.seen

@@ -62,7 +62,7 @@ type conn struct {
 
 func (c *conn) Write(b []byte) (int, error) {
 	c.n.mu.Lock()
-	// A command is a document. Its first field, a string (type 2), has the command's name.
+	// A command is a document. Its first field is a string (type 2) and is named after the command.
 	if lose := c.n.lose; lose != "" && bytes.Contains(b, []byte("\x02"+lose+"\x00")) {
 		c.n.lose = ""
 		c.mu.Lock()

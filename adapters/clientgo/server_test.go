@@ -179,7 +179,7 @@ func TestUpdateIsCompareAndSet(t *testing.T) {
 	}
 }
 
-// If the reply to a write is lost, Update fails until a Get.
+// If the reply to a write is lost, Update fails until Get succeeds.
 func TestLostReply(t *testing.T) {
 	for command, write := range map[string]func(*clientgo.Lock, context.Context, resourcelock.LeaderElectionRecord) error{
 		"insert": (*clientgo.Lock).Create,

@@ -55,8 +55,8 @@ func startChild(ctx context.Context, j job) (*child, error) {
 	return c, nil
 }
 
-// await waits for a line that begins with word, and returns the rest of that line. It discards the
-// lines before it.
+// await waits for a line that begins with the given word, and returns the rest of that line. It
+// discards all lines before that line.
 func (c *child) await(ctx context.Context, word string) (string, error) {
 	for {
 		select {
@@ -73,7 +73,7 @@ func (c *child) await(ctx context.Context, word string) (string, error) {
 	}
 }
 
-// tell makes the child close the channel proceed, for which its job waits.
+// tell lets the child's job continue after it has printed "idle".
 func (c *child) tell() error {
 	_, err := io.WriteString(c.in, "\n")
 	return err
@@ -89,7 +89,7 @@ func (c *child) kill() (rest []string) {
 	return rest
 }
 
-// childMain runs the job and exits, if this process is a child.
+// If this process is a child, childMain runs the job and exits. Otherwise it does nothing.
 func childMain() {
 	text := os.Getenv(jobVariable)
 	if text == "" {

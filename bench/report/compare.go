@@ -9,8 +9,8 @@ import (
 )
 
 // A contender is one column's part of a comparison. The figure is op's time divided by unit's time.
-// unit is nil for other systems; their figures are divided by column one's unit. early, if not nil,
-// measures the commands of op without the library.
+// unit is nil for other systems: their times are divided by that of column one's unit. early, if not
+// nil, measures the commands of op without the library.
 type contender struct {
 	column          column
 	op, unit, early measure.Op
@@ -33,15 +33,15 @@ type statistic func(measure.Sample) time.Duration
 func median(s measure.Sample) time.Duration { return s.Median() }
 func p99(s measure.Sample) time.Duration    { return s.Percentile(99) }
 
-// compare runs all ops in turn, stores the units' samples in u, and returns line with the ratios of
-// the medians.
+// compare runs the contenders' ops in turn and stores the samples of their units in u. It returns the
+// given row with the ratios of the medians.
 func (r *report) compare(ctx context.Context, line row, n int, u units, cs ...contender) (row, error) {
 	took, _, err := interleave(ctx, n, u, cs...)
 	return line.compared(median, took, u), err
 }
 
-// interleave runs all ops in turn and stores the units' samples in u. It returns the samples of op
-// and of early, by column.
+// interleave runs the contenders' ops in turn and stores the samples of their units in u. It returns
+// the samples of op and of early, by column.
 func interleave(ctx context.Context, n int, u units, cs ...contender) (took, early map[column]measure.Sample, err error) {
 	took, early = make(map[column]measure.Sample), make(map[column]measure.Sample)
 	var ops []measure.Op
@@ -66,8 +66,8 @@ func interleave(ctx context.Context, n int, u units, cs ...contender) (took, ear
 	return took, early, nil
 }
 
-// compared returns the row with a figure for each sample: stat of the sample, divided by stat of
-// the sample's unit.
+// compared returns the row with a figure for each sample in took: the statistic of the sample,
+// divided by the same statistic of its unit.
 func (r row) compared(stat statistic, took map[column]measure.Sample, u units) row {
 	for c, s := range took {
 		r = r.put(c, ratio(stat(s), stat(u.of(c))), milliseconds(stat(s))+by(stat, u[c]))

@@ -1,13 +1,13 @@
-// Command report measures every figure in bench/README.md in one run. It prints two tables in
-// Markdown: one of ratios and counts, and one of the times behind them. It also draws
-// bench/lock-unlock.svg from the table in the README.
+// Command report measures every figure in the tables of bench/README.md in one run. It prints tables
+// in Markdown: first the ratios and counts, then the times behind them. With -readme, it also
+// replaces the tables in that README and redraws lock-unlock.svg beside it.
 //
 //	go run ./bench/report -readme bench/README.md
 //	go run ./bench/report -draw bench/README.md     # only draw the plot
 //
-// If MONGODB_URI is set, it uses the server that it names; otherwise it starts mongod on loopback,
-// with its data in a temporary directory. It starts etcd, PostgreSQL and Redis in the same way, and
-// stops all of them at the end. The tables list a server that is not installed as "not here". Most
-// figures are ratios of medians (p99: of 99th percentiles) of operations that ran in turn in one
-// loop. Run nothing else on the machine meanwhile.
+// If MONGODB_URI is set, the report uses that server. Otherwise it starts mongod on loopback, with its
+// data in a temporary directory. It starts etcd, PostgreSQL and Redis in the same way, and at the end
+// stops the servers that it started. The tables list a server that is not available as "not here".
+// Most figures are ratios of medians (p99: of 99th percentiles) of operations that ran in turn in one
+// loop. While the report runs, run nothing else on the machine.
 package main

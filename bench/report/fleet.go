@@ -19,7 +19,7 @@ func keyName(i int) string { return fmt.Sprintf("key %d", i) }
 const fleetReleases = 20
 
 // A fleetSize determines how many sessions a fleet has, and how many of them wait for a key. Each
-// session has its own client, as if it were in its own process. If shared is true, however, all
+// session has its own client, as if it were in its own process, unless shared is true: then all
 // sessions of a child process share one client.
 type fleetSize struct {
 	sessions, waiting int
@@ -35,8 +35,7 @@ func (s fleetSize) String() string {
 }
 
 // fleet measures what many sessions cost the server while they are idle, while ten sessions wait
-// for each key, and while keys are released. In most fleets each session has its own client; the
-// largest fleet shares clients.
+// for each key, and while keys are released.
 func (r *report) fleet(ctx context.Context) ([]row, error) {
 	if !r.lab.here[one] || r.lab.pid == 0 {
 		line := row{name: r.effort.fleets[0].String() + ": idle"}
@@ -142,8 +141,8 @@ func (r *report) fleetOf(ctx context.Context, size fleetSize) (f fleet, err erro
 	return f, err
 }
 
-// granted ends the children, and returns how long after its release each key was granted to one of
-// their sessions.
+// granted ends the children. It returns, for each released key, the time from the release until the
+// key was granted to a child's session.
 func (c *runningFleet) granted(begins map[string]time.Time) (took measure.Sample, err error) {
 	for _, p := range c.children {
 		for _, line := range p.kill() {
@@ -169,7 +168,8 @@ func (c *runningFleet) granted(begins map[string]time.Time) (took measure.Sample
 	return took, err
 }
 
-// loadOf returns the server's load while f runs. f must return soon after the time end.
+// loadOf returns the server's load while f runs. It passes f the end of the interval; f must return
+// soon after that time.
 func (r *report) loadOf(ctx context.Context, c *runningFleet, f func(end time.Time) error) (l load, err error) {
 	begin := time.Now()
 	cpu, err := cpuOf(r.lab.pid)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// handOff measures the time from a call of Unlock until the next of n processes has the key,
+// handOff measures the time from a call of Unlock until another process has the key,
 // relative to a raw write and its notice.
 func (r *report) handOff(ctx context.Context) (rows []row, err error) {
 	for _, n := range r.effort.rings {

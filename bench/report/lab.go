@@ -24,13 +24,13 @@ type lab struct {
 	addrs [columns]string // host:port of the other systems' servers
 
 	here    [columns]bool
-	about   [columns]string // the version of a column's server, or why there is no server
+	about   [columns]string // what a column's server is, or why there is none
 	stops   []func()
 	targets atomic.Int64
 }
 
-// findLab uses the server at MONGODB_URI or, if that is not set, starts mongods; then it starts the
-// other servers. Servers that are not installed are recorded as not here.
+// findLab uses the server at MONGODB_URI or, if that is not set, starts mongods. Then it starts the
+// other servers. For each server that it cannot start, it records the reason.
 func findLab(ctx context.Context) *lab {
 	l := &lab{}
 	if uri := os.Getenv("MONGODB_URI"); uri != "" {
@@ -79,7 +79,8 @@ func (l *lab) found(c column, about string, err error) bool {
 	return err == nil
 }
 
-// askVersion reads the version of c's mongod.
+// askVersion records the version of c's server, or, if the server does not answer, that it is not
+// available.
 func (l *lab) askVersion(ctx context.Context, c column) {
 	t, err := measure.Server(l.uris[c], "admin")
 	if err != nil {

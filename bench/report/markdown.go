@@ -20,7 +20,7 @@ func (r *report) markdown() string {
 	return b.String()
 }
 
-// ratios returns the table for the README, and the note below it.
+// ratios returns the tables for the README, and the note below them.
 func (r *report) ratios() string {
 	var b strings.Builder
 	r.table(&b, func(c cell) string { return c.ratio })
@@ -88,13 +88,13 @@ func (r row) compares() bool {
 	return slices.ContainsFunc(r.can, func(c column) bool { return c != one })
 }
 
-// The table in the README is between these lines.
+// The tables in the README are between these lines.
 const (
 	tableBegin = "<!-- bench:begin -->\n"
 	tableEnd   = "<!-- bench:end -->\n"
 )
 
-// replaceTable replaces the table in the file.
+// replaceTable replaces the text between tableBegin and tableEnd in the file at path.
 func replaceTable(path, table string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

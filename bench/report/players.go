@@ -34,8 +34,8 @@ func (p player) ring(ctx context.Context, key string, n int) (*measure.Ring, err
 	return ring, nil
 }
 
-// players returns a player for each of the columns whose server is available, and a function that
-// closes them. system makes this library's [measure.System] on a target.
+// players returns a player for each column in can whose server is available, and a function that
+// closes the players. The function system makes this library's [measure.System] on a target.
 func (r *report) players(ctx context.Context, system func(*measure.Target) measure.System, can ...column) (_ []player, end func(), err error) {
 	var ps []player
 	end = func() {

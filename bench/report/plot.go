@@ -39,9 +39,9 @@ func drawPlot(readme string) error {
 	return os.WriteFile(filepath.Join(filepath.Dir(readme), plotName), []byte(svg), 0o644)
 }
 
-// plot returns an SVG with one bar for each column of the table in text. The bar shows the median
-// time of Lock and Unlock. A column without a figure has no bar. The 99th percentiles are not shown
-// because their unit differs.
+// plot returns an SVG with a bar for each column that has a figure in the row plotRow of the text. The
+// bar shows the median time of Lock and Unlock, relative to two raw writes. The 99th percentiles are
+// not shown, because their unit differs.
 func plot(text string) (string, error) {
 	_, table, ok := strings.Cut(text, tableBegin)
 	table, _, end := strings.Cut(table, tableEnd)

@@ -21,16 +21,16 @@ type report struct {
 	rows  []row
 }
 
-// A measurement adds rows to the report; only the given columns can have figures in them.
+// A measurement adds rows to the report.
 type measurement struct {
 	name    string
-	columns []column
+	columns []column // the default of row.can
 	f       func(*report, context.Context) ([]row, error)
 }
 
 var (
 	everywhere = []column{one, three, etcd, postgres, redis}
-	inMemory   = []column{}
+	inMemory   = []column{} // only column one has figures, and they need no server
 
 	measurements = []measurement{
 		{"memory", inMemory, (*report).memory}, // first, while the process's memory is still empty
@@ -42,8 +42,9 @@ var (
 	}
 )
 
-// measure runs only the measurements whose names match the pattern. For a measurement that fails,
-// measure adds a row that reports the failure. It returns the errors of all measurements, joined.
+// measure runs the measurements whose names match the given regular expression. For a measurement
+// that fails, it adds a row that reports the failure. It returns the errors of all measurements,
+// joined, or only ctx.Err() if ctx ends.
 func (r *report) measure(ctx context.Context, only string) error {
 	wanted, err := regexp.Compile(only)
 	if err != nil {
@@ -105,20 +106,20 @@ func (c column) String() string {
 	return [columns]string{"one member", "three members", "mongo-lock", "etcd", "PostgreSQL", "Redis"}[c]
 }
 
-// A row is one figure for each column.
+// A row is a line of the tables. It has a cell for each column.
 type row struct {
 	measure string // the name of the measurement
 	name    string
-	unit    string   // the unit by which the times are divided
-	can     []column // columns that can have a figure; nil: all columns of the measurement
+	unit    string   // what the times are divided by, or the unit of the figures
+	can     []column // columns that have a figure if their server is available; nil: those of the measurement
 	cells   [columns]cell
 }
 
-// A cell is one result: a ratio or count, and the times behind it.
+// A cell is one result: a ratio or count, and the figures behind it; or both say why there is none.
 type cell struct{ ratio, raw string }
 
-// joined returns the rows, of one unit and column one, as one row, in which their names and figures stand one after the
-// other.
+// joined returns one row that lists the names of all the rows, and their figures in column one. The rows must have the
+// same unit.
 func joined(name string, rows ...row) row {
 	var names, ratios, raws []string
 	for _, r := range rows {

@@ -14,9 +14,9 @@ import (
 )
 
 // TestQuickReport makes the quick report and checks that every measurement has a row, and that
-// every cell has a figure or the reason why it has none. It starts servers only in long tests: go
-// test runs other packages at the same time, and the load would make the leases in their tests
-// expire.
+// every cell that needs a server has a figure or says "not here". It starts servers only in long
+// tests: go test runs other packages at the same time, and the load could make the leases in their
+// tests expire.
 func TestQuickReport(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes ten seconds")
@@ -141,7 +141,7 @@ func TestCompared(t *testing.T) {
 	}
 }
 
-// A row that only the first column can have a figure in is in a table with that column alone.
+// A row with figures only in column one is in a table that has no other columns.
 func TestTables(t *testing.T) {
 	r := &report{lab: &lab{here: [columns]bool{one: true, etcd: true}}}
 	r.rows = []row{

@@ -26,9 +26,9 @@ type job struct {
 	Collections    int  // number of collections for notices
 }
 
-// run opens the sessions, and prints "idle" and how many bytes of memory each session takes. When the parent tells it
-// to proceed, the sessions wait for their keys. When a session's wait ends, the job prints "granted", the key, the
-// time, and whether the session has the key.
+// run opens the sessions, and prints "idle" and how many bytes of memory each session takes. When proceed is closed,
+// the sessions with numbers below j.Waiting wait for their keys. When a session's wait ends, run prints "granted", the
+// key, the time, and whether the session has the key. run returns only if it fails to open the sessions.
 func (j job) run(proceed <-chan struct{}) error {
 	ctx := context.Background()
 	t, err := measure.Server(j.Addr, j.Database)
@@ -101,7 +101,7 @@ type runningFleet struct {
 	holder   *dsync.Session
 	held     []*dsync.Hold // the holder's holds, by key
 	children []*child
-	bytes    int64 // memory that a session and its client take in a child
+	bytes    int64 // memory that each session of the last child takes, clients included
 	others   int64 // server connections that existed before the children started
 	cancel   context.CancelFunc
 }

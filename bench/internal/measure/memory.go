@@ -13,9 +13,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// HeldMemory returns how many bytes of this process's memory, stacks included, each of n held locks
-// takes: the difference between the memory in use with and without them. It includes the holder's
-// entry in the store, some 200 bytes, because the store is in the same memory.
+// HeldMemory holds n locks, and returns how many bytes of this process's memory each takes on
+// average, stacks included. The figure includes the lock's entry in the store, some 200 bytes,
+// because the store is in the same memory.
 func HeldMemory(n int) (float64, error) {
 	s, err := sessionOn(dsynctest.NewMemory())
 	if err != nil {
@@ -42,8 +42,8 @@ func HeldMemory(n int) (float64, error) {
 func OneKey(int) string    { return "key" }
 func OwnKeys(i int) string { return numbered(i) }
 
-// WaiterMemory returns how many bytes each of n goroutines takes while it waits for a key that
-// another session holds. The goroutines begin to wait one after the other; otherwise the figure
+// WaiterMemory lets n goroutines wait for keys that another session holds, and returns how many bytes
+// each takes on average. With OwnKeys, they begin to wait one after the other; otherwise the figure
 // would include the buffers of many concurrent commands.
 func WaiterMemory(n int, key func(int) string) (float64, error) {
 	store := dsynctest.NewMemory()

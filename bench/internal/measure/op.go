@@ -19,7 +19,7 @@ func Timed(f func(context.Context) error) Op {
 	}
 }
 
-// Twice is the Op that runs op two times in a row and returns the sum.
+// Twice is the Op that runs op two times in a row and returns the sum of both times.
 func Twice(op Op) Op {
 	return func(ctx context.Context) (time.Duration, error) {
 		first, err := op(ctx)
@@ -31,7 +31,7 @@ func Twice(op Op) Op {
 	}
 }
 
-// LockUnlock is the Op that locks and unlocks.
+// LockUnlock is the Op that locks and unlocks l.
 func LockUnlock(l Locker) Op {
 	return Timed(func(ctx context.Context) error {
 		if err := l.Lock(ctx); err != nil {

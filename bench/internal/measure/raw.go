@@ -73,8 +73,8 @@ func (r *Raw) Write(ctx context.Context) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
-// WriteEarly is the [Op] that writes twice: first acknowledged by a majority, then by the primary
-// alone, as Lock and Unlock do.
+// WriteEarly is the [Op] that writes twice, as Lock and Unlock do: the first write is acknowledged by
+// a majority, the second by the primary alone.
 func (r *Raw) WriteEarly(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
 	err := r.run(ctx, r.update)

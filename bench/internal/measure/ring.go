@@ -31,7 +31,7 @@ type grant struct {
 }
 
 // NewRing opens n processes, one after the other, and returns when one holds the key and the others
-// wait for it.
+// probably wait for it.
 func NewRing(ctx context.Context, sys System, key string, n int) (*Ring, error) {
 	r := &Ring{Requeue: requeueTime, sys: sys, key: key, got: make(chan grant, n), holder: -1}
 	r.ctx, r.cancel = context.WithCancel(ctx)
@@ -117,7 +117,7 @@ func (r *Ring) HandOff(ctx context.Context) (time.Duration, error) {
 	return at.Sub(begin), awaitRequeue(ctx, r.Requeue)
 }
 
-// Close ends the waits and closes the processes.
+// Close ends the waits, unlocks the key and closes the processes.
 func (r *Ring) Close() {
 	r.cancel()
 	r.wg.Wait()

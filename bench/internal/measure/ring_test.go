@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Every process of a ring gets its turn, and after Close the key is free.
+// Each hand-off takes less than a second and three commands, and after Close the key is free.
 func TestRing(t *testing.T) {
 	for name, system := range map[string]func(open func(context.Context) (*dsync.Session, error)) measure.System{
 		"mutexes": func(open func(context.Context) (*dsync.Session, error)) measure.System { return measure.Mutexes(open) },

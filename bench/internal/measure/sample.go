@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Sample holds the durations that an [Op] returned, in the order of its calls.
+// A Sample holds durations, such as those that an [Op] returned.
 type Sample []time.Duration
 
 // Median returns the median, or 0 if the sample is empty.

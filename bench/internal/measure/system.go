@@ -6,8 +6,8 @@ import (
 
 // A System provides locks: this library on a store, or another system on its server.
 type System interface {
-	// Open returns a process with its own client. It is not an operating-system process: all of
-	// them run in the caller's process.
+	// Open returns a Process with its own client. A Process is not an operating-system process: all
+	// Processes run in the caller's.
 	Open(ctx context.Context) (Process, error)
 }
 
@@ -16,7 +16,7 @@ type Process interface {
 	// Locker returns a lock of the key, for one goroutine.
 	Locker(ctx context.Context, key string) (Locker, error)
 
-	// Close releases whatever the process holds.
+	// Close closes the process's client or session.
 	Close() error
 }
 

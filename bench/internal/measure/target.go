@@ -16,13 +16,13 @@ import (
 type Target struct {
 	DB *mongo.Database // uses a client that no session uses
 
-	// Store holds the options for stores. The field Session is ignored.
+	// Store holds the options for stores. Its field Session is ignored.
 	Store dsyncmongo.Options
 
 	uri string
 }
 
-// Server returns the target for that database of the server.
+// Server returns the target for the given database on the server at uri.
 func Server(uri, database string) (*Target, error) {
 	client, err := mongo.Connect(options.Client().ApplyURI(uri))
 	if err != nil {
@@ -48,8 +48,9 @@ func (t *Target) Sessions(opt dsync.Options) func(context.Context) (*dsync.Sessi
 	return func(ctx context.Context) (*dsync.Session, error) { return t.Session(ctx, opt) }
 }
 
-// Shared returns a store whose sessions share one client, and a function that disconnects it. The
-// client has at most the given number of connections. Each session that listens occupies one.
+// Shared returns a store whose sessions share one client, and a function that disconnects that client.
+// The client has at most the given number of connections to each server. Each session that listens
+// occupies one connection.
 func (t *Target) Shared(ctx context.Context, connections uint64) (driver.Store, func(), error) {
 	client, err := mongo.Connect(options.Client().ApplyURI(t.uri).
 		SetMaxPoolSize(connections).SetMaxConnecting(20)) // more at a time would overload the server

@@ -1,3 +1,3 @@
-// Package peer makes other locking systems available as a [measure.System], each through the
-// library that its users would choose.
+// Package peer makes each of the other locking systems a [measure.System], through the library that
+// its users would choose.
 package peer

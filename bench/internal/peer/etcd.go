@@ -35,7 +35,8 @@ type etcdProcess struct {
 	elections bool
 }
 
-// Locker makes a session for each lock, because two locks of one session can hold a key together.
+// Locker makes a session for each lock, because two locks of one session can hold a key at the same
+// time.
 func (p *etcdProcess) Locker(_ context.Context, key string) (measure.Locker, error) {
 	s, err := concurrency.NewSession(p.client)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// mongoLockRetry is how long Lock waits before it retries a held key. The library leaves retries to
-// its callers and recommends no interval; this one is redislock's.
+// mongoLockRetry is how long Lock waits before it tries a held key again. The library leaves retries
+// to its callers and recommends no interval; this one is from redislock's example.
 const mongoLockRetry = redisRetry
 
 // MongoLock is github.com/square/mongo-lock as a [measure.System], used as its README recommends:

@@ -11,7 +11,7 @@ import (
 )
 
 // Postgres is PostgreSQL's session-level advisory locks through pgx, as a [measure.System]. The server keeps them only
-// in memory. It frees a lock that is not unlocked when it notices that the connection is closed, and has no TTL.
+// in memory, without a TTL. When it notices that a connection is closed, it frees that connection's locks.
 type Postgres struct{ URI string }
 
 var _ measure.System = (*Postgres)(nil)

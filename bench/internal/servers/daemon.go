@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// ErrNotHere means that a program is not installed on this machine.
+// ErrNotHere means that there is no server to measure, usually because its program is not installed.
 var ErrNotHere = errors.New("not here")
 
 // A Server is a server that was started. Stop ends it.
@@ -38,7 +38,8 @@ type spec struct {
 	end  os.Signal
 }
 
-// start starts the process, and returns once answers has returned nil.
+// start starts a process, and returns when answers returns nil. It fails if the process exits before
+// that, or after a minute.
 func start(ctx context.Context, s spec, answers func(context.Context) error) (*daemon, error) {
 	d := &daemon{dir: s.dir, end: s.end, done: make(chan struct{})}
 	out, err := os.Create(filepath.Join(s.dir, "out"))
@@ -103,7 +104,6 @@ func program(name string) (string, error) {
 	return path, nil
 }
 
-// directory makes a temporary directory.
 func directory(name string) (string, error) { return os.MkdirTemp("", "leasehold-bench-"+name+"-") }
 
 var versionNumber = regexp.MustCompile(`\d+(\.\d+)+`)

@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/mongod"
 )
 
-// StartMongod starts a replica set of that many members, with the default journaling, and returns
+// StartMongod starts a replica set with the given number of members and the default journaling, and returns
 // when all members are in sync.
 func StartMongod(ctx context.Context, members int) (*mongod.Set, error) {
 	path, err := program("mongod")

@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/spawn"
 )
 
-// StartPostgres starts PostgreSQL with its default settings, and the superuser bench. It uses the newest version that
-// Debian's packages have installed, or else the one on PATH.
+// StartPostgres starts PostgreSQL with its default settings for durability, and the superuser bench. It prefers a
+// version that a Debian package installed (the newest, if all have two digits) to the one on PATH.
 func StartPostgres(ctx context.Context) (_ *Server, err error) {
 	initdb, postgres, err := postgresPrograms()
 	if err != nil {

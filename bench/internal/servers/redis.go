@@ -9,7 +9,7 @@ import (
 )
 
 // StartRedis starts Redis with its append-only file, which by default is synced every second: if
-// the machine crashes, the locks of the last second are lost.
+// the machine crashes, the locks of the last second can be lost.
 func StartRedis(ctx context.Context) (*Server, error) {
 	path, err := program("redis-server")
 	if err != nil {
