@@ -69,8 +69,8 @@ var early = &leave{Release: driver.Release{Early: true}}
 // inLine is the command number of a claim or message that waits for a lane.
 const inLine = ^uint64(0)
 
-// dropKeep cancels the Keep of ReleaseBy or ReleaseAfter, because the claim was revoked. If a release under way keeps the
-// claim, another release follows.
+// dropKeep cancels the Keep of ReleaseBy or ReleaseAfter when the claim must not be kept, for example because it was
+// revoked. If a release under way keeps the claim, another release follows.
 func (c *Core) dropKeep(cl *claim, _ *args) {
 	if cl.state == windingDown {
 		cl.ender = byOthers

@@ -58,15 +58,13 @@ func (c *Core) unregistering() bool {
 	return c.closing != nil && (c.closing.command != 0 || c.closing.failed > 0)
 }
 
-// repeats reports whether an unanswered command is sent again. After a Hurry, commands are sent only
-// once.
+// repeats reports whether an unanswered command is sent again. After a Hurry, commands are sent only once.
 func (c *Core) repeats(s *sent) bool {
 	cg := c.closing
 	return cg == nil || cg.phase == patient || cg.phase == hurried && s.at < cg.due.Add(-c.cfg.Attempt)
 }
 
-// pause returns how long to wait before retrying a command that has failed this many
-// times.
+// pause returns how long to wait before retrying a command that has failed this many times.
 func (c *Core) pause(failed int) time.Duration {
 	if c.closing != nil && c.closing.phase == hurried {
 		return 0

@@ -31,7 +31,7 @@ type rig struct {
 	claim    uint64               // number of the claim that a row is about
 	said     []string             // the effects of the last event
 
-	record func(e core.Event, effects []core.Effect) // nil, or is called after each event
+	record func(e core.Event, effects []core.Effect) // called after each event; nil: not called
 }
 
 func newRig(t judge) *rig {
@@ -432,7 +432,7 @@ func TestDeadlineComesFirst(t *testing.T) {
 	r.says("after the deadline", "End 1: no heartbeat was acknowledged within 9.988s")
 }
 
-// A heartbeat that finds the session expired ends it at once.
+// If a heartbeat finds the session expired, the Core ends the session at once.
 func TestExpiredSessionIsLost(t *testing.T) {
 	r := newRig(t)
 	r.held()
@@ -585,7 +585,7 @@ func TestLostLeaseIsRemembered(t *testing.T) {
 	r.listen()
 	r.pass(r.cfg.Hold(6 * time.Second))
 	r.notice(driver.NoticeGrant)
-	r.says("named when it is over", "")
+	r.says("a notice after the lease is over", "")
 }
 
 // A notice is repeated until it is answered.

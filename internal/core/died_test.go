@@ -136,7 +136,7 @@ func TestDeathsThatMeanNothing(t *testing.T) {
 	r.says("the margin is over", "Expire of a dead process")
 	r.answer("Expire", core.Reply{})
 	r.step(core.Died{Session: "o"})
-	r.says("it has expired", "")
+	r.says("o has expired", "")
 	if files := r.c.HostFiles(); len(files) != 0 {
 		t.Errorf("HostFiles: %v; want none, because o has expired", files)
 	}

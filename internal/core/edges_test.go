@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// The tests in this file are about orders of events that exploring does not reach, or whose bad end it does not see.
+// These tests are about orders of events that package explore does not reach, or whose bad results it would not notice.
 
 // A hold with Auto whose session is lost while its grace is running is freed when the grace is over.
 func TestAutoHoldOfALostSessionIsFreed(t *testing.T) {
@@ -108,7 +108,7 @@ func TestPollsComeFirst(t *testing.T) {
 	r.pass(2 * time.Second)
 	r.free()
 	if got := r.sent["Acquire"].Edit.Acquire.Claim.Key; got != "k" {
-		t.Errorf("the lane is for %s", got)
+		t.Errorf("the lane went to a request for %q, want \"k\"", got)
 	}
 }
 
@@ -136,12 +136,12 @@ func TestRevocationIsDoneWhenReleased(t *testing.T) {
 	r.says("done", "Release")
 	r.beat()
 	if got := r.sent["Heartbeat"].Revoked; len(got) > 0 {
-		t.Errorf("given up before the release was answered: %v", got)
+		t.Errorf("before the release was answered, the heartbeat had the revocations %v, want none", got)
 	}
 	r.answer("Release", core.Reply{Found: true})
 	r.beat()
 	if got := r.sent["Heartbeat"].Revoked; len(got) != 1 || got[0] != v {
-		t.Errorf("given up: %v, want %v", got, v)
+		t.Errorf("the heartbeat had the revocations %v, want only %v", got, v)
 	}
 }
 

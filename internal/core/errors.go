@@ -112,7 +112,7 @@ func (o *outage) Error() string {
 
 func (o *outage) Is(target error) bool { return target == ErrNotRenewed }
 
-// farTick is the error for a tick too far ahead to be a time in milliseconds; it may be a time in microseconds. If a
+// farTick is the error for a tick too far ahead to be a time in milliseconds. The caller may have used microseconds. If a
 // run for such a tick succeeded, all earlier ticks would be over. Also, many formats, such as JSON, can't represent
 // such years.
 func farTick(tick int64, now time.Time) error {

@@ -78,7 +78,7 @@ const (
 	NoEffect   = "its effect is missing"
 )
 
-// Defects are all of them.
+// Defects lists the defects above.
 var Defects = []string{NoRow, NoGuard, OtherState, NoEffect}
 
 // Break gives c a table in which Rows(false)[n] has a defect. It reports false if the row can't have that defect.

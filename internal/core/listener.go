@@ -119,7 +119,7 @@ func (c *Core) observe(key string, n int) {
 	}
 }
 
-// listenerBroken opens another listener. Since a new listener makes every waiter request again, the pause before it
+// listenerBroken schedules another listener, unless the store can't notify. Since a new listener makes every waiter request again, the pause before it
 // grows with each failure, unless the broken listener had run for a while.
 func (c *Core) listenerBroken(unsupported bool) {
 	l := &c.listener
@@ -135,7 +135,7 @@ func (c *Core) listenerBroken(unsupported bool) {
 }
 
 // listenerReady is called when the listener begins to receive all notices that are sent. Earlier notices may have been
-// missed, so all waiters request again, holders check by a heartbeat, and observers read their keys.
+// missed, so all waiters request again, a heartbeat checks the holds, and observers read their keys.
 func (c *Core) listenerReady() {
 	l := &c.listener
 	l.ready = true

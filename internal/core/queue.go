@@ -8,8 +8,8 @@ import (
 )
 
 // A queue is this process's FIFO queue for one key. It admits as many callers as fit into the key; for a semaphore it
-// admits all. One admitted caller at a time has the turn, which callers other than tries need to request the key from
-// the store. A caller that shares a hold, or gets one by a hand-off, makes no request. A queue exists while anybody is
+// admits all. To request the key from the store, a caller needs the turn, unless it is a try. One admitted caller at
+// a time has the turn. A caller that shares a hold, or gets one by a hand-off, makes no request. A queue exists while anybody is
 // admitted.
 type queue struct {
 	key           string
@@ -41,8 +41,8 @@ func (q *queue) over(tick int64) bool { return q.sealed != nil && tick <= q.seal
 // forceWaits reports whether the first caller in the queue wants the key by force.
 func (q *queue) forceWaits() bool { return len(q.calls) > 0 && q.calls[0].First }
 
-// insert puts a caller into the queue. A caller with First goes to the front. If hadTurn is true, the caller has already
-// had its turn once, and goes directly behind the callers that have First set. Any other goes to the end, but ahead of callers with later ticks.
+// insert puts a caller into the queue. A caller with First goes to the front. A caller that has already had the turn goes
+// directly behind the callers with First. Any other caller goes to the end, but ahead of callers with later ticks.
 func (q *queue) insert(a *Call, hadTurn bool) {
 	i := len(q.calls)
 	switch {
@@ -127,7 +127,7 @@ func (c *Core) full(q *queue, a *Call) bool {
 	return q.used > 0 && (a.Kind != driver.KindPeriodic || len(q.admitted) > 0 || !c.later(q, a))
 }
 
-// later reports whether all claims of this process are holds, for ticks before the caller's.
+// later reports whether all claims of this process are holds for ticks before the caller's. For a try it returns false.
 func (c *Core) later(q *queue, a *Call) bool {
 	return !a.Try && !slices.ContainsFunc(q.claims, func(n uint64) bool {
 		cl := c.claims[n]

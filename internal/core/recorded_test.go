@@ -18,13 +18,13 @@ import (
 
 const recordAnew = `record the traces anew, and review their diff: go test ./internal/explore -run TestRecord -update && go test ./internal/core -run TestRecordedTraces -update`
 
-// A recorded is a trace on file. Its rows are indexes of core.Rows(false).
+// A recorded has a trace and the rows of the table that the trace uses, as indexes of core.Rows(false).
 type recorded struct {
 	text []byte
 	rows map[int]bool
 }
 
-// replay replays the trace, and notes its rows.
+// replay replays the trace, and notes the rows that it uses.
 func (r *recorded) replay() error {
 	r.rows = make(map[int]bool)
 	_, err := trace.ReplayOn(bytes.NewReader(r.text), func(cfg *core.Config) *core.Core {
@@ -123,7 +123,7 @@ func recordedCases() map[string]*recorded {
 	cases := make(map[string]*recorded)
 	for i := range tableCases {
 		k := &tableCases[i]
-		if r := k.recorded(); r.replay() == nil { // otherwise the case changes its settings on the way, which a trace does not have
+		if r := k.recorded(); r.replay() == nil { // otherwise the case changes its settings on the way, which a trace cannot record
 			cases["case-"+strings.Join(words.FindAllString(k.name(), -1), "-")+".trace"] = &r
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A revoked hold is not kept, even if Close begins before its holder is done.
+// A hold that was revoked or resigned is not kept, even if Close begins before its holder is done.
 func TestBrokenHoldIsNotKeptByClose(t *testing.T) {
 	for name, end := range map[string]func(r *rig){
 		"revoked, then closed": func(r *rig) { r.revoke(); r.step(core.Close{}) },
@@ -91,8 +91,8 @@ func TestForcedClaimIsRevokedBeforeItsGrantIsKnown(t *testing.T) {
 	r.says("granted", "Deliver 1: hold 1, token 5000, End 1: dsync: asked to give the key up")
 }
 
-// A Read of sessions that may have lapsed still belongs to its claim after it has waited for a lane: the claim
-// expires the sessions that the Read finds lapsed, without another Read.
+// If a Read of sessions that may have lapsed has waited for a lane, it still belongs to its claim: the sessions that it
+// finds lapsed are expired without another Read.
 func TestReadThatWaitedForALane(t *testing.T) {
 	r := newRig(t)
 	r.joining()
@@ -122,8 +122,8 @@ func TestCallerThatStepsBackKeepsItsPlace(t *testing.T) {
 	r.says("it is done", "Freed 3, Deliver 1: hold 1, token 7001")
 }
 
-// A claim in doubt that is released starts anew: if the store does not know it, that is believed only after another
-// heartbeat.
+// If a claim in doubt is released, the doubt begins anew: the store's answer that it does not know the claim is believed
+// only after another heartbeat.
 func TestReleaseOfADoubtedHold(t *testing.T) {
 	r := newRig(t)
 	r.held()
@@ -182,7 +182,7 @@ func TestTokensOfHandOffsEnd(t *testing.T) {
 	}
 }
 
-// A session that lets claims linger hands none off when its time is over and others wait.
+// After HandOff, a session that lets claims linger hands a claim off only if no other session waits.
 func TestHandOffsEndWhenOthersWait(t *testing.T) {
 	for others, want := range map[bool]string{false: "Freed 1, Deliver 2: hold 2, token 5001", true: "Acquire and leave"} {
 		r := newRig(t)
@@ -218,7 +218,7 @@ func TestRevokeIsRepeated(t *testing.T) {
 	r.says("it was revoked", "")
 }
 
-// An Extend counts from when it was sent.
+// The time that an Extend sets is counted from when the Extend was sent.
 func TestExtendCountsFromItsSend(t *testing.T) {
 	r := newRig(t)
 	r.leased()
@@ -263,8 +263,8 @@ func TestReadersDoNotOvertakeAWriter(t *testing.T) {
 	r.says("a reader behind a writer", "")
 }
 
-// Only an Expire decides that a session has expired: not a Read, which may be stale, and not the end of the time until
-// the session lapses, however near.
+// Only an Expire decides that a session has expired. A Read may be stale, and even a session that should have lapsed by
+// now may have sent a heartbeat.
 func TestOnlyAnExpireDecides(t *testing.T) {
 	r := newRig(t)
 	r.joining()
@@ -296,8 +296,8 @@ func TestTryBehindTwoSessions(t *testing.T) {
 	r.says("the other has expired", "Acquire without the expired")
 }
 
-// A request counts as able to join until a margin after its time, because the store's clock may step back by that much:
-// a claim that is released before then is discarded.
+// A request may still join until one margin after its NotAfter, because the store's clock may step back by that much. A
+// claim that is released before then is discarded.
 func TestRequestMayJoinWithinTheMargin(t *testing.T) {
 	for wait, want := range map[time.Duration]bool{2500 * time.Millisecond: true, 3500 * time.Millisecond: false} {
 		r := newRig(t)
@@ -327,6 +327,6 @@ func TestUndoneReleaseIsDiscardedTwice(t *testing.T) {
 	r.answer("Discard", core.Reply{})
 	r.pass(r.cfg.Attempt + r.cfg.Margin + r.cfg.Attempt)
 	if r.sent["Discard"].ID == first {
-		t.Error("it is not discarded again")
+		t.Error("the claim is not discarded again")
 	}
 }

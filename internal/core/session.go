@@ -29,7 +29,7 @@ type session struct {
 
 	registering uint64  // the command that registers; 0: none
 	registerAt  Instant // when to register again; never: nobody needs the session
-	tried       Instant // when the last unanswered registration, whose error is why, was sent; 0: none
+	tried       Instant // when the last unanswered registration was sent; why has its error; 0: none
 }
 
 // Deadline returns when the session is lost if no further heartbeat is acknowledged.
@@ -236,7 +236,7 @@ func (c *Core) revoked(v driver.Revocation) {
 	}
 }
 
-// revocationsDone returns the revocations whose claims the store no longer has.
+// revocationsDone returns the revocations that leave nothing to give up, because their claims are unknown or lost.
 func (c *Core) revocationsDone() (given []driver.Revocation) {
 	for _, v := range sortedRevocations(c.session.revoked) {
 		if cl := c.byID(v.Claim); cl == nil || cl.state == lost {

@@ -17,7 +17,7 @@ func (plainNames) Session(id string) uint64 {
 	return h.Sum64()
 }
 
-// Whatever happens to a Core does not change a clone of it.
+// Events of a Core do not change its clone.
 func TestCloneIsNotAffected(t *testing.T) {
 	for i := range tableCases {
 		k := &tableCases[i]

@@ -54,7 +54,7 @@ type Held struct {
 	Token   int64
 	Granted Instant
 	Until   time.Time
-	Ends    Instant // when the lease ends
+	Ends    Instant // for a lease: when it ends
 	Users   int     // 0 if it lingers
 }
 

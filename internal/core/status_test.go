@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// Once the time before which a session cannot lapse has passed, it is no longer shown.
+// Lapses returns a time only as long as that time is in the future.
 func TestLapses(t *testing.T) {
 	r := newRig(t)
 	r.waitingHere()
@@ -22,7 +22,7 @@ func TestLapses(t *testing.T) {
 	}
 }
 
-// Callers are shown in the order in which they will be served, the one that waits in the store first.
+// Waits shows callers in the order in which they will be served, beginning with the one that waits in the store.
 func TestWaits(t *testing.T) {
 	r := newRig(t)
 	r.waiting()

@@ -52,7 +52,7 @@ const (
 	again                          // a command for the claim is due, or due again
 	laneFree                       // a lane is free for the claim's command
 	unanswered                     // a command for the claim has no answer
-	refused                        // the store refuses it, the caller has given up, or the session closes
+	refused                        // the store refuses a command for the claim, the caller has given up, or the session closes
 	timeOver                       // the claim's timer has expired
 	wake                           // a notice came, or the listener became ready
 	revoke                         // the session must give up the claim
@@ -82,7 +82,7 @@ func (t trigger) String() string { return triggerNames[t.index()] }
 
 // args are what a trigger carries.
 type args struct {
-	cause   error         // of what ends a wait or a hold
+	cause   error         // why a wait or a hold ends
 	call    *Call         // wanted: the caller
 	done    *Done         // done
 	before  *claim        // replaces: the claim that the request also releases

@@ -86,7 +86,7 @@ func queuedUp(change ...func(*core.Want)) func(r *rig) {
 	}
 }
 
-// takes returns a beginning in which the claim is held.
+// takes returns a beginning in which the claim has been granted: it is held, or dating if it is a lease.
 func takes(change ...func(*core.Want)) func(r *rig) {
 	return func(r *rig) {
 		r.begin(change...)

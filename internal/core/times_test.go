@@ -78,7 +78,7 @@ func TestJumps(t *testing.T) {
 	}
 }
 
-// A notice is not repeated for long.
+// An unanswered notice is repeated for at least 15 s, and for no more than about 20 s.
 func TestNoticesEnd(t *testing.T) {
 	r := newRig(t)
 	r.leaving()
@@ -97,7 +97,7 @@ func TestNoticesEnd(t *testing.T) {
 	}
 }
 
-// Few sessions are read as whole records, which show who they are, and many in brief.
+// A few sessions are read as whole records, which show who they are. Many sessions are read in brief.
 func TestManySessionsAreReadInBrief(t *testing.T) {
 	for others, want := range map[string]bool{"p": false, "abcdefghijklmnpqrtu": true} {
 		r := newRig(t)
@@ -128,7 +128,7 @@ func TestFarTick(t *testing.T) {
 		w.Kind, w.Tick = driver.KindPeriodic, r.clock().Add(driver.MaxDuration+time.Minute).UnixMilli()
 	})
 	if len(r.said) != 1 || !strings.HasPrefix(r.said[0], "Deliver 1: the tick is ") {
-		t.Errorf("effects %q", r.said)
+		t.Errorf("effects %q, want one Deliver with an error about the tick", r.said)
 	}
 }
 

@@ -97,7 +97,7 @@ func (c *Core) stagger(position int) time.Duration {
 	return d + time.Duration(c.cfg.Rand(int64(d)+1))
 }
 
-// lookAhead sets the timer of a waiting claim to its next poll, or earlier, to when a session ahead may have lapsed. If
+// lookAhead sets the timer of a waiting claim to the next poll or, if earlier, the time when a session ahead may lapse. If
 // a session ahead has expired and the last request did not name it, the claim is requested again at once.
 func (c *Core) lookAhead(cl *claim) {
 	w := cl.wait
@@ -210,7 +210,7 @@ func (c *Core) revokeHolders(w *wait, st *driver.State) {
 	}
 }
 
-// revokeAnswered handles the answer to a Revoke. If it failed, another Revoke is sent after a pause.
+// revokeAnswered handles the answer to a Revoke. If the Revoke failed, another is sent after a pause.
 func (c *Core) revokeAnswered(s *sent, r *Reply) {
 	if r.Err == nil || errors.Is(r.Err, driver.ErrSessionExpired) {
 		return

@@ -11,7 +11,8 @@
 //   - A Sweep removes expired and lapsed sessions.
 //   - A caller locks, gives up, resigns, reports progress, hangs, extends a lease, unlocks, or unlocks a second time.
 //   - A session closes, or the context of its Close ends.
-//   - Somebody revokes the key.
+//   - Somebody revokes the key, or deletes its record.
+//   - The store fails over.
 //
 // Time passes only when nothing but late messages is under way, so without faults the network has no delay. Each kind
 // of fault has a budget.

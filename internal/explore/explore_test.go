@@ -194,12 +194,13 @@ type explorer struct {
 }
 
 const (
-	ended   = -1 // all is well
+	ended   = -1 // every caller is served, and nothing is left behind
 	unknown = -2 // not visited
 )
 
-// explore visits and checks the states that can be reached from w, at most most of them. wrong has the steps that
-// lead to an error, or is nil. It leaves out actions for which without returns true.
+// explore visits and checks the states that can be reached from w, and stops when it has seen the given number of
+// states. It leaves out actions for which without returns true, unless no other action is fair. If it finds an error,
+// wrong has the steps that lead to the error; otherwise wrong is nil.
 func explore(w *world, most int, without func(what string) bool) (e *explorer, wrong []string) {
 	e = &explorer{seen: make(map[fingerprint]int32)}
 	type open struct {
@@ -241,7 +242,7 @@ func explore(w *world, most int, without func(what string) bool) (e *explorer, w
 				return e, append(e.steps(at.n), a.what, err.Error())
 			}
 			n, fresh := visit(next, at.n, a.what)
-			for i := 0; n == at.n && a.what == fair && i < 100; i++ { // for example after a timer without effect
+			for i := 0; n == at.n && a.what == fair && i < 100; i++ { // the state has not changed, for example because a timer had no effect
 				if more := next.actions(true); len(more) == 0 || more[0].on(next) != nil {
 					break
 				}
@@ -287,8 +288,8 @@ func (e *explorer) cycles() []string {
 	return nil
 }
 
-// tooLong looks for a state from which it takes longer than the time most, even without further faults, until every
-// caller is served and everything is cleaned up. It returns the steps that lead to that state, or nil.
+// tooLong looks for a state from which it takes longer than the given time, even without further faults, until
+// every caller is served and everything is cleaned up. It returns the steps that lead to that state, or nil.
 func (e *explorer) tooLong(most time.Duration) []string {
 	left := make([]core.Instant, len(e.fair)) // 0: not known yet
 	for first := range e.fair {
@@ -494,7 +495,7 @@ func observed(w *world) { w.store.observed = true }
 func inHaste(what string) bool { return strings.HasSuffix(what, " pass") }
 
 // cutOffWith keeps only three kinds of actions: those by which A takes the key and is cut off for good, those by
-// which B waits for the key, and those whose names contain the string may.
+// which B waits for the key, and those whose names contain the given string.
 func cutOffWith(may string) func(what string) bool {
 	return func(what string) bool {
 		switch {
@@ -507,8 +508,7 @@ func cutOffWith(may string) func(what string) bool {
 	}
 }
 
-// crashWith leaves out B's crash, and all network faults except those whose names begin with the
-// string fault.
+// crashWith leaves out B's crash, and all network faults except those whose names begin with the given string.
 func crashWith(fault string) func(what string) bool {
 	return func(what string) bool {
 		if what == "B crashes" {
@@ -536,7 +536,7 @@ func faultsBut(these ...[2]string) func(what string) bool {
 	}
 }
 
-// closing leaves out B's Close, every refusal except of A's releases, and whatever inHaste leaves out.
+// closing leaves out B's Close, every refusal except those of A's releases, and whatever inHaste leaves out.
 func closing(what string) bool {
 	return what == "B closes" || inHaste(what) || strings.HasSuffix(what, "is refused") && !strings.HasPrefix(what, "A's Release")
 }
@@ -693,10 +693,10 @@ func settings() []setting {
 }
 
 // Large worlds are explored by random walks, each from a seed. Every run of the test, including runs on mutants,
-// tries the seed onFile. With LEASEHOLD_LONG it tries a few more seeds. Other seeds are tried only on request:
+// tries one fixed seed. With LEASEHOLD_LONG it tries a few more seeds. Other seeds are tried only on request:
 //
 //	LEASEHOLD_SEED=7 go test ./internal/explore -run TestLargeWorlds                         # repeats what seed 7 has found
-//	LEASEHOLD_SEED=7 LEASEHOLD_WORLDS=1000 go test -v ./internal/explore -run TestLargeWorlds # 7 and the 999 that follow
+//	LEASEHOLD_SEED=7 LEASEHOLD_WORLDS=1000 go test -v ./internal/explore -run TestLargeWorlds # seeds 7 to 1006
 //
 // A seed always makes the same 20,000 walks; with -short, it makes only the first 4,000. Each seed is a subtest, so
 // the other seeds are tried even if one finds an error. The failure prints the command that repeats the seed.
@@ -745,7 +745,7 @@ func walks(t *testing.T, seed uint64) {
 	t.Logf("seed %d: %d walks, %d steps", seed, walks, steps)
 }
 
-// randomSetting returns a large world.
+// randomSetting returns the setting of a large world, chosen at random.
 func randomSetting(r *rand.Rand) setting {
 	s := setting{budget: budget{
 		faults: r.IntN(6), refusals: r.IntN(6) / 5, giveUps: r.IntN(3), freezes: r.IntN(2), crashes: r.IntN(4) / 3, cuts: r.IntN(4),
@@ -830,10 +830,10 @@ func randomSetting(r *rand.Rand) setting {
 	return s
 }
 
-// walk takes random steps through a large world.
+// walk takes a random walk through a large world.
 func walk(r *rand.Rand) (passed []string, err error) { return newWorld(randomSetting(r)).walk(r, 200) }
 
-// walk takes that many random steps, and then continues without faults until every caller is served.
+// walk takes the given number of random steps, or fewer if nothing more can happen, and then continues without faults until every caller is served.
 func (w *world) walk(r *rand.Rand, steps int) (passed []string, err error) {
 	for range steps {
 		all := w.actions(false)

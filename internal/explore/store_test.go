@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/model"
 )
 
-// A store is a store on package model, as a value that can be cloned. Its Sweep deletes only sessions.
+// A store is a store in memory, built on package model. It is a value that can be cloned. A sweep deletes only sessions.
 type store struct {
 	sessions map[string]registration
 	keys     map[string]model.Record
@@ -114,8 +114,8 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 	return r
 }
 
-// releaseEarly executes a release that is answered before it is committed, and reports whether it did. It does so
-// only if the command allows it and nobody waits for the key or observes it.
+// releaseEarly executes a release if the store may answer the command before the write is committed, and reports whether
+// it did. The command must allow this, and nobody may wait for the key or observe the key.
 func (s *store) releaseEarly(e driver.Edit, now time.Time, r *core.Reply) bool {
 	if !s.early || !e.Release.Early {
 		return false
@@ -176,7 +176,7 @@ func (s *store) edit(e driver.Edit, now time.Time, r *core.Reply) {
 	r.Notices = append(r.Notices, s.due(did.Notices)...)
 }
 
-// due returns the notices that are sent: without those for observers if there are none.
+// due returns the notices to send. If no key is observed, it leaves out those for observers.
 func (s *store) due(notices []driver.Notice) []driver.Notice {
 	return slices.DeleteFunc(notices, func(n driver.Notice) bool { return n.Type == driver.NoticeChange && !s.observed })
 }
@@ -274,7 +274,7 @@ func (s *store) state(b []byte, at core.Instant, name *namer) []byte {
 // A namer gives numbers to ids, in the order in which the ids first occur.
 type namer struct {
 	names []named
-	node  int // the node whose commands it names
+	node  int // the process that sent the commands to be numbered
 }
 
 type named struct {

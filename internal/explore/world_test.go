@@ -43,7 +43,7 @@ type budget struct {
 	closes   int // sessions that may still close
 	breaks   int // times that somebody may still revoke the key
 	windDown int // holders that may still wind down
-	progress int // reports of progress that may still be made; the first of each hold is not counted
+	progress int // reports of progress that may still be made; the first report of each hold is not counted
 	steps    int // times that the store's clock may still step within the margin
 	extends  int // leases that may still be extended
 	slow     int // listeners that may still be slow to become ready, or break
@@ -54,7 +54,7 @@ type budget struct {
 	deletes   int // records of keys that somebody may still delete
 }
 
-// A tokens has the greatest tokens delivered for a key: for exclusive holds, and for all.
+// A tokens has the greatest tokens delivered for a key: for exclusive holds, and for all holds.
 type tokens struct{ exclusive, all int64 }
 
 // A node is one process.
@@ -87,7 +87,7 @@ type listener struct {
 type caller struct {
 	want    core.Want
 	leave   driver.Release // how it unlocks
-	passes  bool           // it names the last waiter in the queue as its successor
+	passes  bool           // before it unlocks, it calls ReleaseBy: with leave.Keep, or if that is 0, with the last waiter as the successor
 	insists bool           // a try that fails is repeated
 	stays   bool           // it does not unlock until Lost closes
 	never   bool           // it does not unlock even after that
@@ -316,9 +316,9 @@ func (w *world) closeSays(i int, session string, err error) error {
 	for _, h := range w.nodes[i].holds {
 		key := w.store.keys[h.call.Key]
 		there, holds := key.Holder(h.id)
-		again := there.Token > h.token // a copy of its request has joined since its release, and the process does not know of it
+		again := there.Token > h.token // after the release, a copy of the request made the claim join again, which the process does not know
 		if holds && !again && there.Until.IsZero() && there.Session == session && (e == nil || !slices.Contains(e.Keys, h.call.Key)) {
-			return fmt.Errorf("the Close of %s returned %v, but it still holds %s with claim %s", name(i), err, h.call.Key, h.id)
+			return fmt.Errorf("the Close of %s returned %v, but the store still has its claim: key %s, claim %s", name(i), err, h.call.Key, h.id)
 		}
 	}
 	return nil
@@ -342,7 +342,7 @@ func revokedBy(e core.Event) (claims []string) {
 }
 
 // mayStillSend checks a command that a process sends. After a session is lost, only its commands about leases may be
-// sent. A lost hold must not seal its key. A revoked key may be kept only for the grace. An Expire may have Died set
+// sent. A lost hold must not seal its key. A revoked key may be kept only for the grace and two margins. An Expire may have Died set
 // only if the session's process died at least a margin ago. A request may name only sessions that have expired. session
 // is the id of the process's session before the step.
 func (w *world) mayStillSend(i int, s *core.Send, session string) error {
@@ -467,9 +467,9 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 		return fmt.Errorf("%s delivers to call %d, whose tick is over", name(i), a.Call)
 	case deleted:
 	case sum > a.Limit:
-		return fmt.Errorf("too many holders: %s delivers to call %d, and %s", name(i), a.Call, other)
+		return fmt.Errorf("too many holders: %s delivers to call %d, but %s", name(i), a.Call, other)
 	case here > a.Limit:
-		return fmt.Errorf("%s delivers to call %d although another of its holders is not done", name(i), a.Call)
+		return fmt.Errorf("%s delivers to call %d although another holder in the same process is not done", name(i), a.Call)
 	case exclusive && d.Token <= t.all, d.Token <= t.exclusive:
 		return fmt.Errorf("token %d is not greater than earlier tokens, %+v", d.Token, t)
 	}
@@ -488,8 +488,9 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 	return nil
 }
 
-// protected reports whether nobody else may hold what h holds, because h's Lost is open or was closed less than the
-// grace ago. A hold of a process that is frozen past its deadline is not protected: the process can't be notified,
+// protected reports whether nobody else may hold what h holds: h's Lost is open or was closed less than the grace ago, or
+// h is done and the store must keep its claim. A crashed process's hold is not protected, nor is a hold whose record
+// somebody has deleted. A hold of a process that is frozen past its deadline is not protected: the process can't be notified,
 // but when it resumes, it learns of the loss before it does anything else.
 func (w *world) protected(i int, h *hold) bool {
 	n := &w.nodes[i]
@@ -516,7 +517,7 @@ func (w *world) protected(i int, h *hold) bool {
 func (w *world) mayChange(c *core.Command, before model.Record) error {
 	after := w.store.keys[claimOf(c).Key]
 	if after.Sealed < before.Sealed || after.Sealed == before.Sealed && string(before.Result) != string(after.Result) {
-		return fmt.Errorf("the key was sealed up to tick %d with %q, and now is up to %d with %q", before.Sealed, before.Result, after.Sealed, after.Result)
+		return fmt.Errorf("the key was sealed up to tick %d with %q, and is now sealed up to tick %d with %q", before.Sealed, before.Result, after.Sealed, after.Result)
 	}
 	if c.Edit.Release != nil && c.Edit.Acquire == nil {
 		for _, q := range before.Queue {
@@ -624,7 +625,7 @@ func (w *world) actions(fair bool) (all []action) {
 	if !fair && w.deletes > 0 {
 		for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
 			if w.store.keys[key].Token >= w.store.now(w.now).UnixMilli()*driver.TokenStep {
-				continue // not realistic so soon, because the next grant would have the same token
+				continue // this would be too soon after the last grant: the next grant would have the same token
 			}
 			add("somebody deletes the record of "+key, func(w *world) error { w.deletes--; w.delete(key); return nil })
 		}
@@ -736,8 +737,7 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 	}
 }
 
-// breakActions adds revocations of keys, made either through the store or in the holder's own
-// process.
+// breakActions adds revocations of keys, made either through the store or in the holder's own process.
 func (w *world) breakActions(add add) {
 	for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
 		k := w.store.keys[key]
@@ -1319,9 +1319,9 @@ func (w *world) done() bool {
 	return true
 }
 
-// abandoned reports whether o is a lease that no process knows of, although the process that acquired it should have
-// released it, because that process is alive and its Close has not reported that the lease remains. A lease that ends
-// within a TTL does not count, because it blocks the key no longer than a lost lock would.
+// abandoned reports whether o is a lease that no process knows of, although the process that acquired it is alive and
+// should have released it. A lease that Close had to leave in the store does not count. Nor does a lease that ends within
+// a TTL, because it blocks the key no longer than a lost lock would.
 func (w *world) abandoned(o *driver.Holder) bool {
 	n := w.owner(o.Session)
 	if o.Until.Sub(w.store.now(w.now)) <= w.cfg.TTL || n.dead || n.unfreed || slices.Contains(n.leases, o.Claim) {
@@ -1343,8 +1343,7 @@ func (w *world) closedByNobody() bool {
 // owner returns the process that has or had the session with the given id.
 func (w *world) owner(session string) *node { return &w.nodes[session[0]-'A'] }
 
-// hangs reports whether a caller that has a limit for progress holds the key without unlocking it or
-// reporting progress.
+// hangs reports whether a caller that has a limit for progress holds the key and will not unlock it now.
 func (w *world) hangs() bool {
 	for i := range w.nodes {
 		for c := range w.nodes[i].callers {

@@ -72,7 +72,8 @@ func (w *edit) formerWith(kind driver.Kind, from, limit int64) []int64 {
 	return former[max(0, len(former)-maxFormer):]
 }
 
-// forget removes ended holds and, if the key is then unused, everything else except its kind, limit and token.
+// forget removes ended holds. If the key is then unused and its token is f.Token, forget also removes everything else
+// except the kind, the limit and the token.
 func (w *edit) forget(f driver.Forget) {
 	holders := without(w.Holders, func(h Holder) bool { return h.Ended(w.now) })
 	w.changed = len(holders) != len(w.Holders)

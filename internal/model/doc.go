@@ -1,13 +1,13 @@
 // Package model is the specification of what a store does with the record of a key, as code: [Record.Edit] makes one
 // [driver.Edit]. It has no clock, no lock and no I/O. The stores in memory run on it: dsynctest.Memory, and the store
-// of package explore. The probe of package mongo compares a server with it. The pipelines of package mongo are the only
+// of package explore. The probe of package mongo compares a server with this package. The pipelines of package mongo are the only
 // other implementation.
 //
 // An edit has three parts, which are one atomic step:
 //
-//  1. An Acquire first drops the holders and waiters that are known to be over: holders whose end has come, and, of
-//     the sessions that it names as expired, the waiters and the holders without an end of their own. A Forget drops
-//     holders whose end has come. Other edits leave them; a store may drop them then, too.
+//  1. An Acquire and a Forget first drop the holders whose end has come. Other edits leave such holders in the record,
+//     but a store may drop them then, too. An Acquire also names expired sessions. It drops their waiters, and their
+//     holders that have no end of their own.
 //  2. The edit itself changes one claim, the limit, or the seal. If it returns an error, the record is unchanged.
 //  3. Settling grants the key: while the first waiter fits, it becomes a holder.
 //
@@ -22,10 +22,10 @@
 //     takes the whole limit. No token is behind the clock, so tokens grow even after the record was swept: see settle,
 //     and [Record.Idle].
 //   - Late requests: an Acquire after its NotAfter does not join, and an Acquire of a claim that is there already
-//     changes nothing. A Release, found by its claim's id alone, frees nothing else.
+//     does not add it again. A Release finds its claim by the id alone, and frees nothing else.
 //   - Ends: a kept hold may only end earlier, and a lease only later. A hold with an end outlives its session.
 //   - Ticks: a seal only grows, its result stays, and it removes the waiters whose ticks are over.
-//   - Values: a holder's value goes with its hold, and only a value with a greater Seq replaces it.
+//   - Values: a holder's value is removed with its hold, and only a value with a greater Seq replaces it.
 //   - Notices: see [Effect].
 //
 // The package has the limits of package mongo where [driver.Store] leaves a choice.

@@ -8,7 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// maxAhead is how many waiters the State in a reply shows.
+// maxAhead is the most waiters that the State in a reply shows.
 const maxAhead = 8
 
 // An edit is one edit of a record in progress.
@@ -59,8 +59,8 @@ func (r Record) Edit(e driver.Edit, now time.Time) (after Record, did Effect, er
 	return w.Record, did, nil
 }
 
-// Discard removes a claim like a Release without options, but leaves a hold that has an end, because a Release has kept
-// it on purpose.
+// Discard removes a claim like a Release without options, but leaves a hold that has an end, because that hold is a lease
+// or was kept on purpose.
 func (r Record) Discard(c driver.Claim, now time.Time) (after Record, did Effect) {
 	if h, _ := r.Holder(c.ID); !h.Until.IsZero() {
 		return r, Effect{}
@@ -209,8 +209,8 @@ func (w *edit) change(i int, f func(*Holder)) {
 	f(&w.Holders[i])
 }
 
-// seal seals the key up to the tick, and removes the waiters whose ticks are over. It wakes these, and the first of
-// the others.
+// seal seals the key up to the tick, and removes the waiters whose ticks are over. It wakes the removed waiters and the
+// first of the others, if they are among the first maxWoken.
 func (w *edit) seal(tick int64, result []byte) {
 	w.Sealed, w.Result = tick, slices.Clone(result)
 	stay := without(w.Queue, func(o Waiter) bool { return w.Over(o.Tick) })

@@ -5,7 +5,7 @@ import "github.com/leasehold-go/leasehold/dsync/driver"
 // An Effect is what an edit has done.
 type Effect struct {
 	// Edited is the reply, without Applied. Its notices have no addresses. The last of them is a NoticeChange whenever
-	// the observers of the key would need it; a store omits it if there are none.
+	// the observers of the key would need it; a store omits it if the key has no observers.
 	driver.Edited
 
 	// Changed means that the record has changed.
@@ -13,8 +13,8 @@ type Effect struct {
 }
 
 // notices returns the notices that are due after the edit e. They are for all sessions but that of an acquired claim,
-// whose State says what has happened to it. A seal wakes a waiter even if it has granted it the key, because the reply of
-// package mongo shows the record from before the seal, without the token of the grant.
+// whose State says what has happened to it. A seal wakes even a waiter that has just been granted the key, because the
+// reply in package mongo shows the record from before the seal, without the token of the grant.
 func (w *edit) notices(e driver.Edit) (notices []driver.Notice) {
 	add := func(t driver.NoticeType, session, claim string) *driver.Notice {
 		notices = append(notices, driver.Notice{Type: t, Session: session, Key: e.Key(), Claim: claim})

@@ -23,7 +23,7 @@ type step struct {
 	want string
 }
 
-// claim returns the claim id of the session that id names before its dot.
+// claim returns a claim with the given id. The part of the id before the dot is the id of its session.
 func claim(id string, change ...func(*driver.Claim)) driver.Claim {
 	session, _, _ := strings.Cut(id, ".")
 	c := driver.Claim{Key: "k", ID: id, Session: session, Kind: driver.KindSemaphore, Weight: 1, Limit: 1}
@@ -92,8 +92,8 @@ func forget(token int64) driver.Edit {
 	return driver.Edit{Forget: &driver.Forget{Key: "k", Token: token}}
 }
 
-// done describes an edit: the holders, the queue after a bar, what is left of their ends, and the notices. An equals
-// sign means that the record has not changed.
+// done describes the result of an edit: its error or, in this order, the holders, with the time until they end, a bar, the
+// queue, the seal and the notices. An equals sign means that the record has not changed.
 func done(r model.Record, did model.Effect, err error, now time.Time) string {
 	for _, known := range []error{driver.ErrMismatch, driver.ErrNotHeld, driver.ErrNotWaiting, driver.ErrRefused} {
 		if errors.Is(err, known) {
@@ -239,7 +239,7 @@ func TestEdits(t *testing.T) {
 					t.Fatalf("step %d: the record from before is now %s, was %s", i+1, got, before)
 				}
 				if changed := slices.ContainsFunc(did.Notices, func(n driver.Notice) bool { return n.Type == driver.NoticeChange }); changed != (did.Changed && s.edit.Extend == nil) {
-					t.Errorf("step %d: observers are notified: %t", i+1, changed)
+					t.Errorf("step %d: observers are notified: %t, want %t", i+1, changed, !changed)
 				}
 				r = after
 			}
@@ -247,7 +247,8 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// A token is greater than the last one, also if that was reserved or is ahead of the clock, and never behind the clock.
+// A token is greater than the last one, even if the last one was reserved or is ahead of the clock. No token is behind the
+// clock.
 func TestTokens(t *testing.T) {
 	at := start.UnixMilli() * driver.TokenStep
 	for _, tc := range []struct {
@@ -285,7 +286,7 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// An early answer is for a Release that lets nobody in.
+// A Release may be answered early only if it has no other options and nobody waits for the key.
 func TestEarlyAnswers(t *testing.T) {
 	held, _, _ := model.Record{}.Edit(wait(claim("a.1")), start)
 	wanted, _, _ := held.Edit(wait(claim("b.1")), start)

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Reader reads from a store. An engine.Session is one, and its methods tell the errors.
+// A Reader reads from a store. An engine.Session is a Reader; the comments of its methods name the errors.
 type Reader interface {
 	Load(ctx context.Context, key string) (driver.State, error)
 	Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error)

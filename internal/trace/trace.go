@@ -143,7 +143,7 @@ func (r *Recorder) put(v any) {
 var (
 	zeros   = regexp.MustCompile(`"\w+":(?:null|0|false|""|"0001-01-01T00:00:00Z")[,}]`)
 	empties = regexp.MustCompile(`"\w+":{}[,}]`)
-	commas  = regexp.MustCompile(`,}|"(?:[^"\\]|\\.)*"`) // or a string, in which a key may have the same characters
+	commas  = regexp.MustCompile(`,}|"(?:[^"\\]|\\.)*"`) // also matches whole strings, so that a comma inside a string stays
 )
 
 // brief returns v as JSON, without the fields that have the zero value.
@@ -156,7 +156,7 @@ func brief(v any) (json.RawMessage, error) {
 	for _, fields := range []*regexp.Regexp{zeros, empties} {
 		b = fields.ReplaceAllFunc(b, func(field []byte) []byte {
 			if bytes.HasPrefix(field, []byte(`"Release":{}`)) {
-				return field // a pointer that is not nil
+				return field // Release is a pointer, and this one is not nil
 			}
 			return bytes.TrimPrefix(field[len(field)-1:], []byte(","))
 		})
@@ -235,7 +235,7 @@ func decoded[E core.Event](l *line) (core.Event, error) {
 	return e, err
 }
 
-// orNever returns what a line has for the time of the next Tick.
+// orNever returns the time of the next Tick as a line records it: 0 means never.
 func orNever(next core.Instant) core.Instant {
 	if next == core.Never {
 		return 0
@@ -296,7 +296,7 @@ func inWords(v any) string {
 // names the first event whose effects differ.
 func Replay(r io.Reader) (steps int, err error) { return ReplayOn(r, core.New) }
 
-// ReplayOn is Replay with a Core that fresh makes.
+// ReplayOn is like Replay, but fresh makes the Core.
 func ReplayOn(r io.Reader, fresh func(*core.Config) *core.Core) (steps int, err error) {
 	d := json.NewDecoder(bufio.NewReader(r))
 	var h header

@@ -126,7 +126,7 @@ func TestNoValuesInATrace(t *testing.T) {
 		stop()
 	})
 	if steps, err := trace.Replay(bytes.NewReader(b.Bytes())); err != nil || steps < 10 {
-		t.Errorf("%d events: %v", steps, err)
+		t.Errorf("%d events were replayed, %v; want at least 10", steps, err)
 	}
 	if bytes.Contains(b.Bytes(), []byte(secret)) || bytes.Contains(b.Bytes(), []byte(encoded)) {
 		t.Errorf("the trace has the value:\n%s", b.Bytes())
@@ -140,7 +140,7 @@ func TestReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lines := bytes.Count(b, []byte("\n")); steps != lines-1 || steps < 30 {
-		t.Errorf("%d events of %d lines", steps, lines)
+		t.Errorf("%d events were replayed of a trace of %d lines, want all, and at least 30", steps, lines)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestReplayFindsADifference(t *testing.T) {
 	}
 }
 
-// The failure of a replay has the event, and the effects that were recorded and that there are now, in words.
+// The error of a replay describes the event, its recorded effects and its present effects.
 func TestReplaySaysWhatDiffers(t *testing.T) {
 	var b bytes.Buffer
 	config, seed := core.Config{TTL: time.Second}, trace.Seed{1, 2}
@@ -188,7 +188,7 @@ func TestReplaySaysWhatDiffers(t *testing.T) {
 	}
 }
 
-// A trace leaves out what has the zero value. It does not change keys that look like that.
+// A trace leaves out fields with the zero value, but does not change keys that look like such fields.
 func TestReplayOfAnyKey(t *testing.T) {
 	for _, key := range []string{`,}`, `"a":0,`, `{"a":null}`, `\",}`} {
 		var b bytes.Buffer
@@ -204,7 +204,7 @@ func TestReplayOfAnyKey(t *testing.T) {
 			r.Step(core.Instant(n), e, effects, c.Next())
 		}
 		if quoted, _ := json.Marshal(key); bytes.Count(b.Bytes(), quoted) != 2 {
-			t.Errorf("%q stands in the trace in another way:\n%s", key, b.Bytes())
+			t.Errorf("%q was changed in the trace:\n%s", key, b.Bytes())
 		}
 		if steps, err := trace.Replay(&b); err != nil || steps != 3 {
 			t.Errorf("%q: %d events, %v", key, steps, err)
@@ -212,7 +212,7 @@ func TestReplayOfAnyKey(t *testing.T) {
 	}
 }
 
-// A Release without options is not the same as none: the claim does not linger.
+// A Release without options is not the same as no Release: the claim does not linger.
 func TestReplayOfAReleaseWithoutOptions(t *testing.T) {
 	var b bytes.Buffer
 	config, seed := core.Config{TTL: 12 * time.Second, Heartbeat: 4 * time.Second, Attempt: time.Second, Linger: time.Second, Lanes: 2, PollLanes: 1}, trace.Seed{1, 2}
