@@ -103,7 +103,7 @@ func turns(env *proc.Env) {
 	env.Emit(proc.Event{Name: "done"})
 }
 
-// worker is a child that obeys these orders, one after the other. After each it emits an event of the same name.
+// worker is a child that obeys these orders, one after the other. After each order it emits an event of the same name.
 //
 //	lock, unlock   locks or unlocks the order's key
 //	close          closes the session

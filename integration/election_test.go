@@ -20,9 +20,10 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// E1–E4, B04, B06: three processes elect a leader. When the leader resigns or closes its
-// session, another process leads. When the leader is killed with SIGKILL, another process leads as
-// soon as the killed leader's session has lapsed by the server's clock. All processes learn of each new leader.
+// E1–E4, B04, B06: three processes elect a leader. When the leader resigns or closes its session,
+// another process leads. When the leader is killed with SIGKILL, another process leads as soon as
+// the killed leader's session has lapsed by the server's clock. All processes learn of each new
+// leader.
 func TestElectionOfProcesses(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -40,8 +40,8 @@ func document(t testing.TB, coll *mongo.Collection, id any) map[string]any {
 	return doc
 }
 
-// Every kind of write is refused if the document has seen a greater token, if its fence field is neither a number
-// nor null, or if the write's token is 0. Otherwise the write is applied.
+// Every kind of write is refused if the document has seen a greater token, if its fence field is neither a number nor
+// null, or if the write's token is 0. Otherwise the write is applied.
 func TestFence(t *testing.T) {
 	ways := []struct {
 		name  string
@@ -301,8 +301,8 @@ func TestFenceInTransaction(t *testing.T) {
 }
 
 // fenced is a child that locks the key, writes, spins until it notices that it was frozen for a while, and then writes
-// again as if nothing had happened. On the order "write" it uses the token that it read before the freeze; on "check" it asks the
-// hold for its token again. It runs on one thread, so that no other goroutine notices the freeze earlier.
+// again as if nothing had happened. On the order "write" it uses the token that it read before the freeze; on "check"
+// it asks the hold for its token again. It runs on one thread, so that no other goroutine notices the freeze earlier.
 func fenced(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)

@@ -244,7 +244,7 @@ func TestGuardWithoutTransactions(t *testing.T) {
 	})
 }
 
-// The guard costs a transaction one command and one change to a document, but no oplog entry.
+// The guard costs a transaction one command and one change to a document, but no oplog entry of its own.
 func TestCostOfGuard(t *testing.T) {
 	const n = 20
 	lab.Each(t, server.Need{Transactions: true}, func(t *testing.T, s *server.Server) {

@@ -133,8 +133,7 @@ func noticesOf(address int) string { return fmt.Sprint(collection, ".notices.", 
 func aboutNotices(c command) bool { return listening(c) || notifies(c) }
 
 // listening reports whether the command waits for notices, prepares for that, or asks which member
-// is the primary. A session sends such commands while it waits for a key or holds
-// one.
+// is the primary. A session sends such commands while it waits for a key or holds one.
 func listening(c command) bool {
 	return c.name == "hello" || c.name == "listCollections" || onNotices(c) && !notifies(c)
 }

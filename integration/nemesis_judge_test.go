@@ -15,7 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/history"
 )
 
-// judge checks the history, and stores it so that people can inspect it.
+// judge checks the history. If the test has failed or -nemesis.dir is set, it stores the history so that people can
+// inspect it.
 func (n *nemesis) judge(took time.Duration) {
 	t := n.t
 	h, err := history.Read(n.dir)
@@ -64,7 +65,7 @@ func writeFile(name string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
-// faults returns the number of faults, counting each lost or late message.
+// faults returns the number of faults, counting each message that a lossy link did not pass unchanged.
 func (n *nemesis) faults() int {
 	sum := int(n.messages.Load())
 	for _, c := range n.counts {

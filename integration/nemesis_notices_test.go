@@ -44,7 +44,7 @@ func noticeFaults(draw *rand.Rand, late time.Duration) func(dsynctest.Request) d
 func TestNoticesUnderFaults(t *testing.T) {
 	t.Parallel()
 	const sessions, ttl = 4, time.Minute
-	const turns, most = 20, 400 // at most: if the sessions' turns happen not to overlap, few notices are sent, and more turns are needed
+	const turns, most = 20, 400 // if turns happen not to overlap, few notices are sent, and a session takes more turns, up to most
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		var faults atomic.Int64

@@ -60,7 +60,7 @@ type nemesis struct {
 
 	lanes    []*lane
 	counts   map[string]int // faults by kind
-	messages atomic.Int64   // number of lost or late messages
+	messages atomic.Int64   // number of messages that lossy links did not pass unchanged
 
 	rollbacks int // number of members that rolled back writes
 }
@@ -177,7 +177,7 @@ func (n *nemesis) run() {
 			t.Logf("%s ended with %q", n.names[i], done.Err) // the server was slow; whatever the client left behind will lapse
 		}
 		if done.Text != "" {
-			t.Errorf("goroutines of %s still running:\n%s", n.names[i], done.Text)
+			t.Errorf("goroutines of %s are still running:\n%s", n.names[i], done.Text)
 		}
 	}
 	cancel()

@@ -75,8 +75,8 @@ func either[F any](try bool, wait, now F) F {
 	return wait
 }
 
-// of makes h acquire a hold by calling acquire. h.release waits until a majority has the
-// release.
+// h.of(acquire) makes h acquire a hold by calling acquire. After that, h.release waits until a
+// majority has the release.
 func (h *nemesisHold) of(acquire func(context.Context) (*dsync.Hold, error)) *nemesisHold {
 	var hold *dsync.Hold
 	h.take = func(ctx context.Context) (err error) {
@@ -94,8 +94,8 @@ func (h *nemesisHold) of(acquire func(context.Context) (*dsync.Hold, error)) *ne
 	return h
 }
 
-// locks makes h use the methods that m has in common with a sync.Mutex. A fail-over may
-// undo the Unlock.
+// h.locks(m, try) makes h lock m with LockContext or TryLock, and release m with Unlock. A fail-over
+// may undo the Unlock.
 func (h *nemesisHold) locks(m *dsync.Mutex, try bool) *nemesisHold {
 	h.take, h.token, h.lost = m.LockContext, m.Token, m.Lost
 	if try {
@@ -236,7 +236,7 @@ var over = func() <-chan struct{} {
 	return ch
 }()
 
-// once acquires a hold as h describes, keeps it for a while, and releases it.
+// w.once(h) acquires a hold as h describes, keeps it for a while, and releases it.
 func (w *nemesisWorker) once(h *nemesisHold) {
 	ctx, cancel := context.Background(), context.CancelFunc(func() {})
 	if w.draw.IntN(5) > 0 {
@@ -282,7 +282,7 @@ func (w *nemesisWorker) have(h *nemesisHold, a *history.Attempt, token int64) bo
 	case 0:
 		long = w.upTo(w.TTL)
 	case 1:
-		long = w.upTo(4 * w.TTL) // longer than the TTL, so that some holds get lost
+		long = w.upTo(4 * w.TTL) // often longer than the TTL, so that some holds get lost
 	}
 	end := make(chan struct{})
 	var writing sync.WaitGroup

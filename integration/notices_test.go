@@ -32,14 +32,14 @@ func (r *room) notices() []*mongo.Collection {
 	return colls
 }
 
-// A warned collects the logged warnings.
+// warned collects the warnings that sessions log.
 type warned struct{ syncBuffer }
 
 func (w *warned) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// once fails the test unless exactly one warning was logged and that warning contains the
+// w.once fails the test unless exactly one warning was logged and that warning contains the
 // words.
 func (w *warned) once(t *testing.T, words ...string) {
 	t.Helper()
@@ -60,9 +60,9 @@ func (r *room) listening(t *testing.T, m *dsync.Mutex, mon *monitor) <-chan gran
 	return ch
 }
 
-// If notices overrun a listener's collection while the listener is not reading, it opens another
-// cursor. The waiter then requests the key again, because the notice of its grant may have been
-// overwritten.
+// If notices overrun a listener's collection while the listener is not reading, the listener
+// opens another cursor. The waiter then requests the key again, because the notice of its grant
+// may have been overwritten.
 func TestNoticesOverrun(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {

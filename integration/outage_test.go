@@ -41,7 +41,7 @@ func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	time.Sleep(time.Until(stopped.Add(3 * opt.TTL / 2)))
 	select {
 	case g := <-ch:
-		t.Errorf("granted without a write: %+v", g)
+		t.Errorf("granted although no write was acknowledged: %+v", g)
 	default:
 	}
 	heal()

@@ -99,7 +99,7 @@ func (sc *scene) play(t *testing.T, d time.Duration) {
 		})
 	}
 
-	// A leader dies, and another process leads.
+	// A leader is cut off below, and another process leads.
 	elect := func(s *dsync.Session, start time.Duration) {
 		wg.Go(func() {
 			if !wait(ctx, start*tick) {

@@ -54,7 +54,7 @@ func TestWrongPassword(t *testing.T) {
 }
 
 // While a session holds a lock, the user's password is changed and the session's connections are
-// cut. The holder is notified in time, and the log gives the reason once. After that a Lock returns
+// cut. The holder is notified in time, and the log gives the reason. After that a Lock returns
 // an error at once, and nothing keeps retrying. With the right password the same session works
 // again.
 func TestPasswordChanged(t *testing.T) {

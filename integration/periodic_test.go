@@ -118,7 +118,7 @@ func (f *periodicHosts) heard(e proc.Event) {
 	}
 }
 
-// harm makes the primary step down, and sometimes kills it.
+// harm repeatedly makes the primary step down or, less often, kills it and starts it again.
 func (f *periodicHosts) harm(ctx context.Context, set *mongod.Set, r *rand.Rand) {
 	for ctx.Err() == nil {
 		rest(ctx, 3*time.Second+time.Duration(r.Int64N(int64(6*time.Second))))

@@ -203,7 +203,7 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// Promises 2 and 8: goroutines of one process hand off holds without commands, other processes
+// Promises 2 and 8: goroutines of one process mostly hand off holds without commands, other processes
 // get their turns, and tokens grow with each hold.
 func TestHandOff(t *testing.T) {
 	const processes, goroutines, rounds = 3, 8, 200
@@ -251,13 +251,13 @@ func TestHandOff(t *testing.T) {
 	})
 }
 
-// onKeyName reports whether a command is about the key's record.
+// onKeyName matches the commands on the key's record.
 func onKeyName(key string) func(command) bool {
 	return func(c command) bool { return c.id == "k/"+key }
 }
 
-// A lingering key is locked again without a command, and is released when another process requests
-// it. If the store notifies, it is released before any poll or heartbeat.
+// A lingering key is locked again without a command, and is released when another session requests
+// it. If the server has notices, the key is released before any poll or heartbeat.
 func TestLinger(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

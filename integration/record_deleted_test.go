@@ -33,13 +33,13 @@ func TestRecordDeleted(t *testing.T) {
 			select {
 			case <-h.Lost():
 			case <-time.After(time.Minute):
-				t.Fatal("the holder is not notified")
+				t.Fatal("the holder was not notified within a minute")
 			}
 		}
 		lab.Note(t, "notified after %v", time.Since(deleted).Round(time.Millisecond))
 		for _, h := range []*dsync.Hold{key, sem} {
 			if err := h.Release(t.Context()); !errors.Is(err, dsync.ErrLost) || !errors.Is(err, dsync.ErrRecordDeleted) {
-				t.Errorf("released: %v, want that the record was deleted", err)
+				t.Errorf("Release: %v, want ErrLost because of ErrRecordDeleted", err)
 			}
 		}
 		release(t, next)

@@ -169,7 +169,7 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 }
 
 // A user's rights are revoked while the user's process holds a lock. The process is notified in
-// time, as if it had been cut off, and the log names the missing right once. After that a Lock
+// time, as if it had been cut off, and the log names the missing right. After that a Lock
 // returns an error at once. When the rights have been granted again, the same session works again.
 func TestRightsTakenAway(t *testing.T) {
 	t.Parallel()

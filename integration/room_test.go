@@ -29,7 +29,7 @@ import (
 const collection = "leasehold"
 
 // wakeUp is the time within which a waiter must notice a grant: a round trip or two, on a machine
-// ten times slower than a busy one. A poll, or the expiry of a session, would come much later.
+// ten times slower than a busy one.
 const wakeUp = 15 * time.Second
 
 // patient is the TTL of sessions that suffer no fault in a test. It must exceed the time for which a server that is
@@ -155,7 +155,7 @@ func (r *room) exactStore() driver.Store {
 	return s
 }
 
-// raw returns the collection itself. Its writes wait for a majority, because the store sees only
+// raw returns the store's collection. Writes to it wait for a majority, because the store sees only
 // majority-committed data.
 func (r *room) raw() *mongo.Collection {
 	r.t.Helper()
@@ -260,7 +260,7 @@ func release(t testing.TB, h *dsync.Hold) {
 	}
 }
 
-// A grant is the result of a goroutine started by locking.
+// A grant is the result of the call of Hold that locking started.
 type grant struct {
 	m     *dsync.Mutex
 	h     *dsync.Hold
@@ -337,8 +337,8 @@ func acquires(key string) func(proxy.Command) bool {
 	return func(c proxy.Command) bool { return onKey(key)(c) && acquire(c.Body) }
 }
 
-// releases matches releases of the key, which must be used as a mutex: any command other than
-// a request that changes the key's record is a release.
+// releases matches releases of the key, which must be used as a mutex: every command that changes
+// the key's record and is not a request counts as a release.
 func releases(key string) func(proxy.Command) bool {
 	return func(c proxy.Command) bool {
 		return onKey(key)(c) && (c.Name == "update" || c.Name == "findAndModify") && !acquire(c.Body)
@@ -360,12 +360,12 @@ func acquire(command bson.Raw) bool {
 	return false
 }
 
-// heartbeats matches the heartbeats of the session.
+// heartbeats matches the heartbeats of the session, and commands that expire it.
 func heartbeats(id string) func(proxy.Command) bool {
 	return func(c proxy.Command) bool { return c.Name == "findAndModify" && c.ID() == "s/"+id }
 }
 
-// expires matches the commands that expire the session, whoever sends them.
+// expires matches the commands that expire the session, and also its heartbeats.
 func expires(id string) func(proxy.Command) bool { return heartbeats(id) }
 
 // sentinel returns a name, for use in events, of the sentinel that err wraps.

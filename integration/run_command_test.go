@@ -305,7 +305,7 @@ func (o *ordeal) check(fault string, token int64, hit time.Time) (overlaps int64
 		}
 	}
 	if overlaps > 0 {
-		o.t.Errorf("%s: %d beats came from holders after a later one had begun", fault, overlaps)
+		o.t.Errorf("%s: %d beats came from holders after a later holder's command had begun", fault, overlaps)
 	}
 	if d := at.Sub(hit); d > ordealTTL {
 		o.t.Errorf("%s: the command with token %d ran %v after the fault, want at most the TTL of %v", fault, token, d, ordealTTL)
@@ -322,8 +322,8 @@ func gone(pid int) bool {
 	return err != nil || bytes.Contains(text, []byte(") Z "))
 }
 
-// Given bad input, leasehold prints one clear line, exits with its own status for such errors,
-// and leaves nothing behind in the store.
+// Given bad input, leasehold prints one clear line, exits with the status for that kind of
+// error, and leaves nothing behind in the store.
 func TestCommandBadInput(t *testing.T) {
 	bin := leasehold.path(t)
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -103,8 +103,9 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}
 		}
 		// The repeated command is the short acquire of claim s.2, the short release of s.2 when it is the only claim,
-		// or the short hand-over from s.2. In most cases the condition on the token alone would make the command change
-		// nothing. So the token is set back, except in the cases named later.
+		// or the short hand-over from s.2. In most cases the condition on the token alone would make the command
+		// change nothing. So the token is set back, except in the cases that test this condition; their name is the
+		// constant later.
 		const (
 			grant    = "acquire"
 			alone    = "release"

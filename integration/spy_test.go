@@ -142,7 +142,7 @@ func (s *spy) interrupted(until func(out string) bool, args ...string) (state *o
 	return cmd.ProcessState, printed(), bad.String()
 }
 
-// wroteNothing fails the test if leasehold has sent a command that can write.
+// wroteNothing fails the test if leasehold has sent a command that can write. Then it forgets all commands.
 func (s *spy) wroteNothing(what string) {
 	s.t.Helper()
 	for _, c := range s.took("") {

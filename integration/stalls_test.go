@@ -39,9 +39,9 @@ func newStallMeter(t testing.TB) *stallMeter {
 // worst returns the longest stall since the last call.
 func (m *stallMeter) worst() time.Duration { return time.Duration(m.late.Swap(0)) }
 
-// atLeast fails the test if gap, the time between a holder's notification and the event, is shorter
-// than the grace. If gap is too short only because the process stalled since the last call of
-// worst, atLeast returns the grace; otherwise it returns gap.
+// atLeast checks gap, the time from a holder's notification to an event. It fails the test if gap
+// plus the longest stall since the last call of worst is shorter than the grace. It returns gap or
+// the grace, whichever is longer.
 func (m *stallMeter) atLeast(t testing.TB, what string, gap, grace time.Duration) time.Duration {
 	t.Helper()
 	stalled := m.worst()

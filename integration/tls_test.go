@@ -27,7 +27,7 @@ var openings = map[string]func(ctx context.Context, r *room, o *options.ClientOp
 	},
 }
 
-// as returns options for a client that connects through the proxy. user is "user:password@" or "".
+// as(user, p) returns options for a client that connects through the proxy p. user is "user:password@" or "".
 func as(user string, p *proxy.Proxy) *options.ClientOptions {
 	return options.Client().ApplyURI(strings.Replace(p.URI(), "//", "//"+user, 1))
 }

@@ -33,7 +33,7 @@ func run(ctx context.Context, locks *dsync.Session, serve, lead func(context.Con
 	return nil
 }
 
-// until runs until its context ends, and then takes a second to stop.
+// until is a task that ends a second after its context.
 func until(ctx context.Context) error {
 	<-ctx.Done()
 	time.Sleep(time.Second)

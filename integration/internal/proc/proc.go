@@ -184,9 +184,9 @@ func (p *Proc) Tell(o Order) {
 func (p *Proc) Events() <-chan Event { return p.events }
 
 // Await returns the first event with this name that it has not returned yet. If none comes within
-// [Patience], it fails the test and prints the child's stacks. It also
-// fails the test if the child exits first. It keeps events with other names for
-// later calls, because a child's goroutines report their events in any order.
+// [Patience], it fails the test and prints the child's stacks. It also fails the test if the child
+// exits first. It keeps events with other names for later calls, because a child's goroutines report
+// their events in any order.
 func (p *Proc) Await(name string) Event {
 	p.t.Helper()
 	named := func(ev Event) bool { return ev.Name == name }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// NewTLS is [New] for clients that use TLS, which the proxy terminates. It delays each
-// handshake by the duration slow. The clients must use the configuration that NewTLS returns, which trusts the
+// NewTLS is [New] for clients that use TLS, which the proxy terminates. It delays each handshake by
+// the duration slow. The clients must use the configuration that NewTLS returns, which trusts the
 // proxy.
 func NewTLS(t testing.TB, upstream string, slow time.Duration) (*Proxy, *tls.Config) {
 	t.Helper()
