@@ -37,7 +37,7 @@ const (
 // after the other. A thousand commands that wait for a connection inside the driver use about ten megabytes.
 const hurryLanes = 32
 
-// An unreleased is a claim that the store may still have after Close.
+// unreleased is a claim that the store may still have after Close.
 type unreleased struct {
 	key string
 	end endOf

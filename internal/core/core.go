@@ -41,7 +41,7 @@ type Core struct {
 	freeds   []Freed
 }
 
-// A sent is a command under way.
+// sent is a command under way.
 type sent struct {
 	op       Op
 	poll     bool     // the command uses a lane for polls

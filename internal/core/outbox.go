@@ -17,7 +17,7 @@ type lanes struct {
 	pollLine    []delayed // waiting for a lane for polls
 }
 
-// A delayed is a command that waits for a lane: either a complete command, or the number of the claim or message that
+// delayed is a command that waits for a lane: either a complete command, or the number of the claim or message that
 // makes the command when a lane is free.
 type delayed struct {
 	number uint64 // number of a claim, or messageBit plus the number of a message; 0: cmd is set

@@ -18,7 +18,7 @@ import (
 
 const recordAnew = `record the traces anew, and review their diff: go test ./internal/explore -run TestRecord -update && go test ./internal/core -run TestRecordedTraces -update`
 
-// A recorded has a trace and the rows of the table that the trace uses, as indexes of core.Rows(false).
+// recorded has a trace and the rows of the table that the trace uses, as indexes of core.Rows(false).
 type recorded struct {
 	text []byte
 	rows map[int]bool

@@ -22,7 +22,7 @@ type wait struct {
 	until    []time.Time         // ends of the leases that block the claim
 }
 
-// A revoking tracks the Revokes that a waiter sends for one claim.
+// revoking tracks the Revokes that a waiter sends for one claim.
 type revoking struct {
 	due    bool // the last Revoke failed, so another is due
 	failed int  // consecutive failed Revokes

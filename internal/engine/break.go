@@ -24,10 +24,10 @@ func (s *Session) Break(ctx context.Context, key string) error {
 	return nil
 }
 
-// A breaking is one call of Break.
+// breaking is the state of one call of Break.
 type breaking struct {
 	key     string
-	targets map[string]bool // claims that held the key when it began; nil: not read yet
+	targets map[string]bool // claims that held the key when Break first read it; nil: not read yet
 	asked   map[string]bool // claims whose sessions were asked to give up the key
 }
 
@@ -53,8 +53,7 @@ func (b *breaking) holders(ctx context.Context, s *Session) (driver.State, error
 	return st, nil
 }
 
-// breakHolders waits until none of the targets holds the key. If nobody holds it, the session
-// does not register.
+// breakHolders waits until none of the targets holds the key. If none of them holds it now, the session does not register.
 func (s *Session) breakHolders(ctx context.Context, b *breaking) error {
 	st, err := b.holders(ctx, s)
 	if err != nil || len(st.Holders) == 0 {
@@ -236,7 +235,7 @@ func (s *Session) Forget(ctx context.Context, key string) error {
 }
 
 // forget reads the key and asks the store to forget it if its token has not changed since. If the key was used in
-// between, it starts over.
+// between, forget starts over.
 func (s *Session) forget(ctx context.Context, key string) (*driver.HeldError, error) {
 	for retry := s.backoff(); ; {
 		st, err := s.Load(ctx, key)
@@ -257,8 +256,8 @@ func (s *Session) forget(ctx context.Context, key string) (*driver.HeldError, er
 	}
 }
 
-// Resize sets the key's limit. From then on, claims made with the old limit from count as if they had the new limit:
-// see [driver.Resize]. It makes one attempt.
+// Resize sets the key's limit. After that, claims made with the old limit, given as from, count as if they had the new
+// limit: see [driver.Resize]. Resize makes one attempt.
 func (s *Session) Resize(ctx context.Context, key string, kind driver.Kind, from, limit int64) error {
 	_, err := s.edit(ctx, "Resize", driver.Edit{Resize: &driver.Resize{Key: key, Kind: kind, From: from, Limit: limit}})
 	return err

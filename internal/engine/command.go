@@ -67,7 +67,7 @@ func (s *Session) answer(f *core.Send) *core.Reply {
 	return r
 }
 
-// call calls the store.
+// call sends cmd to the store, and puts the answer into r.
 func (s *Session) call(ctx context.Context, cmd *core.Command, r *core.Reply) (err error) {
 	var edited driver.Edited
 	switch cmd.Op {
@@ -159,7 +159,7 @@ func (s *Session) attempt(op string, f func(context.Context) error) error {
 	return err
 }
 
-// An answer is what one command returned.
+// answer is what one command returned.
 type answer[T any] struct {
 	v   T
 	err error
@@ -224,8 +224,8 @@ func (s *Session) tooSlow(err error) error {
 }
 
 // isAnswer reports whether err is the store's answer to a command, which then has changed nothing, rather than a
-// failure to get an answer. ErrSessionExists does not count as an answer: waiters try again under another id, and the
-// log should report the error.
+// failure to get an answer. ErrSessionExists does not count as an answer: the session registers again under another id, and
+// the log should report the error.
 func isAnswer(err error) bool {
 	return errors.Is(err, driver.ErrSessionExpired) || errors.Is(err, driver.ErrMismatch) ||
 		errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrNotWaiting) ||
@@ -275,8 +275,8 @@ func (s *Session) listen(ctx context.Context, f *core.Listen) {
 const maxIdle = 4
 
 // workers run a session's background work. Each function runs on a goroutine of its own, but a few idle goroutines are
-// kept for reuse. A new goroutine would have to grow its stack several times for a driver, which costs more than all
-// its other work.
+// kept for reuse. The stack of a new goroutine would have to grow several times in a driver's code, which costs more
+// than everything else that the goroutine does.
 type workers struct {
 	ctx  context.Context // ends the idle goroutines
 	wg   sync.WaitGroup  // counts all goroutines

@@ -61,7 +61,7 @@ func (s *Session) lookIfDue() {
 
 const maxLinger = time.Hour
 
-// A named is a deadlock as a [Reporter] gets it.
+// named describes a deadlock as a [Reporter] gets it.
 type named struct{ members, keys []string }
 
 // look returns the deadlocks that the session with the given id is in, each under a unique name. It reads all keys only

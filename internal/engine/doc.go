@@ -19,13 +19,13 @@
 //
 // # Goroutines
 //
-// Each command and the listener run on goroutines of their own. So do each call of Observe, each background command
-// of Publish and Observe, and hearOfDeaths. Close waits for all of them.
+// The listener, hearOfDeaths, each command that the Core sends, each call of Observe or PublishLater, and the
+// announcement of the observed keys run on goroutines of their own. Close waits for all of them.
 //
 // # Above it
 //
-// [New] gets a [core.Config] and a [Reporter]. Package dsync fills the one from its Options, and makes hooks and logs of
-// what the other gets, on a goroutine of its own. Packages that use more of the engine than dsync exports, such as
+// [New] gets a [core.Config] and a [Reporter]. Package dsync makes the Config from its Options. Its Reporter calls
+// hooks and writes logs, on a goroutine of its own. Packages that use more of the engine than dsync exports, such as
 // leader and dsync/admin, get it from a *dsync.Session with [Of].
 //
 // # How to read it

@@ -252,7 +252,7 @@ func (h *Hold) Err() error {
 
 // Left returns how much longer the hold lasts, by the local clock, if no further heartbeat is acknowledged. It returns
 // 0 if the hold is over. When Left reaches 0, the session's grace begins. If another process must stop the work in
-// time, send it this value after every heartbeat ([Hooks].Heartbeat). Read the clock before calling Left; otherwise the
+// time, send it this value after every heartbeat (see dsync.Hooks). Read the clock before calling Left; otherwise the
 // computed deadline can be late.
 func (h *Hold) Left() time.Duration {
 	h.s.mu.Lock()
@@ -333,8 +333,8 @@ func (h *Hold) Progress(limit time.Duration) error {
 func (h *Hold) Finished() <-chan struct{} { return h.own.finished }
 
 // ReleaseBy sets how the store will release this hold: it grants the key to the claim l.Successor, ahead of all others
-// in the queue, or keeps the key held for l.Keep from now. ReleaseBy does not end the hold. If it was called before, or
-// the hold is over, it returns false and does nothing. A hold that its holder ended with WindDown counts as over only
+// in the queue, or keeps the key held for l.Keep from now. ReleaseBy does not end the hold. If the hold is over, or
+// ReleaseBy was called before, it returns false and does nothing. A hold that its holder ended with WindDown counts as over only
 // when the holder is done. ReleaseBy works only for holds made by [Session.Hold] or [Session.TryHold], which are never
 // handed off within this process.
 func (h *Hold) ReleaseBy(l driver.Release) bool {
@@ -381,8 +381,7 @@ func (h *Hold) Release(ctx context.Context) error {
 	return h.Unlock(driver.Release{}).Wait(ctx)
 }
 
-// Publish stores value, up to 64 KiB, for everybody to read while the hold lasts. It makes one
-// attempt. The error is [ErrLost] if the hold is over, ctx's error, or the store's.
+// Publish stores value, up to 64 KiB, for everybody to read while the hold lasts. It makes one attempt. The error is [ErrLost] if the hold is over, ctx's error, or the store's.
 func (h *Hold) Publish(ctx context.Context, value []byte) error {
 	if !h.Live() {
 		return h.Err()
@@ -419,14 +418,13 @@ func (h *Hold) PublishLater(value []byte) {
 	})
 }
 
-// publish returns the edit that publishes value. Of several values, the one of the last call of publish prevails.
+// publish returns the edit that publishes value. If several values are published, the value of the last call of publish prevails.
 func (h *Hold) publish(value []byte) driver.Edit {
 	return driver.Edit{Publish: &driver.Publish{Claim: *h.request, Seq: h.own.published.Add(1), Value: value}}
 }
 
-// Extend renews a fixed lease for its duration, counted from now by the store's clock, and
-// returns its new end. It makes one attempt. The error is [ErrLost] if the hold is over, ctx's
-// error, or the store's.
+// Extend renews a fixed lease for its duration, counted from now by the store's clock, and returns the new end of the
+// lease. It makes one attempt. The error is [ErrLost] if the hold is over, ctx's error, or the store's.
 func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	if !h.Live() {
 		return time.Time{}, h.Err()
@@ -538,8 +536,8 @@ func (r Releasing) Finish() {
 	}
 }
 
-// FinishAll is Finish for several releases, which may belong to several sessions. It waits for at most a third of the
-// shortest TTL in all.
+// FinishAll is like Finish, for several releases, which may belong to several sessions. In all, it waits for at most a
+// third of the shortest TTL.
 func FinishAll(all []Releasing) {
 	waitAll(context.Background(), all, func(h *Hold, err error) { h.s.Warn("dsync: Unlock", "key", h.Key(), "err", err) })
 }
@@ -570,8 +568,8 @@ type scopedContext struct {
 	cancel context.CancelCauseFunc
 }
 
-// Scoped returns a context that ends with ctx and with over, for work under several holds. If over ends first, the
-// cause is over's cause. cancel ends the context and frees its resources.
+// Scoped returns a context for work under several holds. The context ends when ctx ends or the context over ends. If over
+// ends first, the cause is over's cause. cancel ends the context and frees its resources.
 func Scoped(ctx context.Context, holds []*Hold, over context.Context, live func() bool) (_ context.Context, cancel context.CancelCauseFunc) {
 	return scoped(ctx, &scope{holds: holds}, over, live)
 }
@@ -594,8 +592,8 @@ func (c *scopedContext) Err() error {
 	return c.Context.Err()
 }
 
-// Context returns a context that ends with ctx and with over. over must end with the hold or earlier; nil means a
-// context that ends with the hold.
+// Context returns a context that ends when ctx ends or the context over ends. over must end with the hold or earlier; if
+// over is nil, the returned context ends with the hold instead.
 func (h *Hold) Context(ctx, over context.Context) (_ context.Context, cancel context.CancelCauseFunc) {
 	w, live := &scope{holds: []*Hold{h}, over: over}, h.Live
 	if over == nil {
@@ -620,7 +618,7 @@ func scopeOf(ctx context.Context) *scope {
 	return w
 }
 
-// HoldOf returns the hold of ctx's innermost scope, and the over that was passed to [Hold.Context] for that scope. If
+// HoldOf returns the hold of ctx's innermost scope, and the context over that was passed to [Hold.Context] for it. If
 // ctx has no scope, or its scope has several holds, HoldOf returns nil.
 func HoldOf(ctx context.Context) (h *Hold, over context.Context) {
 	if w := scopeOf(ctx); w != nil && len(w.holds) == 1 {

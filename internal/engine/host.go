@@ -20,8 +20,8 @@ func (s *Session) lockFile(m *driver.Member) {
 	s.unlocks.Store(m.ID, unlock)
 }
 
-// unlockFile removes and unlocks a session's file, once the session's id is no longer used. If it is not called, the
-// file stays locked until the process ends, even after Close.
+// unlockFile removes and unlocks a session's file. It is called when the session's id is no longer used. Otherwise the
+// file would stay locked until the process ends, even after Close.
 func (s *Session) unlockFile(session string) {
 	if unlock, locked := s.unlocks.LoadAndDelete(session); locked {
 		unlock.(func())()

@@ -14,8 +14,8 @@ var ErrInvalidKey = errors.New("dsync: invalid key")
 // than any database allows in an index.
 const maxKey = 512
 
-// CheckKey returns nil if key can name a lock, which it can if it has 1 to 512 bytes of UTF-8 without NUL. Otherwise
-// it returns an error that matches [ErrInvalidKey] and says what is wrong. Use it for keys that come from outside the
+// CheckKey returns nil if key can name a lock: a key must have 1 to 512 bytes of UTF-8 without NUL. Otherwise CheckKey
+// returns an error that matches [ErrInvalidKey] and says what is wrong. Use it for keys that come from outside the
 // program.
 func CheckKey(key string) error {
 	switch {

@@ -54,7 +54,7 @@ func (s *Session) instant() core.Instant {
 const maxShown = 1000
 
 // Members returns the sessions with the given ids and, as now, the store's time when it read them. Unknown ids are
-// omitted. Without ids it returns all sessions that are alive, ordered by id. It reads 1,000 sessions with each
+// omitted. Without ids it returns all sessions that are alive, ordered by id. It reads up to 1,000 sessions with each
 // command. No heartbeat in the result is later than now.
 func (s *Session) Members(ctx context.Context, ids ...string) (members []driver.Member, now time.Time, err error) {
 	for some := 0; some == 0 || some < len(ids); some += core.MaxRead {
@@ -97,8 +97,9 @@ func (s *Session) readSessions(ctx context.Context, op string, q driver.SessionQ
 // but always with the latest state. If an error occurs, f gets the error with the last known state.
 //
 // Observe returns at once. Soon after ctx or the session has ended, it stops calling f and calls end. f and end must not
-// wait for the session's end. [Session.Observers] lists the session until the observation ends, unless its keys have
-// more than [driver.MaxObserved] bytes: then the last in byte order are observed, but not listed.
+// wait for the session's end. [Session.Observers] lists the session until the observation ends. But if all the keys that
+// the session observes have more than [driver.MaxObserved] bytes, the last of them in byte order are observed without
+// being listed.
 func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, error), end func()) {
 	if !s.spawn(func() {
 		defer end()
@@ -110,8 +111,8 @@ func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, 
 	}
 }
 
-// Observers returns all sessions that are alive and observe key, ordered by id. It reads a thousand sessions with
-// each command. For each command, the store scans the records of all its sessions. The error is ctx's, [ErrClosed],
+// Observers returns all sessions that are alive and observe key, ordered by id. It reads up to a thousand sessions
+// with each command. For each command, the store scans the records of all its sessions. The error is ctx's, [ErrClosed],
 // [ErrInvalidKey] or the store's.
 func (s *Session) Observers(ctx context.Context, key string) ([]driver.Member, error) {
 	if err := CheckKey(key); err != nil {
@@ -136,8 +137,8 @@ func (s *Session) observersAfter(ctx context.Context, key, after string) (all []
 	}
 }
 
-// Queue returns all claims in the queue for key, in FIFO order. [Session.Load] returns only the
-// first 1,000. It returns the same errors as Load.
+// Queue returns all claims in the queue for key, in the order in which they will be served. [Session.Load] returns only
+// the first 1,000. Queue returns the same errors as Load.
 func (s *Session) Queue(ctx context.Context, key string) ([]driver.Waiter, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -317,8 +318,8 @@ func (s *Session) note(key string, d int) {
 	}
 }
 
-// Unless the store already knows which keys the session observes, announce starts a goroutine to tell it, if none is
-// running yet. The goroutine first waits briefly, so that several changes share one command.
+// announce starts a goroutine that tells the store which keys the session observes. It does nothing if the store already
+// knows, or such a goroutine is running. The goroutine first waits briefly, so that several changes share one command.
 func (reg *registration) announce() {
 	const gather = 5 * time.Millisecond
 	s := reg.s

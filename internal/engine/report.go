@@ -8,8 +8,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A Reporter learns what happens in a session, and makes hooks and logs of it. The session's mutex is held during most
-// calls, and commands wait for the others, so a Reporter must not block and must not call the session.
+// A Reporter learns what happens in a session, and turns it into calls of hooks and logs. The session's mutex is held
+// during most calls of a Reporter, and commands wait for the other calls. So a Reporter must not block and must not call
+// the session.
 type Reporter interface {
 	// Granted reports that h has begun.
 	Granted(h *Hold, g Grant)
@@ -48,7 +49,7 @@ func (s *Session) Warn(msg string, args ...any) { s.report.Log(slog.LevelWarn, m
 
 func (s *Session) info(msg string, args ...any) { s.report.Log(slog.LevelInfo, msg, args...) }
 
-// A Handle makes the type that embeds it lead to a session: see [Of].
+// A Handle refers to a session. A type that embeds a Handle can be passed to [Of].
 type Handle struct{ s *Session }
 
 // Handle returns the Handle of s.

@@ -96,8 +96,7 @@ func (s *Session) Record(w io.Writer) (stop func()) {
 	}
 }
 
-// step passes an event to the Core, with the current time, and carries out the effects. s.mu must be
-// held.
+// step passes an event to the Core, with the current time, and carries out the effects. s.mu must be held.
 func (s *Session) step(e core.Event) { s.stepAt(s.clock.at(time.Now()), e) }
 
 func (s *Session) stepAt(now core.Instant, e core.Event) {
@@ -201,7 +200,7 @@ type registration struct {
 	announcing bool  // true while a goroutine sends the list of observed keys, and after it has given up permanently
 }
 
-// A registering is a running attempt to register, for which callers wait.
+// registering is the state of a running attempt to register, for which callers wait.
 type registering struct {
 	done chan struct{}
 	err  error
@@ -293,8 +292,7 @@ func (s *Session) PollInterval() time.Duration {
 	return s.core.PollTime(1)
 }
 
-// Reserve returns the margin plus the grace of a lease of length d. Its holder may use the lease only for
-// the rest of d.
+// Reserve returns the margin plus the grace of a lease of length d. The lease's holder may use it only for the rest of d.
 func (s *Session) Reserve(d time.Duration) time.Duration {
 	return s.config.MarginOf(d) + s.config.GraceOf(d)
 }

@@ -18,7 +18,7 @@ type Local struct {
 	// lock is requested, and again after a loss.
 	ID string
 
-	// How the session appears to others: see [Options].
+	// How the session appears to others: see dsync.Options.
 	Name, Host, App string
 	PID             int
 
@@ -186,8 +186,8 @@ func (s *Session) stillInUse(now core.Instant) error {
 		first.acquire.Key, now.Sub(s.overdue[first]).Round(time.Millisecond), s.config.Grace, first.cause, others)
 }
 
-// unrenewed returns an error if the session is needed, but has neither registered nor had a heartbeat
-// acknowledged in time. s.mu must be held.
+// unrenewed returns an error if the session is needed, but has neither registered nor had a heartbeat acknowledged in
+// time. s.mu must be held.
 func (s *Session) unrenewed(now core.Instant) error {
 	late, renewed := s.config.Silence(), s.core.Renewed()
 	if s.reg != nil {

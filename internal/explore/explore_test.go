@@ -177,7 +177,7 @@ func number(name *namer, a *core.Call) uint64 {
 	return name.Number('w', a.Call)
 }
 
-// A visited records how a state was first reached: from which state and by which action.
+// visited records how a state was first reached: from which state and by which action.
 type visited struct {
 	from int32
 	what string

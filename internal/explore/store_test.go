@@ -25,7 +25,7 @@ type store struct {
 	undo     []undo        // early releases that are not committed yet
 }
 
-// An undo holds a key's record as it was before an early release.
+// undo holds a key's record as it was before an early release.
 type undo struct {
 	key    string
 	before model.Record

@@ -54,7 +54,7 @@ type budget struct {
 	deletes   int // records of keys that somebody may still delete
 }
 
-// A tokens has the greatest tokens delivered for a key: for exclusive holds, and for all holds.
+// tokens has the greatest tokens delivered for a key: for exclusive holds, and for all holds.
 type tokens struct{ exclusive, all int64 }
 
 // A node is one process.
