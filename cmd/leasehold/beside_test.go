@@ -313,7 +313,7 @@ func TestRunEndsOnTheSecondSignal(t *testing.T) {
 		}
 		out, end := start(t.Context(), faulty, args...)
 		if c.name == "waiting" {
-			eventually(t, "it waits", func() bool { return waiting(t, memory, "held") == 1 })
+			eventually(t, "leasehold waits for the key", func() bool { return waiting(t, memory, "held") == 1 })
 		} else {
 			eventually(t, "the command runs", func() bool { return strings.Contains(out.take(), "ready") })
 		}
@@ -342,8 +342,8 @@ func TestRunEndsOnTheSecondSignal(t *testing.T) {
 	}
 }
 
-// If the server does not answer, leasehold exits less than ten seconds after its command, and
-// reports once that the key has not been released.
+// If the server does not answer after the command has succeeded, leasehold exits with status 0, and
+// reports once that the key could not be released.
 func TestRunSaysThatTheKeyIsNotReleased(t *testing.T) {
 	memory := dsynctest.NewMemory()
 	var cut atomic.Bool

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newBreak returns the break command.
 func newBreak(a *app) *cobra.Command {
 	var timeout time.Duration
 	var asJSON bool
@@ -169,7 +168,7 @@ var outcomes = map[outcome]string{
 	stillHolds: "still holds it",
 }
 
-// outcomeOf returns what became of the holder h, given the status of its key after the break.
+// outcomeOf returns what became of the holder h. after is the status of the key after the break.
 func outcomeOf(ctx context.Context, inspector *admin.Inspector, h admin.Participant, after admin.Status) (outcome, error) {
 	for _, now := range after.Holders {
 		if now.Claim == h.Claim {

@@ -29,7 +29,6 @@ type spreadJSON struct {
 	Verdict string                  `json:"verdict"`
 }
 
-// newClock returns the clock command.
 func newClock(a *app) *cobra.Command {
 	var asJSON bool
 	opt := clockcheck.Options{}

@@ -58,8 +58,8 @@ func (a *app) resolve() (target, error) {
 	return t, nil
 }
 
-// connect returns a session on the store that the flags name. The session is registered in the store only when it
-// acquires a key, and the caller must close it. The TTL, Name, App and Logger of opt are ignored: connect sets them.
+// connect returns a session on the store that the flags name. The session registers in the store when it first has to,
+// for example to acquire or break a key. The caller must close it. The TTL, Name, App and Logger of opt are ignored: connect sets them.
 func (a *app) connect(ctx context.Context, opt dsync.Options) (*dsync.Session, error) {
 	opt.TTL, opt.Name, opt.App = a.target.ttl, a.target.name, "leasehold"
 	opt.Logger = slog.New(slog.DiscardHandler) // the commands print messages of their own

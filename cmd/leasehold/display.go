@@ -14,8 +14,9 @@ type display struct {
 	cursor        bool // the cursor can be moved
 }
 
-// display describes standard output. Tables are as wide as the terminal. In a pipe or a file they
-// show all columns in full, unless COLUMNS is set; watch(1) sets it for the commands that it runs.
+// display describes standard output. Tables are at most as wide as the terminal, or as COLUMNS if that
+// is set; watch(1) sets COLUMNS for the commands that it runs. In a pipe or a file, without COLUMNS,
+// tables show all columns in full.
 func (a *app) display() display {
 	if a.frame != nil {
 		return *a.frame

@@ -51,7 +51,7 @@ systemd 200 and above. If leasehold itself fails, with 110 to 118, 126 or 127, t
 last line on standard error begins with "leasehold: " and says why.
 `
 
-// A failure is an error with its exit status.
+// A failure is an error with an exit status.
 type failure struct {
 	status int
 	err    error // nil: print nothing

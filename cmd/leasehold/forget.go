@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newForget returns the forget command.
 func newForget(a *app) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// untilSignal calls f with a context that ends on SIGINT and SIGTERM. If f then fails because it
+// untilSignal calls f with a context that ends on SIGINT or SIGTERM. If f then fails because it
 // was interrupted, untilSignal returns a failure with the exit status for that signal. A second
 // signal is not caught, so it ends the process.
 func untilSignal(ctx context.Context, f func(context.Context) error) error {

@@ -23,7 +23,7 @@ type job struct {
 	key     string
 	kind    driver.Kind
 	command []string
-	weight  int64 // how much of limit the command uses
+	weight  int64 // how much of the limit the command uses
 	limit   int64
 	tick    int64 // run the command for this tick, unless that has already succeeded; 0: no tick
 	try     bool
@@ -70,7 +70,8 @@ func notRunnable(err error) *failure {
 // SIGKILL.
 func killRoom(ttl time.Duration) time.Duration { return min(ttl/20, 500*time.Millisecond) }
 
-// check returns an error if the flags or the command are invalid. It does not contact the server.
+// check computes the default of --grace, and returns an error if the flags or the command are
+// invalid. It does not contact the server.
 func (j *job) check(a *app) error {
 	ttl := a.target.ttl
 	if ttl == 0 {
@@ -97,8 +98,8 @@ func (j *job) check(a *app) error {
 }
 
 // connect opens the session that holds the key. The session's grace covers the time to stop the command. After each
-// heartbeat, a hook sends to heartbeats and reaps orphans, the processes that have left a command's group. Without
-// that, zombies would pile up while elect runs one command after another for months.
+// heartbeat, a hook sends to the channel heartbeats, and reaps orphaned descendants that have exited. If it did not
+// reap them, zombies would pile up while elect runs one command after another for months.
 func (j *job) connect(ctx context.Context, a *app, heartbeats chan<- struct{}) (*dsync.Session, error) {
 	return a.connect(ctx, dsync.Options{
 		Grace: j.grace + killRoom(a.target.ttl),
@@ -126,7 +127,8 @@ func fits(ttl, grace time.Duration) bool {
 }
 
 // run waits for the key and runs the command while the key is held. In an election it starts over
-// when the leadership is lost. Its error includes the exit status of the command.
+// when the leadership is lost. If the command fails, the error is a failure with the command's exit
+// status.
 func (j *job) run(ctx context.Context, a *app) error {
 	if err := j.check(a); err != nil {
 		return err
@@ -137,7 +139,7 @@ func (j *job) run(ctx context.Context, a *app) error {
 }
 
 // turns connects and calls turn once. In an election it calls turn again after each loss of the
-// leadership.
+// leadership, unless a signal has asked leasehold to end.
 func (j *job) turns(ctx context.Context, a *app, sig *signals) error {
 	j.silence.say, j.silence.key, j.silence.ttl = a.say, j.key, a.target.ttl
 	heartbeats := make(chan struct{}, 1)
@@ -161,7 +163,8 @@ func (j *job) turns(ctx context.Context, a *app, sig *signals) error {
 	}
 }
 
-// turn waits for the key once, and runs the command while the key is held.
+// turn waits for the key once, and runs the command while the key is held. It does not run a command
+// that has already succeeded.
 func (j *job) turn(ctx context.Context, a *app, s *dsync.Session, sig *signals, heartbeats <-chan struct{}) error {
 	var h *engine.Hold
 	err := sig.cancels(ctx, func(ctx context.Context) (err error) {
@@ -216,7 +219,7 @@ func (j *job) skipped(done int64) string {
 // tickText formats a tick as in LEASEHOLD_TICK.
 func tickText(tick int64) string { return time.UnixMilli(tick).UTC().Format(time.RFC3339Nano) }
 
-// seal records that the command has succeeded for the tick.
+// seal releases the key and records that the command has succeeded for the tick.
 func (j *job) seal(h *engine.Hold) error {
 	h.ReleaseBy(driver.Release{Seal: j.tick})
 	ctx, cancel := context.WithTimeout(context.Background(), sealTimeout)
@@ -227,15 +230,15 @@ func (j *job) seal(h *engine.Hold) error {
 	return nil
 }
 
-// campaignsAgain reports whether to call turn again after it has returned err. That is so in an
-// election if the leadership was lost and no signal has asked leasehold to end.
+// campaignsAgain reports whether to call turn again after turn has returned err: in an election, if
+// the leadership was lost and no signal has asked leasehold to end.
 func (j *job) campaignsAgain(err error, sig *signals) bool {
 	var f *failure
 	return j.kind == driver.KindElection && errors.As(err, &f) && f.status == exitLost && !sig.lastEnding().ends()
 }
 
-// release releases the key, if it is still held. If the release takes longer than releaseTimeout,
-// close waits for it.
+// release releases the key, if it is still held. If the server does not answer within
+// releaseTimeout, the release goes on in the background, and close waits for it.
 func (j *job) release(a *app, h *engine.Hold) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
@@ -258,8 +261,8 @@ func (j *job) notReleased(a *app, err error) {
 	a.say(fmt.Errorf("%q could not be released; it becomes free when the TTL of %v runs out: %w", j.key, a.target.ttl, err))
 }
 
-// releaseTimeout bounds the release in case the server does not answer. Together with close it
-// takes less than the 10 s after which docker stop kills a container.
+// releaseTimeout bounds the wait in release if the server does not answer. Together, release and close
+// take less than the 10 s after which docker stop kills a container.
 const releaseTimeout = 3 * time.Second
 
 // sealTimeout bounds the wait for the server to record a success. A command runs again if its
@@ -379,7 +382,7 @@ func (w *work) do() error {
 	}
 }
 
-// renew sends the keeper the deadline of the hold.
+// renew sends the keeper the deadline of the hold, unless the deadline has passed.
 func (w *work) renew(k *keeper) {
 	now := clock() // read the clock before Left; otherwise the deadline can be too late
 	if left := w.hold.Left(); left > 0 {

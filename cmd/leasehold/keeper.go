@@ -26,7 +26,7 @@ type keeper struct {
 	pgid    int         // the command's process group; 0: not known
 }
 
-// startKeeper starts a keeper, which starts the command when it gets its first order. If jobControl
+// startKeeper starts a keeper, which starts the command when it gets its first deadline. If jobControl
 // is true, the command can use the controlling terminal.
 func startKeeper(a *app, command, env []string, jobControl bool) (*keeper, error) {
 	becomeReaper()
@@ -80,7 +80,7 @@ func startKeeper(a *app, command, env []string, jobControl bool) (*keeper, error
 	return k, nil
 }
 
-// besideInherited assigns files to descriptors that leasehold's caller left free. It returns the
+// besideInherited assigns the files to descriptors that leasehold's caller left free. It returns the
 // ExtraFiles for the child, and the descriptor of each file. Descriptors that the caller passed for
 // the command, such as those of make's job server or systemd's sockets, keep their numbers. Call
 // closeFiles after starting the child.
@@ -144,8 +144,8 @@ func (k *keeper) tell(o order) {
 	})
 }
 
-// kill kills the command's group and the keeper. If the group is not known yet, the
-// command dies with the keeper.
+// kill kills the command's group and the keeper. If the group is not known yet, the command dies with
+// the keeper (on Linux).
 func (k *keeper) kill() {
 	if k.pgid != 0 {
 		syscall.Kill(-k.pgid, syscall.SIGKILL)
@@ -191,7 +191,7 @@ type report struct {
 	Job     int    // the job control signal that stopped the command
 	Failed  string // why the command did not start
 	Status  int    // the exit status
-	Stopped bool   // the keeper stopped the command at the deadline
+	Stopped bool   // the keeper stopped the command at the deadline, or got the deadline too late to start it
 }
 
 const keepName = "keep-command"
@@ -237,8 +237,8 @@ func newKeep() *cobra.Command {
 }
 
 // A keep is the state of the keeper process. The keeper runs the command and stops it at a deadline, whatever happens
-// to leasehold, which extends the deadline again and again. So that it stays simple, the keeper knows nothing about
-// stores and keys.
+// to leasehold, which extends the deadline again and again. To stay simple, the keeper knows nothing about stores and
+// keys.
 type keep struct {
 	orders     chan order // closed when leasehold has exited
 	reports    *json.Encoder
@@ -358,8 +358,8 @@ func (k *keep) watch(pid int, alarm *alarm, states <-chan syscall.WaitStatus) sy
 	}
 }
 
-// forward forwards a signal from leasehold. Signals that end, stop or continue programs go to the
-// whole group, others only to the command.
+// forward forwards a signal from leasehold. SIGINT, SIGTERM, SIGQUIT and the signals of job control go
+// to the whole group, others only to the command.
 func (k *keep) forward(pid int, s syscall.Signal) {
 	if s == syscall.SIGCONT {
 		k.suspended = false

@@ -161,16 +161,16 @@ func TestKeeperReportsJobControl(t *testing.T) {
 		t.Errorf("got report %+v, want a report of the stop by SIGTSTP", r)
 	}
 	syscall.Kill(-k.pgid, syscall.SIGCONT)
-	eventually(t, "it goes on", func() bool { return state(t, shell) != "T" })
+	eventually(t, "the command goes on", func() bool { return state(t, shell) != "T" })
 	syscall.Kill(-k.pgid, syscall.SIGTSTP)
-	eventually(t, "it is stopped", func() bool { return state(t, shell) == "T" })
+	eventually(t, "the command is stopped", func() bool { return state(t, shell) == "T" })
 	select {
 	case r := <-k.reports:
 		t.Errorf("got report %+v, want none until leasehold continues the command", r)
 	case <-time.After(100 * time.Millisecond):
 	}
 	k.tell(order{Signal: int(syscall.SIGCONT)})
-	eventually(t, "it goes on", func() bool { return state(t, shell) != "T" })
+	eventually(t, "the command goes on", func() bool { return state(t, shell) != "T" })
 	k.tell(order{Signal: int(syscall.SIGTSTP)})
 	if r := <-k.reports; r != (report{Job: int(syscall.SIGTSTP)}) {
 		t.Errorf("got report %+v, want another report of a stop by SIGTSTP", r)

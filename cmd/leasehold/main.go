@@ -174,7 +174,8 @@ func unknownCommand(root *cobra.Command, name string) error {
 	return fmt.Errorf("unknown command %q; %s", name, hint)
 }
 
-// helpTopic returns an error if there is no help on args. cobra would print other help instead.
+// helpTopic returns an error if there is no help on the topic that args name. For such a topic, cobra
+// would print other help.
 func helpTopic(help *cobra.Command, args []string) error {
 	switch topic, rest, err := help.Root().Find(args); {
 	case topic == help.Root() && len(rest) > 0:

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Every command has a page, its tables keep their lines, and pages are reproducible.
+// Every command has a manual page with the sections that cobra does not know, and tables keep their
+// lines.
 func TestMan(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	if got := command(t, nil, "man", dir); got != (result{}) {
@@ -27,7 +28,7 @@ func TestMan(t *testing.T) {
 			"\n.SH ENVIRONMENT\n.EX\nleasehold reads", "\n  MONGODB_URI  ", "\n  LEASEHOLD_TOKEN  ", "\n  LEASEHOLD_TICK   ",
 		} {
 			if strings.Count(string(page), want) != 1 {
-				t.Errorf("%s: found %d times %q, want once", c.Name(), strings.Count(string(page), want), want)
+				t.Errorf("%s: found %d occurrences of %q, want one", c.Name(), strings.Count(string(page), want), want)
 			}
 		}
 		if c.Short == "" || !strings.Contains(string(page), ".SH SYNOPSIS") {

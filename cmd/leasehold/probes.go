@@ -15,7 +15,7 @@ import (
 
 const (
 	healthTime     = 2 * time.Second // how long /healthz waits for the store
-	metricsTime    = 8 * time.Second // Prometheus waits for 10 s by default
+	metricsTime    = 8 * time.Second // how long /metrics waits for the store; Prometheus waits 10 s by default
 	maxMetricsKeys = 10_000          // as many as the page reads for a search
 )
 
@@ -66,7 +66,7 @@ var families = [][2]string{
 // metrics are gauges of the whole store, by family and labels. They are empty if the store could not be read.
 type metrics map[string]map[string]float64
 
-// readMetrics reads the store.
+// readMetrics returns the metrics of the store, or nil if the store could not be read.
 func readMetrics(ctx context.Context, inspector *admin.Inspector) metrics {
 	began := time.Now()
 	m := metrics{"up": {"": 1}, "keys": {}, "waiters": {}, "oldest_hold_seconds": {}, "members": {}, "truncated": {"": 0}}

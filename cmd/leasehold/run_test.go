@@ -249,7 +249,7 @@ func TestRunInterruptedInTheWait(t *testing.T) {
 	m.Lock()
 	defer m.Unlock()
 	_, end := start(t.Context(), store, "run", "k", "--", "true")
-	eventually(t, "it waits", func() bool { return waiting(t, store, "k") == 1 })
+	eventually(t, "leasehold waits for the key", func() bool { return waiting(t, store, "k") == 1 })
 	syscall.Kill(os.Getpid(), syscall.SIGTERM)
 	if got := <-end; got.status != 128+15 || got.err != "" {
 		t.Errorf("the interrupted run: %+v, want status %d and no error", got, 128+15)

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newServe returns the serve command.
 func newServe(a *app) *cobra.Command {
 	var listen string
 	var allowBreak bool

@@ -26,8 +26,8 @@ type signals struct {
 // A caught is a caught signal.
 type caught syscall.Signal
 
-// ends reports whether the signal asks programs to end. A signal that does is meant for a whole
-// process group.
+// ends reports whether the signal asks programs to end. Such a signal is meant for a whole process
+// group.
 func (c caught) ends() bool {
 	s := syscall.Signal(c)
 	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGQUIT
@@ -83,8 +83,8 @@ func (s *signals) pass() {
 	}
 }
 
-// note records sig if it asks programs to end. It reports whether such a signal came before and no
-// command is running to handle this one.
+// note records sig if it asks programs to end. It then reports whether an earlier signal had asked
+// that, too, and no command is running to handle sig.
 func (s *signals) note(sig os.Signal) (again bool) {
 	c := caught(sig.(syscall.Signal))
 	s.mu.Lock()

@@ -19,12 +19,12 @@ const (
 	// Most fail-overs end sooner.
 	firstSaid = 3 * time.Second
 
-	// saidAgain is the time between two reports.
+	// saidAgain is the least time between two reports.
 	saidAgain = time.Minute
 )
 
 // A silence reports on standard error that the server does not answer while leasehold waits for a
-// key. Without a report, a silent server would look as if another process held the key for long.
+// key. Without a report, a silent server would look as if another process held the key for a long time.
 // Its methods are called by the session's hooks and by the job.
 type silence struct {
 	say func(error)

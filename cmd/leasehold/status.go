@@ -32,7 +32,6 @@ type layout struct {
 	asJSON, wide bool
 }
 
-// newStatus returns the status command.
 func newStatus(a *app) *cobra.Command {
 	var q statusQuery
 	var w watch
@@ -95,7 +94,7 @@ texts are cut in the middle, and columns that do not fit are left out. With --wi
 pipe and in a file the table has all columns in full. COLUMNS sets another width. State is shown
 in colour on a terminal, unless NO_COLOR is set.`
 
-// status prints the keys that q selects.
+// status prints the keys that q selects, and then the deadlocks among them.
 func (a *app) status(ctx context.Context, v *view, q statusQuery) error {
 	all := v.List(ctx, q.prefix)
 	if q.exact {
@@ -238,7 +237,8 @@ func keyRows(st admin.Status) (rows [][]cell) {
 	return rows
 }
 
-// published formats the value that a leader has published, or that a run has returned.
+// published formats the last tick of a periodic, and the value that a leader has published or a run
+// has returned.
 func published(st admin.Status) string {
 	switch {
 	case st.LastTick.IsZero():
@@ -278,7 +278,7 @@ func left(st admin.Status, h admin.Participant) string {
 	return age(left) + ", fixed"
 }
 
-// part describes how much of the key o uses, as a suffix for other text.
+// part describes how much of the key's limit the participant o uses, as a suffix for other text.
 func part(st admin.Status, o admin.Participant) string {
 	if use := reading.Use(st.Kind, o.Weight, st.Limit); use != "" {
 		return ", " + use
@@ -299,7 +299,6 @@ func who(o admin.Participant) []string {
 	return []string{name, plain(o.Host), pid}
 }
 
-// newMembers returns the members command.
 func newMembers(a *app) *cobra.Command {
 	var l layout
 	var w watch

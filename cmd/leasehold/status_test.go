@@ -48,7 +48,8 @@ func TestStatusGolden(t *testing.T) {
 	}
 }
 
-// Deadlocks that involve one of the requested keys are printed after the keys.
+// Deadlocks among the requested keys are printed after the keys. A deadlock that also needs another
+// key is not printed.
 func TestStatusOfDeadlocks(t *testing.T) {
 	for _, c := range []struct {
 		file string
@@ -208,7 +209,7 @@ func TestReadOnlyCommandsRefuseBadInput(t *testing.T) {
 	}
 }
 
-// If no server answers, every command soon prints one line that says so.
+// If no server answers, these commands print one line that says so, and nothing else.
 func TestNoServer(t *testing.T) {
 	for _, args := range [][]string{
 		{"status"}, {"status", "--json"}, {"status", "--exact", "k"}, {"members"}, {"members", "k"}, {"break", "k"}, {"clock"}, {"serve", "--listen", "localhost:0"}, {"serve", "--allow-break", "--listen", "localhost:0"},

@@ -44,8 +44,8 @@ type table struct {
 	shown   []int // indexes of the columns that fit; nil: not decided
 }
 
-// tableBlock is the number of rows that a table collects before it first prints. It equals the
-// number of keys in the first page that is read from a store.
+// tableBlock is the number of rows, header included, that a table collects before it prints. It equals
+// the number of keys in the first page that is read from a store.
 const tableBlock = 100
 
 // columnGap is the number of spaces between two columns.
@@ -116,7 +116,7 @@ func (t *table) choose() {
 	}
 }
 
-// leastOf returns the smallest width of a column.
+// leastOf returns the smallest width that column i may have.
 func (t *table) leastOf(i int) int {
 	if cut := t.columns[i].cut; cut > 0 {
 		return min(cut, t.widths[i])
@@ -134,8 +134,8 @@ func (t *table) least() int {
 	return sum
 }
 
-// fit returns the widths of the columns. From left to right, each column gets what its cells need
-// until the display is full.
+// fit returns the widths of the columns. Each shown column gets its smallest width. The rest of the
+// display goes to the columns from left to right, to each as much as its cells need.
 func (t *table) fit() []int {
 	if t.display.width == 0 {
 		return t.widths

@@ -15,10 +15,10 @@ import (
 // that group look like part of leasehold's job:
 //
 //   - The command starts in the background. The kernel stops it when it reads from the terminal or
-//     changes its modes (SIGTTIN, SIGTTOU). If leasehold's job is in the foreground, leasehold then
-//     puts the command's group there, and continues it. It does not do so earlier, because another
-//     process of the job may need the terminal, as in "leasehold run … | less", and because Ctrl-C
-//     must interrupt the whole job.
+//     changes the terminal's modes (SIGTTIN, SIGTTOU). If leasehold's job is in the foreground,
+//     leasehold then puts the command's group there, and continues it. It does not do this earlier,
+//     because another process of the job may need the terminal, as in "leasehold run … | less", and
+//     because Ctrl-C must interrupt the whole job.
 //   - When Ctrl-Z has stopped the command, or the command needs the terminal while the job is in the background,
 //     leasehold stops its whole job, as the shell expects. The shell then takes the terminal back. On fg or bg the
 //     shell sends SIGCONT to leasehold, which forwards it to the command.
@@ -67,7 +67,8 @@ func (t *terminal) takeBack() {
 }
 
 // stopped handles a command that a signal has stopped. It reports whether the command must be
-// continued now. If it returns false, it has stopped leasehold's job, too, and SIGCONT comes later.
+// continued now. If not, and if a shell can continue leasehold's job, it stops that job, too; the
+// shell's SIGCONT then comes later.
 func (t *terminal) stopped(by syscall.Signal, command int) (goOn bool) {
 	t.command = command
 	fg := t.foreground()

@@ -193,7 +193,7 @@ func TestTerminalSuspendedTooLong(t *testing.T) {
 func TestTerminalSuspendInTheWait(t *testing.T) {
 	y := newTTY(t, "-mc", `echo ready; "$0" run held -- true; echo suspended; read x; fg; echo "status $?"`)
 	y.want("ready\r\n")
-	time.Sleep(300 * time.Millisecond) // by then it waits for the key
+	time.Sleep(300 * time.Millisecond) // by then leasehold waits for the key
 	y.enter(ctrlZ)
 	y.want("suspended\r\n")
 	y.enter("\n")

@@ -16,7 +16,7 @@ import (
 // none is what a table shows for a missing value.
 const none = "-"
 
-// stamp formats a time as our JSON output does: in UTC, with milliseconds.
+// stamp formats a time as the JSON output does: in UTC, with milliseconds.
 func stamp(t time.Time) string { return statusjson.Time{Time: t}.String() }
 
 // span formats d for people, with a few significant digits.
@@ -52,8 +52,8 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/day)
 }
 
-// plain formats text from the store for a terminal. It quotes text that contains spaces or
-// characters that could control the terminal.
+// plain formats text from the store for a terminal. It quotes text that contains spaces, quotation
+// marks, or characters that could control the terminal.
 func plain(s string) string {
 	if s == "" {
 		return none

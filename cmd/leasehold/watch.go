@@ -21,8 +21,8 @@ type watch struct {
 // leastInterval bounds the load that a watch puts on the server.
 const leastInterval = 100 * time.Millisecond
 
-// watching calls the function show with a view of the store: once, or with --watch until SIGINT or
-// SIGTERM. With --watch, each output replaces the previous one if the display can move its cursor.
+// watching calls the function show with a view of the store: once, or with --watch repeatedly, until
+// SIGINT or SIGTERM. With --watch, each output replaces the previous one if the display can move its cursor.
 // show must print through the app that it gets.
 func (a *app) watching(cmd *cobra.Command, w watch, show func(context.Context, *app, *view) error) error {
 	if !w.on {
@@ -59,7 +59,7 @@ func title(cmd *cobra.Command, w watch, t target) string {
 	return text
 }
 
-// repeat calls show every w.interval until ctx ends. If the first reading fails, repeat returns the
+// repeat calls show again and again, with pauses of w.interval, until ctx ends. If the first reading fails, repeat returns the
 // error, unless the key does not exist. It prints other errors and continues, because the server or
 // the key may come back.
 func (a *app) repeat(ctx context.Context, w watch, title string, show func(context.Context, *app) error) error {
