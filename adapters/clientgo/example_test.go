@@ -18,7 +18,7 @@ import (
 	leadermongo "github.com/leasehold-go/leasehold/leader/mongo"
 )
 
-// A controller's work runs on the process that leads. The example needs a server, so it is compiled
+// A controller's work runs in the process that leads. The example needs a server, so it is compiled
 // but not run.
 func Example() {
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))

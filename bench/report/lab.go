@@ -24,7 +24,7 @@ type lab struct {
 	addrs [columns]string // host:port of the other systems' servers
 
 	here    [columns]bool
-	about   [columns]string // what a column's server is, or why there is none
+	about   [columns]string // name and version of a column's server, or why there is none
 	stops   []func()
 	targets atomic.Int64
 }

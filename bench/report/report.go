@@ -115,7 +115,8 @@ type row struct {
 	cells   [columns]cell
 }
 
-// A cell is one result: a ratio or count, and the figures behind it; or both say why there is none.
+// A cell is one result: a ratio or count, and the figures behind it. If there is no result, the two
+// texts say why, or are empty.
 type cell struct{ ratio, raw string }
 
 // joined returns one row that lists the names of all the rows, and their figures in column one. The rows must have the

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tests in this file are for B45: under leasehold, as under flock(1), a command behaves as if
-// it were started directly, and so does any process that it leaves behind.
+// The tests in this file are for B45: under leasehold, as under flock(1), a command and the processes
+// that it leaves behind behave as if the command had been started directly.
 
 // onMemoryCommand returns a command that runs leasehold on a store in its own memory.
 func onMemoryCommand(t *testing.T, args ...string) *exec.Cmd {

@@ -365,8 +365,8 @@ func TestElectEndsOnSignal(t *testing.T) {
 	free(t, store, "e")
 }
 
-// With --at-least, the key stays held for at least that long, counted from its grant, whether the
-// command succeeds or fails. If the command runs longer, the key is released as soon as it ends.
+// With --at-least, the key stays held for at least the given time, counted from its grant, whether the
+// command succeeds or fails. If the command runs longer, the key is released when the command ends.
 func TestRunAtLeast(t *testing.T) {
 	for _, c := range []struct {
 		script string
@@ -445,8 +445,8 @@ func TestRunBeside(t *testing.T) {
 	}
 }
 
-// A once runs its command until it has succeeded, and then never again. After that, a dsync.Once on
-// the same key does not run either.
+// leasehold once runs its command until the command has succeeded, and then never again. After that, a
+// dsync.Once on the same key does not run either.
 func TestOnce(t *testing.T) {
 	store := dsynctest.NewMemory()
 	file := filepath.Join(t.TempDir(), "runs")

@@ -98,7 +98,7 @@ func (r *Raw) run(ctx context.Context, cmd bson.Raw) error {
 	return nil
 }
 
-// Read tails a capped collection on a new client, for [Raw.WriteAndNotice].
+// Read creates a capped collection and tails it on a new client, for [Raw.WriteAndNotice].
 func (r *Raw) Read(ctx context.Context, t *Target) (err error) {
 	if r.reader, err = mongo.Connect(options.Client().ApplyURI(t.uri)); err != nil {
 		return err
