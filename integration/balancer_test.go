@@ -56,7 +56,7 @@ func TestLoadBalancer(t *testing.T) {
 	})
 }
 
-// through waits until the router m answers, and then makes the two sessions take turns waiting for each other.
+// r.through waits until the router m answers, and then makes the two sessions take turns waiting for each other.
 func (r *room) through(t *testing.T, m *mongod.Member, a, b *dsync.Session) {
 	t.Helper()
 	client := server.Connect(t, "mongodb://"+m.Addr+"/")

@@ -62,7 +62,7 @@ func (c *copier) put(sent []bson.Raw) {
 	c.sent = sent
 }
 
-// again sends the commands once more, as a network that delivers messages twice would.
+// c.again sends the commands once more, as a network that delivers messages twice would.
 func (c *copier) again(t *testing.T, commands []bson.Raw) {
 	t.Helper()
 	for _, raw := range commands {

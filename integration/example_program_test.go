@@ -108,12 +108,12 @@ func (p *example) lines() []logLine {
 	return slices.Clone(p.log)
 }
 
-// said returns the lines with the message msg that were logged so far.
+// p.said returns the lines with the message msg that the program has logged so far.
 func (p *example) said(msg string) []logLine {
 	return slices.DeleteFunc(p.lines(), func(l logLine) bool { return l.Msg != msg })
 }
 
-// saidAll returns the lines logged so far, by any of the programs, with the message msg.
+// saidAll returns the lines with the message msg that any of the programs has logged so far.
 func saidAll(ps []*example, msg string) (all []logLine) {
 	for _, p := range ps {
 		all = append(all, p.said(msg)...)
@@ -134,7 +134,7 @@ func (p *example) signal(s syscall.Signal) {
 	}
 }
 
-// ended waits until the program exits, and returns Wait's error. It fails the test if the program
+// p.ended waits until the program exits, and returns Wait's error. It fails the test if the program
 // does not exit within d.
 func (p *example) ended(d time.Duration) error {
 	p.t.Helper()

@@ -101,7 +101,7 @@ func stints(pods []*pod, killed map[*pod]time.Time) map[string][]stint {
 	return all
 }
 
-// running returns, for each singleton, the pod on which it runs, or "" if it runs on no pod or
+// running(all) returns, for each singleton, the pod on which it runs, or "" if it runs on no pod or
 // on several.
 func running(all map[string][]stint) map[string]string {
 	at := map[string]string{}

@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// explained fails the test unless the server answers the command from the index, and scans only the range of the keys
+// r.explained fails the test unless the server answers the command from the index, and scans only the range of the keys
 // with the prefix "many/". It returns the number of entries that the server examined, or 0 if the command has no
 // limit or the server is FerretDB.
 func (r *room) explained(t *testing.T, command bson.Raw) (examined int) {
@@ -57,7 +57,7 @@ func (r *room) explained(t *testing.T, command bson.Raw) (examined int) {
 	return examined
 }
 
-// explainedByPostgres is explained for FerretDB, which returns PostgreSQL's plan.
+// explainedByPostgres makes the checks of r.explained on FerretDB's answer, which is PostgreSQL's plan.
 func (r *room) explainedByPostgres(t *testing.T, raw bson.Raw) {
 	t.Helper()
 	ranges := 0

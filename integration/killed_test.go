@@ -63,7 +63,7 @@ func TestB06KilledHolder(t *testing.T) {
 	})
 }
 
-// A program that only uses TryLock also gets the key of a crashed holder.
+// A program that uses only TryLock also gets the key of a crashed holder.
 func TestTryAfterCrash(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

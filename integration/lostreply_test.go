@@ -69,7 +69,7 @@ type fault struct {
 	lost     *losses
 }
 
-// hit waits until the fault has happened.
+// f.hit waits until the fault has happened.
 func (f fault) hit(t *testing.T, hit <-chan struct{}) {
 	t.Helper()
 	select {
@@ -79,7 +79,7 @@ func (f fault) hit(t *testing.T, hit <-chan struct{}) {
 	}
 }
 
-// free checks that no claim is left on the key, both now and after delayed messages have arrived.
+// f.free checks that no claim is left on the key, both now and after delayed messages have arrived.
 func (f fault) free(t *testing.T, key string) {
 	t.Helper()
 	isFree := func() bool {

@@ -37,7 +37,7 @@ type lane struct {
 	heal func() error
 }
 
-// between draws a duration from least to most.
+// between(draw, least, most) draws a duration from least to most.
 func between(draw *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(draw.Int64N(int64(most-least)+1))
 }
@@ -111,7 +111,7 @@ func (n *nemesis) setHarms(set *mongod.Set, draw *rand.Rand) []harm {
 		})
 	}
 	join := func() error { in.Heal(); out.Heal(); return nil }
-	// alone freezes the other members and, a moment later, the primary; then it thaws the others.
+	// The function alone freezes the other members and, a moment later, the primary; then it thaws the others.
 	// So the next primary lacks the writes of that moment.
 	alone := harmed(func() (err error) {
 		for _, o := range set.Members() {

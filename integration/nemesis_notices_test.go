@@ -44,7 +44,7 @@ func noticeFaults(draw *rand.Rand, late time.Duration) func(dsynctest.Request) d
 func TestNoticesUnderFaults(t *testing.T) {
 	t.Parallel()
 	const sessions, ttl = 4, time.Minute
-	const turns, most = 20, 400 // if turns happen not to overlap, few notices are sent, and a session takes more turns, up to most
+	const turns, most = 20, 400 // the second is the limit if few notices are sent, because the turns do not overlap, and more turns are needed
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		var faults atomic.Int64
@@ -124,7 +124,7 @@ func TestNoticesLost(t *testing.T) {
 	}
 }
 
-// faulty opens a session whose requests and notices suffer the faults that the function decide returns.
+// r.faulty opens a session whose requests and notices suffer the faults that the function decide returns.
 func (r *room) faulty(t *testing.T, o dsync.Options, decide func(dsynctest.Request) dsynctest.Fault) *dsync.Session {
 	t.Helper()
 	o.Logger = r.logger()

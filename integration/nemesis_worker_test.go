@@ -66,8 +66,8 @@ func (w *nemesisWorker) pick(campaigns bool) *nemesisHold {
 	return w.semaphore(try)
 }
 
-// either returns one of two functions that acquire a hold: if try is true, the function now, which doesn't wait;
-// otherwise the function wait.
+// either(try, wait, now) returns one of two functions that acquire a hold: now, which doesn't wait, if try is true;
+// otherwise wait.
 func either[F any](try bool, wait, now F) F {
 	if try {
 		return now
@@ -274,7 +274,7 @@ func (w *nemesisWorker) once(h *nemesisHold) {
 	}
 }
 
-// have keeps the hold for a while, checking it and writing. It reports whether the hold
+// w.have keeps the hold for a while, checking it and writing. It reports whether the hold
 // still exists at the end.
 func (w *nemesisWorker) have(h *nemesisHold, a *history.Attempt, token int64) bool {
 	long := w.upTo(200 * time.Millisecond)

@@ -50,7 +50,7 @@ func (w *warned) once(t *testing.T, words ...string) {
 	}
 }
 
-// listening begins to lock m, which another session holds, and returns when m's session listens.
+// r.listening begins to lock m, which another session holds, and returns when m's session listens.
 func (r *room) listening(t *testing.T, m *dsync.Mutex, mon *monitor) <-chan grant {
 	t.Helper()
 	mon.reset()
@@ -147,7 +147,7 @@ func TestNoticesDropped(t *testing.T) {
 }
 
 // polls checks that sessions on this client work without notices: a waiter gets its key by
-// polling. The waiter's session logs to log.
+// polling. The waiter's session logs to the given log.
 func (r *room) polls(t *testing.T, log *warned, o dsyncmongo.Options, client *mongo.Client) {
 	t.Helper()
 	o.Session.TTL, o.Session.Logger = 20*time.Second, log.logger()

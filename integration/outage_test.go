@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// slow is part of the errors that say that the server is too busy even to report that there is no majority.
+// The text slow is in the error if the server is too busy even to report that there is no majority.
 const slow = "not answered in time: it is out of reach, overloaded, or locked for a backup (fsyncLock)"
 
 // outage uses a server on which one session holds a key and another session waits for it. It harms the server so that

@@ -98,7 +98,7 @@ func (f *periodicHosts) host(ctx context.Context, off time.Duration, r *rand.Ran
 	}
 }
 
-// heard records a process's report on a call of Do.
+// f.heard records a process's report on a call of DoValue.
 func (f *periodicHosts) heard(e proc.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -101,7 +101,7 @@ func TestRepeatedRequestsDoTheSame(t *testing.T) {
 	})
 }
 
-// told formats the claims in a state for comparison.
+// told(st) formats the claims in a state for comparison.
 func told(st driver.State) (text string) {
 	if st.Sealed > 0 {
 		return "sealed"

@@ -46,7 +46,7 @@ func withAuth(t *testing.T, s *server.Server) *server.Server {
 	return lab.Start(t, spec)
 }
 
-// on returns the privilege to perform the actions on a collection.
+// on(db, coll, actions) returns the privilege to perform the actions on a collection.
 func on(db, coll string, actions ...string) bson.D {
 	return bson.D{
 		{Key: "resource", Value: bson.D{{Key: "db", Value: db}, {Key: "collection", Value: coll}}},

@@ -48,7 +48,7 @@ func newRoom(t testing.TB, s *server.Server) *room {
 	return &room{Server: s, t: t, DB: s.Database(t)}
 }
 
-// short returns the options that most tests use. If the server can't notify, waiters poll often,
+// r.short returns the options that most tests use. If the server can't notify, waiters poll often,
 // because the default interval would make the tests slow. Don't use it in a test that counts
 // polls.
 func (r *room) short(ttl time.Duration) dsync.Options {
@@ -65,7 +65,7 @@ func (r *room) session(o dsync.Options, opts ...*options.ClientOptions) *dsync.S
 	return r.open(r.Client(r.t, opts...), o)
 }
 
-// via opens a session that reaches the server through the proxy.
+// r.via opens a session that reaches the server through the proxy.
 func (r *room) via(p *proxy.Proxy, o dsync.Options, opts ...*options.ClientOptions) *dsync.Session {
 	r.t.Helper()
 	return r.open(server.Connect(r.t, p.URI(), opts...), o)

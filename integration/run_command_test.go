@@ -69,7 +69,7 @@ type runner struct {
 	ordeal *ordeal
 	via    *proxy.Proxy
 	cmd    *exec.Cmd
-	stdin  io.Closer // beating ends when stdin is closed
+	stdin  io.Closer // closing it ends the two beating processes
 	stderr bytes.Buffer
 	done   chan struct{} // closed when leasehold has exited
 	err    error         // from Wait
@@ -120,7 +120,7 @@ func (r *runner) orAnother(token int64) *runner {
 	return r
 }
 
-// keeper sends a signal to the runner's keeper, if there is one.
+// r.keeper sends a signal to the runner's keeper, if there is one.
 func (r *runner) keeper(sig syscall.Signal) {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", r.cmd.Process.Pid))
 	for _, list := range lists {
@@ -234,7 +234,7 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 						return o.last() > token
 					})
 					if after != nil {
-						time.Sleep(ordealTTL / 2) // so in all the holder was frozen for longer than the TTL
+						time.Sleep(ordealTTL / 2) // altogether, the holder was then frozen for longer than the TTL
 						after()
 					}
 					holder.ended(fault.name, fault.status)
@@ -265,7 +265,7 @@ func TestRunDeadBeforeTaken(t *testing.T) {
 	})
 }
 
-// ended waits until leasehold exits, and checks its status and output. A status that reports
+// r.ended waits until leasehold exits, and checks its status and output. A status that reports
 // a lost lease is always allowed.
 func (r *runner) ended(fault string, status int) {
 	t := r.ordeal.t
@@ -284,7 +284,7 @@ func (r *runner) ended(fault string, status int) {
 	}
 }
 
-// check fails the test if any holder's command ran after a later holder's command had begun, and
+// o.check fails the test if any holder's command ran after a later holder's command had begun, and
 // counts how often that happened. It also fails the test if the command with the given token ran
 // for more than a TTL after the fault, or is still alive.
 func (o *ordeal) check(fault string, token int64, hit time.Time) (overlaps int64) {
@@ -316,7 +316,7 @@ func (o *ordeal) check(fault string, token int64, hit time.Time) (overlaps int64
 	return overlaps
 }
 
-// gone reports whether the process with this ID is dead.
+// gone(pid) reports whether the process with this ID is dead.
 func gone(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || bytes.Contains(text, []byte(") Z "))

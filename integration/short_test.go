@@ -46,7 +46,7 @@ func (t *tape) monitor() *event.CommandMonitor {
 	}}
 }
 
-// last returns the last command sent.
+// t.last returns the last command sent.
 func (t *tape) last() bson.D {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -300,7 +300,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 		}
 		field := func(name string, v any) bson.E { return bson.E{Key: name, Value: v} }
 		// freeSince returns a function that inserts a copy of the record without holders and with its
-		// last token reduced by room.
+		// last token reduced by the argument room.
 		freeSince := func(room int64) func(string, bson.D) {
 			return func(key string, was bson.D) {
 				for i := range was {

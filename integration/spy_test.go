@@ -17,7 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// leasehold is the command leasehold. The first test that needs it builds it.
+// The variable leasehold is the command leasehold. The first test that needs the command builds it.
 var leasehold binary
 
 // A binary is a program in this repository.

@@ -19,10 +19,10 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// An Open opens the session of the process, on MongoDB with dsyncmongo.Connect.
+// Open is a function that opens the session of the process, on MongoDB with dsyncmongo.Connect.
 type Open func(context.Context) (*dsync.Session, error)
 
-// A Work is the leader's work. It runs until its context ends.
+// Work is a function that does the leader's work until its context ends.
 type Work func(context.Context) error
 
 // lead runs work on one process of the fleet at a time, from the start of the app until its stop.

@@ -41,7 +41,8 @@ func elect(t testing.TB, locks *dsync.Session, name string) *leader.Election {
 	return e
 }
 
-// nobody checks that the key has no holder and no waiter, and that no session is registered. Call nobody in a bubble.
+// nobody(t, store, key) checks that the key has no holder and no waiter, and that no session is registered. The
+// caller must be in a bubble.
 func nobody(t testing.TB, store driver.Store, key string) {
 	t.Helper()
 	synctest.Wait()

@@ -27,7 +27,7 @@ type input struct {
 	answer string // for a write: "", Fenced, or "?" if unknown
 }
 
-// A lock is the state of a lock: its holders, the greatest token so far, and the greatest token
+// lock is the state of lockModel: the holders, the greatest token so far, and the greatest token
 // of a hold that is not shared.
 type lock struct {
 	holds          []*rules.Hold // in the order of their grants
@@ -147,8 +147,8 @@ func (h *History) op(call, returned time.Duration, in input) porcupine.Operation
 	return porcupine.Operation{Input: in, Call: int64(call), Return: int64(returned)}
 }
 
-// after returns the greatest token that must be granted before the hold. For a shared hold,
-// only the tokens of holds that are not shared count.
+// after(o, granted) returns the greatest token that must be granted before the hold o. If o is
+// shared, only the tokens of holds that are not shared count.
 func after(o *rules.Hold, granted []*rules.Hold) (token int64) {
 	for _, p := range granted {
 		if p.Token < o.Token && !(o.Shared && p.Shared) {

@@ -110,7 +110,7 @@ func (a *Attempt) Granted(token, term func() int64) int64 {
 	return e.Token
 }
 
-// often is the shortest time between two events that Live writes. If the process is killed, the
+// The constant often is the shortest time between two events that Live writes. If the process is killed, the
 // last of these events is the last evidence that it had the hold.
 const often = 250 * time.Millisecond
 

@@ -55,7 +55,7 @@ type Env struct {
 	orders chan Order
 }
 
-// A Func is a function that a child runs; the process exits when it returns.
+// A Func is a function that a child runs. The process exits when the function returns.
 type Func func(*Env)
 
 // If this process is a child, Child runs the function that the environment names, and exits.

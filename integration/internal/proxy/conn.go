@@ -118,7 +118,7 @@ func (c *conn) await(ch <-chan struct{}) error {
 	}
 }
 
-// slow delays a reply by the sum of the links' delays.
+// c.slow delays a reply by the sum of the links' delays.
 func (c *conn) slow() error {
 	var delay time.Duration
 	for _, l := range c.links {

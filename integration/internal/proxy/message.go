@@ -86,7 +86,7 @@ func shed(request int32) message {
 	})
 }
 
-// with returns the reply m with an additional field.
+// m.with(field) returns the reply m with the field added.
 func (m message) with(field bson.E) message {
 	var body bson.D
 	if err := bson.Unmarshal(m.body(), &body); err != nil {

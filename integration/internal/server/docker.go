@@ -194,7 +194,7 @@ func (c *Container) Connect() error {
 	return c.same()
 }
 
-// same checks that the container still has the address in URI. It should, because it is alone
+// c.same checks that the container still has the address in URI. It should, because it is alone
 // on its network.
 func (c *Container) same() error {
 	now, err := c.pool.Client.InspectContainer(c.res.Container.ID)

@@ -103,7 +103,7 @@ func (l *Lab) Main(m *testing.M) int {
 	return code
 }
 
-// given reports whether the command line contains the flag.
+// given(name) reports whether the command line contains the flag.
 func given(name string) (yes bool) {
 	flag.Visit(func(f *flag.Flag) { yes = yes || f.Name == name })
 	return yes
