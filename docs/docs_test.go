@@ -1,6 +1,6 @@
-// Package docs_test checks docs/*.md and the README files: that their code comes from Examples,
-// that their links lead somewhere, and that the error texts that they explain exist in the code.
-// internal/table checks that the tests named there exist.
+// Package docs_test checks docs/*.md and the README files. Their code must come from Examples and other compiled code,
+// their links must lead to existing files and headings, and the error texts in runbook.md must exist in the code.
+// internal/table checks that the tests named in docs/*.md exist.
 package docs_test
 
 import (
@@ -56,8 +56,8 @@ func trimmed(code string) string {
 // B23: every Go block in the documentation comes from code: from the program examples/quickstart,
 // from the body of a function in examples_test.go, peers_test.go, shedlock_test.go or
 // nolock_test.go, or from a file of integration/recipes. All this code is compiled. It also runs if
-// it is in an Example or a test calls it. A block in a module's README must come from an Example of
-// that module. Blocks with code for other libraries are marked as "theirs".
+// it is in an Example or a test calls it. If a module has an example_test.go, a block in the module's
+// README must come from that file.
 func TestCodeIsFromExamples(t *testing.T) {
 	quickstart, err := os.ReadFile("../examples/quickstart/main.go")
 	if err != nil {
@@ -144,7 +144,6 @@ func TestActionsAreCommits(t *testing.T) {
 	}
 }
 
-// exists reports whether there is a file of that name.
 func exists(name string) bool {
 	_, err := os.Stat(name)
 	return err == nil
@@ -188,8 +187,8 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// The error texts that runbook.md explains exist in the library. Each is a heading in code marks
-// under "Troubleshooting"; "…" stands for the part that varies.
+// The error texts that runbook.md explains exist in the library. Each is a heading in backquotes
+// under "Troubleshooting"; "…" stands for a part that varies.
 func TestErrorTextsAreTheCodes(t *testing.T) {
 	_, section, ok := strings.Cut(pages(t)["runbook.md"], "\n## Troubleshooting\n")
 	if !ok {
@@ -216,7 +215,7 @@ func TestErrorTextsAreTheCodes(t *testing.T) {
 	}
 }
 
-// texts returns all strings of the library's packages.
+// texts returns the source of the library's packages, without tests. In the result, quotation marks are not escaped.
 func texts(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder

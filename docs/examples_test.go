@@ -16,12 +16,12 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// This is the code in docs/*.md: see TestCodeIsFromExamples.
+// The pages in docs show this code: see TestCodeIsFromExamples.
 
 // Functions that need a server are only compiled.
 var _ = []any{pay}
 
-// process returns a session for another process on the shared store.
+// process returns a new session on store, which stands for a process of the given name.
 func process(store *dsynctest.Memory, name string) *dsync.Session {
 	s, err := dsync.New(store, &dsync.Options{Name: name, AlwaysListen: true})
 	if err != nil {

@@ -80,7 +80,7 @@ type job struct {
 	Claim bson.ObjectID `bson:"claim"` // for the filter of the write that finishes the job
 }
 
-// claimJob returns a job that no process is working on, and reserves it for a minute.
+// claimJob returns a job that is neither done nor reserved, and reserves it for a minute.
 func claimJob(ctx context.Context, jobs *mongo.Collection) (job, error) {
 	var j job
 	err := jobs.FindOneAndUpdate(ctx,

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// The code that coming-from.md shows to users of other libraries.
+// This is the code in coming-from.md for users of other libraries than ShedLock.
 
 // The last line of the output shows why Unlock must not be deferred before the error is checked.
 func Example_finally() {

@@ -30,8 +30,8 @@ func scheduled(ctx context.Context, locks *dsync.Session, task func(context.Cont
 	return task(hold.Context(ctx)) // ends if the lock is lost
 }
 
-// scheduledAtMost runs a task that is due, unless a run that began within the last 14 minutes is
-// still going on.
+// scheduledAtMost runs a task that is due, unless another process holds the task's lease, which ends
+// after 14 minutes at most.
 func scheduledAtMost(ctx context.Context, locks *dsync.Session, task func(context.Context) error) (err error) {
 	lease, err := locks.Mutex("report").TryLease(ctx, 14*time.Minute) // lockAtMostFor
 	if errors.Is(err, dsync.ErrHeld) {
@@ -80,14 +80,14 @@ func TestShedLockAtLeastFor(t *testing.T) {
 				}
 				least := max(takes, 5*time.Minute)
 				if after := again.Sub(began); after < least || after > least+2*time.Second {
-					t.Errorf("the task ran again after %v, want %v", after, least)
+					t.Errorf("the task ran again after %v, want %v to 2 s more", after, least)
 				}
 			})
 		})
 	}
 }
 
-// If the task fails, its error is returned, and the lock is kept for as long as after a success.
+// If the task fails, its error is returned, and the lock is kept for a while, as after a success.
 func TestShedLockTaskFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -99,7 +99,7 @@ func TestShedLockTaskFails(t *testing.T) {
 			t.Errorf("the error is %v, want the task's error", err)
 		}
 		if err := scheduled(ctx, locks, fails); err != nil {
-			t.Errorf("the task ran again at once: %v", err)
+			t.Errorf("the second run returned %v, want nil, because the lock is still held", err)
 		}
 	})
 }
@@ -155,7 +155,7 @@ func TestShedLockAtMostFor(t *testing.T) {
 					t.Errorf("the task ended at %v, and began again at %v", ended, again)
 				}
 				if after := again.Sub(began); !dies && after > 14*time.Minute+2*time.Second || dies && (after < 14*time.Minute || after > 14*time.Minute+2*time.Second) {
-					t.Errorf("the task ran again after %v", after)
+					t.Errorf("the task ran again after %v, want 14 minutes if its process died, and no more otherwise", after)
 				}
 			})
 		})

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// For each server on which, according to support.md, the tests ran, there is a log that names the
-// server.
+// support.md lists the servers that the tests ran on. For each server it links to a log that names the server.
 func TestRunLiveIsLogged(t *testing.T) {
 	_, section, ok := strings.Cut(pages(t)["support.md"], "\n**Run live.**")
 	if !ok {
@@ -58,7 +57,7 @@ func TestModulesAreListed(t *testing.T) {
 	if len(modules) < 5 || modules[0] != "" {
 		t.Fatalf("go.work uses %q, want the root and others", modules)
 	}
-	// words returns, sorted, the words that a file has between the texts begin and end; "." and "/" stand for the root.
+	// words returns, sorted, the modules that a file lists between the texts begin and end. The root module is "".
 	words := func(name, begin, end string) []string {
 		_, rest, ok := strings.Cut(read(name), begin)
 		if !ok {
@@ -91,7 +90,7 @@ func TestModulesAreListed(t *testing.T) {
 		}
 	}
 	// pkg.go.dev and GitHub show the README in a module's directory. The README must say what the
-	// module is and how to get it. Unless the module is a command, it must also contain a Go
+	// module is and how to get it. Unless the module is a command, the README must also contain a Go
 	// example. TestCodeIsFromExamples compiles the example.
 	for _, m := range published[1:] {
 		text := pages(t)["../"+m+"/README.md"]
@@ -114,7 +113,7 @@ func TestLengthOfTheReadme(t *testing.T) {
 	}
 }
 
-// The pages that everybody reads stay short; everything else is in the package docs.
+// The pages that everybody reads stay short, and so do all pages together. Details belong in the package docs.
 func TestLengthOfPages(t *testing.T) {
 	for name, most := range map[string]int{"guarantees.md": 2500, "coming-from.md": 3500} {
 		if n := len(strings.Fields(pages(t)[name])); n > most {

@@ -122,7 +122,7 @@ func TestForgetKeyInUse(t *testing.T) {
 	})
 }
 
-// A between store calls f once, after the key was read and before it is forgotten.
+// The store between calls f once, after Forget has read the key and before Forget's edit.
 type between struct {
 	driver.Store
 	f func()

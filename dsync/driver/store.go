@@ -123,7 +123,8 @@ type Store interface {
 
 	// Listen calls f, one call at a time, for the notices that are sent to the session and to observers of the
 	// keys, until ctx ends or the listener breaks. It then returns the reason. keys may be empty or have more than
-	// a thousand elements. If session is "", Listen is for the keys only. Listen may miss notices and repeat them.
+	// a thousand elements. If session is "", Listen is for the keys only. Listen may miss some notices, and may deliver
+	// others more than once.
 	//
 	// The first call of f has a NoticeReady: from then on, everything sent is received, and commands that change one of
 	// the keys return a NoticeChange. NoticeReady is repeated whenever notices may have been missed.

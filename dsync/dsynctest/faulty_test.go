@@ -27,8 +27,8 @@ func on(method dsynctest.Method, n int, fault dsynctest.Fault) func(dsynctest.Re
 	}
 }
 
-// Each case sends one Acquire with a fault. It checks when the call returns, whether it was answered, whether the claim
-// holds the key then, and how many Acquires reach the store.
+// Each case sends one Acquire with a fault. It checks how long the call takes, whether the call gets an answer, whether
+// the claim then holds the key, and how many Acquires reach the store.
 func TestFaultyRequests(t *testing.T) {
 	const timeout = 10 * time.Second
 	for _, tt := range []struct {

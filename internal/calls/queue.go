@@ -1,5 +1,5 @@
 // Package calls runs the user's hooks and loggers in order. The library never waits for a hook or logger to
-// return, because it may block or panic.
+// return, because the hook or logger may block or panic.
 package calls
 
 import (

@@ -37,8 +37,8 @@ func TestQueueGoesOn(t *testing.T) {
 	}
 }
 
-// If AddLatest adds several functions with the same key, and Add none between them, only the last of those
-// still queued is called. Functions added by Add are always called.
+// Of several queued functions with the same key, only the last is called, unless Add has queued a function between
+// them. Functions added by Add are always called.
 func TestQueueKeepsTheLatestOfEachKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q calls.Queue

@@ -34,9 +34,9 @@ type Claim struct {
 	Yields  bool      // its process may keep it, unused, until others wait
 }
 
-// A Cycle is a deadlock: Members[i] holds Keys[i] and waits for Keys[i+1], the last one for Keys[0].
+// A Cycle is a deadlock: Members[i] holds Keys[i] and waits for Keys[i+1]; the last member waits for Keys[0].
 type Cycle struct {
-	Members []Claim // as waiters
+	Members []Claim // the claims with which the members wait
 	Keys    []string
 }
 
@@ -54,11 +54,11 @@ func Describe(members, keys []string) string {
 	return strings.Join(all, "; ")
 }
 
-// Find returns the deadlocks that two readings of the same keys show, at least one for each waiter in a deadlock. Each
-// key is read at a different moment, so a single reading may show a cycle that never existed. But everything that both
-// readings show existed at the same time, between the readings. A cycle counts only if nothing, such as a release by a
-// holder outside the cycle, can free any of its members. ends reports whether a hold of a whole key may end by itself;
-// nil means that none does.
+// Find returns the deadlocks that two readings of the same keys show. Each waiter in a deadlock is a member of at least
+// one of them. Each key is read at a different moment, so a single reading may show a cycle that never existed. But
+// everything that both readings show existed at the same time, between the readings. A cycle counts only if nothing,
+// such as a release by a holder outside the cycle, can free any of its members. The function ends reports whether a
+// hold of a whole key may end by itself; if the function is nil, no hold does.
 func Find(first, again []Key, ends func(h Claim, now time.Time) bool) (all []Cycle) {
 	g := &waitGraph{waits: make(map[string][]Claim), key: make(map[string]*Key)}
 	role := func(p Claim) string { return p.ID + p.Since.String() } // Since is zero for a waiter
@@ -105,8 +105,8 @@ type waitGraph struct {
 
 // reduce simulates what happens if every session that waits for nothing releases its holds. Then every session whose
 // waits this has ended does the same, and so on. The claims that are never served remain. The order does not matter:
-// what can be released or granted now can also be released or granted later. Once a claim is granted in the simulation,
-// its session also releases it there, because all its waits began before that grant.
+// what can be released or granted now can also be released or granted later. If the simulation grants a claim, it also
+// releases the claim at once, because all other waits of the claim's session began before that grant.
 func (g *waitGraph) reduce() {
 	for changed := true; changed; {
 		changed = false
@@ -127,8 +127,9 @@ func (g *waitGraph) reduce() {
 	}
 }
 
-// keepers returns the waits that may keep h's session from releasing h. Waits for h's own key are not among them,
-// because they belong to other goroutines: one goroutine often holds part of a semaphore while others wait for it.
+// keepers returns the waits that may keep h's session from releasing h. Waits that were requested before h, and waits
+// for h's own key, are not among them, because they belong to other goroutines. For example, one goroutine often holds
+// part of a semaphore while others wait for it.
 func (g *waitGraph) keepers(k *Key, h Claim) (some []Claim) {
 	for _, w := range g.waits[h.Session] {
 		later := cmp.Or(len(w.ID)-len(h.ID), strings.Compare(w.ID, h.ID)) > 0 // the ids end in numbers: see driver.Claim
@@ -139,8 +140,8 @@ func (g *waitGraph) keepers(k *Key, h Claim) (some []Claim) {
 	return some
 }
 
-// through returns the shortest cycle through w, or a Cycle without Keys if there is none. Its first member holds w's
-// key.
+// through returns the shortest cycle through w, or a Cycle without Keys if there is none. The cycle's first member holds
+// the key that w waits for.
 func (g *waitGraph) through(w Claim) (c Cycle) {
 	before := make(map[string]Claim) // by the id of a wait: another wait, for a key that the session of the first holds
 	for line := []Claim{w}; len(line) > 0; line = line[1:] {

@@ -15,8 +15,8 @@
 //     folder may be mounted in several places, and the processes may be in different PID namespaces.
 //   - The folder must be on a file system that is known to be local. On other file systems a server may keep the lock,
 //     and drop it when the network fails, or the lock may be visible on one machine only.
-//   - [Open] tests whether a mapping keeps a lock. It does not on a container's overlay file system, for example,
-//     because there the mapped file is not the locked file.
+//   - [Open] tests whether a mapping keeps a lock. On a container's overlay file system, for example, a mapping does
+//     not keep it, because there the mapped file is not the locked file.
 //
 // A process that was checkpointed and restored later, for example by CRIU, counts as dead.
 package hostdir

@@ -11,7 +11,7 @@ func At(path string) *Dir { return &Dir{path, "boot"} }
 // Local is the function local, for tests.
 var Local = local
 
-// Mark returns the mark of a file.
+// Mark returns the mark of the file at path.
 func (d *Dir) Mark(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -21,8 +21,7 @@ func (d *Dir) Mark(path string) string {
 	return d.mark(f)
 }
 
-// Opened opens the session's file now. The dead function that it returns works like Dead, but on this open
-// file.
+// Opened opens the session's file now. The returned function works like Dead, but on this open file.
 func (d *Dir) Opened(session, mark string) (dead func() bool) {
 	f, err := os.Open(d.file(session))
 	if err != nil {

@@ -52,7 +52,7 @@ func local(magic int64) bool {
 
 // Lock creates and locks the file of a session; the file must not exist yet. unlock removes and unlocks the file. If
 // unlock is not called, the file stays locked until the process ends. Until this machine reboots, mark identifies the
-// file to the other processes on it; elsewhere it means nothing.
+// file to the other processes on this machine. On other machines, mark means nothing.
 func (d *Dir) Lock(session string) (mark string, unlock func(), err error) {
 	path := d.file(session)
 	// Open the file for writing, because Ended notices only the closing of files that were opened for writing.
@@ -110,7 +110,7 @@ func (d *Dir) Dead(session, mark string) bool {
 	return d.free(f, session, mark)
 }
 
-// free is Dead for a file f that was opened by the session's name.
+// free does the work of Dead. f is the session's file, already open.
 func (d *Dir) free(f *os.File, session, mark string) bool {
 	if mark == "" || d.mark(f) != mark || syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) != nil {
 		return false
@@ -124,8 +124,9 @@ func (d *Dir) free(f *os.File, session, mark string) bool {
 // Remove removes the file of a session that has expired.
 func (d *Dir) Remove(session string) { os.Remove(d.file(session)) }
 
-// Ended calls the function look once when it begins to watch the folder, and then whenever a process may have died. It
-// returns when ctx ends or an error occurs. If the folder is removed, Ended keeps waiting, but no longer calls look.
+// Ended calls the function look several times when it begins to watch the folder, and again whenever a process may have
+// died. It returns when ctx ends or an error occurs. After the folder has been removed, Ended soon stops calling look,
+// but does not return.
 func (d *Dir) Ended(ctx context.Context, look func()) error {
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
 	if err != nil {
@@ -138,8 +139,8 @@ func (d *Dir) Ended(ctx context.Context, look func()) error {
 	}
 	defer context.AfterFunc(ctx, func() { events.Close() })()
 	for buf := make([]byte, 16<<10); ; {
-		// The kernel reports a close a moment before it releases the lock. The content of the events is ignored, because
-		// some events may have been lost.
+		// The kernel reports a close a moment before it releases the lock, so look is called more than once. The content
+		// of the events is ignored, because some events may have been lost.
 		for i := 0; i < 16 && ctx.Err() == nil; i++ {
 			look()
 			time.Sleep(min(100*time.Microsecond<<i, 25*time.Millisecond))

@@ -15,9 +15,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/hostdir"
 )
 
-// The test binary, when run with these variables, is the process that has the lock. It locks the file of the session
-// "a" in the folder that the first variable names, does what the second variable says, writes the mark, and waits
-// until it is killed.
+// If these variables are set, the test binary is the process that has the lock. It locks the file of the session "a"
+// in the folder that the first variable names, and does what the second variable says. Then it prints the file's mark
+// and the process id of its child, and waits until it is killed.
 const folder, then = "LEASEHOLD_HOSTDIR", "LEASEHOLD_HOSTDIR_THEN"
 
 func TestMain(m *testing.M) {
@@ -125,7 +125,7 @@ func (o *owner) kill() {
 	o.cmd.Wait()
 }
 
-// open opens a new folder on a file system that Open accepts.
+// open creates and opens a folder on a file system that Open accepts.
 func open(t *testing.T) (*hostdir.Dir, string) {
 	t.Helper()
 	path := t.TempDir()
@@ -149,8 +149,8 @@ func wantDead(t *testing.T, when string, d *hostdir.Dir, mark string, want bool)
 	}
 }
 
-// The lock becomes free when its owner ends. It does not become free before, even if the owner is stopped or closes
-// file descriptors that belong to other code.
+// The lock becomes free when its owner ends, and not earlier, even if the owner is stopped or closes file descriptors
+// that belong to other code.
 func TestOnlyADeathFreesTheLock(t *testing.T) {
 	for _, what := range []string{"", "close every descriptor"} {
 		t.Run(what, func(t *testing.T) {
@@ -209,8 +209,7 @@ func TestForkKeepsTheLock(t *testing.T) {
 	eventually(t, "the lock is free", func() bool { return d.Dead("a", o.mark) })
 }
 
-// A program that the owner starts with fork and exec does not keep the owner's lock
-// alive.
+// A program that the owner starts with fork and exec does not keep the owner's lock.
 func TestExecDropsTheLock(t *testing.T) {
 	d, path := open(t)
 	o := startOwner(t, path, "exec a child")
@@ -243,7 +242,7 @@ func TestOtherFilesAreNotTheSessions(t *testing.T) {
 	o.kill()
 	wantDead(t, "the file", d, o.mark, true)
 	wantDead(t, "after a reboot, or on another machine", d.OfBoot("b"), o.mark, false)
-	wantDead(t, "with the mark of another", d, strings.Repeat("0", len(o.mark)), false)
+	wantDead(t, "with another file's mark", d, strings.Repeat("0", len(o.mark)), false)
 	wantDead(t, "without a mark", d, "", false)
 	wantDead(t, "a copy", copied, o.mark, false)
 	if err := os.Rename(filepath.Join(elsewhere, "a.lock"), filepath.Join(path, "a.lock")); err == nil {
@@ -323,7 +322,7 @@ func TestDeathIsHeardOf(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	wantDead(t, "after somebody else has closed the file", d, o.mark, false)
-	for i := range 40 { // other sessions that begin and end do not delay it
+	for i := range 40 { // other sessions that begin and end do not delay the notice of the death
 		_, unlock, err := d.Lock(fmt.Sprint("other-", i))
 		if err != nil {
 			t.Fatal(err)

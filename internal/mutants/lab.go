@@ -70,7 +70,7 @@ func (l *lab) baseline(list []mutant) error {
 // runs is how many runs of its test a mutant must survive to count as survived.
 const runs = 10
 
-// try runs the mutant's test and prints the verdict.
+// try runs the mutant's test, repeats it if it passes, and prints the verdict.
 func (l *lab) try(m mutant) verdict {
 	start := time.Now()
 	v, test, output := l.verdict(m)

@@ -131,7 +131,7 @@ func (m *mutant) pattern() string {
 	return strings.Join(parts, "/")
 }
 
-// matches reports whether the mutant names the test with that full name.
+// matches reports whether the mutant's pattern selects the test with the given full name.
 func (m *mutant) matches(name string) bool {
 	want, got := strings.Split(m.Test, "/"), strings.Split(name, "/")
 	if len(got) < len(want) {
@@ -146,8 +146,8 @@ func (m *mutant) matches(name string) bool {
 	return true
 }
 
-// apply returns the text with the change made. If the text to be changed is no longer there, apply returns an
-// error, because a mutant that changes nothing proves nothing.
+// apply returns the text with the change made. If the text to be changed does not occur exactly once, apply returns an
+// error, because a mutant that changes nothing, or the wrong place, proves nothing.
 func (m *mutant) apply(text string) (string, error) {
 	var errs []error
 	for _, e := range m.Edits {
@@ -161,7 +161,7 @@ func (m *mutant) apply(text string) (string, error) {
 	return text, errors.Join(errs...)
 }
 
-// applyTo applies the mutant to the file in the module at root. It returns both texts.
+// applyTo returns the text of the mutant's file in the module at root, before and after the change. It writes nothing.
 func (m *mutant) applyTo(root string) (before, after string, err error) {
 	b, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(m.File)))
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package rules checks that the holds of a key exclude each other and that their tokens grow. Package program
-// applies it while random programs run; module integration applies it to the histories of several processes after
-// they have ended. All times of a key's holds must be read from one clock that nobody sets.
+// applies the rules while random programs run; module integration applies them to the histories of several processes
+// after the processes have ended. All times of a key's holds must be read from one clock that nobody sets.
 //
 // # What is certain
 //
@@ -14,9 +14,10 @@
 //
 // The rules of [Check] and [Key.Grant]:
 //
-//   - overlap: no hold is granted while holds of others that are certain leave no room for it;
+//   - overlap: no hold is granted while other holds that are certain leave no room for it;
 //   - grace: a lost hold's part of the key is granted to nobody until the hold's release is called, or the grace
 //     after the hold's last certain moment is over;
-//   - token: tokens grow from grant to grant, and only readers of one process share one;
-//   - kept: a key that was released with Keep is granted to nobody until Keep has elapsed.
+//   - token: tokens grow from grant to grant, except among readers and where the order of the grants is not known;
+//     only readers of one process share a token;
+//   - kept: a key that was released with Keep is granted to nobody until Keep has elapsed or the key is broken.
 package rules

@@ -22,7 +22,7 @@ type Hold struct {
 	Token     int64         // 0: the hold was over before its token could be read
 	Term      int64
 
-	Live     time.Duration // the last moment at which the hold was certainly held
+	Live     time.Duration // when the last check that found Lost open began
 	Done     time.Duration // when its release was called; 0: never
 	Released time.Duration // when its release returned; 0: never
 	Keep     time.Duration
@@ -34,7 +34,7 @@ type Hold struct {
 // Exclusive reports whether nobody else can hold the key at the same time.
 func (h *Hold) Exclusive() bool { return h.Weight == h.Limit }
 
-// Freed reports whether the release succeeded, so that the hold certainly lasted until it was called.
+// Freed reports whether the release succeeded, so that the hold certainly lasted until the release was called.
 func (h *Hold) Freed() bool { return h.Released > 0 && h.Err == "" }
 
 // Certain returns the time until which the hold was certainly held.

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Check returns the violations by holds, which are the holds of one key in the order of their grants. k has the
-// settings and no grants yet.
+// Check returns the violations that it finds in the holds of one key. The holds must be in the order of their grants. k
+// has the settings and no grants yet.
 func Check(holds []*Hold, k Key) []Violation {
 	var found []Violation
 	for _, o := range holds {
@@ -25,7 +25,7 @@ type Key struct {
 	granted []*Hold
 }
 
-// Grant returns the violations by the grant of o. It also reads the holds of earlier grants, so their fields must be
+// Grant returns the rules that the grant of o breaks. It also reads the holds of earlier grants, so their fields must be
 // up to date as of the grant of o.
 func (k *Key) Grant(o *Hold) []Violation {
 	var found []Violation

@@ -25,8 +25,8 @@ const (
 const maxTries = 100
 
 // FreePorts returns n ports of 127.0.0.1 on which nobody listened a moment ago, outside the range of outgoing
-// connections. It never returns a port twice, so servers that are started at the same time get different ports. It
-// may be called concurrently.
+// connections. A process never gets the same port twice, so servers that it starts at the same time get different
+// ports. FreePorts may be called concurrently.
 func FreePorts(n int) ([]string, error) {
 	portsMu.Lock()
 	defer portsMu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
-// A Status is an [admin.Status]. P is a [Participant], or a type that embeds it.
+// A Status is the JSON form of an [admin.Status]. P is [Participant], or a type that embeds it.
 type Status[P any] struct {
 	Key    string      `json:"key"`
 	Now    Time        `json:"now"`
@@ -128,7 +128,7 @@ type Member struct {
 	Settings
 }
 
-// NewProcess returns the process of a session.
+// NewProcess returns the JSON form of a session's process.
 func NewProcess(m driver.Member) Process {
 	return Process{Session: m.ID, Name: m.Name, Host: m.Host, PID: m.PID, App: m.App, Meta: m.Meta}
 }
@@ -142,7 +142,7 @@ func NewMember(m driver.Member) Member {
 	}
 }
 
-// Settings are a [driver.Settings].
+// Settings is the JSON form of a [driver.Settings].
 type Settings struct {
 	Version   string       `json:"version,omitempty"`
 	Heartbeat Milliseconds `json:"heartbeat_ms,omitzero"`

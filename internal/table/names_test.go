@@ -30,7 +30,8 @@ var public = []string{
 	"adapters/certmagic", "adapters/clientgo", "adapters/gocron", "adapters/golangmigrate", "adapters/robfigcron",
 }
 
-// forTests lists packages made for testing stores. For these, uses in tests count.
+// forTests lists packages for implementing and testing stores. For their names, a use in another package's tests
+// counts, too.
 var forTests = []string{"dsync/driver", "dsync/dsynctest"}
 
 // harness lists the folders whose programs and packages only test or measure other packages. All their code counts as
@@ -44,8 +45,8 @@ var harness = []string{
 var called = []string{"As", "Is", "Unwrap"}
 
 // Every exported name has an Example or a use outside its package, so the API contains nothing unused. A use counts in
-// an Example, in code that the documentation shows, or in another package's code except its tests. These count as
-// used, too:
+// an Example, in code that the documentation shows, or in another package's code except its tests (but see forTests).
+// These count as used, too:
 //
 //   - a method that makes its type satisfy an interface;
 //   - a method of an interface, if the interface's own package calls the method;
@@ -68,8 +69,8 @@ func TestExportedNamesAreUsed(t *testing.T) {
 	}
 }
 
-// A checker type-checks all packages of the repository, from their sources. Apart from them, it knows only the
-// packages of the standard library. Names from other modules have no type here and are not checked.
+// A checker type-checks all packages of the repository, from their sources. Apart from these packages, it knows only
+// those of the standard library. Names from other modules have no type here and are not checked.
 //
 // A package is checked a second time, together with its tests. The files are parsed only once, so every declaration
 // keeps its position, by which the checker identifies it.
@@ -85,7 +86,8 @@ type checker struct {
 	foreign map[token.Pos]bool // the types that satisfy an interface of another module
 }
 
-// A loaded is a loaded package, without its tests.
+// The type loaded describes a package of the repository. pkg is the package without its tests, or nil until load has
+// checked it.
 type loaded struct {
 	pkg *types.Package
 	dir *build.Package
@@ -197,7 +199,7 @@ func code(folder string) useKind {
 	return inCode
 }
 
-// load checks the package in a folder.
+// load returns the package in a folder, without its tests. The first call for a folder checks the package.
 func (c *checker) load(folder string) *types.Package {
 	l := c.loaded[folder]
 	if l == nil {
@@ -262,7 +264,7 @@ func (c *checker) check(folder string, imp types.Importer, names []string, kind 
 	info := &types.Info{
 		Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{},
 	}
-	conf := types.Config{Importer: imp, Error: func(error) {}} // a name that it can't resolve counts as unused
+	conf := types.Config{Importer: imp, Error: func(error) {}} // a name that can't be resolved counts as unused
 	pkg, _ := conf.Check(path.Join(module, folder), c.fset, files, info)
 	record := func(at, of token.Pos) {
 		c.uses[of] = append(c.uses[of], use{folder, kind(filepath.Base(c.fset.Position(at).Filename))})

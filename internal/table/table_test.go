@@ -1,6 +1,6 @@
 // Package table checks the lists of tests in integration/README.md. It also checks that the tests named in the docs
-// exist and that go test runs the examples. It is not in the module integration, where go test would use cached
-// results even after the tests of this module had changed.
+// exist, that go test runs the examples, and that the exported names are used. The package is not in the module
+// integration, where go test would use cached results even after the tests of this module had changed.
 package table_test
 
 import (
@@ -68,7 +68,7 @@ func numbers() []string {
 // A row is one line of the lists.
 type row struct{ number, what, tests string }
 
-// line matches a row: its number, what it is, and its tests.
+// line matches a row: its number, what the number stands for, and its tests.
 var line = regexp.MustCompile("^- \\*\\*([^*]+)\\*\\* (.*?): (`.*`|no test: .*)$")
 
 // rows reads the lists under the heading "What is tested where".
@@ -80,7 +80,7 @@ func rows(t *testing.T) []row {
 	}
 	_, section, ok := strings.Cut(string(text), "\n## What is tested where\n")
 	if !ok {
-		t.Fatal("integration/README.md has no section of that name")
+		t.Fatal(`integration/README.md has no section "What is tested where"`)
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
 	var all []row
@@ -91,7 +91,7 @@ func rows(t *testing.T) []row {
 		}
 		m := line.FindStringSubmatch(l)
 		if m == nil {
-			t.Fatalf("not a number in bold, what it is, and its tests: %s", l)
+			t.Fatalf("%q: want a number in bold, what the number stands for, and its tests", l)
 		}
 		all = append(all, row{m[1], m[2], m[3]})
 	}
@@ -110,12 +110,12 @@ func TestTableOfTests(t *testing.T) {
 		case seen[r.number]:
 			t.Errorf("%s has two rows", r.number)
 		case r.what == "":
-			t.Errorf("%s does not say what it is", r.number)
+			t.Errorf("the row of %s does not say what the number stands for", r.number)
 		}
 		seen[r.number] = true
 		if none := strings.HasPrefix(r.tests, "no test: "); none || untested[r.number] {
 			if none != untested[r.number] {
-				t.Errorf("%s: %q, but expected to have no test: %t", r.number, r.tests, untested[r.number])
+				t.Errorf("%s: %q; listed in untested: %t", r.number, r.tests, untested[r.number])
 			}
 			continue
 		}
@@ -142,7 +142,7 @@ func TestTableOfTests(t *testing.T) {
 	}
 }
 
-// B23: the tests that docs/*.md name exist.
+// B23: the tests that docs/*.md and docs/model/*.md name exist.
 func TestDocsNameTests(t *testing.T) {
 	known := tests(t)
 	named := regexp.MustCompile("`([a-z/]+\\.(?:Test|Fuzz|Example)[^` …]*)`")
@@ -207,7 +207,7 @@ func tests(t *testing.T) map[string]bool {
 	return known
 }
 
-// runs reports whether go test runs the function, which is in a test file.
+// runs reports whether a function in a test file is a test, a fuzz test or an Example.
 func runs(fn *ast.FuncDecl) bool {
 	params := fn.Type.Params.List
 	switch name := fn.Name.Name; {
@@ -223,7 +223,7 @@ func runs(fn *ast.FuncDecl) bool {
 	return false
 }
 
-// isPointerTo reports whether the type is a pointer to the type with that name in package testing.
+// isPointerTo reports whether typ is a pointer to a type of another package with the given name, such as *testing.T.
 func isPointerTo(typ ast.Expr, name string) bool {
 	star, ok := typ.(*ast.StarExpr)
 	if !ok {
@@ -249,7 +249,7 @@ func caseName(n ast.Node) (string, bool) {
 	return s, err == nil
 }
 
-// files parses the files of a folder whose names match.
+// files parses the files of a folder whose names match the pattern.
 func files(t *testing.T, folder, pattern string) map[string]*ast.File {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(root, folder, pattern))
@@ -267,7 +267,7 @@ func files(t *testing.T, folder, pattern string) map[string]*ast.File {
 	return parsed
 }
 
-// B23: go test runs only examples with an output comment.
+// B23: go test runs all Examples that don't need a server. It runs only Examples with an output comment.
 func TestExamplesAreRun(t *testing.T) {
 	// These need a server, so they are only compiled.
 	notRun := map[string]bool{
@@ -293,7 +293,7 @@ func TestExamplesAreRun(t *testing.T) {
 				n++
 				name := filepath.ToSlash(folder) + " Example" + ex.Name
 				if run := ex.Output != "" || ex.EmptyOutput; run == notRun[name] {
-					t.Errorf("%s is run: %t", name, run)
+					t.Errorf("%s has an output comment: %t; listed in notRun: %t", name, run, run)
 				}
 			}
 		}

@@ -24,8 +24,8 @@ import (
 // TTL is the default TTL of the sessions of [NewSession].
 const TTL = 10 * time.Second
 
-// Long reports whether LEASEHOLD_LONG is set, as in CI. If so, tests run all their cases, which takes long; otherwise
-// they run a part of them.
+// Long reports whether LEASEHOLD_LONG is set, as in CI. If so, tests run all their cases, which takes a long time;
+// otherwise they run some of their cases.
 func Long() bool { return os.Getenv("LEASEHOLD_LONG") != "" }
 
 // Large skips a test of sizes or counts (thousands of goroutines or keys, or hours of time) if LEASEHOLD_REPEATED is
@@ -38,7 +38,8 @@ func Large(t testing.TB) {
 	}
 }
 
-// Rounds returns how often a test repeats itself: long if [Long] returns true, otherwise short.
+// Rounds returns the number of rounds that a test runs: the second argument if [Long] returns true, otherwise the
+// first.
 func Rounds(short, long int) int {
 	if Long() {
 		return long
@@ -110,14 +111,14 @@ func NewSession(t testing.TB, store driver.Store, opt *dsync.Options) *dsync.Ses
 	return s
 }
 
-// NewFaulty returns a Faulty that is closed at the end of the test, before the sessions made with it.
+// NewFaulty returns a Faulty that is closed at the end of the test, after the sessions that [NewSession] made with it.
 func NewFaulty(t testing.TB, store driver.Store, decide func(dsynctest.Request) dsynctest.Fault) *dsynctest.Faulty {
 	f := dsynctest.NewFaulty(store, decide)
 	t.Cleanup(f.Close)
 	return f
 }
 
-// Lock locks m, or fails the test after five minutes.
+// Lock locks m. It fails the test if m can't be locked within five minutes.
 func Lock(t testing.TB, m *dsync.Mutex) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -137,8 +138,8 @@ func WantErr(t testing.TB, what string, err error, want ...error) {
 	}
 }
 
-// WaitAt calls locked, which waits for key, on another goroutine. It fails the test unless key then has n waiters. The
-// returned channel receives the error of locked.
+// WaitAt starts a goroutine that calls the function locked, which waits for key. It fails the test unless key has n
+// waiters 50 ms later. The returned channel receives the error that the function returns.
 func WaitAt(t testing.TB, store driver.Store, key string, n int, locked func(context.Context) error, ctx context.Context) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -206,7 +207,8 @@ func QueueLength(t testing.TB, store driver.Store, key string) int {
 	return st.Waiting
 }
 
-// Take calls acquire, for example Mutex.Hold, and returns its hold. It fails the test after five minutes.
+// Take calls acquire, for example Mutex.Hold, and returns the hold. It fails the test if acquire returns an error.
+// The ctx of acquire ends after five minutes.
 func Take(t testing.TB, acquire func(context.Context) (*dsync.Hold, error)) *dsync.Hold {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -218,7 +220,7 @@ func Take(t testing.TB, acquire func(context.Context) (*dsync.Hold, error)) *dsy
 	return h
 }
 
-// Units acquires n units of m within five minutes.
+// Units acquires n units of m. It fails the test if that does not succeed within five minutes.
 func Units(t testing.TB, m *dsync.Semaphore, n int64) *dsync.Hold {
 	t.Helper()
 	return Take(t, func(ctx context.Context) (*dsync.Hold, error) { return m.Hold(ctx, n) })
