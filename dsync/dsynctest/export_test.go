@@ -61,7 +61,7 @@ func (m *Memory) ForgetSessions(age time.Duration) {
 	}
 }
 
-// SetUntil changes the end of the claim's hold. It returns false if there is no such hold, or it has no end.
+// SetUntil changes the end of the claim's hold. It returns false if there is no such hold, or if the hold has no end.
 func (m *Memory) SetUntil(c driver.Claim, until time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -38,7 +38,6 @@ const (
 	MethodSweep      Method = "Sweep"
 )
 
-// editMethod returns the Method of e.
 func editMethod(e driver.Edit) Method {
 	switch {
 	case e.Acquire != nil:
@@ -170,7 +169,7 @@ type Faulty struct {
 	recorded []*recorded
 }
 
-// A recorded is a request that Replay may execute again.
+// The type recorded describes a request that was sent. Replay may execute the request again.
 type recorded struct {
 	f       *Faulty
 	do      func(context.Context) // nil if the request can't change the store
@@ -179,8 +178,8 @@ type recorded struct {
 
 var _ driver.Store = (*Faulty)(nil)
 
-// NewFaulty returns a Faulty in front of store. It calls decide for each request that is sent and for each notice
-// that a Listen receives. It makes one call at a time, so decide needs no lock to count or to use a random source.
+// NewFaulty returns a Faulty in front of store. The Faulty calls decide for each request that is sent and for each
+// notice that a Listen receives, one call at a time, so decide needs no lock to count or to use a random source.
 // decide must not block or call a method of the store through this Faulty; it may call Cut and Heal. If decide is
 // nil, only Cut causes faults.
 func NewFaulty(store driver.Store, decide func(Request) Fault) *Faulty {

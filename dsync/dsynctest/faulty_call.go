@@ -164,7 +164,6 @@ func clonePart[T any](part **T) *T {
 	return *part
 }
 
-// editRequest returns the Request for e.
 func editRequest(e driver.Edit) Request {
 	m := editMethod(e)
 	switch {

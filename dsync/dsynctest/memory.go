@@ -26,8 +26,8 @@ const (
 // concurrently.
 type Memory struct {
 	// Polling makes the Memory behave like a database that can't notify: Listen returns
-	// an error that is [errors.ErrUnsupported], and commands return no notices. Set it
-	// before first use. Default false.
+	// an error that matches [errors.ErrUnsupported], and commands return no notices. Set
+	// Polling before the first use of the Memory. Default false.
 	Polling bool
 
 	mu        sync.Mutex
@@ -246,8 +246,8 @@ func (c Counts) Total() int {
 	return n
 }
 
-// Since returns the difference between c and an earlier result. Its map leaves out methods that were not called in
-// between.
+// Since returns the difference between c and earlier Counts. The map of the result leaves out methods that were not
+// called in between.
 func (c Counts) Since(before Counts) Counts {
 	d := Counts{Commands: maps.Clone(c.Commands), Writes: c.Writes - before.Writes}
 	for m := range d.Commands {

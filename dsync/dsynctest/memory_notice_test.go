@@ -90,8 +90,8 @@ func TestMemoryNotifiesOnce(t *testing.T) {
 	})
 }
 
-// When a Listen ends, the Memory forgets it for all its keys, even if the caller has changed the slice of keys in
-// the meantime, or a key was in it twice.
+// When a Listen ends, the Memory forgets the listener for all of the listener's keys, even if the caller has changed
+// the slice of keys in the meantime, or if the slice had a key twice.
 func TestMemoryForgetsListeners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := dsynctest.NewMemory()
@@ -109,12 +109,12 @@ func TestMemoryForgetsListeners(t *testing.T) {
 			return len(notices)
 		}
 		if n := send(1); n != 1 || len(got) != 3 || got[1].Type != driver.NoticeChange || got[2].Type != driver.NoticeRevoke {
-			t.Errorf("%d notices returned, heard %+v; want the change, and heard once, before the revocation", n, got)
+			t.Errorf("%d notices returned, heard %+v; want the change returned, and heard once before the revocation", n, got)
 		}
 		cancel()
 		<-done
 		if n := send(2); n != 0 || len(got) != 3 {
-			t.Errorf("%d notices returned, heard %+v after its end; want none", n, got[3:])
+			t.Errorf("%d notices returned, heard %+v after the end of the Listen; want none", n, got[3:])
 		}
 	})
 }

@@ -59,8 +59,8 @@ func (m *Memory) slice(after string) []string {
 	return ids
 }
 
-// first returns the n least keys of the map, in order. If beyond is set, it returns only keys greater than the given
-// one. It does not sort the whole map.
+// first returns the n least keys of the map, in order. If beyond is set, it returns only keys that are greater than the
+// argument after. It does not sort the whole map.
 func first[T any](n int, from map[string]T, after string, beyond bool) []string {
 	var keys []string
 	last := "" // the greatest of the n least keys at the last cut, or "" if there were fewer than n

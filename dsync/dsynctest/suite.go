@@ -14,7 +14,7 @@ import (
 //		dsynctest.TestStore(t, func(t *testing.T) driver.Store { return open(t) })
 //	}
 //
-// Every subtest calls newStore. It may return the same Store each time, or different Stores on the same data,
+// Every subtest calls newStore. The function may return the same Store each time, or different Stores on the same data,
 // because each subtest uses new sessions and keys. Nothing else should use the data during the test, because the
 // subtests of Sweep delete idle records. The subtests of Sweep run first, one by one; the others then run in
 // parallel.
@@ -43,7 +43,7 @@ func TestStore(t *testing.T, newStore func(t *testing.T) driver.Store) {
 type conformanceCase struct {
 	name  string
 	test  func(*env)
-	alone bool // the case deletes idle records, so no other case may run at the same time
+	alone bool // no other case may run at the same time; most of these cases delete idle records
 }
 
 // conformance returns all cases, beginning with those that must run alone.

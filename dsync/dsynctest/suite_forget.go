@@ -73,8 +73,8 @@ func testForgetTerms(e *env) {
 	}
 }
 
-// wantUnknown checks that a claim with this limit is refused, because the key has another limit, and this one is not a
-// former limit of the key.
+// wantUnknown checks that a claim with the given limit is refused, because it is neither the present nor a former limit
+// of the key.
 func (e *env) wantUnknown(key, session string, limit, present int64) {
 	e.Helper()
 	c := e.weighted(key, session, 1, limit)

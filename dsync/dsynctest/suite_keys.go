@@ -53,7 +53,7 @@ func (e *env) key(key string) driver.State {
 	return states[0]
 }
 
-// wantKeys checks which keys Keys returns for a prefix, a last key and a limit.
+// wantKeys checks which keys Keys returns for a query with the given Prefix, After and Limit.
 func (e *env) wantKeys(prefix, after string, n int, want ...string) {
 	e.Helper()
 	var got []string

@@ -86,7 +86,7 @@ func testYieldRoom(e *env) {
 		e.wantHolders(s, c)
 		token := s.Holders[0].Token
 		if token < last+driver.TokenStep || s.Token < token || s.Token >= token+driver.TokenRoom {
-			e.Fatalf("token %d after %d, and the key's last token is %d; want that less than %d above the claim's", token, last, s.Token, driver.TokenRoom)
+			e.Fatalf("token %d after %d, and the key's last token is %d; want the last token less than %d above the claim's", token, last, s.Token, driver.TokenRoom)
 		}
 		var h driver.Holder
 		switch i % 4 {
@@ -119,7 +119,7 @@ func testYieldPart(e *env) {
 		for _, c := range []driver.Claim{part, all} {
 			h := e.hold(c)
 			if s := e.load(key); s.Token < h.Token || s.Token >= h.Token+driver.TokenStep {
-				e.Errorf("claim %+v has token %d, and the key's last token is %d; want that less than %d above the claim's", c, h.Token, s.Token, driver.TokenStep)
+				e.Errorf("claim %+v has token %d, and the key's last token is %d; want the last token less than %d above the claim's", c, h.Token, s.Token, driver.TokenStep)
 			}
 			e.release(c)
 		}

@@ -284,7 +284,7 @@ func testRaceNotices(e *env) {
 	e.wantFree(key)
 }
 
-// A learnt is what a session knows about the grant of its claim.
+// The type learnt describes what a session knows about the grant of its claim.
 type learnt struct {
 	token int64
 	alone bool // the first reply had the grant, and nobody was in the queue

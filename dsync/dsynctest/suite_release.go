@@ -27,7 +27,7 @@ func keepCases() []conformanceCase {
 	}
 }
 
-// testReleaseOnlyThatID releases claims with nearly the same ids and sessions as the holder and the waiter.
+// testReleaseOnlyThatID releases claims whose ids are nearly those of the holder and the waiter.
 func testReleaseOnlyThatID(e *env) {
 	key, a, b := newID(), e.session(), e.session()
 	other := e.claim(key, a) // a.1

@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// scripts test the effects of edits on the holders and the queue of a key. A script is a state, followed by edits,
-// each with the state afterwards. This is the notation:
+// scripts returns scripts that test the effects of edits on the holders and the queue of a key. A script is a state,
+// followed by edits, each with the state afterwards. This is the notation:
 //
 //	a2 b | c d3           a and b hold and c and d wait, in this order; a has the weight 2, and d 3
 //	A b/4 c:7 d~          A is of another session; b has the limit 4, c the tick 7, and d yields

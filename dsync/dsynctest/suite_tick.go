@@ -43,7 +43,7 @@ func testTickOver(e *env) {
 			e.wantHolders(s)
 			e.wantQueue(s)
 			if !s.Over(tick) || s.Over(6) {
-				e.Errorf("Over(%d) = %t, Over(6) = %t of a key that is sealed up to 5", tick, s.Over(tick), s.Over(6))
+				e.Errorf("Over(%d) = %t, Over(6) = %t of a key that is sealed up to 5; want true and false", tick, s.Over(tick), s.Over(6))
 			}
 		}
 		e.releaseKeep(over, 0, false)

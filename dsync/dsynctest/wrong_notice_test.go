@@ -106,8 +106,8 @@ func wrongWakes() []plant {
 	}
 }
 
-// A command describes a command that returned notices. Its state is the key's state afterwards; for an Acquire, the
-// state in the reply.
+// The type command describes a command of the store that returned notices. The field state has the key's state after
+// the command; for an Acquire, it has the state in the reply.
 type command struct {
 	method  dsynctest.Method
 	key     string

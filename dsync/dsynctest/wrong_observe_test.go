@@ -146,7 +146,7 @@ func details(ctx context.Context, m *dsynctest.Memory, ids []string) ([]driver.M
 	return found, err
 }
 
-// noSeqOfNothing makes an Observe of an empty list forget the seq.
+// noSeqOfNothing makes the store forget the seq of an Observe with an empty list.
 func noSeqOfNothing() func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex

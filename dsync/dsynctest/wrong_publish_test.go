@@ -238,7 +238,7 @@ func wrongSeals() []plant {
 	}
 }
 
-// resultIs changes the result of a sealed key.
+// resultIs changes the result that Load returns for a sealed key.
 func resultIs(which func(found bool, was, sent []byte) []byte) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex

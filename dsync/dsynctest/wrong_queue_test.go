@@ -164,7 +164,7 @@ func deafTo(which func(wait bool) bool) func(*dsynctest.Memory, *wrong) {
 	}
 }
 
-// An acquiring changes the request of an Acquire; s is the key's state before it.
+// The type acquiring is a function that changes the request of an Acquire. s is the key's state before the Acquire.
 type acquiring func(s driver.State, c *driver.Claim, wait bool, notAfter *time.Time)
 
 // asked changes each Acquire before the store executes it.
@@ -178,7 +178,7 @@ func asked(change acquiring) func(*dsynctest.Memory, *wrong) {
 	}
 }
 
-// joinsAnew lets a claim with First leave the queue and join again if known returns true.
+// joinsAnew releases a claim with First before an Acquire of the claim, if known returns true.
 func joinsAnew(known func(s driver.State, c driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {

@@ -131,9 +131,9 @@ func (r *runner) ended(h *hold) {
 // touch records that the key was in use until now.
 func (p *page) touch() { p.held, p.unused = time.Now(), time.Now() }
 
-// idle returns how long nobody has held the key. If line is true, it returns how long nobody has held the key or waited
-// for it. The time counts from the last fault if that was later, and is 0 while a link is cut or noisy. r.mu must be
-// held.
+// idle returns how long nobody has held the key. If the argument line is true, it returns how long nobody has held the
+// key or waited for it. The time counts from the last fault if the fault was later, and is 0 while a link is cut or
+// noisy. r.mu must be held.
 func (r *runner) idle(key string, line bool) time.Duration {
 	p := r.page(key)
 	if len(p.holds) > 0 || line && p.waits > 0 || r.cuts > 0 {
@@ -166,7 +166,7 @@ func (r *runner) now() time.Duration { return r.since(time.Now()) }
 
 func (r *runner) since(t time.Time) time.Duration { return t.Sub(r.began) + 1 }
 
-// at returns the time from the start to t.
+// at returns the time from the start to t, or -1 if t is zero.
 func (r *runner) at(t time.Time) time.Duration {
 	if t.IsZero() {
 		return -1

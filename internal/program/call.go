@@ -104,13 +104,13 @@ func (c *call) returned(err error, allow allowed) {
 	}
 }
 
-// resized reports whether a semaphore of key may have another size than the caller assumes.
+// resized reports whether key is a semaphore that may have another size than the caller assumes.
 func (r *runner) resized(key string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(key, r.w.Prefix), "sem") && r.p.has(Resize)
 }
 
-// waits records that a call waits for its key. The function that it returns must be called with the call's error when
-// the call has returned. It checks that the call did not wait for a key that was free.
+// waits records that a call waits for its key. When the call has returned, the function over must be called with the
+// call's error. It checks that the call did not wait for a key that was free.
 func (c *call) waits() (over func(err error)) {
 	r := c.r
 	r.mu.Lock()
@@ -133,8 +133,8 @@ func (c *call) waits() (over func(err error)) {
 	}
 }
 
-// prompt checks that a call waited at most a second for a key that was free. It checks nothing unless every session is
-// notified of every change. r.mu must be held.
+// prompt checks that a call waited at most a second for a key that was free. It checks nothing unless the program is
+// calm, every session is notified of every change, and nothing can have kept the key. r.mu must be held.
 func (c *call) prompt(p *page) {
 	r := c.r
 	if !r.bubble || !r.p.Calm || r.p.polling() || p.late || len(p.rules.Breaks) > 0 || len(p.holds) > 0 {

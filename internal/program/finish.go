@@ -111,7 +111,7 @@ func (r *runner) turn(who string, l *life, key string) {
 	}
 }
 
-// lockAny locks and unlocks key as the kind that it has in the store.
+// lockAny locks and unlocks key as the kind that it has in the store. It leaves a sealed key alone.
 func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
 	st, err := l.engine().Load(ctx, key)
 	if err != nil || st.Sealed > 0 {
@@ -162,7 +162,7 @@ func (r *runner) audit(who string) {
 		shaken = shaken || s.life.shaken
 	}
 	if r.bubble && (shaken || r.p.has(Cut, Noise)) {
-		time.Sleep(2 * r.ttl) // the store may still have a session that was cut off, until it lapses
+		time.Sleep(2 * r.ttl) // until sessions that were cut off have lapsed
 	}
 	last := r.open(len(r.p.Sessions), &slot{number: len(r.p.Sessions)})
 	ctx, cancel := context.WithTimeout(context.Background(), r.cleanBy)

@@ -69,7 +69,7 @@ func (g *goroutine) begin(key string) *call {
 	return g.call(g.name, g.slot.life, key)
 }
 
-// wait returns how long a call may wait for key. It is short if the goroutine itself holds key.
+// wait returns how long a call may wait for key. The time is short if the goroutine itself holds key.
 func (g *goroutine) wait(o Op, key string) time.Duration {
 	d := g.tempo.patience(o)
 	for _, h := range g.holds {

@@ -42,13 +42,14 @@ func (p *Program) hash() uint64 {
 	return h.Sum64()
 }
 
-// After Cut, every request is lost until Heal.
+// Cut makes the link lose every request until Heal.
 func (l *Link) Cut() {
 	l.cut.Store(true)
 	l.Faulty.Cut()
 }
 
-// After Noise, a third of the requests, or their replies, are lost, late or repeated, until Heal.
+// Noise gives a third of the requests and notices a fault, until Heal: they are lost, late or repeated, or their
+// replies are lost or late.
 func (l *Link) Noise() { l.noisy.Store(true) }
 
 // Heal ends Cut and Noise. Late requests still arrive.

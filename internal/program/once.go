@@ -79,7 +79,7 @@ func (g *goroutine) judge(key string, r *run, value []byte, err error) {
 			g.fail("%s: a run with result %q returned %q", g.name, r.value, value)
 		}
 		if r.wasOff {
-			g.fail("%s: a run of %s was sealed although its hold ended before it returned", g.name, key)
+			g.fail("%s: a run sealed %s although the run's hold ended before the run returned", g.name, key)
 		}
 	case r.wasOff:
 		if !errors.Is(err, dsync.ErrLost) {

@@ -81,7 +81,7 @@ func (p Program) has(v ...Verb) bool {
 	return slices.ContainsFunc(p.Ops, func(o Op) bool { return slices.Contains(v, o.Verb) })
 }
 
-// polling reports whether a session gets no notices.
+// polling reports whether any session gets no notices.
 func (p Program) polling() bool {
 	return slices.ContainsFunc(p.Sessions, func(s Setting) bool { return s.Polling })
 }

@@ -25,8 +25,8 @@ func FuzzPrograms(f *testing.F) {
 	f.Fuzz(runProgram)
 }
 
-// TestPrograms runs pseudo-random programs that are the same in every run. It replaces FuzzPrograms in tests without
-// -fuzz.
+// TestPrograms runs pseudo-random programs that are the same in every run. Without -fuzz, FuzzPrograms runs only 100
+// programs.
 func TestPrograms(t *testing.T) {
 	testkit.Large(t)
 	n := testkit.Rounds(1000, 10_000)

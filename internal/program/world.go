@@ -13,7 +13,8 @@ import (
 
 // A World is where a program runs.
 type World struct {
-	// Open opens the program's i-th session, for the first time or again after Close. Run closes it.
+	// Open opens the program's i-th session, for the first time or again after Close. If i is the number of sessions,
+	// Open opens one more session, which checks what the others have left behind. Run closes all sessions.
 	Open func(i int, set Setting, opt dsync.Options) *dsync.Session
 
 	// Links are the links of the sessions to the store. If they are nil, links can't be cut, and the program
@@ -42,7 +43,7 @@ func InMemory(t testing.TB, p Program) World {
 	return w
 }
 
-// On is InMemory with a given store.
+// On is like InMemory, but uses the given store, whose clock is not stepped.
 func On(t testing.TB, p Program, store driver.Store) World {
 	var w World
 	var stores []driver.Store
