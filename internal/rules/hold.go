@@ -22,7 +22,7 @@ type Hold struct {
 	Token     int64         // 0: the hold was over before its token could be read
 	Term      int64
 
-	Live     time.Duration // when the last check that found Lost open began
+	Live     time.Duration // the last moment at which Lost was known to be open
 	Done     time.Duration // when its release was called; 0: never
 	Released time.Duration // when its release returned; 0: never
 	Keep     time.Duration
