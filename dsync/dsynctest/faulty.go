@@ -96,7 +96,7 @@ type Request struct {
 	Method Method
 
 	// Session, Claim and Key are the session, the claim and the key that the request names, or empty. They come from
-	// its claim (for Discard, the first), its revocation, its notice (for Notify, the first) or its other arguments.
+	// the request's claim (for Discard, the first), revocation, notice (for Notify, the first) or other arguments.
 	// For a delivered notice, Session is the listener's. Load, Resize, Forget and Sessions set only Key.
 	Session, Claim, Key string
 
@@ -113,10 +113,10 @@ type Request struct {
 // A caller whose request or reply is lost waits until its ctx ends, and gets ctx's error. If ctx never ends, the
 // call never returns.
 //
-// A Fault of MethodNotice concerns one notice on its way to one listener. Delay and ReplyDelay deliver it late and hold
-// up the notices behind it; Again delivers it twice; LoseRequest and LoseReply lose it; LoseRequest with Again delivers
-// it late, without delaying the notices behind it. A Fault of MethodNotify concerns notices on their way to the store,
-// for all listeners.
+// A Fault of MethodNotice concerns one notice on its way to one listener. Delay and ReplyDelay deliver the notice late
+// and hold up the notices behind it. Again delivers the notice twice. LoseRequest and LoseReply lose it. LoseRequest
+// with Again delivers it late, without delaying the notices behind it. A Fault of MethodNotify concerns notices on their
+// way to the store, for all listeners.
 type Fault struct {
 	// Delay is the time that the request takes to reach the store.
 	Delay time.Duration
@@ -214,7 +214,7 @@ func (f *Faulty) Heal() {
 	}
 }
 
-// Record makes the Faulty remember every later request that can change the store, even if it is lost.
+// Record makes the Faulty remember every later request that can change the store, even if the request is lost.
 // [Faulty.Replay] executes these requests again.
 func (f *Faulty) Record() {
 	f.mu.Lock()

@@ -31,8 +31,8 @@ func TestMemorySealWakesAThousand(t *testing.T) {
 	}
 }
 
-// A command that changes nothing returns no notices, and neither does a repeated Revoke. The exception is a
-// repeated Acquire of the first claim in the queue, which returns a NoticeYield for each holder that yields.
+// A command that changes nothing, such as a repeated Revoke, returns no notices. The exception is a repeated
+// Acquire of the first claim in the queue, which returns a NoticeYield for each holder that yields.
 func TestMemoryNotifiesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, ctx := dsynctest.NewMemory(), t.Context()

@@ -199,7 +199,7 @@ func (e *env) extend(c driver.Claim) driver.Holder {
 	return h
 }
 
-// extendAs sends an Extend of c, with the token of its hold if it has one.
+// extendAs sends an Extend of c, with the token of c's hold if there is one.
 func (e *env) extendAs(c driver.Claim) (driver.Holder, error) {
 	e.Helper()
 	if h, ok := e.load(c.Key).Holder(c.ID); ok {

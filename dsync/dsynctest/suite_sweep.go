@@ -80,7 +80,7 @@ func (e *env) sweep(retention time.Duration) {
 	e.sweepRest(retention)
 }
 
-// used returns a free key that has had a holder and a waiter, and its last token.
+// used returns a free key, which has had a holder and a waiter, and the key's last token.
 func (e *env) used(session string) (key string, token int64) {
 	e.Helper()
 	key = newID()

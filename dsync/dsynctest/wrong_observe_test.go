@@ -242,8 +242,8 @@ func wrongChanges() []plant {
 	}
 }
 
-// observed makes each command return a NoticeChange for its key if like accepts this key with some listener's key, even
-// if nobody observes it.
+// observed makes each command return a NoticeChange for its key if the function like returns true for that key and a
+// listener's key. It does so even if nobody observes the command's key.
 func observed(like func(key, named string) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var named []string
