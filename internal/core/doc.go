@@ -24,8 +24,8 @@
 // running.
 //
 // Safety rests on the gap between the two deadlines. The store counts the TTL from when it executed the heartbeat. The
-// process counts it from before it sent the heartbeat, and subtracts Margin and Grace. So a hold's Lost channel
-// closes first, then the grace passes, and only then can another process expire the session and drop its claims.
+// process counts it from before it sent the heartbeat, and subtracts Margin and Grace. So a hold's Lost channel closes
+// first, then the grace passes, and only then can another process expire the session and drop its claims.
 //
 // # The claim
 //
@@ -137,10 +137,10 @@
 // time to time, and when a session ahead of it has expired.
 //
 // Only sessions may change a key's record. A holder must find out if anything else does. So after every acknowledged
-// heartbeat the Core reads some of the held keys, in rotation. It compares each received state of a held key
-// with the hold. While a claim is in doubt, its holder cannot hand it off.
+// heartbeat the Core reads some of the held keys, in rotation. It compares each received state of a held key with the
+// hold. While a claim is in doubt, its holder cannot hand it off.
 //
-// Every request to join carries a time, by the store's clock, from which on the store ignores it. Before that time, an
+// Every request to join carries a time by the store's clock, after which the store ignores the request. Until then, an
 // unanswered request, or a copy of an answered one, can make a claim join again after the claim's release. So the Core
 // remembers released claims as past claims, and discards them after that time, many per command.
 //

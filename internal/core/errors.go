@@ -112,8 +112,8 @@ func (o *outage) Error() string {
 
 func (o *outage) Is(target error) bool { return target == ErrNotRenewed }
 
-// farTick is the error for a tick too far ahead to be a time in milliseconds. The caller may have used microseconds. If a
-// run for such a tick succeeded, all earlier ticks would be over. Also, many formats, such as JSON, can't represent
+// farTick is the error for a tick too far ahead to be a time in milliseconds. The caller may have used microseconds. If
+// a run for such a tick succeeded, all earlier ticks would be over. Also, many formats, such as JSON, can't represent
 // such years.
 func farTick(tick int64, now time.Time) error {
 	return fmt.Errorf("the tick is %s; by the store's clock, which shows %s, it may be at most %v ahead",

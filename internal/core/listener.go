@@ -119,8 +119,8 @@ func (c *Core) observe(key string, n int) {
 	}
 }
 
-// listenerBroken schedules another listener, unless the store can't notify. Since a new listener makes every waiter request again, the pause before it
-// grows with each failure, unless the broken listener had run for a while.
+// listenerBroken schedules another listener, unless the store can't notify. Since a new listener makes every waiter
+// request again, the pause before it grows with each failure, unless the broken listener had run for a while.
 func (c *Core) listenerBroken(unsupported bool) {
 	l := &c.listener
 	l.running, l.ready, l.unsupported = false, false, unsupported

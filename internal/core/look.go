@@ -193,9 +193,9 @@ func (cl *claim) excludedBy(st *driver.State) *driver.Holder {
 }
 
 // missing handles a state that does not show the claim, although it was read after this process learned of the claim's
-// grant. A deposed primary may return such a state, so at first missing only puts the claim in doubt and
-// requests a heartbeat. Once a later heartbeat has been acknowledged, the next look decides. acks is session.acks when the
-// reading began, or 0 if this reading must not decide.
+// grant. A deposed primary may return such a state, so at first missing only puts the claim in doubt and requests a
+// heartbeat. Once a later heartbeat has been acknowledged, the next look decides. acks is session.acks when the reading
+// began, or 0 if this reading must not decide.
 func (c *Core) missing(cl *claim, acks uint64) {
 	switch {
 	case !c.watched(cl), cl.doubted > 0 && acks == 0:

@@ -116,7 +116,7 @@ type message struct {
 	began   Instant // when sending began; never: the message was sent, and is kept only for changeGap
 	failed  int     // failed sends
 	command uint64  // the command under way, or inLine; 0: none
-	key     string  // the key whose changes until the send it announces; "": it has other notices
+	key     string  // the key whose changes the message announces; "": the message has other notices
 	changed bool    // the key has changed again since the message was sent
 }
 

@@ -71,7 +71,7 @@ func (c *Core) forgetPast() {
 	})
 }
 
-// committed handles the store's report that its writes are committed up to at. A release applied in another term may
+// committed handles the store's report of the position up to which its writes are committed. A release applied in another term may
 // have been undone, and the store may not know, so the claim is discarded.
 func (c *Core) committed(at driver.OpTime) {
 	undone, busy := false, c.closing != nil
@@ -204,7 +204,7 @@ func (c *Core) discardAgain() {
 	c.discards.failed++
 }
 
-// unknown releases this session's claims that are in st but unknown to this process. A duplicated request
+// unknown looks in st for claims of this session that this process does not know, and releases them. A duplicated request
 // that arrives late can create such a claim, even after the claim was released.
 func (c *Core) unknown(st *driver.State, about *claim) {
 	for i := range st.Holders {

@@ -8,9 +8,9 @@ import (
 )
 
 // A queue is this process's FIFO queue for one key. It admits as many callers as fit into the key; for a semaphore it
-// admits all. To request the key from the store, a caller needs the turn, unless it is a try. One admitted caller at
-// a time has the turn. A caller that shares a hold, or gets one by a hand-off, makes no request. A queue exists while anybody is
-// admitted.
+// admits all. To request the key from the store, a caller needs the turn, unless it is a try. One admitted caller at a
+// time has the turn. A caller that shares a hold, or gets one by a hand-off, makes no request. A queue exists while
+// anybody is admitted.
 type queue struct {
 	key           string
 	kind          driver.Kind
@@ -41,8 +41,8 @@ func (q *queue) over(tick int64) bool { return q.sealed != nil && tick <= q.seal
 // forceWaits reports whether the first caller in the queue wants the key by force.
 func (q *queue) forceWaits() bool { return len(q.calls) > 0 && q.calls[0].First }
 
-// insert puts a caller into the queue. A caller with First goes to the front. A caller that has already had the turn goes
-// directly behind the callers with First. Any other caller goes to the end, but ahead of callers with later ticks.
+// insert puts a caller into the queue. A caller with First goes to the front. A caller that has already had the turn
+// goes directly behind the callers with First. Any other caller goes to the end, but ahead of callers with later ticks.
 func (q *queue) insert(a *Call, hadTurn bool) {
 	i := len(q.calls)
 	switch {

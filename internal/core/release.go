@@ -142,8 +142,8 @@ func (c *Core) releasePlainly(cl *claim, x *args) {
 	c.release(cl, x)
 }
 
-// endedBy returns errClosed if the session closed before the holder was done. In that case, the store keeps the claim for
-// the rest of the grace. Otherwise endedBy returns nil.
+// endedBy returns errClosed if the session closed before the holder was done. In that case, the store keeps the claim
+// for the rest of the grace. Otherwise endedBy returns nil.
 func (l *leave) endedBy() error {
 	if l.grace {
 		return errClosed

@@ -44,8 +44,8 @@ func (c *Core) sendJoin(cl *claim, poll bool, old *claim) {
 	}
 }
 
-// joinInPlace requests the claim with a command that also releases the claim before it. replace has already taken a lane
-// for the command.
+// joinInPlace requests the claim with a command that also releases the claim before it. replace has already taken a
+// lane for the command.
 func (c *Core) joinInPlace(cl *claim, x *args) { c.sendJoin(cl, false, x.before) }
 
 // joinAnswered handles the reply to a request to join.
@@ -199,8 +199,9 @@ func (c *Core) readmit(cl *claim, _ *args) {
 	c.takeSlot(cl)
 }
 
-// readmitAndRelease is like readmit, but also releases the claim: an Extend may have set the end of the claim's lease, and
-// then the store would keep the claim until that end. Otherwise its own caller would have to wait for the lease to end.
+// readmitAndRelease is like readmit, but also releases the claim: an Extend may have set the end of the claim's lease,
+// and then the store would keep the claim until that end. Otherwise its own caller would have to wait for the lease to
+// end.
 func (c *Core) readmitAndRelease(cl *claim, x *args) {
 	c.readmit(cl, x)
 	cl.call, cl.wait = nil, nil
@@ -244,8 +245,8 @@ func (c *Core) learnGrant(cl *claim, _ *args) {
 }
 
 // check finds out, for a claim that the store has refused, whether a session that blocks it has expired. If so, the
-// next request names that session, so that a program that only tries still gets the key after a crash. If not, the caller
-// gets the refusal.
+// next request names that session, so that a program that only tries still gets the key after a crash. If not, the
+// caller gets the refusal.
 func (c *Core) check(cl *claim, _ *args) {
 	w := cl.wait
 	switch {

@@ -122,8 +122,8 @@ func TestCallerThatStepsBackKeepsItsPlace(t *testing.T) {
 	r.says("it is done", "Freed 3, Deliver 1: hold 1, token 7001")
 }
 
-// If a claim in doubt is released, the doubt begins anew: the store's answer that it does not know the claim is believed
-// only after another heartbeat.
+// If a claim in doubt is released, the doubt begins anew: the store's answer that it does not know the claim is
+// believed only after another heartbeat.
 func TestReleaseOfADoubtedHold(t *testing.T) {
 	r := newRig(t)
 	r.held()

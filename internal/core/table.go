@@ -92,15 +92,14 @@ type args struct {
 	applied driver.OpTime // left: when the release was applied, if a fail-over may still undo it
 }
 
-// A row says what a trigger does to a claim that is in one of the states from. The first row whose guard when holds, or
-// is nil, decides: the claim gets the state next, and then do runs, unless it is nil. A trigger without a row has no
-// effect.
+// A row says what a trigger does to a claim. Of the rows for the claim's state and the trigger, the first whose guard
+// holds decides. If there is none, the trigger has no effect.
 type row struct {
-	from state
-	on   trigger
-	when func(c *Core, cl *claim, x *args) bool
-	next state
-	do   func(c *Core, cl *claim, x *args)
+	from state                                  // the states that the row is for
+	on   trigger                                // the triggers that the row is for
+	when func(c *Core, cl *claim, x *args) bool // the guard; nil: it always holds
+	next state                                  // the claim's next state
+	do   func(c *Core, cl *claim, x *args)      // called when the claim has its next state; nil: nothing is
 }
 
 // claimTable is the table of the claim's states. The package documentation shows it, too.

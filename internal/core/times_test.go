@@ -13,7 +13,7 @@ import (
 func least(int64) int64  { return 0 }
 func most(n int64) int64 { return n - 1 }
 
-// Pauses double up to the longest, and both pauses and intervals are jittered.
+// Pauses double up to the longest pause, and both pauses and intervals are jittered.
 func TestPauses(t *testing.T) {
 	for failed, want := range []time.Duration{1, 2, 4, 5, 5} {
 		want *= time.Second

@@ -97,8 +97,8 @@ func (c *Core) stagger(position int) time.Duration {
 	return d + time.Duration(c.cfg.Rand(int64(d)+1))
 }
 
-// lookAhead sets the timer of a waiting claim to the next poll or, if earlier, the time when a session ahead may lapse. If
-// a session ahead has expired and the last request did not name it, the claim is requested again at once.
+// lookAhead sets the timer of a waiting claim to the next poll or, if earlier, the time when a session ahead may lapse.
+// If a session ahead has expired and the last request did not name it, the claim is requested again at once.
 func (c *Core) lookAhead(cl *claim) {
 	w := cl.wait
 	if c.newlyExpired(w) {

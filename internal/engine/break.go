@@ -53,7 +53,8 @@ func (b *breaking) holders(ctx context.Context, s *Session) (driver.State, error
 	return st, nil
 }
 
-// breakHolders waits until none of the targets holds the key. If none of them holds it now, the session does not register.
+// breakHolders waits until none of the targets holds the key. If none of them holds it now, the session does not
+// register.
 func (s *Session) breakHolders(ctx context.Context, b *breaking) error {
 	st, err := b.holders(ctx, s)
 	if err != nil || len(st.Holders) == 0 {
@@ -161,8 +162,8 @@ func (reg *registration) drop(ctx context.Context, st driver.State, expired []st
 	return err
 }
 
-// revokeHolders asks the sessions of the holders in st to give up the key, except for claims in asked, which were
-// revoked before.
+// revokeHolders asks the sessions of the holders in st to give up the key, except for the claims in the map asked,
+// which were revoked before.
 func (s *Session) revokeHolders(ctx context.Context, st *driver.State, asked map[string]bool) error {
 	for _, h := range st.Holders {
 		if asked[h.Claim] {

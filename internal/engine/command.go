@@ -224,8 +224,8 @@ func (s *Session) tooSlow(err error) error {
 }
 
 // isAnswer reports whether err is the store's answer to a command, which then has changed nothing, rather than a
-// failure to get an answer. ErrSessionExists does not count as an answer: the session registers again under another id, and
-// the log should report the error.
+// failure to get an answer. ErrSessionExists does not count as an answer: the session registers again under another id,
+// and the log should report the error.
 func isAnswer(err error) bool {
 	return errors.Is(err, driver.ErrSessionExpired) || errors.Is(err, driver.ErrMismatch) ||
 		errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrNotWaiting) ||

@@ -282,8 +282,8 @@ func (h *Hold) Term() int64 {
 // Kind returns the kind of the key.
 func (h *Hold) Kind() driver.Kind { return h.request.Kind }
 
-// Keeps reports whether a release can keep the key held: see driver.Release. A hold that readers share cannot, since
-// another reader may be the last to release it.
+// Keeps reports whether a release can keep the key held: see driver.Release. Leases cannot be kept. Nor can holds that readers share,
+// since another reader may be the last to release such a hold.
 func (h *Hold) Keeps() bool { return !h.acquire.Shares && h.request.Lease == 0 }
 
 // Until returns the end of a fixed lease by the store's clock, or the zero time if the hold is not a fixed lease.
@@ -334,9 +334,9 @@ func (h *Hold) Finished() <-chan struct{} { return h.own.finished }
 
 // ReleaseBy sets how the store will release this hold: it grants the key to the claim l.Successor, ahead of all others
 // in the queue, or keeps the key held for l.Keep from now. ReleaseBy does not end the hold. If the hold is over, or
-// ReleaseBy was called before, it returns false and does nothing. A hold that its holder ended with WindDown counts as over only
-// when the holder is done. ReleaseBy works only for holds made by [Session.Hold] or [Session.TryHold], which are never
-// handed off within this process.
+// ReleaseBy was called before, it returns false and does nothing. A hold that its holder ended with WindDown counts as
+// over only when the holder is done. ReleaseBy works only for holds made by [Session.Hold] or [Session.TryHold], which
+// are never handed off within this process.
 func (h *Hold) ReleaseBy(l driver.Release) bool {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
@@ -381,7 +381,8 @@ func (h *Hold) Release(ctx context.Context) error {
 	return h.Unlock(driver.Release{}).Wait(ctx)
 }
 
-// Publish stores value, up to 64 KiB, for everybody to read while the hold lasts. It makes one attempt. The error is [ErrLost] if the hold is over, ctx's error, or the store's.
+// Publish stores value, up to 64 KiB, for everybody to read while the hold lasts. It makes one attempt. The error is
+// [ErrLost] if the hold is over, ctx's error, or the store's.
 func (h *Hold) Publish(ctx context.Context, value []byte) error {
 	if !h.Live() {
 		return h.Err()
@@ -418,7 +419,8 @@ func (h *Hold) PublishLater(value []byte) {
 	})
 }
 
-// publish returns the edit that publishes value. If several values are published, the value of the last call of publish prevails.
+// publish returns the edit that publishes value. If several values are published, the value of the last call of publish
+// prevails.
 func (h *Hold) publish(value []byte) driver.Edit {
 	return driver.Edit{Publish: &driver.Publish{Claim: *h.request, Seq: h.own.published.Add(1), Value: value}}
 }
@@ -568,8 +570,8 @@ type scopedContext struct {
 	cancel context.CancelCauseFunc
 }
 
-// Scoped returns a context for work under several holds. The context ends when ctx ends or the context over ends. If over
-// ends first, the cause is over's cause. cancel ends the context and frees its resources.
+// Scoped returns a context for work under several holds. The context ends when ctx ends or the context over ends. If
+// over ends first, the cause is over's cause. cancel ends the context and frees its resources.
 func Scoped(ctx context.Context, holds []*Hold, over context.Context, live func() bool) (_ context.Context, cancel context.CancelCauseFunc) {
 	return scoped(ctx, &scope{holds: holds}, over, live)
 }
@@ -592,8 +594,8 @@ func (c *scopedContext) Err() error {
 	return c.Context.Err()
 }
 
-// Context returns a context that ends when ctx ends or the context over ends. over must end with the hold or earlier; if
-// over is nil, the returned context ends with the hold instead.
+// Context returns a context that ends when ctx ends or the context over ends. over must end with the hold or earlier;
+// if over is nil, the returned context ends with the hold instead.
 func (h *Hold) Context(ctx, over context.Context) (_ context.Context, cancel context.CancelCauseFunc) {
 	w, live := &scope{holds: []*Hold{h}, over: over}, h.Live
 	if over == nil {

@@ -96,10 +96,10 @@ func (s *Session) readSessions(ctx context.Context, op string, q driver.SessionQ
 // from time to time even without a change. After 8 changes in quick succession, it calls f at most ten times a second,
 // but always with the latest state. If an error occurs, f gets the error with the last known state.
 //
-// Observe returns at once. Soon after ctx or the session has ended, it stops calling f and calls end. f and end must not
-// wait for the session's end. [Session.Observers] lists the session until the observation ends. But if all the keys that
-// the session observes have more than [driver.MaxObserved] bytes, the last of them in byte order are observed without
-// being listed.
+// Observe returns at once. Soon after ctx or the session has ended, it stops calling f and calls end. f and end must
+// not wait for the session's end. [Session.Observers] lists the session until the observation ends. But if all the keys
+// that the session observes have more than [driver.MaxObserved] bytes, the last of them in byte order are observed
+// without being listed.
 func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, error), end func()) {
 	if !s.spawn(func() {
 		defer end()
@@ -111,8 +111,8 @@ func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, 
 	}
 }
 
-// Observers returns all sessions that are alive and observe key, ordered by id. It reads up to a thousand sessions
-// with each command. For each command, the store scans the records of all its sessions. The error is ctx's, [ErrClosed],
+// Observers returns all sessions that are alive and observe key, ordered by id. It reads up to a thousand sessions with
+// each command. For each command, the store scans the records of all its sessions. The error is ctx's, [ErrClosed],
 // [ErrInvalidKey] or the store's.
 func (s *Session) Observers(ctx context.Context, key string) ([]driver.Member, error) {
 	if err := CheckKey(key); err != nil {
@@ -318,8 +318,9 @@ func (s *Session) note(key string, d int) {
 	}
 }
 
-// announce starts a goroutine that tells the store which keys the session observes. It does nothing if the store already
-// knows, or such a goroutine is running. The goroutine first waits briefly, so that several changes share one command.
+// announce starts a goroutine that tells the store which keys the session observes. It does nothing if the store
+// already knows, or such a goroutine is running. The goroutine first waits briefly, so that several changes share one
+// command.
 func (reg *registration) announce() {
 	const gather = 5 * time.Millisecond
 	s := reg.s

@@ -9,8 +9,8 @@ import (
 )
 
 // A Reporter learns what happens in a session, and turns it into calls of hooks and logs. The session's mutex is held
-// during most calls of a Reporter, and commands wait for the other calls. So a Reporter must not block and must not call
-// the session.
+// during most calls of a Reporter, and commands wait for the other calls. So a Reporter must not block and must not
+// call the session.
 type Reporter interface {
 	// Granted reports that h has begun.
 	Granted(h *Hold, g Grant)

@@ -292,7 +292,8 @@ func (s *Session) PollInterval() time.Duration {
 	return s.core.PollTime(1)
 }
 
-// Reserve returns the margin plus the grace of a lease of length d. The lease's holder may use it only for the rest of d.
+// Reserve returns the margin plus the grace of a lease of length d. The lease's holder may use it only for the rest of
+// d.
 func (s *Session) Reserve(d time.Duration) time.Duration {
 	return s.config.MarginOf(d) + s.config.GraceOf(d)
 }

@@ -288,8 +288,8 @@ func (e *explorer) cycles() []string {
 	return nil
 }
 
-// tooLong looks for a state from which it takes longer than the given time, even without further faults, until
-// every caller is served and everything is cleaned up. It returns the steps that lead to that state, or nil.
+// tooLong looks for a state from which it takes longer than the given time, even without further faults, until every
+// caller is served and everything is cleaned up. It returns the steps that lead to that state, or nil.
 func (e *explorer) tooLong(most time.Duration) []string {
 	left := make([]core.Instant, len(e.fair)) // 0: not known yet
 	for first := range e.fair {
@@ -494,8 +494,8 @@ func observed(w *world) { w.store.observed = true }
 // inHaste leaves out actions by which time passes, unless nothing else can happen.
 func inHaste(what string) bool { return strings.HasSuffix(what, " pass") }
 
-// cutOffWith keeps only three kinds of actions: those by which A takes the key and is cut off for good, those by
-// which B waits for the key, and those whose names contain the given string.
+// cutOffWith keeps only three kinds of actions: those by which A takes the key and is cut off for good, those by which
+// B waits for the key, and those whose names contain the given string.
 func cutOffWith(may string) func(what string) bool {
 	return func(what string) bool {
 		switch {
@@ -692,8 +692,8 @@ func settings() []setting {
 	}
 }
 
-// Large worlds are explored by random walks, each from a seed. Every run of the test, including runs on mutants,
-// tries one fixed seed. With LEASEHOLD_LONG it tries a few more seeds. Other seeds are tried only on request:
+// Large worlds are explored by random walks, each from a seed. Every run of the test, including runs on mutants, tries
+// one fixed seed. With LEASEHOLD_LONG it tries a few more seeds. Other seeds are tried only on request:
 //
 //	LEASEHOLD_SEED=7 go test ./internal/explore -run TestLargeWorlds                         # repeats what seed 7 has found
 //	LEASEHOLD_SEED=7 LEASEHOLD_WORLDS=1000 go test -v ./internal/explore -run TestLargeWorlds # seeds 7 to 1006
@@ -833,7 +833,8 @@ func randomSetting(r *rand.Rand) setting {
 // walk takes a random walk through a large world.
 func walk(r *rand.Rand) (passed []string, err error) { return newWorld(randomSetting(r)).walk(r, 200) }
 
-// walk takes the given number of random steps, or fewer if nothing more can happen, and then continues without faults until every caller is served.
+// walk takes the given number of random steps, or fewer if nothing more can happen, and then continues without faults
+// until every caller is served.
 func (w *world) walk(r *rand.Rand, steps int) (passed []string, err error) {
 	for range steps {
 		all := w.actions(false)

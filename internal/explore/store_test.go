@@ -13,7 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/model"
 )
 
-// A store is a store in memory, built on package model. It is a value that can be cloned. A sweep deletes only sessions.
+// A store is a store in memory, built on package model. It is a value that can be cloned. A sweep deletes only
+// sessions.
 type store struct {
 	sessions map[string]registration
 	keys     map[string]model.Record
@@ -114,8 +115,8 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 	return r
 }
 
-// releaseEarly executes a release if the store may answer the command before the write is committed, and reports whether
-// it did. The command must allow this, and nobody may wait for the key or observe the key.
+// releaseEarly executes a release if the store may answer the command before the write is committed, and reports
+// whether it did. The command must allow this, and nobody may wait for the key or observe the key.
 func (s *store) releaseEarly(e driver.Edit, now time.Time, r *core.Reply) bool {
 	if !s.early || !e.Release.Early {
 		return false

@@ -342,9 +342,9 @@ func revokedBy(e core.Event) (claims []string) {
 }
 
 // mayStillSend checks a command that a process sends. After a session is lost, only its commands about leases may be
-// sent. A lost hold must not seal its key. A revoked key may be kept only for the grace and two margins. An Expire may have Died set
-// only if the session's process died at least a margin ago. A request may name only sessions that have expired. session
-// is the id of the process's session before the step.
+// sent. A lost hold must not seal its key. A revoked key may be kept only for the grace and two margins. An Expire may
+// have Died set only if the session's process died at least a margin ago. A request may name only sessions that have
+// expired. session is the id of the process's session before the step.
 func (w *world) mayStillSend(i int, s *core.Send, session string) error {
 	switch s.Op {
 	case core.Acquire, core.Release, core.Extend, core.Heartbeat, core.Unregister:
@@ -488,10 +488,10 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 	return nil
 }
 
-// protected reports whether nobody else may hold what h holds: h's Lost is open or was closed less than the grace ago, or
-// h is done and the store must keep its claim. A crashed process's hold is not protected, nor is a hold whose record
-// somebody has deleted. A hold of a process that is frozen past its deadline is not protected: the process can't be notified,
-// but when it resumes, it learns of the loss before it does anything else.
+// protected reports whether nobody else may hold what h holds: h's Lost is open or was closed less than the grace ago,
+// or h is done and the store must keep its claim. A crashed process's hold is not protected, nor is a hold whose record
+// somebody has deleted. A hold of a process that is frozen past its deadline is not protected: the process can't be
+// notified, but when it resumes, it learns of the loss before it does anything else.
 func (w *world) protected(i int, h *hold) bool {
 	n := &w.nodes[i]
 	switch {
@@ -1320,8 +1320,8 @@ func (w *world) done() bool {
 }
 
 // abandoned reports whether o is a lease that no process knows of, although the process that acquired it is alive and
-// should have released it. A lease that Close had to leave in the store does not count. Nor does a lease that ends within
-// a TTL, because it blocks the key no longer than a lost lock would.
+// should have released it. A lease that Close had to leave in the store does not count. Nor does a lease that ends
+// within a TTL, because it blocks the key no longer than a lost lock would.
 func (w *world) abandoned(o *driver.Holder) bool {
 	n := w.owner(o.Session)
 	if o.Until.Sub(w.store.now(w.now)) <= w.cfg.TTL || n.dead || n.unfreed || slices.Contains(n.leases, o.Claim) {

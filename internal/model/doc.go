@@ -1,7 +1,7 @@
 // Package model is the specification of what a store does with the record of a key, as code: [Record.Edit] makes one
 // [driver.Edit]. It has no clock, no lock and no I/O. The stores in memory run on it: dsynctest.Memory, and the store
-// of package explore. The probe of package mongo compares a server with this package. The pipelines of package mongo are the only
-// other implementation.
+// of package explore. The probe of package mongo compares a server with this package. The pipelines of package mongo
+// are the only other implementation.
 //
 // An edit has three parts, which are one atomic step:
 //

@@ -59,8 +59,8 @@ func (r Record) Edit(e driver.Edit, now time.Time) (after Record, did Effect, er
 	return w.Record, did, nil
 }
 
-// Discard removes a claim like a Release without options, but leaves a hold that has an end, because that hold is a lease
-// or was kept on purpose.
+// Discard removes a claim like a Release without options, but leaves a hold that has an end, because that hold is a
+// lease or was kept on purpose.
 func (r Record) Discard(c driver.Claim, now time.Time) (after Record, did Effect) {
 	if h, _ := r.Holder(c.ID); !h.Until.IsZero() {
 		return r, Effect{}

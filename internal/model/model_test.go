@@ -92,8 +92,8 @@ func forget(token int64) driver.Edit {
 	return driver.Edit{Forget: &driver.Forget{Key: "k", Token: token}}
 }
 
-// done describes the result of an edit: its error or, in this order, the holders, with the time until they end, a bar, the
-// queue, the seal and the notices. An equals sign means that the record has not changed.
+// done describes the result of an edit: its error or, in this order, the holders, with the time until they end, a bar,
+// the queue, the seal and the notices. An equals sign means that the record has not changed.
 func done(r model.Record, did model.Effect, err error, now time.Time) string {
 	for _, known := range []error{driver.ErrMismatch, driver.ErrNotHeld, driver.ErrNotWaiting, driver.ErrRefused} {
 		if errors.Is(err, known) {
@@ -247,8 +247,8 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// A token is greater than the last one, even if the last one was reserved or is ahead of the clock. No token is behind the
-// clock.
+// A token is greater than the last one, even if the last one was reserved or is ahead of the clock. No token is behind
+// the clock.
 func TestTokens(t *testing.T) {
 	at := start.UnixMilli() * driver.TokenStep
 	for _, tc := range []struct {
