@@ -71,8 +71,8 @@ func (c *Core) forgetPast() {
 	})
 }
 
-// committed handles the store's report of the position up to which its writes are committed. A release applied in another term may
-// have been undone, and the store may not know, so the claim is discarded.
+// committed handles the store's report of the position up to which its writes are committed. A release applied in
+// another term may have been undone, and the store may not know, so the claim is discarded.
 func (c *Core) committed(at driver.OpTime) {
 	undone, busy := false, c.closing != nil
 	var rejoin []pastClaim
@@ -204,8 +204,8 @@ func (c *Core) discardAgain() {
 	c.discards.failed++
 }
 
-// unknown looks in st for claims of this session that this process does not know, and releases them. A duplicated request
-// that arrives late can create such a claim, even after the claim was released.
+// unknown looks in st for claims of this session that this process does not know, and releases them. A duplicated
+// request that arrives late can create such a claim, even after the claim was released.
 func (c *Core) unknown(st *driver.State, about *claim) {
 	for i := range st.Holders {
 		if h := &st.Holders[i]; h.Session == about.request.Session && h.Claim != about.request.ID && h.Until.IsZero() {

@@ -282,8 +282,8 @@ func (h *Hold) Term() int64 {
 // Kind returns the kind of the key.
 func (h *Hold) Kind() driver.Kind { return h.request.Kind }
 
-// Keeps reports whether a release can keep the key held: see driver.Release. Leases cannot be kept. Nor can holds that readers share,
-// since another reader may be the last to release such a hold.
+// Keeps reports whether a release can keep the key held: see driver.Release. Leases cannot be kept. Nor can holds that
+// readers share, since another reader may be the last to release such a hold.
 func (h *Hold) Keeps() bool { return !h.acquire.Shares && h.request.Lease == 0 }
 
 // Until returns the end of a fixed lease by the store's clock, or the zero time if the hold is not a fixed lease.
