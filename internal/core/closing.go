@@ -211,7 +211,7 @@ func (c *Core) unregistered(s *sent, r *Reply) {
 		cg.listed = r.Err
 		c.lose(ErrClosed)
 	}
-	if r.Err == nil { // the Unregister has also freed claims whose release had failed
+	if r.Err == nil { // this also freed claims whose release failed
 		c.sessionEnded()
 	}
 }

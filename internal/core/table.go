@@ -99,7 +99,7 @@ type row struct {
 	on   trigger                                // the triggers that the row is for
 	when func(c *Core, cl *claim, x *args) bool // the guard; nil: it always holds
 	next state                                  // the claim's next state
-	do   func(c *Core, cl *claim, x *args)      // called when the claim has its next state; nil: nothing is
+	do   func(c *Core, cl *claim, x *args)      // the effect, called once the claim has its next state; nil: none
 }
 
 // claimTable is the table of the claim's states. The package documentation shows it, too.
