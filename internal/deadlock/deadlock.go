@@ -1,5 +1,5 @@
-// Package deadlock finds processes that wait for each other. It searches readings of the keys that they hold and wait
-// for. Package engine reads the keys, for sessions and for package admin.
+// Package deadlock finds processes that wait for each other. It searches readings of the keys that the processes hold
+// and wait for. Package engine reads the keys, for sessions and for package admin.
 package deadlock
 
 import (
@@ -103,8 +103,8 @@ type waitGraph struct {
 	key   map[string]*Key    // by the id of a waiting claim: the key that it waits for
 }
 
-// reduce simulates what happens if every session that waits for nothing releases its holds. Then every session whose
-// waits this has ended does the same, and so on. The claims that are never served remain. The order does not matter:
+// reduce simulates what happens if every session that waits for nothing releases its holds. Then every session that
+// no longer waits does the same, and so on. The claims that are never served remain. The order does not matter:
 // what can be released or granted now can also be released or granted later. If the simulation grants a claim, it also
 // releases the claim at once, because all other waits of the claim's session began before that grant.
 func (g *waitGraph) reduce() {

@@ -126,7 +126,7 @@ func (d *Dir) Remove(session string) { os.Remove(d.file(session)) }
 
 // Ended calls the function look several times when it begins to watch the folder, and again whenever a process may have
 // died. It returns when ctx ends or an error occurs. After the folder has been removed, Ended soon stops calling look,
-// but does not return.
+// but waits until ctx ends.
 func (d *Dir) Ended(ctx context.Context, look func()) error {
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
 	if err != nil {

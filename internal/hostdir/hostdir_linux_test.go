@@ -229,8 +229,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A free lock proves a death only if the machine has not rebooted since the file was locked, and only if it is the
-// same file, not a copy.
+// A free lock proves a death only if the machine has not rebooted since the file was locked, and only if the file is
+// the one that was locked, not a copy.
 func TestOtherFilesAreNotTheSessions(t *testing.T) {
 	d, path := open(t)
 	o := startOwner(t, path, "")

@@ -73,7 +73,7 @@ type compiler struct {
 	packages map[string][]file // by folder
 }
 
-// A file is a file of a package, parsed without and with the bodies of its functions.
+// The type file has a file of a package, parsed without and with the bodies of the functions.
 type file struct {
 	name          string
 	shape, bodies *ast.File

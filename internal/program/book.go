@@ -204,15 +204,15 @@ func (r *runner) breakBegins(p *page) {
 	p.rules.Breaks = append(p.rules.Breaks, r.now())
 }
 
-// breakEnds records that a call of Break or ForceHold has returned. If the call's context ended first, its
-// revocations are still in the store. r.mu must be held.
+// breakEnds records that a call of Break or ForceHold has returned. If the call's context ended first, the revocations
+// that the call sent are still in the store. r.mu must be held.
 func (r *runner) breakEnds(p *page) {
 	p.breaking--
 	p.rules.Breaks = append(p.rules.Breaks, r.now())
 }
 
-// A hold is what a goroutine was granted, from the grant until its release has returned. The runner's mu guards its
-// fields, except for those that are set when it is made.
+// A hold describes what a goroutine was granted, from the grant until the release has returned. The runner's mu guards
+// the fields, except for those that are set when the hold is created.
 type hold struct {
 	rules.Hold
 	verb    Verb // the verb that requested it

@@ -23,8 +23,7 @@ type call struct {
 	shaky bool            // the link was cut or noisy when the call began, or less than a TTL before
 }
 
-// allowed is the set of errors that a call may return in addition to its context's error and, once its session is
-// closing, ErrClosed.
+// allowed is a set of errors that a call may return in addition to the errors that the method returned always allows.
 type allowed int
 
 const (
