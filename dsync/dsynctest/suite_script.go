@@ -207,7 +207,7 @@ type scriptRow struct {
 	text  string
 }
 
-// scriptCases are the cases of the scripts.
+// scriptCases returns a case for each row of scripts.
 func scriptCases() []conformanceCase {
 	var cases []conformanceCase
 	for _, row := range scripts() {

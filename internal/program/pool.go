@@ -103,7 +103,7 @@ func (g *goroutine) pool(c *call, sem bool) *pool {
 	return g.pools[k]
 }
 
-// add adds n granted holds to a pool.
+// add adds n granted units of a semaphore, or one reader's hold, to a pool.
 func (g *goroutine) add(c *call, p *pool, o Op, n int64) {
 	h := &hold{Hold: rules.Hold{Key: c.key, Requested: g.since(c.began), Shared: p.h.Shared}}
 	h.verb, h.who, h.life, h.pooled = o.Verb, g.name, c.life, true
