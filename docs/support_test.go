@@ -57,7 +57,7 @@ func TestModulesAreListed(t *testing.T) {
 	if len(modules) < 5 || modules[0] != "" {
 		t.Fatalf("go.work uses %q, want the root and others", modules)
 	}
-	// words returns, sorted, the modules that a file lists between the texts begin and end. The root module is "".
+	// words returns the modules that a file lists between the texts begin and end, sorted. The root module is "".
 	words := func(name, begin, end string) []string {
 		_, rest, ok := strings.Cut(read(name), begin)
 		if !ok {

@@ -69,7 +69,7 @@ func NewValue(value []byte) (v Value) {
 	return v
 }
 
-// A Process has what a process has published about itself.
+// A Process is the JSON form of what a process has published about itself.
 type Process struct {
 	Session string            `json:"session"`
 	Name    string            `json:"name"`

@@ -247,7 +247,7 @@ func (w withTests) Import(path string) (*types.Package, error) {
 	return w.checker.Import(path)
 }
 
-// check checks files as one package, and records what they use.
+// check type-checks files as one package, and records the exported names that they use.
 func (c *checker) check(folder string, imp types.Importer, names []string, kind func(name string) useKind) *types.Package {
 	var files []*ast.File
 	for _, name := range names {
