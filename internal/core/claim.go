@@ -32,7 +32,7 @@ type claim struct {
 	granted    Instant   // when this process learned of the grant
 	since      time.Time // when it was granted, by the store's clock; zero if unknown
 	until      time.Time // when the lease ends, by the store's clock
-	extends    int       // number of unanswered Extends; each may have moved the lease's end past until
+	extends    int       // number of unanswered Extends; each may have set a later end of the lease
 	readies    uint64    // listener.readies when the last request was sent; 0 if the listener was not ready then
 	othersWait bool      // other sessions wait for the key, or may do so
 	ender      ender     // who wants the claim to end
@@ -54,7 +54,7 @@ const (
 )
 
 // A leave describes how to release a claim. To change a claim's leave, replace it: many claims may share the
-// leave early.
+// variable early.
 type leave struct {
 	driver.Release         // without Claim
 	keepUntil      Instant // when the Keep ends
@@ -96,7 +96,7 @@ func (cl *claim) shares() bool {
 	return cl.request.Kind == driver.KindRWMutex && cl.request.Weight < cl.request.Limit
 }
 
-// outlives reports whether the claim survives the loss of its session. A granted lease does once its end is
+// outlives reports whether the claim survives the loss of its session. A granted lease survives once its end is
 // set. In the state dating, an unanswered Extend may already have set the end; readmitAndRelease handles that case.
 func (cl *claim) outlives() bool { return cl.fixed() && cl.token != 0 && cl.state != dating }
 

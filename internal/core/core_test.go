@@ -227,7 +227,7 @@ func (r *rig) revoke()   { r.step(core.Revoked{Claim: "s.1", Key: "k"}) }
 // deleted is the cause of a hold's end if the key's record was deleted.
 const deleted = "dsync: the store has no record of the hold any more; somebody has deleted or changed it"
 
-// seen gives the Core a state of the key, read by a request that was sent at since.
+// seen gives the Core a state of the key, read by a request that was sent at the time since.
 func (r *rig) seen(since core.Instant, holders ...driver.Holder) { r.seenAhead(0, since, holders...) }
 
 // seenAhead is like seen, but the store's clock has jumped forward.

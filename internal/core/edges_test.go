@@ -125,7 +125,7 @@ func TestListenerIsReplaced(t *testing.T) {
 	}
 }
 
-// The store is told that a revoked claim was given up only when the claim has left the store.
+// The session tells the store that a revoked claim was given up, but not before the claim has left the store.
 func TestRevocationIsDoneWhenReleased(t *testing.T) {
 	r := newRig(t)
 	v := driver.Revocation{Key: "k", Claim: "s.1"}

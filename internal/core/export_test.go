@@ -22,8 +22,8 @@ func (c *Core) ClaimState(number uint64) string {
 // A Row is a row of the claim's table, for one state and one trigger.
 type Row struct{ From, On, When, Next, Do string }
 
-// Rows returns the rows of the claim's table, in the order in which the table has them. whole keeps rows for several
-// states or triggers together.
+// Rows returns the rows of the claim's table, in the order in which the table has them. If whole is true, a row for
+// several states or triggers stays one row.
 func Rows(whole bool) (rows []Row) {
 	for _, r := range claimTable.all {
 		var from, on []string
@@ -120,7 +120,7 @@ func (c *Core) Break(n int, defect string) bool {
 	return true
 }
 
-// Watch makes c call met whenever Rows(false)[n] may be the row that decides, and used when it is.
+// Watch makes c call met whenever Rows(false)[n] may be the row that decides, and used when it decides.
 func (c *Core) Watch(met, used func(n int)) {
 	rows := c.table.expanded()
 	for n := range rows {

@@ -125,7 +125,7 @@ func (cl *claim) in(shown map[string]int64) bool {
 	return holds && token == cl.request.Token
 }
 
-// seen compares a state of a key, read by a request sent at since, with the claims that the session holds.
+// seen compares a state of a key, read by a request sent at the time since, with the claims that the session holds.
 func (c *Core) seen(st *driver.State, since Instant) {
 	q := c.queues[st.Key]
 	if q == nil {
@@ -155,7 +155,7 @@ func (c *Core) seen(st *driver.State, since Instant) {
 	}
 }
 
-// excluded ends the hold of cl because a state of the key, read at now by the store's clock, shows that another holder,
+// excluded ends the hold of cl because a state of the key, read at the time now by the store's clock, shows that another holder,
 // h, was granted the key. It uses now, not the time of an earlier reply, because the store's clock may have jumped past
 // the end of a lease. If the session has lapsed by now, perhaps nobody deleted the record: if the process and its clock
 // stood still for a time, another process may have expired the session. The next heartbeat shows whether the session

@@ -11,10 +11,10 @@ import (
 // other is what is known about another session.
 type other struct {
 	lapses   Instant        // no other process can expire it before then
-	until    time.Time      // the time lapses by the store's clock, in whole milliseconds; zero: lapses is a guess
+	until    time.Time      // the same time by the store's clock, in whole milliseconds; zero: lapses is a guess
 	member   *driver.Member // its record as last read; nil: never read whole
 	lapsed   bool           // the last reading showed it as lapsed, expired or missing, and no Expire has contradicted the reading
-	died     bool           // its process has ended; lapses is one margin later
+	died     bool           // its process has ended; lapses is one margin after that
 	expired  bool           // it has expired, which is final
 	underWay bool           // a Read or Expire of it is under way
 	failed   int            // consecutive failed Reads and Expires of it

@@ -112,7 +112,7 @@ func (c *Core) releaseToFirst(cl *claim, x *args) {
 }
 
 // doubtRelease is called when the store reports that it does not have the claim, which was held. A deposed primary may
-// report that too; believe it only if the answer is the same after an acknowledged heartbeat.
+// report that too, so the answer is believed only if it is the same after an acknowledged heartbeat.
 func (c *Core) doubtRelease(cl *claim, _ *args) {
 	c.doubt(cl)
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.TTL))

@@ -199,9 +199,9 @@ func (c *Core) readmit(cl *claim, _ *args) {
 	c.takeSlot(cl)
 }
 
-// readmitAndRelease is like readmit, but also releases the claim: an Extend may have set the end of the claim's lease,
-// and then the store would keep the claim until that end. Otherwise its own caller would have to wait for the lease to
-// end.
+// readmitAndRelease is like readmit, but also releases the claim. An unanswered Extend may have set the end of the
+// claim's lease. If the claim were not released, the store would keep it until that end, and even the claim's own caller
+// would have to wait.
 func (c *Core) readmitAndRelease(cl *claim, x *args) {
 	c.readmit(cl, x)
 	cl.call, cl.wait = nil, nil

@@ -29,7 +29,7 @@ type session struct {
 
 	registering uint64  // the command that registers; 0: none
 	registerAt  Instant // when to register again; never: nobody needs the session
-	tried       Instant // when the last unanswered registration was sent; why has its error; 0: none
+	tried       Instant // when the last unanswered registration was sent (its error is in why); 0: none
 }
 
 // Deadline returns when the session is lost if no further heartbeat is acknowledged.
@@ -167,8 +167,8 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	c.do(Beat{Took: took, Left: c.Deadline().Sub(c.now)})
 }
 
-// checkJump reports a jump of the store's clock between the last acknowledged heartbeat and this one, which was sent at
-// sent. now is the store's time in the reply. checkJump reports only jumps that are certainly greater than the margin.
+// checkJump reports a jump of the store's clock between the last acknowledged heartbeat and this one. sent is when this
+// one was sent, and now is the store's time in its reply. checkJump reports only jumps that are certainly greater than the margin.
 // The store read its clock at some moment between each heartbeat's send and its answer, so the true interval between
 // the two readings lies between lo and hi. A registration counts as a heartbeat: a forward jump may end the previous
 // session, and then the store no longer acknowledges that session's heartbeats. The interval can then be long, so the

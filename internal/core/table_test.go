@@ -17,7 +17,7 @@ import (
 
 // A tableCase brings a claim into a state, makes something happen, and has the claim's next state and the effects.
 type tableCase struct {
-	from  string // the name of one of beginnings; its first word is the claim's state
+	from  string // a name in beginnings; its first word is the claim's state
 	event string
 	do    func(r *rig)
 	next  string

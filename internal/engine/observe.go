@@ -31,8 +31,7 @@ func (s *Session) load(ctx context.Context, op, key string, waiters int) (driver
 	return st, err
 }
 
-// saw passes states that were requested at the time since to the Core. The Core compares them with what this process
-// holds.
+// saw passes states to the Core, which compares them with what this process holds. since is when they were requested.
 func (s *Session) saw(since core.Instant, states []driver.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

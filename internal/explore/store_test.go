@@ -21,7 +21,7 @@ type store struct {
 	skew     time.Duration
 	observed bool          // all keys are observed
 	hostFile string        // host file of every session; "": the processes run on different machines
-	early    bool          // the store answers a Release with Early set before it is committed
+	early    bool          // the store may answer a Release with Early before the release is committed
 	log      driver.OpTime // position at the end of the log; only early releases are in the log
 	undo     []undo        // early releases that are not committed yet
 }

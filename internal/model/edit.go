@@ -210,7 +210,7 @@ func (w *edit) change(i int, f func(*Holder)) {
 }
 
 // seal seals the key up to the tick, and removes the waiters whose ticks are over. It wakes the removed waiters and the
-// first of the others, if they are among the first maxWoken.
+// first of the others, if they are among the first maxWoken waiters.
 func (w *edit) seal(tick int64, result []byte) {
 	w.Sealed, w.Result = tick, slices.Clone(result)
 	stay := without(w.Queue, func(o Waiter) bool { return w.Over(o.Tick) })

@@ -12,8 +12,8 @@ type Effect struct {
 	Changed bool
 }
 
-// notices returns the notices that are due after the edit e. They are for all sessions but that of an acquired claim,
-// whose State says what has happened to it. A seal wakes even a waiter that has just been granted the key, because the
+// notices returns the notices that are due after the edit e. They do not include the grant of an acquired claim, because
+// the State in the reply shows that grant. A seal wakes even a waiter that has just been granted the key, because the
 // reply in package mongo shows the record from before the seal, without the token of the grant.
 func (w *edit) notices(e driver.Edit) (notices []driver.Notice) {
 	add := func(t driver.NoticeType, session, claim string) *driver.Notice {
@@ -39,7 +39,7 @@ func (w *edit) notices(e driver.Edit) (notices []driver.Notice) {
 	case len(w.Queue) == 0:
 	case w.kept:
 		add(driver.NoticeWake, w.Queue[0].Session, w.Queue[0].Claim)
-	case w.Queue[0].Claim == own: // each request of the claim repeats this, because a notice may be lost
+	case w.Queue[0].Claim == own: // each request of the claim repeats these notices, because a notice may be lost
 		for _, h := range w.Holders {
 			if h.Yield {
 				add(driver.NoticeYield, h.Session, h.Claim)

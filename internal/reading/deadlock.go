@@ -12,7 +12,7 @@ import (
 
 // Deadlocks returns the deadlocks among the first 20,000 keys that begin with prefix, and the records of the sessions
 // in them. If the first reading seems to show any, Deadlocks reads the keys again and searches both readings.
-// [deadlock.Find] explains why, and what the function ends does.
+// [deadlock.Find] explains why, and describes the parameter ends.
 func Deadlocks(ctx context.Context, s Reader, prefix string, ends func(h deadlock.Claim, now time.Time) bool) ([]deadlock.Cycle, map[string]driver.Member, error) {
 	first, _, err := contended(ctx, s, prefix)
 	if err != nil || len(deadlock.Find(first, first, ends)) == 0 {
