@@ -53,8 +53,8 @@ const (
 	byOthers       // another process wants the key, the holder has stalled, or the store has lost the claim
 )
 
-// A leave describes how to release a claim. To change a claim's leave, replace it: many claims may share the
-// variable early.
+// A leave describes how to release a claim. To change a claim's leave, replace it: many claims may share the variable
+// early.
 type leave struct {
 	driver.Release         // without Claim
 	keepUntil      Instant // when the Keep ends
@@ -96,8 +96,8 @@ func (cl *claim) shares() bool {
 	return cl.request.Kind == driver.KindRWMutex && cl.request.Weight < cl.request.Limit
 }
 
-// outlives reports whether the claim survives the loss of its session. A granted lease survives once its end is
-// set. In the state dating, an unanswered Extend may already have set the end; readmitAndRelease handles that case.
+// outlives reports whether the claim survives the loss of its session. A granted lease survives once its end is set. In
+// the state dating, an unanswered Extend may already have set the end; readmitAndRelease handles that case.
 func (cl *claim) outlives() bool { return cl.fixed() && cl.token != 0 && cl.state != dating }
 
 // newClaim makes a claim for an admitted caller. The caller's slots are already counted in q.used, and a

@@ -155,11 +155,11 @@ func (c *Core) seen(st *driver.State, since Instant) {
 	}
 }
 
-// excluded ends the hold of cl because a state of the key, read at the time now by the store's clock, shows that another holder,
-// h, was granted the key. It uses now, not the time of an earlier reply, because the store's clock may have jumped past
-// the end of a lease. If the session has lapsed by now, perhaps nobody deleted the record: if the process and its clock
-// stood still for a time, another process may have expired the session. The next heartbeat shows whether the session
-// continues.
+// excluded ends the hold of cl because a state of the key, read at the time now by the store's clock, shows that
+// another holder, h, was granted the key. It uses now, not the time of an earlier reply, because the store's clock may
+// have jumped past the end of a lease. If the session has lapsed by now, perhaps nobody deleted the record: if the
+// process and its clock stood still for a time, another process may have expired the session. The next heartbeat shows
+// whether the session continues.
 func (c *Core) excluded(cl *claim, h *driver.Holder, now time.Time) {
 	switch {
 	case cl.outlives():

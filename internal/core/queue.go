@@ -135,8 +135,8 @@ func (c *Core) later(q *queue, a *Call) bool {
 	})
 }
 
-// request requests a claim for an admitted caller. If the session is not registered, the caller waits in
-// q.admitted until the session is registered; request begins the registration if needed.
+// request requests a claim for an admitted caller. If the session is not registered, the caller waits in q.admitted
+// until the session is registered; request begins the registration if needed.
 func (c *Core) request(q *queue, a *Call) {
 	switch {
 	case q.over(a.Tick):

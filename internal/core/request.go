@@ -200,8 +200,8 @@ func (c *Core) readmit(cl *claim, _ *args) {
 }
 
 // readmitAndRelease is like readmit, but also releases the claim. An unanswered Extend may have set the end of the
-// claim's lease. If the claim were not released, the store would keep it until that end, and even the claim's own caller
-// would have to wait.
+// claim's lease. If the claim were not released, the store would keep it until that end, and even the claim's own
+// caller would have to wait.
 func (c *Core) readmitAndRelease(cl *claim, x *args) {
 	c.readmit(cl, x)
 	cl.call, cl.wait = nil, nil

@@ -9,7 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A hold that was revoked, or that its holder has resigned, is not kept, even if Close begins before its holder is done.
+// A hold that was revoked, or that its holder has resigned, is not kept, even if Close begins before its holder is
+// done.
 func TestBrokenHoldIsNotKeptByClose(t *testing.T) {
 	for name, end := range map[string]func(r *rig){
 		"revoked, then closed": func(r *rig) { r.revoke(); r.step(core.Close{}) },

@@ -168,11 +168,11 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 }
 
 // checkJump reports a jump of the store's clock between the last acknowledged heartbeat and this one. sent is when this
-// one was sent, and now is the store's time in its reply. checkJump reports only jumps that are certainly greater than the margin.
-// The store read its clock at some moment between each heartbeat's send and its answer, so the true interval between
-// the two readings lies between lo and hi. A registration counts as a heartbeat: a forward jump may end the previous
-// session, and then the store no longer acknowledges that session's heartbeats. The interval can then be long, so the
-// limit allows for clocks that run at different rates, as [Config.Hold] does.
+// one was sent, and now is the store's time in its reply. checkJump reports only jumps that are certainly greater than
+// the margin. The store read its clock at some moment between each heartbeat's send and its answer, so the true
+// interval between the two readings lies between lo and hi. A registration counts as a heartbeat: a forward jump may
+// end the previous session, and then the store no longer acknowledges that session's heartbeats. The interval can then
+// be long, so the limit allows for clocks that run at different rates, as [Config.Hold] does.
 func (c *Core) checkJump(sent Instant, now time.Time) {
 	const truncation = time.Millisecond
 	if c.session.lastBeat.clock.IsZero() {

@@ -58,8 +58,8 @@ type Namer interface {
 	Number(kind byte, n uint64) uint64
 }
 
-// State appends to b everything that the Core's behaviour depends on. States that behave alike append the same: times are
-// relative to now, and ids and numbers are replaced by the names that name gives them.
+// State appends to b everything that the Core's behaviour depends on. States that behave alike append the same: times
+// are relative to now, and ids and numbers are replaced by the names that name gives them.
 func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 	w := writer{b, now, name}
 	s := &c.session

@@ -18,8 +18,8 @@ type clock struct {
 func newClock() clock { return clock{base: time.Now(), mark: markSleep()} }
 
 // at returns the Instant of now, which the caller has just read. Measuring how long the machine slept takes system
-// calls, so it is done only if the wall clock and the monotonic clock have drifted apart since the last measurement. at
-// ignores a drift below slewed: slewing the wall clock can cause that much within a heartbeat interval, and the margin
+// calls, so it is done only if the wall clock and the monotonic clock have drifted apart since the last measurement.
+// Drifts below slewed are ignored: slewing the wall clock can cause that much within a heartbeat interval, and the margin
 // covers it.
 func (c *clock) at(now time.Time) core.Instant {
 	const slewed = 10 * time.Millisecond

@@ -199,8 +199,8 @@ const (
 )
 
 // explore visits and checks the states that can be reached from w, and stops when it has seen the given number of
-// states. It leaves out actions for which without returns true, except the action that would come next without faults. If it finds an error,
-// wrong has the steps that lead to the error; otherwise wrong is nil.
+// states. It leaves out actions for which without returns true, except the action that would come next without faults.
+// If it finds an error, wrong has the steps that lead to the error; otherwise wrong is nil.
 func explore(w *world, most int, without func(what string) bool) (e *explorer, wrong []string) {
 	e = &explorer{seen: make(map[fingerprint]int32)}
 	type open struct {

@@ -382,9 +382,9 @@ func (n *node) hold(a *core.Call) *hold {
 	return nil
 }
 
-// overtaken returns an earlier call that waits for the same key and should have been served before the call a, or nil. A try or
-// a call with First need not wait for its turn, a reader may share a hold while another reader requests one, and calls
-// for ticks may have to queue anew.
+// overtaken returns an earlier call that waits for the same key and should have been served before the call a, or nil.
+// A try or a call with First need not wait for its turn, a reader may share a hold while another reader requests one,
+// and calls for ticks may have to queue anew.
 func (n *node) overtaken(a *core.Call) *core.Call {
 	if a.Try || a.First || a.Tick > 0 {
 		return nil

@@ -116,9 +116,9 @@ func (r Record) State(key, claim string, now time.Time, most int) driver.State {
 }
 
 // Idle reports whether a Sweep may delete the record. Nobody may hold the key or wait for it, and the record must not
-// have changed since the time old. The key must not be sealed, because a seal is permanent, nor have counted terms, because
-// the count would start over. And old must be later than the time in the last token, which is ahead of the clock
-// after several grants in a millisecond. Otherwise a new record could begin with a smaller token.
+// have changed since the time old. The key must not be sealed, because a seal is permanent, nor have counted terms,
+// because the count would start over. And old must be later than the time in the last token, which is ahead of the
+// clock after several grants in a millisecond. Otherwise a new record could begin with a smaller token.
 func (r Record) Idle(old time.Time) bool {
 	return r.Sealed == 0 && r.Term == 0 && !r.InUse() && r.LastChange.Before(old) &&
 		r.Token+driver.TokenStep <= old.UnixMilli()*driver.TokenStep
