@@ -19,8 +19,8 @@ func newClock() clock { return clock{base: time.Now(), mark: markSleep()} }
 
 // at returns the Instant of now, which the caller has just read. Measuring how long the machine slept takes system
 // calls, so it is done only if the wall clock and the monotonic clock have drifted apart since the last measurement.
-// Drifts below slewed are ignored: slewing the wall clock can cause that much within a heartbeat interval, and the margin
-// covers it.
+// Drifts below slewed are ignored: slewing the wall clock can cause that much within a heartbeat interval, and the
+// margin covers it.
 func (c *clock) at(now time.Time) core.Instant {
 	const slewed = 10 * time.Millisecond
 	d := now.Sub(c.base)

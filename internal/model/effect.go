@@ -12,9 +12,9 @@ type Effect struct {
 	Changed bool
 }
 
-// notices returns the notices that are due after the edit e. They do not include a grant of the claim that e
-// acquires, because the State in the reply shows it. A seal wakes even a waiter that has just been granted the key,
-// because the reply in package mongo shows the record from before the seal, without the token of the grant.
+// notices returns the notices that are due after the edit e. They do not include a grant of the claim that e acquires,
+// because the State in the reply shows it. A seal wakes even a waiter that has just been granted the key, because the
+// reply in package mongo shows the record from before the seal, without the token of the grant.
 func (w *edit) notices(e driver.Edit) (notices []driver.Notice) {
 	add := func(t driver.NoticeType, session, claim string) *driver.Notice {
 		notices = append(notices, driver.Notice{Type: t, Session: session, Key: e.Key(), Claim: claim})
