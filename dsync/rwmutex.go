@@ -22,8 +22,8 @@ const rwLimit = engine.RWLimit
 // must not read-lock again.
 //
 // Readers of one process can share one hold in the store and its token, so most read locks take no command while the
-// process is reading. Until another process waits for the key, a new reader may join for [Options].HandOffTime after
-// the grant, or for some seconds if the process listens for notices.
+// process is reading. A new reader may join until [Options].HandOffTime after the grant (some seconds if the process
+// listens for notices), unless another process waits for the key.
 type RWMutex struct {
 	w       Mutex
 	readers heldUnits // one unit for each RLock or TryRLock that has no RUnlock yet

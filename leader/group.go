@@ -118,8 +118,8 @@ func (s *Singleton) runs(t Term) (done func()) {
 	}
 }
 
-// Remove removes the function from the group on this process, so that another process can run it, and
-// waits until the function has returned or ctx ends. It reports whether the function was in the group.
+// Remove removes the function from this process's group, so that another process can run it. It waits
+// until the function has returned or ctx ends, and reports whether the function was in the group.
 // If ctx is the function's context or was made from it, Remove does not wait.
 func (s *Singleton) Remove(ctx context.Context) bool {
 	s.g.mu.Lock()

@@ -46,7 +46,7 @@ func writePages(c *cobra.Command, dir string) error {
 	return os.WriteFile(filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"), page, 0o644)
 }
 
-// manPage returns the manual page of c: cobra's page, with the sections that cobra does not know
+// manPage returns the manual page of c. It is cobra's page plus the sections that cobra does not know, which are
 // inserted where man-pages(7) wants them.
 func manPage(c *cobra.Command) ([]byte, error) {
 	c.DisableAutoGenTag = true // no date, so that the page is reproducible

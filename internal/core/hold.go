@@ -151,8 +151,8 @@ func (c *Core) settled(cl *claim, err error) {
 	c.freeSlot(cl)
 }
 
-// mayReuse reports whether this process may use the claim for another hold: the holder has not said how to release it,
-// the store has certainly not lost it, and there are tokens left.
+// mayReuse reports whether this process may use the claim for another hold. It may if readers can't share the claim,
+// the holder has not said how to release it, the store has certainly not lost it, and there are tokens left.
 func (c *Core) mayReuse(cl *claim) bool {
 	room := int64(driver.TokenStep)
 	if cl.request.Yield {

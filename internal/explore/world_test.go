@@ -561,7 +561,7 @@ func (w *world) stillHeld() error {
 			}
 			r := w.store.keys[h.call.Key]
 			if _, holds := r.Holder(h.id); !holds {
-				return fmt.Errorf("the store drops the hold of call %d of %s, which is not over", h.call.Call, name(i))
+				return fmt.Errorf("the store drops a hold that is not over: call %d of %s", h.call.Call, name(i))
 			}
 		}
 	}

@@ -46,8 +46,8 @@ func NewRing(ctx context.Context, sys System, key string, n int) (*Ring, error) 
 
 const requeueTime = 25 * time.Millisecond
 
-// add opens a process. The first process gets the key. add does not wait until a later process has
-// requested the key.
+// add opens a process. For the first process, add waits until it has the key. For any other, add returns
+// without waiting for its request.
 func (r *Ring) add(ctx context.Context) error {
 	p, err := r.sys.Open(ctx)
 	if err != nil {
