@@ -53,8 +53,9 @@ func TestUndoneUnlock(t *testing.T) {
 	}
 }
 
-// If a fail-over undoes an Unlock, the claim is discarded as soon as a heartbeat has reached the new primary, even if a
-// copy of the claim's request may still arrive. If a copy makes the claim join again, the claim is discarded again.
+// If a fail-over undoes an Unlock, the session discards the claim as soon as a heartbeat has reached the new primary.
+// It does so even if copies of the claim's request may still arrive. If a copy makes the claim join again, the session
+// discards it again.
 func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
 	for _, copies := range []bool{false, true} {
 		t.Run(fmt.Sprint("a copy comes: ", copies), func(t *testing.T) {
@@ -98,8 +99,8 @@ func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
 	}
 }
 
-// After a fail-over has undone an Unlock, a try in the same process finds the key held by a claim that nobody uses. The
-// session then sends a heartbeat at once and discards the claim, so the next try succeeds.
+// A fail-over undoes an Unlock, so a claim that nobody uses holds the key. When a try in the same process finds the key
+// held, the session sends a heartbeat at once and discards the claim, so the next try succeeds.
 func TestOwnTryAfterAnUndoneUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -116,7 +117,7 @@ func TestOwnTryAfterAnUndoneUnlock(t *testing.T) {
 	})
 }
 
-// eventuallyFree waits until nobody holds k, for at most two minutes.
+// eventuallyFree waits up to two minutes for the key "k" to be free.
 func eventuallyFree(t *testing.T, store driver.Store, s *dsync.Session) {
 	t.Helper()
 	for range 120 {

@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// crashed starts a session that locks the keys in held and waits for those in awaited. crash cuts it off from the
-// store, as if its process had crashed.
+// crashed starts a session that locks the keys in held and waits for those in awaited. The function crash cuts the
+// session off from the store, as if its process had crashed.
 func crashed(t *testing.T, store driver.Store, held []string, awaited ...string) (crash func()) {
 	t.Helper()
 	f := newFaulty(t, store, nil)
@@ -26,8 +26,9 @@ func crashed(t *testing.T, store driver.Store, held []string, awaited ...string)
 	return f.Cut
 }
 
-// B06: if a process waits for a hundred keys of a process that crashes, it gets all of them little more than a TTL
-// after the crashed process's last heartbeat. The waiter that finds the session expired wakes all the others.
+// B06: a process waits for a hundred keys, and the process that holds them crashes. The waiting process gets all of the
+// keys little more than a TTL after the crashed process's last heartbeat. The waiter that finds the session expired
+// wakes all the others.
 func TestEveryKeyOfACrashedProcessIsFreeInTime_B06(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 100
@@ -62,8 +63,8 @@ func TestEveryKeyOfACrashedProcessIsFreeInTime_B06(t *testing.T) {
 	})
 }
 
-// B06: if the holder and the waiters ahead in the queue crash, the next waiter still gets the key in time, even if it
-// also waits for other keys that they hold.
+// B06: if the holder and the waiters ahead in the queue crash, the next waiter still gets the key in time. It may also
+// wait for other keys of the crashed processes.
 func TestKeyBehindCrashedWaitersIsFreeInTime_B06(t *testing.T) {
 	for _, dead := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(dead), func(t *testing.T) {

@@ -37,8 +37,8 @@ func (s *staleStore) Sessions(ctx context.Context, q driver.SessionQuery) ([]dri
 	return m, now, err
 }
 
-// Promise 3: even if a reading shows a session as missing or expired, other sessions do not treat it as expired, since
-// the reading may be stale. Only the reply to an Expire decides.
+// Promise 3: a reading that shows a session as missing or expired may be stale. So other sessions do not rely on it:
+// only the reply to an Expire decides.
 func TestStaleReadingExpiresNobody(t *testing.T) {
 	for _, dead := range []bool{false, true} {
 		t.Run(fmt.Sprint("expired ", dead), func(t *testing.T) {
@@ -60,8 +60,8 @@ func TestStaleReadingExpiresNobody(t *testing.T) {
 	}
 }
 
-// The further back a waiter is in the queue, the later it checks whether the holder has lapsed, so that a crash does
-// not make all waiters send commands at once.
+// Waiters do not all check at the same time whether the holder has lapsed: those further back in the queue check later.
+// So a crash does not make all waiters send commands at once.
 func TestCrashIsCheckedInTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

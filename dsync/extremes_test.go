@@ -117,8 +117,8 @@ func TestTryAllOfTheLargestSemaphore(t *testing.T) {
 	})
 }
 
-// The weights that a process's goroutines want can add up to more than an int64 can hold, but each goroutine still gets
-// its answer. Here the sum wraps around to 0 once one goroutine is done.
+// The goroutines of a process can request weights whose sum overflows an int64. Each goroutine still gets its answer.
+// Here the sum wraps around to 0 once one goroutine is done.
 func TestWeightsThatAddUpToZero(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		faulty := newFaulty(t, dsynctest.NewMemory(), func(dsynctest.Request) dsynctest.Fault {

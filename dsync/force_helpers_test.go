@@ -110,13 +110,13 @@ func (p party) take(t testing.TB, s *dsync.Session) *holding {
 	return h
 }
 
-// An ended is the error of a function, and the time at which the function returned.
+// The type ended has the error of a function, and the time at which the function returned.
 type ended struct {
 	err error
 	at  time.Time
 }
 
-// async calls f on a goroutine, and sends f's error and the time on the channel when f has returned.
+// async calls f on a goroutine. When f has returned, async sends f's error and the time on the channel.
 func async(f func() error) <-chan ended {
 	done := make(chan ended, 1)
 	go func() {
@@ -147,7 +147,7 @@ func revocations(t testing.TB, store driver.Store, session string) int {
 	return len(p.Revoked)
 }
 
-// An adminStore fails those of its methods for which the test has set an error with fail.
+// A test calls fail to make a method of an adminStore return an error.
 type adminStore struct {
 	*dsynctest.Memory
 	mu   sync.Mutex

@@ -190,8 +190,8 @@ func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
 	}
 }
 
-// Promise 9: whatever the network does to the holder and to the process that takes the key by force, Lost closes at
-// least a grace before anyone else holds the key.
+// Promise 9: Lost closes at least a grace before anyone else holds the key, whatever the network does to the holder and
+// to the process that takes the key by force.
 func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 	for i := range trials() {
 		seed := uint64(i)

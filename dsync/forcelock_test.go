@@ -28,7 +28,7 @@ func TestForceHoldIsFirst(t *testing.T) {
 		for i := range 5 {
 			s := newSession(t, store, nil)
 			if i == 2 {
-				s = b // the session that forces has a waiter of its own in the store's queue
+				s = b // the session that calls ForceHold also has a waiter in the store's queue
 			}
 			wg.Go(func() {
 				mu := s.Mutex("k")
@@ -39,7 +39,7 @@ func TestForceHoldIsFirst(t *testing.T) {
 			})
 			time.Sleep(10 * time.Millisecond)
 		}
-		for i := range 3 { // more waiters of that session, which wait in its process behind its first waiter
+		for i := range 3 { // more waiters of that session; they wait within its process, behind its first waiter
 			wg.Go(func() {
 				mu := b.Mutex("k")
 				mu.Lock()
@@ -138,8 +138,8 @@ func TestForceHoldTwice(t *testing.T) {
 	}
 }
 
-// ForceHold may find that the key has just been granted to its own process: to a waiter that should have made way, or
-// to a try. That holder is notified like any other, so ForceHold does not wait forever.
+// When ForceHold is called, its own process may just have been granted the key: for a waiter that should have made way,
+// or for a try. The waiter or try is notified like any other holder, so ForceHold does not wait forever.
 func TestForceHoldMeetsALocalGrant(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprint("try ", try), func(t *testing.T) {
@@ -328,7 +328,7 @@ func TestForceOfALingeringKey(t *testing.T) {
 	}
 }
 
-// ForceHold notifies a holder in its own process, and waits until that holder has unlocked, even if the holder's hold
+// ForceHold notifies a holder in its own process, and waits until that holder has unlocked. It waits even if the hold
 // is lost meanwhile.
 func TestForceHoldWaitsForALocalUnlock(t *testing.T) {
 	for _, p := range parties {

@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// If a waiter gives up while its request is under way, and the request is then answered, giving up costs one Release,
-// sent after the answer.
+// A waiter gives up while its request is under way. If the request is then answered, giving up costs one Release, which
+// is sent after the answer.
 func TestGivingUpDuringARequestCostsOneRelease(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {

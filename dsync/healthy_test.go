@@ -18,7 +18,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// late is the time from the send of the last acknowledged heartbeat until a session that holds or waits is unhealthy.
+// late is the time after which a session that holds or waits is unhealthy. This time is counted from the sending of the
+// session's last acknowledged heartbeat.
 const late = ttl/3 + ttl/30 + ttl/6
 
 // wantHealthy checks the session's health; want is nil for a healthy one.
@@ -115,8 +116,8 @@ func TestHealthyWhenTheStoreIsNotNeeded(t *testing.T) {
 	}
 }
 
-// A waiter needs a registration, so a session that can't register for a waiter is unhealthy, as is a session that can't
-// renew. When a session is lost and then can't register, it does not become healthy in between.
+// A waiter needs a registration, so a session that has a waiter and can't register is unhealthy, like a session that
+// can't renew. When a session is lost and then can't register, it does not become healthy in between.
 func TestNotHealthyWhileAWaiterCantRegister(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, f := cutOff(t)

@@ -49,8 +49,8 @@ func (p *pool) Heartbeat(ctx context.Context, s string, given []driver.Revocatio
 	return p.Store.Heartbeat(ctx, s, given)
 }
 
-// Heartbeats do not queue behind other commands of their session, not even behind the polls of 900 waiters and the
-// requests of 225 goroutines that try again and again. Nor does an Unlock queue behind polls.
+// Heartbeats do not queue behind other commands of their session, and an Unlock does not queue behind polls. Here 900
+// waiters poll, and 225 goroutines try again and again.
 func TestPollsDontDelayHeartbeats(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {

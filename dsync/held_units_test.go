@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Readers that share a long hold for a short time leave nothing behind in memory, even if they use Lost and Context.
+// Short-lived readers that share a long hold leave nothing behind in memory, even if they use Lost and Context.
 func TestReadersLeaveNothingBehind(t *testing.T) {
 	for _, test := range []struct {
 		name string

@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// inner is the key of a value in a context derived from a scope's context.
+// inner is the key of a value that a test puts into a context under a scope's context.
 type inner struct{}
 
 // pair runs f in a bubble with two sessions on one store.
@@ -32,8 +32,8 @@ func must[T any](t *testing.T) func(v T, err error) T {
 	}
 }
 
-// A hold of any kind is live until Release. Release closes its channel and ends its context with the cause
-// context.Canceled. A second Release does nothing.
+// A hold of any kind is live until Release. Release closes the hold's channel, and ends the hold's context with the
+// cause context.Canceled. A second Release does nothing.
 func TestHoldEndsByRelease(t *testing.T) {
 	for name, acquire := range map[string]func(context.Context, *dsync.Session) (*dsync.Hold, error){
 		"Mutex.Hold":      func(ctx context.Context, s *dsync.Session) (*dsync.Hold, error) { return s.Mutex("k").Hold(ctx) },

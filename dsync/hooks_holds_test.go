@@ -278,8 +278,7 @@ func TestHooksGetTheContextWithTheGrant(t *testing.T) {
 	})
 }
 
-// Hooks for holds cost nothing if none are set: Lock and Unlock of a lingering key need only one allocation, for the
-// hold itself.
+// If no hooks for holds are set, Lock and Unlock of a lingering key need only one allocation, for the hold itself.
 func TestUnsetHooksCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		opt := &dsync.Options{}

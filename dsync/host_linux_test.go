@@ -276,9 +276,9 @@ func TestFileAfterACloseThatCouldNotUnregister(t *testing.T) {
 	})
 }
 
-// If a registration gets no answer, its file is kept: the registration may have succeeded, and without a locked file
-// other processes would take this process for dead. If the registration turns out to have failed, or if the session
-// closes, the file is removed.
+// If a registration gets no answer, the session's file is kept. The registration may have succeeded, and without a
+// locked file other processes would take this process for dead. If the registration turns out to have failed, or if the
+// session closes, the file is removed.
 func TestFileOfAFailedRegistration(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		t.Run(fmt.Sprint("made: ", made), func(t *testing.T) { testFileOfAFailedRegistration(t, made) })

@@ -30,8 +30,8 @@ func TestRequestThatCameTooLateIsRepeatedAtOnce(t *testing.T) {
 	})
 }
 
-// ReleaseAfter keeps the key for exactly d from the call. It makes no difference that an earlier request for the key
-// got no answer and that the session must therefore discard the claim later.
+// ReleaseAfter keeps the key for exactly d from the call. Here an earlier request for the key got no answer, so the
+// session must discard the claim later. That makes no difference.
 func TestReleaseAfterCountsFromTheCall(t *testing.T) {
 	for _, d := range []time.Duration{ttl / 10, ttl / 5, time.Minute} {
 		bubble(t, func(t *testing.T) {

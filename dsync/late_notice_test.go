@@ -21,7 +21,7 @@ func lateNotices(t *testing.T, store driver.Store, late time.Duration) driver.St
 	})
 }
 
-// B35: a key kept by ReleaseAfter stays held even if the notice of its grant arrives late, when the session may have
+// B35: a key kept by ReleaseAfter stays held even if the notice of its grant arrives late. By then the session may have
 // forgotten the claim.
 func TestLateNoticeDoesNotFreeAKeptKey_B35(t *testing.T) {
 	for _, late := range []time.Duration{ttl / 2, 2 * ttl, 5 * ttl} {
@@ -66,8 +66,8 @@ func TestBreakFreesAKeyKeptByReleaseAfter(t *testing.T) {
 	})
 }
 
-// If a copy of a lease's request was granted the key under the same claim id, Extend reports that the lease was lost.
-// The copy's grant is discarded once no further copy can join.
+// A late copy of a lease's request may be granted the key under the lease's claim id. Extend then reports that the
+// lease was lost. The copy's grant is discarded once no further copy can join.
 func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -50,7 +50,7 @@ func TestEndedLeasesAreForgotten(t *testing.T) {
 	})
 }
 
-// A session forgets other sessions that it has not needed to know about for a while.
+// What a session knows about other sessions is forgotten when it has not been needed for a while.
 func TestSessionsOfOthersAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &crowdStore{Memory: dsynctest.NewMemory()}
@@ -131,7 +131,7 @@ func TestCancelledContextsAreFreed(t *testing.T) {
 	})
 }
 
-// If each request for a claim also releases the previous claim, the session forgets the released claims, even if the
+// Here each request for a claim also releases the previous claim. The session forgets the released claims even if the
 // requests follow each other without a pause.
 func TestReplacedClaimsAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -142,7 +142,7 @@ func (s *deafStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, err
 }
 
 // If the session is lost before it learns when a newly granted lease ends, Lease discards the grant and requests the
-// key again, even if another process now holds the key.
+// key again. It does so even if another process now holds the key.
 func TestLeaseOfALostSessionIsRequestedAgain(t *testing.T) {
 	t.Run("nobody else wants it", func(t *testing.T) { testLeaseOfALostSession(t, false) })
 	t.Run("another takes it", func(t *testing.T) { testLeaseOfALostSession(t, true) })

@@ -123,7 +123,7 @@ func TestLeaseOutlivesItsSession(t *testing.T) {
 	})
 }
 
-// Promise 1 for leases: Lost closes at least the grace before anyone else acquires the key. This holds whether the
+// Promise 1 for leases: Lost closes at least the grace before anyone else acquires the key. This is true whether the
 // process learned of the grant from a notice, a repeated request or a late reply.
 func TestLeaseLostBeforeTaken(t *testing.T) {
 	draws := testkit.Draw(t)
@@ -265,7 +265,7 @@ func TestCloseKeepsLeases(t *testing.T) {
 }
 
 // After a lease's Lost has closed, its grace is still running. Break and ForceHold in the same session, and Break in
-// another session, all wait for the grace. The key is free little more than a margin after that.
+// another session, all wait for the grace. The key is free little more than a margin after the end of the grace.
 func TestLapsedLeaseHasItsGrace(t *testing.T) {
 	for _, who := range []string{"own ForceHold", "own Break", "another's Break"} {
 		t.Run(who, func(t *testing.T) {

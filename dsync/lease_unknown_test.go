@@ -72,8 +72,8 @@ func testLeaseOfALostReply(t *testing.T, method dsynctest.Method, caller string)
 	mu.Unlock()
 }
 
-// If the store executes an Extend, but its reply does not reach the holder before the lease is over, the key is free at
-// the end of the grace, or earlier if the holder calls Release. It does not stay held until the extended end. (B37)
+// The store executes an Extend, but the reply does not reach the holder before the lease is over. The key is then free
+// at the end of the grace, or earlier if the holder calls Release. It does not stay held until the extended end. (B37)
 func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 	const d = time.Hour
 	for name, fault := range map[string]dsynctest.Fault{
@@ -131,8 +131,9 @@ func TestLeaseOfALostExtendIsReleased(t *testing.T) {
 	}
 }
 
-// If an Extend got no reply and the store still does not answer, Release returns once the lease is certainly over. The
-// store may have executed the Extend at the last moment, so that is twice the lease's length after its beginning. (B37)
+// If an Extend got no reply and the store still does not answer, Release returns once the lease is certainly over. This
+// takes twice the lease's length from the lease's beginning, because the store may have executed the Extend at the last
+// moment. (B37)
 func TestReleaseOfALostExtendEndsWithTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = 5 * ttl
@@ -189,8 +190,8 @@ func TestExtendIsNotSentAfterTheEnd(t *testing.T) {
 	})
 }
 
-// If a waiter is granted a lease while it is cut off or after its process has died, other waiters and Break need not
-// wait until that lease ends.
+// A waiter may be granted a lease while it is cut off, or after its process has died. Then other waiters and Break need
+// not wait until the lease ends.
 func TestLeaseGrantedToALostWaiterEndsWithItsSession(t *testing.T) {
 	for _, how := range []string{"lives on", "dies", "is broken"} {
 		t.Run(how, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A refusing store answers edits with ErrRefused: those with an Acquire while acquire is set, and those with only a
-// Release while release is set.
+// A refusing store answers edits with ErrRefused. While acquire is set, it refuses edits with an Acquire; while release
+// is set, it refuses edits with only a Release.
 type refusing struct {
 	driver.Store
 	acquire, release atomic.Bool
@@ -27,8 +27,8 @@ func (s *refusing) Edit(ctx context.Context, e driver.Edit) (driver.Edited, erro
 	return s.Store.Edit(ctx, e)
 }
 
-// If a TryLease expires the previous holder, but its ctx or session ends before it learns when the new lease ends, it
-// leaves nothing in the store.
+// A TryLease expires the previous holder. If its ctx or session then ends before it learns when the new lease ends, the
+// TryLease leaves nothing in the store.
 func TestAbandonedTryAcquireLeavesNoLease(t *testing.T) {
 	for _, closes := range []bool{false, true} {
 		t.Run(fmt.Sprint("closes ", closes), func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestAbandonedTryAcquireLeavesNoLease(t *testing.T) {
 	}
 }
 
-// If the store refuses a request that a queued waiter repeats, the waiter is removed from the queue.
+// If a queued waiter repeats its request and the store refuses it, the waiter is removed from the queue.
 func TestRefusedWaiterLeavesTheQueue(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
@@ -120,8 +120,8 @@ func TestRefusedReleaseIsRetried(t *testing.T) {
 	})
 }
 
-// If the reply to a Release is lost, the next goroutine in the process waits only until the attempt has timed out and
-// an extra heartbeat is acknowledged. It does not wait for the next regular heartbeat.
+// If the reply to a Release is lost, the next goroutine in the process waits until the attempt has timed out and an
+// extra heartbeat is acknowledged. It need not wait for the next regular heartbeat.
 func TestLostReplyOfARelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -81,8 +81,8 @@ func TestLingerYieldsToWaitersBeforeTheReply(t *testing.T) {
 	})
 }
 
-// Another process that requests a lingering key gets it even if the key is in constant use: at once if the store can
-// notify, and otherwise after Linger.
+// Another process that requests a lingering key gets it even if the key is in constant use. It gets the key at once if
+// the store can notify, and otherwise after Linger.
 func TestLingerYields(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		for _, used := range []bool{false, true} {
@@ -332,8 +332,8 @@ func TestTryTakesALocallyLingeringKey(t *testing.T) {
 	}
 }
 
-// Promise 2: the tokens of a lingering key stay below the token of the next grant, even if its holds use up all the
-// tokens of the current grant.
+// Promise 2: even if the holds of a lingering key use up all the tokens of its grant, these tokens stay below the token
+// of the next grant.
 func TestLingerTokensHaveRoom(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Promise 9: with the default options, an idle holder learns of a Break or ForceHold within a few round trips, or in a
-// new hold within a second, not only by its next heartbeat.
+// Promise 9: with the default options, an idle holder learns of a Break or ForceHold within a few round trips. If its
+// hold is new, it learns of them within a second. It need not wait for its next heartbeat.
 func TestForceReachesAnIdleHolderAtOnce(t *testing.T) {
 	const trip = 10 * time.Millisecond
 	force := map[string]func(*dsync.Session) error{
@@ -60,8 +60,8 @@ func TestForceReachesAnIdleHolderAtOnce(t *testing.T) {
 	}
 }
 
-// If a notice is lost, late or repeated, or no listener opens, the holder still learns of a revocation, at the latest
-// from the reply to its next heartbeat.
+// A notice may be lost, late or repeated, or no listener may open. The holder still learns of a revocation, at the
+// latest from the reply to its next heartbeat.
 func TestForceInBadNetworks(t *testing.T) {
 	faults := map[string]func(dsynctest.Request) dsynctest.Fault{
 		"lost": func(r dsynctest.Request) dsynctest.Fault {

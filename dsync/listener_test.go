@@ -36,8 +36,8 @@ func TestGrantBeforeTheListenerIsReady(t *testing.T) {
 	})
 }
 
-// Promise 5: a notice that arrives while a request is under way takes effect, even if the store composed the reply to
-// the request before it sent the notice.
+// Promise 5: a notice may arrive while a request is under way. It takes effect even if the store composed the reply to
+// that request earlier.
 func TestNoticeDuringAnAttemptIsNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = time.Minute

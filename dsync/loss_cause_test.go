@@ -14,8 +14,8 @@ import (
 )
 
 // errors.Is tells why a hold was lost. The cause of the hold's context, the cause of the leader's context, and the
-// error of Release each match exactly one of the documented causes. They never match context.DeadlineExceeded, even
-// if the last heartbeat failed with it.
+// error of Release each match exactly one of the documented causes. None of them matches context.DeadlineExceeded, even
+// if the last heartbeat failed with that error.
 func TestCauseOfALoss(t *testing.T) {
 	causes := []error{
 		dsync.ErrNotRenewed, dsync.ErrSessionExpired, dsync.ErrRevoked, dsync.ErrRecordDeleted, dsync.ErrStalled, dsync.ErrLeaseOver, dsync.ErrClosed,

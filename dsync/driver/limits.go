@@ -26,12 +26,12 @@ const MaxClaimValue = 256
 // The least distance between the token of a grant and the next token of the same key. The values in between are for
 // hand-offs within one process.
 const (
-	// TokenStep is the distance after the token of most claims. If a store makes each token at least as great as its
-	// clock in milliseconds times TokenStep, tokens grow even if the store has deleted the idle record of the key in
-	// between.
+	// TokenStep is the least distance from a claim's token to the next token of the key, for most claims. A store may
+	// delete the idle record of a key. The key's tokens still grow if each is at least the store's clock, in
+	// milliseconds, times TokenStep.
 	TokenStep = 1024
 
-	// TokenRoom is the distance after the token of a claim that takes the whole limit and has
-	// Yield: its process may hand it off many times.
+	// TokenRoom is the least distance for a claim with Yield that takes the whole limit: its process may hand it off
+	// many times.
 	TokenRoom = 65_536
 )

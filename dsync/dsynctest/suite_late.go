@@ -201,8 +201,8 @@ func (e *env) replayed(l life, keys ...string) {
 
 func testLateReplay(e *env) {
 	l := e.live()
-	// Some keys are left free. Others get a holder and a waiter, one from another session and one from l's session.
-	// The first Acquire of a key drops lapsed leases.
+	// Some keys are left free. Others get a holder and a waiter: a claim of l's session and a claim of another session,
+	// in either order. The first Acquire of a key drops lapsed leases.
 	other := e.session()
 	for i, key := range l.keys {
 		if key == l.sealed {

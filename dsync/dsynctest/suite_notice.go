@@ -86,8 +86,8 @@ func (e *env) noticed(c driver.Claim, before time.Time, notices []driver.Notice)
 }
 
 // wantNotices checks which notices the last command has returned; env.noticed has already checked their tokens and
-// terms. wantNotices tolerates any NoticeChange. It also tolerates the notice of another grant if that grant is, in
-// milliseconds, no older than the command.
+// terms. wantNotices tolerates any NoticeChange. It also tolerates the notice of another grant that is no older than
+// the last state seen before the command.
 func (e *env) wantNotices(want ...driver.Notice) {
 	e.Helper()
 	var got []driver.Notice

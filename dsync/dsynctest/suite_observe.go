@@ -442,7 +442,7 @@ func (l *listener) changes(key string) (n int) {
 	return n
 }
 
-// testChangeNothing reads observed keys, to test that what the store writes for observers does not show.
+// testChangeNothing reads observed keys. What the store writes for observers must not show.
 func testChangeNothing(e *env) {
 	unused, session := newID(), e.session()
 	c, waiter := e.candidate(newID(), session), e.candidate(newID(), session)

@@ -123,7 +123,7 @@ func testPublishStays(e *env) {
 
 func testPublishGoes(e *env) {
 	key, session, value := newID(), e.session(), []byte("value")
-	// wantGone checks that the key has no value when the claim next holds it, even if earlier holders publish late.
+	// wantGone checks that the key has no value under its new holder, even if earlier holders publish late.
 	wantGone := func(next driver.Claim, before ...driver.Claim) {
 		e.Helper()
 		e.wantHolders(e.load(key), next)
@@ -245,8 +245,8 @@ func valued(c driver.Claim, value string) driver.Claim {
 	return c
 }
 
-// testPublishByGrant grants claims that have a value, in several ways. From the grant on, the key must have that value,
-// until the claim publishes another one or its hold ends.
+// testPublishByGrant grants claims that have a value, in several ways. From the grant on, the key must have the claim's
+// value, until the claim publishes another value or its hold ends.
 func testPublishByGrant(e *env) {
 	full := strings.Repeat("\xfe", driver.MaxClaimValue)
 	for _, new := range []func(key, session string) driver.Claim{e.candidate, e.claim} {
@@ -295,8 +295,8 @@ func testPublishByGrant(e *env) {
 	}
 }
 
-// testPublishByGrantSorts grants claims of four sorts, each with a value, by a replacement and by a Release with
-// Successor.
+// testPublishByGrantSorts grants claims of four sorts, each with a value. It grants them by a replacement and by a
+// Release with Successor.
 func testPublishByGrantSorts(e *env) {
 	for _, sort := range []func(key, session string) driver.Claim{
 		e.candidate, e.claim, func(key, session string) driver.Claim { return e.leased(key, session, long) },

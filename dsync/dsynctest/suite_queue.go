@@ -38,7 +38,7 @@ func testQueueGrantsAllThatFit(e *env) {
 	}
 }
 
-// wantMismatch acquires c, once waiting and once not, and checks that the error is the given one each time.
+// wantMismatch acquires c with and without waiting, and checks that each Acquire returns the given error.
 func (e *env) wantMismatch(c driver.Claim, want driver.MismatchError) {
 	e.Helper()
 	for _, wait := range []bool{true, false} {
@@ -53,7 +53,7 @@ func (e *env) wantMismatch(c driver.Claim, want driver.MismatchError) {
 	}
 }
 
-// yieldCases test how much greater the next token is after a claim with Yield.
+// yieldCases test the distance from the token of a claim with Yield to the key's next token.
 func yieldCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Token/RoomBehindOneThatYields", test: testYieldRoom},

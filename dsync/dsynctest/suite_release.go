@@ -165,8 +165,8 @@ func testLeaseEnd(e *env) {
 	}
 }
 
-// However a claim with a lease is granted, its hold has no end until the first Extend, and lasts as long as its
-// session. Otherwise a grant that nobody learns of would block the key for the whole lease.
+// A claim with a lease can be granted in several ways. In each case its hold has no end until the first Extend, and
+// lasts as long as its session. Otherwise a grant that nobody learns of would block the key for the whole lease.
 func testLeaseUndated(e *env) {
 	for _, grant := range []func(c driver.Claim){
 		func(c driver.Claim) { e.acquire(c) },
@@ -266,8 +266,8 @@ func testExtend(e *env) {
 	}
 }
 
-// After a lease has lapsed, a late copy of its request may be granted. An Extend that was sent for the first grant
-// must not extend the second, which no session knows about.
+// After a lease has lapsed, a late copy of its request may be granted. No session knows about this second grant, so an
+// Extend for the first grant must not extend it.
 func testExtendOfASecondGrant(e *env) {
 	c := e.leased(newID(), e.session(), 20*time.Millisecond)
 	first := e.hold(c)

@@ -221,7 +221,7 @@ func scriptCases() []conformanceCase {
 	return cases
 }
 
-// lag is how far the time of a grant may lie outside the interval between the readings before and after the command.
+// The clock is read before and after each command. A grant's time lies between these readings, give or take lag.
 // MongoDB's routers have clocks of their own, and a short Acquire uses a slightly older time.
 const lag = 2 * time.Second
 
@@ -321,7 +321,7 @@ func among(claims []driver.Claim, c driver.Claim) bool {
 	return slices.ContainsFunc(claims, func(o driver.Claim) bool { return o.ID == c.ID })
 }
 
-// leaving returns c with the fields set that a session sets in a Release.
+// leaving returns c for a Release: with its token and NoneWaiting, as a session sets them.
 func (s *stage) leaving(c driver.Claim) driver.Claim {
 	if h, ok := s.state.Holder(c.ID); ok {
 		c.Token, c.NoneWaiting = h.Token, s.alone[c.ID]
@@ -426,8 +426,8 @@ func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 	return joined, nil
 }
 
-// want checks the key's state after an edit. If st isn't nil, the edit was an Acquire of the claim joined, and want
-// also checks st, the state in the reply.
+// want checks the key's state after an edit. After an Acquire, joined is the claim and st is the state in the reply,
+// which want also checks. After other edits, st is nil.
 func (s *stage) want(edit, text string, joined driver.Claim, st *driver.State, notified bool) {
 	s.Helper()
 	notices := s.notices

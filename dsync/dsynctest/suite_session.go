@@ -206,7 +206,7 @@ func testMembersExact(e *env) {
 	}
 }
 
-// all reads all live sessions, and repeats that until ok accepts them, because a reading may be stale.
+// all reads all live sessions. A reading may be stale, so all repeats it until ok accepts the sessions.
 func (e *env) all(want string, ok func(map[string]driver.Member) bool) {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -270,7 +270,7 @@ func testMembersAll(e *env) {
 // A reader reads sessions, either with all fields or only their liveness.
 type reader func(context.Context, driver.Store, ...string) ([]driver.Member, time.Time, error)
 
-// reads calls read, and repeats that until ok accepts the sessions, because a reading may be stale.
+// reads calls read until ok accepts the sessions, because a reading may be stale.
 func (e *env) reads(name string, read reader, ids []string, want string, ok func([]driver.Member) bool) {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -380,8 +380,7 @@ func testMembersMost(e *env) {
 	e.all("fewer again", func(m map[string]driver.Member) bool { return len(m) < 1000 })
 }
 
-// pages reads all sessions, page by page, and repeats that until all ids are among them, because a reading may be
-// stale.
+// pages reads all sessions, page by page. A reading may be stale, so pages repeats it until it has found all ids.
 func (e *env) pages(ids []string) {
 	e.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -430,7 +429,8 @@ func testExpireLiving(e *env) {
 	}
 }
 
-// testExpireNotBefore calls Expire until the session has expired, and checks that its TTL is then over.
+// testExpireNotBefore calls Expire until the session has expired. The session must expire when its TTL ends, no earlier
+// and no later.
 func testExpireNotBefore(e *env) {
 	id, at := e.sessionTTL(short)
 	end := at.Add(short)

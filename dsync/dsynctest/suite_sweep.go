@@ -211,7 +211,8 @@ func testSweepRetention(e *env) {
 	e.wantExpired(expired)
 }
 
-// testSweepTokens holds a key twice and releases it, round after round, and sweeps after each round, with no retention.
+// testSweepTokens runs several rounds. In each round it holds a key twice, releases both claims, and then sweeps
+// without retention.
 func testSweepTokens(e *env) {
 	key, session := newID(), e.session()
 	var last int64

@@ -106,8 +106,8 @@ func wrongWakes() []plant {
 	}
 }
 
-// The type command describes a command of the store that returned notices. The field state has the key's state after
-// the command; for an Acquire, it has the state in the reply.
+// The type command describes a command of the store that returned notices. The field state has the key's state in the
+// reply to an Acquire, or after any other command.
 type command struct {
 	method  dsynctest.Method
 	key     string

@@ -85,7 +85,8 @@ func observing(keep func(keys []string) []string) func(*dsynctest.Memory, *wrong
 	}
 }
 
-// noting makes Observe ignore seq and record next(old, keys), where old is the recorded list and keys the new one.
+// noting makes Observe ignore seq. Observe then records next(old, keys), where old is the recorded list and keys the
+// new one.
 func noting(next func(old, keys []string) []string) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
@@ -110,8 +111,8 @@ func noting(next func(old, keys []string) []string) func(*dsynctest.Memory, *wro
 	}
 }
 
-// comparing treats a session as an observer of a key if equal returns true for one of its observed keys, even if
-// the session is not alive.
+// comparing makes the store find the observers of a key by the function equal, which compares the key with each
+// observed key. The store then finds even sessions that are not alive.
 func comparing(equal func(observed, key string) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
@@ -242,8 +243,8 @@ func wrongChanges() []plant {
 	}
 }
 
-// observed makes each command return a NoticeChange for its key if the function like returns true for that key and a
-// listener's key. It does so even if nobody observes the command's key.
+// observed makes commands return more NoticeChanges. A command on a key returns one if the function like returns true
+// for this key and any listener's key, even if nobody observes the command's key.
 func observed(like func(key, named string) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var named []string

@@ -116,7 +116,7 @@ func wrongPublishes() []plant {
 	}
 }
 
-// inherited makes Load return the last published value in the states that the function where selects.
+// inherited makes Load put the last published value into each state for which the function where returns true.
 func inherited(where func(driver.State) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		var mu sync.Mutex
@@ -264,7 +264,7 @@ func resultIs(which func(found bool, was, sent []byte) []byte) func(*dsynctest.M
 	}
 }
 
-// sealForHolder lets some claims that do not hold the key seal it as if they did. The function where selects them.
+// sealForHolder lets some claims seal a key that they do not hold. The function where selects these claims.
 func sealForHolder(where func(driver.State, driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {

@@ -178,7 +178,8 @@ func asked(change acquiring) func(*dsynctest.Memory, *wrong) {
 	}
 }
 
-// joinsAnew releases a claim with First before an Acquire of the claim, if known returns true.
+// joinsAnew changes the Acquire of a claim with First: if known returns true, the claim is released before it is
+// acquired.
 func joinsAnew(known func(s driver.State, c driver.Claim) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {

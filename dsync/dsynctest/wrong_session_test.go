@@ -215,8 +215,7 @@ func wrongMembers() []plant {
 	}
 }
 
-// takesOver makes Register succeed for an id that is already registered, if ok returns true for the registered
-// session.
+// takesOver makes Register of a registered id succeed if ok returns true for the registered session.
 func takesOver(ok func(driver.Member, time.Time) bool) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {

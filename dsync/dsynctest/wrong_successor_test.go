@@ -12,7 +12,7 @@ import (
 // A releaseFunc executes a Release.
 type releaseFunc = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error)
 
-// toSuccessors makes the function that do(m) returns execute each Release that has a Successor.
+// toSuccessors lets another function execute each Release with a Successor. do returns that function.
 func toSuccessors(do func(m *dsynctest.Memory) releaseFunc) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		special := do(m)

@@ -79,7 +79,7 @@ func beforeSweep(do func(m *dsynctest.Memory, retention *time.Duration)) func(*d
 	}
 }
 
-// afterSweep makes Sweep call do last, which may change what Sweep returns.
+// afterSweep makes Sweep call do at its end. The call may change what Sweep returns.
 func afterSweep(do func(st *driver.SweepState, by string, last driver.SweepState)) func(*dsynctest.Memory, *wrong) {
 	return func(m *dsynctest.Memory, w *wrong) {
 		w.sweep = func(ctx context.Context, by string, last driver.SweepState, retention time.Duration) (driver.SweepState, error) {

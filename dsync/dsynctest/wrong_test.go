@@ -15,7 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// The type wrong is a Memory with defects. Each field that is not nil replaces a method, or a method for some arguments.
+// The type wrong is a Memory with defects. Each field that is not nil replaces a method, or replaces it only for some
+// arguments.
 type wrong struct {
 	*dsynctest.Memory
 	register   func(context.Context, driver.Member) (time.Time, error)

@@ -87,8 +87,8 @@ func (s *store) editReplace(ctx context.Context, l driver.Release, j driver.Acqu
 	return driver.Edited{State: joined.State, Found: left.Found, Notices: append(left.Notices, joined.Notices...)}, nil
 }
 
-// mismatch reports whether c, which neither holds the key nor waits for it, was refused because of its kind, limit or
-// weight. If the key is free, not sealed, and never had c's kind and limit, then c could have joined. So it was refused
+// mismatch reports whether c was refused because of its kind, limit or weight. c neither holds the key nor waits for
+// it. If the key is free, not sealed, and never had c's kind and limit, then c could have joined. So it was refused
 // because its request came after its NotAfter.
 func mismatch(c driver.Claim, st driver.State, former []int64) bool {
 	known := st.Kind == c.Kind && (st.Limit == c.Limit || slices.Contains(former, c.Limit))
@@ -129,8 +129,8 @@ func (s *store) acquire(ctx context.Context, id string, j driver.Acquire) (r key
 		dead = bson.D{e("dead", j.Expired)}
 	}
 	var early []driver.Notice
-	// A claim that is requested again is usually in the queue already, unless it has a tick, which is usually over
-	// by then.
+	// A claim that is requested again is usually in the queue already. A claim with a tick usually is not, because its
+	// tick is over by then.
 	if j.Wait && j.Repeated && c.Tick == 0 {
 		r, found, err := s.poll(ctx, id, c, dead)
 		if err != nil || found {
@@ -154,9 +154,9 @@ func (s *store) acquire(ctx context.Context, id string, j driver.Acquire) (r key
 	return r, err
 }
 
-// poll sends a pipeline that never adds c to the queue, because c probably waits already. It reports whether c
-// holds the key or waits for it. The filter has only the _id and does not require that the record has c, because
-// any further condition costs the server more than it saves.
+// poll sends a pipeline that never adds c to the queue, because c probably waits already. It reports whether c holds
+// the key or waits for it. The filter has only the _id: the condition that the record has c would cost the server more
+// than it saves.
 func (s *store) poll(ctx context.Context, id string, c driver.Claim, dead bson.D) (r keyRecord, found bool, err error) {
 	shape := s.shapes.acquire[acquiring{expired: len(dead) > 0, poll: true}]
 	found, err = s.modify(ctx, modify{query: bson.D{e("_id", id)}, update: pipeline(shape, dead), fields: seenBy(c.ID)}, &r)
@@ -168,8 +168,8 @@ func (s *store) poll(ctx context.Context, id string, c driver.Claim, dead bson.D
 	return r, holds || r.Position > 0, nil
 }
 
-// update sends one update statement. matched reports whether it matched or created a record, and changed whether it
-// changed or created one.
+// update sends one update statement. matched reports whether the statement matched or created a record. changed reports
+// whether it changed or created one.
 func (s *store) update(ctx context.Context, statement bson.D) (matched, changed bool, err error) {
 	raw, err := s.write(ctx, updating(s.collection, statement))
 	if err != nil {

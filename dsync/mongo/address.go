@@ -65,8 +65,8 @@ func (s *store) withAddress(record bson.D, session string) bson.D {
 	return record
 }
 
-// createdCollections remembers which notice collections this store has created or found, and which it may not create or
-// write. For the latter, made has the error.
+// createdCollections remembers which notice collections this store has created or found. It also remembers those that
+// the store may not create or write; for these, made has the error.
 type createdCollections struct {
 	search sync.Once
 	mu     sync.Mutex
@@ -90,8 +90,8 @@ func (m *createdCollections) set(address int, err error) {
 }
 
 // createNoticeCollection creates the collection, unless it exists. It must run before the first insert, which would
-// otherwise create a collection that is not capped and cannot be tailed. It waits for a majority, because a fail-over
-// that undid the creation would have the same effect.
+// otherwise create a collection that is not capped and cannot be tailed. It waits for a majority: if a fail-over undid
+// the creation, the next insert would create such a collection, too.
 func (s *store) createNoticeCollection(ctx context.Context, address int) error {
 	_, err := s.run(ctx, bson.D{
 		e("create", noticeCollection(s.collection, address)), e("capped", true), e("size", noticeCollectionSize),
@@ -108,8 +108,9 @@ func (s *store) createNoticeCollection(ctx context.Context, address int) error {
 
 // findNoticeCollections finds the collections that other processes have created, so that this process need not create
 // them before its first notice. own is the address of the session that is about to listen. After the search,
-// findNoticeCollections creates the collection with that address. Even if the collection exists, this command waits
-// until a majority has all earlier changes, so no fail-over can undo the creation of the collections that were found.
+// findNoticeCollections creates the collection with that address. Even if that collection exists, the command that
+// creates it waits until a majority has all earlier changes. So no fail-over can undo the creation of the collections
+// that were found.
 func (s *store) findNoticeCollections(ctx context.Context, own int) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second) // short, because it delays the NoticeReady
 	defer cancel()

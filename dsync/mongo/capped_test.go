@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A capped simulates capped collections: it stores notices and serves tailable cursors as a server does. The function
-// in its field more answers all other commands.
+// The type capped simulates capped collections: it stores notices and serves tailable cursors as a server does. The
+// function more answers all other commands.
 type capped struct {
 	more func(call) bson.D
 

@@ -14,8 +14,8 @@ import (
 // confirmLimit is how long a write waits for its majority if ctx has no deadline.
 const confirmLimit = 10 * time.Second
 
-// answerLimit is how long a command waits for its reply if ctx has no deadline. Without it, the driver would wait
-// forever on a connection that died silently. The driver waits equally long, by default, to find a server.
+// answerLimit is how long a command waits for its reply if ctx has no deadline. Without this limit, the driver would
+// wait forever on a connection that died silently. By default, the driver looks for a server for the same time.
 const answerLimit = 30 * time.Second
 
 // limited returns ctx with a deadline.
@@ -27,11 +27,11 @@ func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // run sends one command and returns its reply. It does not use FindOneAndUpdate and the like, because they add a
-// transaction number for the driver's retries. For a command with that number, the server makes a second write, to
-// store an image of the document. It answers a retry from that image, without what "fields" computes.
+// transaction number for the driver's retries. For a command with such a number, the server makes a second write: it
+// stores an image of the document. It answers a retry from this image, without the values that "fields" computes.
 //
-// The command is encoded here, with the driver's defaults, because the caller's client may have its own registry
-// and options, which could turn 64-bit integers into 32-bit ones, for example. The driver sets maxTimeMS from ctx's
+// The command is encoded here, with the driver's defaults, because the caller's client may have its own registry and
+// options. These could, for example, turn 64-bit integers into 32-bit ones. The driver sets maxTimeMS from ctx's
 // deadline.
 func (s *store) run(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 	raw, err := marshal(cmd)
@@ -120,8 +120,8 @@ type modify struct {
 //
 // When many upserts of a new _id race, MongoDB may still refuse one or two as "duplicate key" (seen on 4.4). modify
 // repeats such an upsert once, immediately. Other servers may return any error after such a race (FerretDB 2.7:
-// FailedToParse), so modify sends them no upserts. If the record is missing there, modify creates it and repeats
-// the command: three commands instead of one.
+// FailedToParse), so modify sends them no upserts. If the record is missing on such a server, modify creates it and
+// repeats the command: three commands instead of one.
 //
 // An upsert with further conditions is not repeated. If it fails with "duplicate key", the record exists but does not
 // meet the conditions. On other servers, it fails with errNoMatch instead.
@@ -218,15 +218,14 @@ func batch(reply bson.Raw, v any) error {
 	return nil
 }
 
-// noValues is the wrapped context without its values; it keeps the deadline and the cancellation. Otherwise, a driver
-// session among the values would make a lock's command part of the caller's transaction (mongo-driver v2.10.0,
-// Database.RunCommand: sessionFromContext), and aborting the transaction would undo the command.
+// noValues is the wrapped context without its values; it keeps the deadline and the cancellation. A driver session
+// among the values would make a lock's command part of the caller's transaction (mongo-driver v2.10.0,
+// Database.RunCommand: sessionFromContext). If that transaction were aborted, the command would be undone.
 type noValues struct{ context.Context }
 
 func (noValues) Value(any) any { return nil }
 
-// AfterFunc spares a goroutine for each context derived from this one: package context starts one if a type that it
-// does not know has no such method.
+// AfterFunc saves goroutines: without it, package context would start one for each context derived from this one.
 func (c noValues) AfterFunc(f func()) (stop func() bool) {
 	return context.AfterFunc(c.Context, f)
 }

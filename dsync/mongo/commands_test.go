@@ -229,7 +229,7 @@ type sending struct {
 	do   func(context.Context, driver.Store) error
 }
 
-// wellAnswered answers each command so that the call that sent it succeeds.
+// wellAnswered answers each command in such a way that the store's call succeeds.
 func wellAnswered(c call) bson.D {
 	if c.name == "findAndModify" && shortOf(c) != "" {
 		claim := anyClaim.FindStringSubmatch(c.cmd.String())[1]

@@ -26,9 +26,9 @@ const (
 	warnAgain = time.Minute
 )
 
-// contact repeats the probe through temporary states, so that a program can start while a primary steps down or
-// writes are blocked: it waits, instead of crashing again and again. It returns when the probe succeeds, when ctx
-// ends, or on an error that is not temporary. Each try uses new records, because an interrupted try may have
+// contact repeats the probe during temporary states, such as the step-down of a primary or blocked writes. A program
+// that starts in such a state waits, instead of crashing again and again. contact returns when the probe succeeds, when
+// ctx ends, or on an error that is not temporary. Each try uses new records, because an interrupted try may have
 // changed its records.
 func (s *store) contact(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {
@@ -63,8 +63,8 @@ func (s *store) contact(ctx context.Context) error {
 	}
 }
 
-// checkWatch returns an error if the client does not report to the store's PrimaryWatch. Call it only once the
-// driver has found the server, because the driver has then called the client's monitor.
+// checkWatch returns an error if the client does not report to the store's PrimaryWatch. Call it only once the driver
+// has found the server: by then the driver has called the client's monitor.
 func (s *store) checkWatch() error {
 	if s.primary != nil && !s.primary.attached() {
 		return errors.New("mongo: PrimaryWatch is not the client's server monitor; make the client with SetServerMonitor(watch.ServerMonitor(nil))")
@@ -136,8 +136,8 @@ var passingCodes = []int{
 	338, 342, // ReshardCollectionInProgress, ReshardingCriticalSectionTimeout
 }
 
-// passingLabels are labels that mark an error as temporary, whatever its code: the driver cleared its pool because
-// the server became silent or unreachable, or the server sheds load, or it allows a retry.
+// passingLabels are labels that mark an error as temporary, whatever its code. They mean that the driver cleared its
+// pool because the server became silent or unreachable, that the server sheds load, or that it allows a retry.
 var passingLabels = []string{"TransientTransactionError", "SystemOverloadedError", "RetryableError", "RetryableWriteError"}
 
 // passing reports whether an error is temporary, so that the same command may succeed later: a network error, a

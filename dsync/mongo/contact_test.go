@@ -15,9 +15,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// interruptions are temporary failures: errors from a server that is no longer, or not yet, the primary, from an
-// overloaded or full server, and from a router that cannot reach its shards. The others are a killed command, a lost
-// reply, and writes that no majority has confirmed.
+// interruptions are temporary failures. Most are errors: from a server that has stepped down or is not the primary yet,
+// from an overloaded or full server, and from a router that cannot reach its shards. The others are a killed command, a
+// lost reply, and writes that no majority has confirmed.
 var interruptions = map[string]func(call) bson.D{
 	"stepping down":  func(call) bson.D { return refusal(11602, "InterruptedDueToReplStateChange") },
 	"not a primary":  func(call) bson.D { return refusal(10107, "NotWritablePrimary") },

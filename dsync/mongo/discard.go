@@ -12,9 +12,9 @@ import (
 )
 
 // Discard implements [driver.Store]. It first sends one update, which changes nothing, but counts the records that have
-// one of the claims. Usually there are none. It is an update rather than a read because an update waits for a majority,
-// so a deposed primary cannot wrongly report that the claims are gone. If there are such records, Discard reads them,
-// and releases the claims that are in them, one by one.
+// one of the claims: usually none. A read would not be safe. An update waits for a majority, so a deposed primary
+// cannot wrongly report that the claims are gone. If there are such records, Discard reads them and releases their
+// claims, one by one.
 func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
 	byKey := make(map[string][]string)
 	for _, c := range claims {

@@ -28,8 +28,8 @@ func opTime(reply bson.Raw, path ...string) (driver.OpTime, bool) {
 	return driver.OpTime{Term: term, Time: uint64(t)<<32 | uint64(i)}, true
 }
 
-// updateEarly is like update, but waits only for the primary if early is set and the server is a replica set. In that
-// case, if the update changes something, applied is its position in the log.
+// updateEarly is like update, but waits only for the primary if early is set and the server is a replica set. If it
+// waits only for the primary and the update changes something, applied is the update's position in the log.
 func (s *store) updateEarly(ctx context.Context, early bool, statement bson.D) (matched, changed bool, applied driver.OpTime, err error) {
 	if !early || s.server.portable || s.server.topology != replicaSet {
 		matched, changed, err = s.update(ctx, statement)

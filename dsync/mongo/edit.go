@@ -10,10 +10,10 @@ import (
 // Edit implements [driver.Store].
 //
 // One Acquire grants at most 1,000 claims; if more fit, later commands on the key grant the rest. On servers other than
-// MongoDB the first Acquire or Resize of a key sends three commands. If the key is probably free, the Acquire of a
-// plain claim that may wait begins with a short command. If that grants nothing, it writes nothing, and a second
-// command follows. A repeated Acquire begins with a command that never adds the claim to the queue. If the claim is not
-// in the record, a second command follows.
+// MongoDB the first Acquire or Resize of a key sends three commands. The Acquire of a plain claim that may wait begins
+// with a short command if the key is probably free. If the short command grants nothing, it writes nothing, and a
+// second command follows. A repeated Acquire begins with a command that never adds the claim to the queue. If the claim
+// is not in the record, a second command follows.
 //
 // A Release tries these commands in order. It sends the next command only if the previous one did not apply, and
 // so wrote nothing:
@@ -26,10 +26,10 @@ import (
 // So a Release usually sends one command, and two if somebody waits without the session's knowledge. For a simple
 // claim, it sends one more if the next claim is not simple, such as a lease or a claim with Yield.
 //
-// A Release with Keep, Seal or Successor sends only a version of the pipeline made for that option. If a Release with
-// Seal does not seal the key, the claims that it grants get no notice.
+// A Release with Keep, Seal or Successor sends only the pipeline, in a version for that option. If a Release with Seal
+// does not seal the key, the claims that it grants get no notice.
 //
-// A Release with an Acquire sends one short hand-over that also adds the new claim, if possible, and otherwise the
+// If possible, a Release with an Acquire sends one short hand-over that also adds the new claim. Otherwise it sends the
 // commands of the Release and then those of the Acquire.
 //
 // A key's record keeps the last 16 former limits of the key.

@@ -54,7 +54,8 @@ func refused(err error) bool { return hasCode(err, refusals...) || notAllowed(er
 
 // notAllowed reports whether the user lacks a privilege or, on Atlas, cannot log in. Atlas's proxy uses one code, 8000,
 // for everything that it refuses: a wrong password, a command that the user may not send, and also a write while the
-// cluster is over its space quota. The last is temporary, and only the text of the error identifies it.
+// cluster is over its space quota. The refusal of such a write is temporary, and only the text of the error identifies
+// it.
 func notAllowed(err error) bool {
 	return hasCode(err, codeUnauthorized) || hasCode(err, codeAtlas) && !strings.Contains(err.Error(), "space quota")
 }

@@ -50,8 +50,8 @@ func (c call) shortGrant(path ...string) bson.RawValue {
 	return bson.RawValue{}
 }
 
-// changesOfShort are the paths of the changed fields in the first stage of a short command: in an Acquire on
-// MongoDB, in a hand-over on MongoDB, and in both on other servers.
+// changesOfShort are paths in the first stage of a short command, which lead to the changed fields. The first is for an
+// Acquire on MongoDB, the second for a hand-over on MongoDB, and the third for both on other servers.
 var changesOfShort = [][]string{{"$replaceWith"}, {"$replaceWith", "$mergeObjects", "1"}, {"$set", "_"}}
 
 // Failures that leave it unknown whether the command was applied.
@@ -174,7 +174,7 @@ func mineOf(c call) string {
 	return ""
 }
 
-// probeRecord returns the _id of the record that remembers a probe, if c is about such a record, otherwise "".
+// If c is about a record that remembers a probe, probeRecord returns the record's _id, otherwise "".
 func probeRecord(c call) string {
 	id, isString := c.cmd.Lookup("query", "_id").StringValueOK()
 	if !isString {
@@ -186,7 +186,7 @@ func probeRecord(c call) string {
 	return id
 }
 
-// shortOf returns the name of the short command that c is, or "" if c is another command.
+// If c is a short command, shortOf returns the command's name, otherwise "".
 func shortOf(c call) string {
 	path := []string{"update"}
 	if c.name == "update" {

@@ -30,8 +30,8 @@ func (s *store) editForget(ctx context.Context, f driver.Forget) (driver.Edited,
 	return done, nil
 }
 
-// If the key's last token is the given token and nobody holds the key or waits for it, forgetting
-// removes its seal, its number of terms and its former limits.
+// forgetting removes the key's seal, its number of terms and its former limits. It does so only if the key's last token
+// is the given one, and nobody holds the key or waits for it.
 func forgetting() []bson.D {
 	gone := func(field string) bson.E { return e(field, op("$cond", "$_.ok", "$$REMOVE", "$"+field)) }
 	return []bson.D{

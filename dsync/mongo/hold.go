@@ -8,9 +8,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Extend and Publish change only the caller's own hold. This makes no room for waiters, so their pipelines do not
+// Extend and Publish change only the caller's own hold, which makes no room for waiters. So their pipelines do not
 // settle the key. Their filters use _id alone, because any other filter costs the server more. So the pipelines must
-// handle a record that lacks the claim or has no claims yet.
+// handle a record without the claim, or without any claims yet.
 
 // editExtend performs an Extend.
 func (s *store) editExtend(ctx context.Context, c driver.Claim) (driver.Edited, error) {

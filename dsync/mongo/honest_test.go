@@ -22,7 +22,7 @@ type executor struct {
 	records map[string]kept // by _id
 }
 
-// A kept is a record with fields that model.Record does not have.
+// The type kept is a record with fields that model.Record does not have.
 type kept struct {
 	model.Record
 	observed time.Time
@@ -319,7 +319,7 @@ func (db *executor) load(id string, now time.Time) bson.D {
 	}})}))
 }
 
-// condition returns the value at a path in the condition of a short command's changes.
+// A short command makes its changes on a condition. The function condition returns the value at a path in it.
 func condition(c call, start []string, path ...string) bson.RawValue {
 	for _, changes := range changesOfShort {
 		if v, err := c.cmd.LookupErr(slices.Concat(start, changes, path)...); err == nil {
@@ -365,8 +365,8 @@ func (db *executor) releaseShort(c call, id string) bson.D {
 	return changed(met)
 }
 
-// soleHolder reports whether the only holder is the claim in the first element of a condition's list, with the token in
-// the second.
+// soleHolder reports whether a condition names the only holder. The condition's list has the holder's claim in its
+// first element, and the token in its second.
 func (k kept) soleHolder(is bson.RawArray) bool {
 	want := must(is.Values())
 	return len(k.Holders) == 1 && want[0].Array().Index(0).StringValue() == k.Holders[0].Claim && want[1].AsInt64() == k.Token

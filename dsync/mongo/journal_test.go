@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// On a standalone, every write with w: "majority" also asks to wait for the journal, because w: "majority" implies that
-// only on a replica set. If the server has no journal, the log warns once of the consequences.
+// On a standalone, every write with w: "majority" also asks to wait for the journal. A replica set waits for the
+// journal even without being asked. If the server has no journal, the log warns once of the consequences.
 func TestStandaloneWritesWaitForTheJournal(t *testing.T) {
 	for name, tc := range map[string]struct {
 		hello     func(bson.D) bson.D

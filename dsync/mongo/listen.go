@@ -34,8 +34,8 @@ const maxListed = 1_000
 // The error is errors.ErrUnsupported with [Options].PollOnly or [Options].ReadOnly, and on servers other than MongoDB.
 // It is also ErrUnsupported if the server refuses a command for good: because a privilege is missing, because a
 // collection exists but is not capped, or because of the strict Stable API. Then one warning in the log says what to
-// do. If that Listen was for a session, the claims of the store's sessions have no address until another such Listen is
-// ready.
+// do. If the refused Listen was for a session, the claims of the store's sessions have no address until another Listen
+// for a session is ready.
 func (s *store) Listen(ctx context.Context, session string, keys []string, f func(driver.Notice)) error {
 	if !s.notifies() {
 		return fmt.Errorf("mongo: listen: %w", errors.ErrUnsupported)

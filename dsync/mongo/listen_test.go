@@ -301,8 +301,9 @@ func TestListenReplacesItsCursor(t *testing.T) {
 	}
 }
 
-// Whenever Listen may have missed notices, it reports NoticeReady again, so that waiters request again: after an
-// overrun, after the collection was dropped, and when the last notice seen is no longer in the collection.
+// Whenever Listen may have missed notices, it reports NoticeReady again, so that waiters request again. It may have
+// missed some after an overrun, after the collection was dropped, and when the last notice seen is no longer in the
+// collection.
 func TestListenMissesSome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, nil)
@@ -690,8 +691,8 @@ func TestListenAgain(t *testing.T) {
 	})
 }
 
-// The only commands of Listen and Notify that need a right are find, getMore, insert and create for the notice
-// collections, listCollections, and the updates of the store's collection that mark keys.
+// Listen and Notify need rights only for these commands: find, getMore, insert and create on the notice collections,
+// listCollections, and updates that mark keys in the store's collection.
 func TestListenOrdinaryCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHearing(t, nil, &dsyncmongo.Options{Collection: "locks"})

@@ -71,8 +71,8 @@ func (r *keyRecord) known(key string) (driver.State, error) {
 // maxKeys is the maximum number of keys that one call of Keys reads.
 const maxKeys = 1_000
 
-// Keys implements [driver.Store]. If large values were published with the keys, it may take more than one command,
-// but a query with Session never does.
+// Keys implements [driver.Store]. If large values were published with the keys, Keys may send more than one command,
+// but never for a query with Session.
 func (s *store) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
 	states, err := s.keys(ctx, q)
 	if err != nil {

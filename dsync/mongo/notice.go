@@ -14,9 +14,9 @@ import (
 // The functions below find out from a reply which sessions to notify. Use them only on replies that a majority
 // has confirmed.
 
-// grants returns the notices for the claims that the command granted, except for the command's own claim, whose id is
-// the argument mine. The granted claims are those held since exactly the command's time. So if two commands run within
-// a millisecond, the second may repeat a notice of the first.
+// grants returns the notices for the claims that the command granted. The command's own claim gets none; its id is the
+// argument mine. The granted claims are those held since exactly the command's time. So if two commands run within a
+// millisecond, the second may repeat a notice of the first.
 func (r *keyRecord) grants(key, mine string) (notices []driver.Notice) {
 	for _, h := range r.Holders {
 		if h.Since.Equal(r.Now) && h.Claim != mine && h.Address > 0 {
@@ -97,10 +97,10 @@ func (r *keyRecord) kept(l driver.Release) []driver.Notice {
 	return nil
 }
 
-// sealed returns the notices that wake the waiters whose ticks are over, now that l has sealed the key, and the first
-// of the other waiters. It returns nil if l did not seal the key. r is the record before the command. The first of the
-// other waiters is woken even if the command granted it the key, because the grant's token is only in the record after
-// the command, and the reply can't contain both records.
+// sealed returns notices for the waiters whose ticks are over, now that l has sealed the key. It also returns a notice
+// for the first of the other waiters. If l did not seal the key, sealed returns nil. r is the record before the
+// command. The first of the other waiters is woken even if the command granted it the key. The reason is that the
+// grant's token is only in the record after the command, and the reply can't contain both records.
 func (r *keyRecord) sealed(l driver.Release) []driver.Notice {
 	seals := slices.ContainsFunc(r.Holders, func(h holderRecord) bool {
 		return h.Claim == l.Claim.ID && !h.holder().Ended(r.Now)

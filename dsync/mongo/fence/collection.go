@@ -79,8 +79,8 @@ func New(documents *mongo.Collection, opt *Options) *Collection {
 	}
 	return &Collection{
 		documents: documents.Clone(options.Collection().SetWriteConcern(writeconcern.Majority()).
-			// The read after a refused write goes to the primary, which refused it, and must see what the write
-			// saw, even if no majority has it yet.
+			// After a refused write, a read goes to the primary, which refused the write. The read must see what the
+			// write saw, even if no majority has it yet.
 			SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Local())),
 		field: field,
 	}
@@ -161,9 +161,9 @@ func (c *Collection) Upsert(ctx context.Context, token int64, id, update any) (*
 	if err := c.check(token, filter); err != nil {
 		return nil, err
 	}
-	// If the document has seen a greater token, it does not match, so the server tries to insert another one with
-	// the same _id, which fails with a duplicate key. The same happens if somebody else inserts the document at the
-	// same time, but then the next try matches.
+	// A document that has seen a greater token does not match. The server then tries to insert another one with the
+	// same _id, and fails with a duplicate key. The same happens if somebody else inserts the document at the same
+	// time, but then the next try matches.
 	for try := 1; ; try++ {
 		res, err := c.documents.UpdateOne(ctx, c.unseenBy(token, filter), stamped, options.UpdateOne().SetUpsert(true))
 		if err == nil || !mongo.IsDuplicateKeyError(err) {

@@ -378,8 +378,9 @@ func TestCollectionInserts(t *testing.T) {
 	})
 }
 
-// If Upsert gets a duplicate key, it finds out whether the document has seen a greater token (ErrStale), was just
-// inserted by somebody else (try again), or is refused by another index (the driver's error).
+// If Upsert gets a duplicate key, it finds out why. If the document has seen a greater token, it returns ErrStale. If
+// somebody else has just inserted the document, it tries again. If another index refuses the document, it returns the
+// driver's error.
 func TestCollectionUpsert(t *testing.T) {
 	duplicate := ok(e("n", 0), e("writeErrors", bson.A{bson.D{e("index", 0), e("code", 11000), e("errmsg", "E11000")}}))
 	fenced := bson.D{e("_id", 7), e("fence", int64(43))}

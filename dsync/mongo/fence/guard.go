@@ -102,8 +102,8 @@ func NewGuard(tokens *mongo.Collection) *Guard {
 // [errors.ErrUnsupported] if the server has no transactions. Other errors are f's and the driver's. If the error
 // has the driver's label UnknownTransactionCommitResult, the transaction may have been committed.
 //
-// If ctx ends before f returns, nothing is committed. A lost hold alone does not end the transaction: it may commit
-// as long as no later holder has. To stop f when the hold is lost, pass a context that ends with the hold, such as
+// If ctx ends before f returns, nothing is committed. A lost hold alone does not end the transaction: it may commit if
+// no later holder has committed one. To stop f when the hold is lost, pass a context that ends with the hold, such as
 // the one that Mutex.Do passes to its function. ctx does not bound the commit itself; the client's Timeout does.
 //
 // If ctx already carries a transaction, the guard's command and f's become part of it. So a Transact within f
