@@ -116,8 +116,8 @@ func TestTryExpiresManySessions(t *testing.T) {
 	})
 }
 
-// If two tries find the same lapsed holder, they share the result of the Expire. Neither reports the holder in an
-// error while the other is still expiring it.
+// If two tries find the same lapsed holder, they share the result of one Expire. Until that result is known, neither
+// reports the holder in an error.
 func TestConcurrentTriesExpireTheSameSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -17,8 +17,8 @@ import (
 )
 
 // Promise 9, B29, L5: the holder is notified first. The next holder gets the key once the first holder has unlocked or
-// its grace is over, and not earlier. The test tries every way to hold the key and every way to be notified, with
-// holders that stop in time and holders that don't.
+// its grace is over, and not earlier. The test combines every way to hold the key with every way to be notified. Some
+// holders stop in time, and some don't.
 func TestForceNotifiesFirst(t *testing.T) {
 	// notices lists the ways in which the holder's process can be notified, each with the longest time that it may
 	// take.

@@ -103,7 +103,7 @@ func TestPollsDontDelayHeartbeats(t *testing.T) {
 	})
 }
 
-// If a waiter can't poll yet because too many commands are under way, it still returns as soon as Close is called.
+// A waiter may be unable to poll because too many commands are under way. It still returns as soon as Close is called.
 func TestCloseEndsTheWaitForALane(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const waiters, others = 20, 24

@@ -116,8 +116,8 @@ func (h *Hold) Context(ctx context.Context) context.Context {
 // is negative or more than 50 years, or if the hold is a reader's, because readers can share it.
 func (h *Hold) Progress(limit time.Duration) error { return h.h.Progress(limit) }
 
-// Until returns the end of a lease, by the store's clock, as the store last reported it, or the zero time if the
-// hold is not a lease. Lost closes earlier, by margin plus grace.
+// Until returns the end of a lease by the store's clock, as the store last reported it, or the zero time if the hold is
+// not a lease. Lost closes earlier, by margin plus grace.
 func (h *Hold) Until() time.Time { return h.h.Until() }
 
 // Extend renews a lease for its duration, counted from now by the store's clock, and returns the new end. It makes

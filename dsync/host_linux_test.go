@@ -202,7 +202,7 @@ func filesOf(t *testing.T, path string, store driver.Store, ids []string) (there
 }
 
 // The file of a lost session stays locked for a TTL. Otherwise other processes would take this process for dead and not
-// wait for its holders' grace. After Close, the file of a session is left only if its holders' grace may still be
+// wait for its holders' grace. Close leaves the file of a session only if the grace of its holders may still be
 // running.
 func TestFileOfALostSession(t *testing.T) {
 	path := newHostDir(t)

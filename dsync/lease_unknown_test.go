@@ -157,7 +157,7 @@ func TestReleaseOfALostExtendEndsWithTheLease(t *testing.T) {
 	})
 }
 
-// If an Extend waits behind other commands until the lease is over, it is not sent, because it would keep the key
+// An Extend may wait behind other commands until the lease is over. It is then not sent, because it would keep the key
 // locked without a holder. (B37)
 func TestExtendIsNotSentAfterTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -282,8 +282,8 @@ func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 	})
 }
 
-// A lingering key is also released for a try in the same process that requests another kind of hold, at the cost of one
-// more command.
+// If a try in the same process requests another kind of hold, a lingering key is released, too. That costs one more
+// command.
 func TestTryTakesALocallyLingeringKey(t *testing.T) {
 	lease := func(s *dsync.Session) bool {
 		_, err := s.Mutex("mutex").TryLease(background, time.Hour)
@@ -358,8 +358,7 @@ func TestLingerTokensHaveRoom(t *testing.T) {
 	})
 }
 
-// If the listener is reopened, the key stops lingering, because the session may have missed a notice that others
-// wait.
+// If the listener is reopened, the key stops lingering: others may wait, and the session may have missed the notice.
 func TestLingerEndsWithItsListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

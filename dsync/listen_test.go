@@ -106,7 +106,7 @@ func TestForceInBadNetworks(t *testing.T) {
 	}
 }
 
-// A session opens no listener for short holds. The listener that a longer hold opens is closed within two TTLs after
+// A session opens no listener for short holds. A longer hold opens a listener, which is closed within two TTLs after
 // the hold's end, or with the session.
 func TestListensWhileItHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -217,7 +217,7 @@ func (s *breakableStore) breakFor(d time.Duration) {
 }
 
 // A waiter that joins the queue while the holder's listener is broken gets the key at the holder's Unlock, although no
-// notice has reached the holder. The key does not linger, because a listener that was opened after the grant may have
+// notice has reached the holder. The key does not linger: the listener was opened after the grant, so it may have
 // missed a notice.
 func TestLingerYieldsToWaitersWhileTheListenerWasBroken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestLingerYieldsToWaitersWhileTheListenerWasBroken(t *testing.T) {
 	})
 }
 
-// A grant notice that arrives after its claim has ended costs no command, even if the notice is almost a heartbeat
+// A notice of a grant may arrive after the claim has ended. It then costs no command, even if it is almost a heartbeat
 // interval late.
 func TestNoticesLateByAHeartbeatCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -222,9 +222,8 @@ func TestLockAllIsLostWhenOneIs(t *testing.T) {
 	})
 }
 
-// If LockAll loses a hold while it waits for another key, it stops waiting, releases all holds and starts over.
-// Therefore it never waits for a key without holding all earlier keys, and when it returns, it holds all keys or
-// none.
+// If LockAll loses a hold while it waits for another key, it stops waiting, releases all holds and starts over. So
+// while it waits for a key, it holds all earlier keys. When it returns, it holds all keys or none.
 func TestLockAllBeginsAgainAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -251,8 +250,8 @@ func TestLockAllBeginsAgainAfterALoss(t *testing.T) {
 	})
 }
 
-// For one minute or ten, 100 processes each lock 5 of 20 keys at a time, while some are cut off and others crash. No
-// key ever has two holders, the processes never stall, and no deadlock is reported.
+// For one minute, or for ten with LEASEHOLD_LONG, 100 processes each lock 5 of 20 keys at a time. Meanwhile some are
+// cut off, and others crash. No key ever has two holders, the processes never stall, and no deadlock is reported.
 func TestLockAllNeverStalls(t *testing.T) {
 	testkit.Large(t)
 	const processes, keys, each = 100, 20, 5

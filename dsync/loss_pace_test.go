@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// If a waiter's session is lost, the waiter continues at once under a new session. If the waiter then times out, its
+// If a waiter's session is lost, the waiter continues at once under a new session. If the waiter then times out, the
 // error does not present the loss as an error of the store.
 func TestWaiterContinuesAtOnceAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {

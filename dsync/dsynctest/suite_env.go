@@ -358,7 +358,7 @@ func claimIDs(claims []driver.Claim) []string {
 	return ids
 }
 
-// check checks the invariants of a key's state, which may show at most the given number of waiters. States must be
+// check checks the invariants of a key's state. The state may show at most the given number of waiters. States must be
 // checked in the order in which commands returned them.
 func (e *env) check(key string, s driver.State, most int) {
 	e.Helper()

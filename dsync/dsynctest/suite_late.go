@@ -75,7 +75,7 @@ func (e *env) live() life {
 	me.release(c)
 	e.release(held)
 
-	held = e.claim(key(), other) // another claim waits, and is granted when this claim is released
+	held = e.claim(key(), other) // while this claim is held, another waits; it is granted when this one is released
 	e.hold(held)
 	c = e.claim(held.Key, session)
 	ask(c, true)

@@ -290,8 +290,8 @@ type learnt struct {
 	alone bool // the first reply had the grant, and nobody was in the queue
 }
 
-// await acquires c and, if c is not granted at once, waits for the notice of its grant. It repeats the request
-// only if the listener receives another NoticeReady.
+// await acquires c. If c is not granted at once, await waits for the notice of the grant, and repeats the request only
+// if the listener receives another NoticeReady.
 func (e *env) await(l *listener, c driver.Claim) (learnt, bool) {
 	for ready := 0; ; {
 		heard := l.heard()

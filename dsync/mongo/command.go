@@ -106,7 +106,7 @@ func confirmWithin(ctx context.Context) int64 {
 	return limit.Milliseconds()
 }
 
-// A modify is a findAndModify command for one record, which may not exist yet.
+// The type modify describes a findAndModify command for one record, which may not exist yet.
 type modify struct {
 	query  bson.D // {_id: …}, perhaps with conditions; without them, the server itself resolves most races of upserts
 	update bson.A
@@ -115,8 +115,8 @@ type modify struct {
 	before bool // reply with the record as it was before the command
 }
 
-// modify sends m and decodes the record into v, as it is after the command or, with m.before, as it was before. found
-// is false if no record matches and m does not upsert.
+// modify sends m and decodes the record into v: as it is after the command, or with m.before as it was before the
+// command. found is false if no record matches and m does not upsert.
 //
 // When many upserts of a new _id race, MongoDB may still refuse one or two as "duplicate key" (seen on 4.4). modify
 // repeats such an upsert once, immediately. Other servers may return any error after such a race (FerretDB 2.7:

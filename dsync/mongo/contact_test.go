@@ -125,7 +125,7 @@ func TestOpenWaitsForASlowServer(t *testing.T) {
 	})
 }
 
-// If the server does not answer a command for half a minute, Open tries again, however long ctx allows it to wait.
+// If the server does not answer a command for half a minute, Open tries again, even if ctx allows a longer wait.
 func TestOpenTriesAgainAfterSilence(t *testing.T) {
 	for _, nth := range []int{1, 2, 3, 10, len(stepsOfAProbe) - 5, len(stepsOfAProbe)} {
 		t.Run(stepsOfAProbe[nth-1], func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 // (lastWrite.majorityOpTime). A router passes on neither position, and a standalone has no fail-over, so both get an
 // ordinary write.
 
-// unknownOpTime is the position of a release whose reply does not contain one. Such a release never counts as
-// committed.
+// unknownOpTime stands for the position of a release if the reply does not contain a position. Such a release never
+// counts as committed.
 var unknownOpTime = driver.OpTime{Term: -1}
 
 // opTime returns the OpTime at a path in a reply, and whether there is one.

@@ -23,7 +23,7 @@ import (
 //     which frees the key or, if the first waiter's claim is simple, too, grants it the key;
 //   - the pipeline, which handles everything.
 //
-// So a Release usually sends one command, and two if somebody waits without the session's knowledge. For a simple
+// So a Release usually sends one command. It sends two if somebody waits and the session does not know it. For a simple
 // claim, it sends one more if the next claim is not simple, such as a lease or a claim with Yield.
 //
 // A Release with Keep, Seal or Successor sends only the pipeline, in a version for that option. If a Release with Seal

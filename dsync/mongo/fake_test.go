@@ -50,8 +50,8 @@ func (c call) shortGrant(path ...string) bson.RawValue {
 	return bson.RawValue{}
 }
 
-// changesOfShort are paths in the first stage of a short command, which lead to the changed fields. The first is for an
-// Acquire on MongoDB, the second for a hand-over on MongoDB, and the third for both on other servers.
+// changesOfShort are the paths of the changed fields in the first stage of a short command. The first is for an Acquire
+// on MongoDB, the second for a hand-over on MongoDB, and the third for both on other servers.
 var changesOfShort = [][]string{{"$replaceWith"}, {"$replaceWith", "$mergeObjects", "1"}, {"$set", "_"}}
 
 // Failures that leave it unknown whether the command was applied.

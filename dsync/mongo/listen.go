@@ -20,8 +20,8 @@ const maxListed = 1_000
 // cost of listening does not depend on other writes. Listen needs the privileges find, insert, createCollection and
 // convertToCapped on those collections; the server requires convertToCapped for creating a capped collection (4.4:
 // db/auth/authorization_session_impl.cpp, checkAuthForCreate). The first Listen for a session also lists which of the
-// collections exist, which needs no further privilege. Listen marks the keys as observed in their records, with one
-// command for a thousand keys, and renews the marks every few minutes.
+// collections exist, which needs no further privilege. Listen marks the keys as observed in their records, and renews
+// the marks every few minutes. One command marks up to a thousand keys.
 //
 // Listen replaces its cursors, because a cursor on a member that was deposed, or cut off from the others, stays open
 // without an error. A cursor for the session lives five minutes, a cursor for keys one minute, and any cursor on a

@@ -197,9 +197,9 @@ func TestListenCreatesItsCollection(t *testing.T) {
 	})
 }
 
-// The first Listen of a store finds the collections that exist, so that a notice to an existing collection takes only
-// an insert. It uses the list only if a majority confirms it. Without a confirmed list, each collection is created
-// before the first insert.
+// The first Listen of a store lists the existing collections, so a notice to one of them takes only an insert. Listen
+// uses the list only if a majority confirms it. Without a confirmed list, each collection is created before the first
+// insert.
 func TestListenFindsTheCollections(t *testing.T) {
 	for name, test := range map[string]struct {
 		instead string

@@ -106,9 +106,9 @@ func NewGuard(tokens *mongo.Collection) *Guard {
 // no later holder has committed one. To stop f when the hold is lost, pass a context that ends with the hold, such as
 // the one that Mutex.Do passes to its function. ctx does not bound the commit itself; the client's Timeout does.
 //
-// If ctx already carries a transaction, the guard's command and f's become part of it. So a Transact within f
-// guards the same transaction with a second key. The concerns of the transaction in ctx apply; they should be
-// snapshot and majority, which Transact uses for its own.
+// If ctx already carries a transaction, the guard's command and f's become part of it. So a Transact within f guards
+// the same transaction with a second key. The concerns of the transaction in ctx apply; they should be snapshot and
+// majority, which Transact uses for its own transactions.
 func (g *Guard) Transact(ctx context.Context, key string, token int64, f func(ctx context.Context) error) error {
 	if token <= 0 {
 		return &StaleError{Collection: g.tokens.Name(), Token: token}
