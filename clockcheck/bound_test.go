@@ -90,8 +90,8 @@ func TestBoundHoldsTheTruth(t *testing.T) {
 	}
 }
 
-// A step of a server's clock by more than 2 ms and two round trips is detected, and never reported
-// as larger than it was. A step that is not detected shifts the result by at most its own size.
+// A step of a server's clock by more than 2 ms plus two round trips is detected, and is never reported as larger than
+// it was. A step that is not detected shifts the result by at most its own size.
 func TestServerStepIsSeenOrSmall(t *testing.T) {
 	seen, unseen := 0, 0
 	for seed := range trials(t, 100_000) {
@@ -261,8 +261,8 @@ func fast(d time.Duration, by float64) func() time.Time {
 	}
 }
 
-// The spread's bound is valid when the last server has answered, although the servers that answered earlier may have
-// drifted apart since.
+// The spread's bound is valid at the time of the last server's answer, although the clocks of the servers that answered
+// earlier may have drifted apart since their answers.
 func TestSpreadHoldsWhileOthersAreSlow(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		c.set("rs", "a:27017", "b:27017", "slow:27017")
@@ -282,8 +282,8 @@ func TestSpreadHoldsWhileOthersAreSlow(t *testing.T) {
 	}, "a:27017", "b:27017", "slow:27017")
 }
 
-// A server's offset and bound hold at the end of the measurement, even if its last sample is older, because other
-// servers answered the later requests.
+// A server's offset and bound hold at the end of the measurement, even if other servers have answered all requests
+// since the server's last sample.
 func TestOffsetHoldsAfterTheLastSample(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		f := c.servers["db:27017"]

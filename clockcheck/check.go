@@ -20,7 +20,7 @@ import (
 // The error is [ErrOffset] or [ErrUndecided] if the host's clock is not certainly within [Options].Limit of every
 // measured server's clock; the result is complete then. It is [ErrStepped] if a clock was stepped during the check. Any
 // other error means that nothing was measured: the server that the client talks to did not answer, ctx ended, or opt is
-// invalid. It is no error if one of the other servers does not answer: its [Server].Err explains why.
+// invalid. It is not an error if one of the other servers does not answer: its [Server].Err explains why.
 //
 // ctx bounds the whole check, and [Options].Timeout bounds each server's part of it. If ctx carries
 // a session, Check does not use it. Check may be called concurrently.
@@ -75,7 +75,7 @@ type measured struct {
 const rounds = 4
 
 // measure samples the server that the client talks to. After a fail-over, or with several mongos, a request may reach
-// another server, so measure keeps each server's samples apart. It returns the first server that has enough of them, or
+// another server, so measure keeps each server's samples apart. It returns the first server that has enough samples, or
 // else the server with the most samples.
 func (c *check) measure(ctx context.Context, client *mongo.Client) (*measured, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout)
@@ -152,9 +152,9 @@ type hello struct {
 
 func (h *hello) router() bool { return h.Msg == "isdbgrid" }
 
-// process identifies the server process that answered. Samples of two servers behind the same
-// client must never be combined. A server without a process id (it is not MongoDB 4.4 or later) is
-// identified by the connection, which leads to one server.
+// process identifies the server process that answered. Samples of two servers behind the same client must never be
+// combined. A server that is not MongoDB 4.4 or later reports no process ID, and is identified by the connection, which
+// leads to one server.
 func (h *hello) process() string {
 	if h.Version.Process.IsZero() {
 		return fmt.Sprint(h.Me, "#", h.Connection)
@@ -257,8 +257,8 @@ func (c *check) judge(r Result) error {
 	return cmp.Or(off, stepped, undecided)
 }
 
-// ended returns ctx.Err(), or DeadlineExceeded if the deadline has passed and ctx's own
-// timer has not fired yet: the driver's timers may fire first.
+// ended returns ctx.Err(). If the deadline has passed but ctx's own timer has not fired yet, ended returns
+// DeadlineExceeded: the driver's timers may fire first.
 func ended(ctx context.Context) error {
 	if end, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(end) {
 		return context.DeadlineExceeded
@@ -306,16 +306,15 @@ type Options struct {
 	Samples int
 
 	// Servers makes the check measure every server whose clock can matter, each over connections of its own. In a
-	// replica set, these are the members that can become primary, as listed by the server that the client talks to; in
-	// a sharded cluster, every mongos that Servers.Hosts lists. Pass the options that the client was made with. The
-	// check uses their connection settings (authentication, TLS, dialer, time-outs, API version) and their command and
-	// pool monitors. Default: only the server that the client talks to is measured.
+	// replica set, these are the members that can become primary, as listed by the server that the client talks to. In
+	// a sharded cluster, they are all the mongos that Servers.Hosts lists. Pass the options that the client was made
+	// with. The check uses their connection settings (authentication, TLS, dialer, time-outs, API version) and their
+	// command and pool monitors. Default: only the server that the client talks to is measured.
 	Servers *options.ClientOptions
 
-	// DriftRate is how much faster or slower than the host's clock a server's clock may run, as a
-	// fraction less than 0.1. Default 0.001: enough for two clocks that their kernels slew in
-	// opposite directions, each at the maximum rate (500 ppm). While chrony corrects a large error,
-	// the rate may reach 0.083 (its maxslewrate).
+	// DriftRate is the greatest rate at which a server's clock may drift from the host's clock, as a fraction less than
+	// 0.1. Default 0.001: enough for two clocks that their kernels slew in opposite directions, each at the maximum
+	// rate (500 ppm). While chrony corrects a large error, the rate may reach 0.083 (its maxslewrate).
 	DriftRate float64
 
 	// Timeout bounds the measurement of each server, connecting included. Default 10 s.

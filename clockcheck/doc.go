@@ -17,8 +17,8 @@
 // The answer to the command hello contains the server's time, truncated to milliseconds. The server reads its clock
 // after the command was sent and before the answer arrives. So one answer bounds the difference between the clocks from
 // both sides, however the round trip divides between the two directions. The check takes several answers, at different
-// fractions of a millisecond. It widens the interval of each by how far the clocks may have drifted apart since then,
-// and intersects the intervals. The bound is therefore about half of the fastest round trip plus an eighth of a
+// fractions of a millisecond. It widens each answer's interval by how far the clocks may have drifted apart since that
+// answer, and intersects the intervals. The bound is therefore about half of the fastest round trip plus an eighth of a
 // millisecond; the error is usually much less.
 //
 // The check measures time with the host's monotonic clock, and compares the host's wall clock with
@@ -36,9 +36,9 @@
 //
 // A check sends eight hello commands ([Options].Samples) over the client's own connections, or up to four times as many
 // if the client spreads them over several mongos. If the server is near, the eight take some 10 ms. With
-// [Options].Servers it also sends eight hello commands to each further server. It opens and closes two connections for
-// that, one of them for the driver's own monitor. hello reads nothing from disk, takes no lock and needs no privilege,
-// not even a user.
+// [Options].Servers it also sends eight hello commands to each further server. It opens and closes two connections to
+// each of these servers, one of them for the driver's own monitor. hello reads nothing from disk, takes no lock and
+// needs no privilege, not even a user.
 //
 // # Limits
 //

@@ -16,8 +16,8 @@ var (
 	// for example because the network is slow or busy. More samples may help.
 	ErrUndecided = errors.New("clockcheck: clock may be off")
 
-	// ErrStepped: a clock was stepped during the check, or the host was suspended, so
-	// the samples contradict each other, and there is no single offset.
+	// ErrStepped: a clock was stepped during the check, or the host was suspended. So the samples contradict each
+	// other, and there is no single offset.
 	ErrStepped = errors.New("clockcheck: clock was stepped")
 )
 

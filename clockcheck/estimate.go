@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A sample is one answer of a server. sent and got are times since the start of the check on the
-// host's monotonic clock, which is never stepped. server is the reading of the server's clock, less
-// what the host's wall clock showed at the start.
+// A sample is one answer of a server. sent and got are readings of the host's monotonic clock, which is never stepped;
+// both count from the start of the check. server is the reading of the server's clock, less what the host's wall clock
+// showed at the start.
 type sample struct {
 	sent, got time.Duration // before the request was sent, after the answer arrived
 	server    time.Duration // what the server's clock showed between sent and got, truncated
@@ -20,8 +20,8 @@ const truncation = time.Millisecond
 // interval returns the server's clock less the host's monotonic clock at s.got.
 //
 // The server read its clock at some moment between sent and got. At that moment it showed at least s.server, and less
-// than s.server + truncation. The difference is least if that moment was s.got. It is greatest if the moment was
-// s.sent, and the clocks could then drift until s.got. So only the upper end is widened.
+// than s.server + truncation. The difference is least if that moment was s.got. It is greatest if that moment was
+// s.sent: the clocks could then drift apart until s.got. So only the upper end is widened.
 func (s sample) interval(rate float64) interval {
 	return interval{
 		lo: s.server - s.got,
@@ -29,8 +29,8 @@ func (s sample) interval(rate float64) interval {
 	}
 }
 
-// An estimate combines the samples of one server into an interval for the difference between that
-// server's clock and the host's monotonic clock at one moment.
+// An estimate combines the samples of one server. Its interval contains the difference between that server's clock and
+// the host's monotonic clock at one moment.
 type estimate struct {
 	in  interval
 	at  time.Duration // the moment, on the monotonic clock
@@ -121,9 +121,8 @@ func newHostClock(read func() (time.Time, time.Duration), rate float64) *hostClo
 	return c
 }
 
-// tick returns how late a reading of either of the host's clocks may be. Windows advances both
-// clocks in its timer interrupt, every 15.6 ms by default; elsewhere they are read to the
-// nanosecond.
+// tick returns how far a reading of either of the host's clocks may be behind. Windows advances both clocks in its
+// timer interrupt, every 15.6 ms by default; elsewhere they are read to the nanosecond.
 func tick() time.Duration {
 	if runtime.GOOS == "windows" {
 		return 16 * time.Millisecond
@@ -140,12 +139,11 @@ func (c *hostClock) before() time.Duration {
 // after returns an upper bound of the monotonic clock. Call it after the event.
 func (c *hostClock) after() time.Duration { return c.before() + tick() }
 
-// wall returns the wall clock less the monotonic one, the monotonic time at which that
-// held, and the wall clock itself.
+// wall returns the wall clock less the monotonic one, the monotonic time at which that difference held, and the wall
+// clock itself.
 //
-// Two clocks can't be read at once, and the process may be descheduled in between. So the wall
-// clock is read between two readings of the monotonic one, and wall returns the tightest of a few
-// tries.
+// Two clocks can't be read at once, and the process may be descheduled in between. So the wall clock is read between
+// two readings of the monotonic one, and wall returns the tightest result of a few tries.
 func (c *hostClock) wall() (in interval, at time.Duration, now time.Time) {
 	for i := range 4 {
 		lo := c.before()

@@ -28,7 +28,7 @@ type fake struct {
 	*mongofake.Server
 	// Set these fields before the first connection, or under the cluster's lock.
 	clock     func() time.Time
-	out, back func() time.Duration // return how long a hello and its answer are under way; nil: no time
+	out, back func() time.Duration // return the delays of a hello and of its answer; nil: no delay
 	says      func() bson.D        // additional fields of its answers
 	down      bool                 // refuses connections
 	silent    bool                 // answers only the driver's own commands

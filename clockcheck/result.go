@@ -14,9 +14,8 @@ type Result struct {
 	// is set. Without Options.Servers it has one entry.
 	Servers []Server
 
-	// Spread is the greatest difference between the clocks of two of the measured Servers; the
-	// truth is within Spread ± SpreadBound. Spread does not depend on the host's clock, and is zero
-	// if only one server was measured.
+	// Spread is the greatest difference between any two clocks of the measured Servers; the truth is within Spread ±
+	// SpreadBound. Spread does not depend on the host's clock, and is zero if only one server was measured.
 	Spread, SpreadBound time.Duration
 }
 

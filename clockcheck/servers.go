@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxConcurrent is the most servers that are measured at the same time. More would compete for
-	// this host's CPU and widen each other's bounds.
+	// maxConcurrent is how many servers are measured at the same time, at most. More servers would compete for this
+	// host's CPU and widen each other's bounds.
 	maxConcurrent = 8
 
 	// disconnectTimeout bounds how long disconnect waits for the server to end the session.
@@ -97,9 +97,9 @@ func (c *check) direct(ctx context.Context, addr string, own *measured) (*measur
 	return m, nil
 }
 
-// disconnect closes client. If the server answers, it also ends the client's session there. It uses
-// a timer instead of a context with a deadline: with a deadline the driver busy-waits for a
-// connection on which an answer is outstanding (v2.9.3, pool.close).
+// disconnect closes client. If the server answers, disconnect also ends the client's session there. It uses a timer
+// instead of a context with a deadline: with a deadline, the driver busy-waits for any connection that still expects an
+// answer (v2.9.3, pool.close).
 func disconnect(client *mongo.Client, answers bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -51,9 +51,8 @@ func TestOneCertificateForAllProcesses(t *testing.T) {
 	})
 }
 
-// A process loses its lock while it tries to obtain a certificate, and the attempt fails. Before
-// the process retries, it acquires the lock again, and then finds the certificate that another
-// process has obtained meanwhile.
+// A process loses its lock while it tries to obtain a certificate, and the attempt fails. Before the process retries,
+// it acquires the lock again. It then finds the certificate that another process has obtained in the meantime.
 func TestRetryAfterALossFindsTheCertificate(t *testing.T) {
 	path := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

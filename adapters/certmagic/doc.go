@@ -14,6 +14,6 @@
 // another process may begin the same operation after the session's grace. Only dsync.Hooks.Lost and the log report the
 // loss. certmagic can cope with that: it checks the storage before it requests a certificate, so the worst case is one
 // certificate too many. Before certmagic retries a failed operation, it renews the lock. If the lock was lost, the
-// renewal acquires it again, after the processes that hold it or wait for it by then. Fencing tokens are not used,
+// renewal acquires it again, after the processes that already hold it or wait for it. Fencing tokens are not used,
 // because storages don't check them.
 package certmagic

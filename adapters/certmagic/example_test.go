@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Processes share a directory that has the certificates, and a database that has the locks. A
-// program opens its session on that database with Open of package dsync/mongo.
+// Processes share a directory that contains the certificates, and a database that contains the locks. A program opens
+// its session on that database with Open of package dsync/mongo.
 func Example() {
 	locks, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {

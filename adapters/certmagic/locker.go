@@ -32,9 +32,9 @@ type Locker struct {
 	names map[string]*turns // the names that callers in this process have locked or wait for
 }
 
-// turns makes the callers in this process that lock the same name take turns. A turn lasts from a caller's Lock to its
+// turns lets the callers in this process lock a name only one after the other. A turn lasts from a caller's Lock to its
 // Unlock, even if the lock itself is lost and renewed meanwhile. If a renewal let the next caller in, the first
-// caller's Unlock, which gets only the name, would release the second caller's lock.
+// caller's Unlock would release the next caller's lock, because Unlock gets only the name.
 type turns struct {
 	taken chan struct{} // has capacity 1; full during a turn
 	users int           // callers that have the turn or wait for it; guarded by the Locker's mu
@@ -95,8 +95,8 @@ func (l *Locker) TryLock(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
-// lock calls the function take, to get the turn in this process, and then the function lock, to acquire the lock
-// itself.
+// lock first calls the function take, which gets the turn in this process. It then calls the function lock, which
+// acquires the lock itself.
 func (l *Locker) lock(name string, take func(*turns) error, lock func(*dsync.Mutex) (*dsync.Hold, error)) error {
 	key := l.prefix + name
 	if err := dsync.CheckKey(key); err != nil {
@@ -167,7 +167,7 @@ func (l *Locker) Unlock(ctx context.Context, name string) error {
 }
 
 // RenewLockLease checks that name is still locked. The session renews the lock anyway, so the duration has no effect.
-// If the lock was lost, RenewLockLease acquires it again, after the processes that are already waiting for it; other
+// If the lock was lost, RenewLockLease acquires it again, after the processes that are already waiting for it. Other
 // goroutines of this process wait until name is unlocked. After an error, the caller may renew name again, and must
 // still unlock it. It returns the errors of [Locker.Lock], or an error that reports that name is not locked.
 func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {

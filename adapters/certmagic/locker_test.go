@@ -154,8 +154,8 @@ func TestStorageHasTheLocks(t *testing.T) {
 }
 
 // A goroutine keeps a name from its Lock to its Unlock, even while it renews a lost lock, and even if the renewal
-// fails. Unlock gets only the name, so if another goroutine of this process had locked the name meanwhile, the first
-// goroutine's Unlock would release the second one's lock.
+// fails. Unlock gets only the name. So if another goroutine of this process had locked the name meanwhile, the first
+// goroutine's Unlock would release the other goroutine's lock.
 func TestRenewalThatFailsKeepsTheName(t *testing.T) {
 	for _, renewed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("renewed once more: %t", renewed), func(t *testing.T) {

@@ -58,17 +58,15 @@
 //
 // # ReleaseOnCancel
 //
-// Set ReleaseOnCancel: after an orderly stop, another process then leads within about two
-// RetryPeriods. Otherwise, that process leads only after LeaseDuration. The elector releases the
-// lease as soon as the context of Run ends, so end the leader's work first, then cancel that
-// context. A renewal in progress at that moment is aborted. If the server has stored the renewal
-// nevertheless, the release fails, and another process leads only when the lease has expired.
+// Set ReleaseOnCancel. Then, after an orderly stop, another process leads within about two RetryPeriods; without
+// ReleaseOnCancel, only after LeaseDuration. The elector releases the lease as soon as the context of Run ends, so end
+// the leader's work first, then cancel that context. A renewal in progress at that moment is aborted. If the server has
+// stored the renewal nevertheless, the release fails, and another process leads only when the lease has expired.
 //
-// ReleaseOnCancel has a price. A leader that stops because it cannot renew also tries to release,
-// with a Get and an Update. The context of OnStartedLeading ends only after that. If the Update
-// succeeds but its reply is late, another process can lead for up to Timeout while the former
-// leader's work still runs. If that must not happen, leave ReleaseOnCancel unset, or use
-// leader.Election.
+// ReleaseOnCancel has a price. A leader that stops because it cannot renew its lease also tries to release the lease,
+// with a Get and an Update. The context of OnStartedLeading ends only after that. If the Update succeeds but its reply
+// is late, another process can lead for up to Timeout while the former leader's work still runs. If that must not
+// happen, leave ReleaseOnCancel unset, or use leader.Election.
 //
 // # The collection
 //
@@ -77,8 +75,8 @@
 //	{_id: <name>, version, holder, leaseDurationSeconds, acquireTime, renewTime, transitions,
 //	 strategy, preferredHolder}
 //
-// Each write stores a new ObjectID as version. The first write creates the collection. It must not
-// be the collection that dsync/mongo uses. The rights to find, insert and update are enough, and
-// the index on _id is the only one needed. This package never deletes documents. Do not delete one
-// while processes use it: a process other than the leader may create it again, and lead at once.
+// Each write stores a new ObjectID as version. The first write creates the collection, which must not be the one that
+// dsync/mongo uses. The rights to find, insert and update are enough, and the index on _id is the only one needed. This
+// package never deletes documents. Do not delete one while processes use it: a process other than the leader may create
+// it again, and lead at once.
 package clientgo

@@ -28,7 +28,7 @@ const (
 	defaultTimeout    = 2 * time.Second
 )
 
-// resource is what errors call the documents.
+// resource is the name of the documents in errors.
 var resource = schema.GroupResource{Resource: "elections"}
 
 // Options are the settings of a [Lock]. The zero value of each field is its default; a nil
@@ -55,10 +55,9 @@ type Options struct {
 	EventObject runtime.Object
 }
 
-// A Lock reads and writes the record of one election, for one elector. Make one with [New]. Get,
-// Create and Update must not be called concurrently, because Update relies on the version that the
-// previous call has seen; a LeaderElector calls them one at a time. The other methods may be called
-// at any time.
+// A Lock reads and writes the record of one election, for one elector. Make one with [New]. Get, Create and Update must
+// not be called concurrently, because Update relies on the version that the previous call has seen. A LeaderElector
+// calls them one at a time. The other methods may be called at any time.
 type Lock struct {
 	c    *mongo.Collection
 	name string
@@ -70,9 +69,8 @@ type Lock struct {
 
 var _ resourcelock.Interface = (*Lock)(nil)
 
-// New returns a Lock for the election of that name in db. It does not contact the server. It
-// refuses a nil database, an empty name, a Timeout that is neither 0 nor at least 10 ms, and
-// options with only one of Events and EventObject.
+// New returns a Lock for the election of that name in db. It does not contact the server. It refuses a nil database, an
+// empty name, a Timeout that is not 0 but less than 10 ms, and options with only one of Events and EventObject.
 //
 // The lock uses the caller's client, and never closes it. It sets its own read preference, read
 // concern and write concern.
@@ -145,9 +143,10 @@ func (l *Lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	})
 }
 
-// Update replaces the record if it is still the one that this Lock last read or wrote. If the record has changed or
-// is gone, IsConflict of k8s.io/apimachinery/pkg/api/errors recognizes the error. After any error, even one returned by Create, Update fails
-// until Get or Create has succeeded, because the write may have been applied although its reply was lost.
+// Update replaces the record if it is still the one that this Lock last read or wrote. If the record has changed or is
+// gone, IsConflict of k8s.io/apimachinery/pkg/api/errors recognizes the error. Any error, even an error of Create,
+// makes Update fail until Get or Create has succeeded, because a write may have been applied although its reply was
+// lost.
 func (l *Lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	seen := l.seen
 	if seen.IsZero() {
@@ -203,8 +202,8 @@ func (l *Lock) failed(op string, err error) error {
 	return fmt.Errorf("clientgo: %s %s: %w", op, l.Describe(), err)
 }
 
-// bounded returns ctx with the lock's Timeout and without values: otherwise, if ctx carried a
-// transaction, the driver would run the command in it.
+// bounded returns ctx with the lock's Timeout and without values. One of the values may be a transaction, and the
+// driver would run the command in that transaction.
 func (l *Lock) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(noValues{ctx}, l.opt.Timeout)
 }

@@ -17,15 +17,15 @@
 // # Locker or Elector
 //
 // With a Locker, a job runs on the process that requests its lock first. The other processes request the lock at other
-// times, because hosts' clocks differ, and because a gocron.DurationJob counts from the start of its process. If one of
-// them came after the first had finished, it would run the job again. To prevent that, the lock is held for at least
-// the time that is passed to [NewLocker]. With an Elector, all jobs run on one process, and differences between clocks
+// times, because hosts' clocks differ, and because a gocron.DurationJob counts from the start of its process. A process
+// that came after the first had finished would run the job again. To prevent that, the lock is held for at least the
+// time that is passed to [NewLocker]. With an Elector, all jobs run on one process, and differences between clocks
 // don't matter. But jobs that are due while nobody leads are skipped; after the leader has crashed, nobody leads for up
 // to a TTL.
 //
-// With either, a job can also run twice or not at all when a process dies. If a job must run once for each scheduled
-// time, use a dsync.Periodic in its function, without a Locker or an Elector. The function has to compute the time for
-// which a run was scheduled, because gocron does not pass it. For an hourly job,
+// With either of them, a job can also run twice or not at all when a process dies. If a job must run once for each
+// scheduled time, use a dsync.Periodic in its function, without a Locker or an Elector. The function has to compute the
+// time for which a run was scheduled, because gocron does not pass it. For an hourly job,
 // time.Now().Add(time.Minute).Truncate(time.Hour) is the last hour that is due, even on hosts whose clocks are up to a
 // minute behind. Don't use Round instead: a run that is more than half an hour late would get the next hour.
 //

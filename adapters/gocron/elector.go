@@ -27,11 +27,11 @@ func NewElector(election *leader.Election) (*Elector, error) {
 	return &Elector{election}, nil
 }
 
-// Run campaigns until ctx ends, and again after each loss of the leadership. When ctx ends, it resigns, so that another
+// Run campaigns, and does so again after each loss of the leadership, until ctx ends. Then it resigns, so that another
 // process leads at once. Jobs don't end with ctx, so shut the scheduler down first: that waits for the jobs.
 //
-// When the leadership is lost, gocron does not report when the running jobs have ended. So Run waits for the session's
-// grace, during which nobody else leads, and then assumes that the jobs have ended. If a job still runs then,
+// After a loss of the leadership, gocron does not report when the running jobs have ended. So Run waits for the
+// session's grace, during which nobody else leads, and then assumes that the jobs have ended. If a job still runs then,
 // dsync.Session.Healthy does not report that.
 //
 // Run returns ctx's error, or an error of leader.Election.Campaign that waiting can't fix. It is

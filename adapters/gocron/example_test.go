@@ -91,8 +91,8 @@ func ExampleElector() {
 	// context canceled
 }
 
-// A job runs once for each hour in the whole fleet, without a Locker or an Elector. Each process calls Do for the
-// last hour that is due, or nearly due, by its own clock.
+// In the whole fleet, a job runs once for each hour, without a Locker or an Elector. Each process calls Do for the last
+// hour that is due, or nearly due, by its own clock.
 func Example_periodic() {
 	locks, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {

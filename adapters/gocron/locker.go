@@ -35,16 +35,16 @@ var _ gocron.Locker = (*Locker)(nil)
 
 // NewLocker returns a Locker on s. It does not contact the store.
 //
-// A job's lock is held for the time atLeast from the start of the job, even if the job ends earlier, and no other
-// process runs the job within that time. The store keeps the lock even after this process has ended, but not if the
-// process dies during the job. Choose the job's period minus the largest difference between hosts' clocks: 59 s, for
-// example, for a job that runs every minute. If atLeast is much shorter, a short job can run on several hosts in each
-// period. Each host requests the lock when the job is due by its own clock, and the times of a gocron.DurationJob count
-// from the start of its process. Because atLeast depends on the period, jobs with different periods need different
-// Lockers, passed with gocron.WithDistributedJobLocker.
+// A job's lock is held for the time atLeast from the start of the job, even if the job ends earlier. No other process
+// runs the job within that time. The store keeps the lock even after this process has ended, but not if the process
+// dies during the job. Choose the job's period minus the largest difference between hosts' clocks: 59 s, for example,
+// for a job that runs every minute. If atLeast is much shorter, a short job can run on several hosts in each period.
+// Each host requests the lock when the job is due by the host's own clock. The times of a gocron.DurationJob count from
+// the start of its process. Because atLeast depends on the period, jobs with different periods need different Lockers,
+// passed with gocron.WithDistributedJobLocker.
 //
-// NewLocker returns an error if s is nil, or if atLeast is not from 1 ms to driver.MaxDuration. With 1 ms, the lock is
-// released when the job ends.
+// NewLocker returns an error if s is nil, or if atLeast is not between 1 ms and driver.MaxDuration. With 1 ms, the lock
+// is released when the job ends.
 func NewLocker(s *dsync.Session, atLeast time.Duration, opt *LockerOptions) (*Locker, error) {
 	if s == nil {
 		return nil, errors.New("gocron: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")

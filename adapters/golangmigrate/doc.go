@@ -13,9 +13,9 @@
 //
 // # The inner driver's lock
 //
-// This package never calls the inner driver's Lock and Unlock. But the MongoDB driver itself locks when it is made, and
-// would then wait for a document that a dead process has left behind. With WithInstance, leave Config.Locking.Enabled
-// false, which is the default; in a URL, set x-advisory-locking=false.
+// This package never calls the inner driver's Lock and Unlock. But the MongoDB driver takes its own lock when it is
+// made, and would then wait for a document that a dead process has left behind. With WithInstance, leave
+// Config.Locking.Enabled false, which is the default; in a URL, set x-advisory-locking=false.
 //
 // This package's lock does not exclude processes that migrate without this package, so switch all processes at the same
 // time.
@@ -25,7 +25,7 @@
 // migrate.Migrate calls Lock once, and gives up waiting for it after LockTimeout, 15 s by default. But it cannot cancel
 // that Lock, and if the Lock succeeded later, nobody would call Unlock. So Lock itself gives up earlier: see
 // [Options].Wait. To wait longer, for a long migration or until a dead process's lock becomes free, raise both
-// LockTimeout and Wait. Close a Migrate that has given up: [Driver.Close] ends a Lock that still waits.
+// LockTimeout and Wait. Close a Migrate that has given up: [Driver.Close] ends a Lock that is still waiting.
 //
 // # When the lock is lost
 //

@@ -24,11 +24,10 @@ const (
 // Options are the settings of a [Driver]. The zero value of each field is its default; a nil
 // *Options is all defaults.
 type Options struct {
-	// Wait is how long Lock waits while another process has the lock. It must be a few seconds less
-	// than LockTimeout of migrate.Migrate, which is 15 s by default; see the package comment. A
-	// dead process's lock becomes free when its session's TTL runs out, by default 30 s after its
-	// last heartbeat, so a shorter Wait can end before that. Wait must be 0 or from 1 ms to
-	// driver.MaxDuration. Default 10 s.
+	// Wait is how long Lock waits while another process has the lock. It must be a few seconds less than LockTimeout of
+	// migrate.Migrate, which is 15 s by default; see the package comment. A dead process's lock becomes free when its
+	// session's TTL runs out, by default 30 s after its last heartbeat. A shorter Wait can end before that. Wait must
+	// be 0, or between 1 ms and driver.MaxDuration. Default 10 s.
 	Wait time.Duration
 }
 
@@ -46,7 +45,7 @@ type Driver struct {
 
 	mu      sync.Mutex
 	waiting bool        // a call of Lock has not returned yet
-	hold    *dsync.Hold // nil if not locked; a lost hold, too, stays here until Unlock
+	hold    *dsync.Hold // nil if not locked; even a lost hold stays here until Unlock
 }
 
 var _ database.Driver = (*Driver)(nil)
@@ -55,9 +54,8 @@ var _ database.Driver = (*Driver)(nil)
 // that migrate the same database must use the same name. The name is the lock's key, so no other lock in the store may
 // use it. New contacts neither the store nor the database.
 //
-// New refuses a nil driver, a nil session, a name that is not a valid key (the error is
-// dsync.ErrInvalidKey), and a Wait that is neither 0 nor from 1 ms to driver.MaxDuration. The
-// Driver does not close the session.
+// New refuses a nil driver, a nil session, a name that is not a valid key (the error is dsync.ErrInvalidKey), and a
+// Wait that is neither 0 nor between 1 ms and driver.MaxDuration. The Driver does not close the session.
 func New(inner database.Driver, locks *dsync.Session, name string, opt *Options) (*Driver, error) {
 	if inner == nil {
 		return nil, errors.New("golangmigrate: the inner driver is nil; make one with its package's WithInstance, for example")
@@ -98,16 +96,16 @@ func (d *Driver) Open(url string) (database.Driver, error) {
 // returns the errors of the inner driver and of the release.
 func (d *Driver) Close() error {
 	d.stop()
-	err := d.inner.Close() // first, so that whatever the inner driver still does happens under the lock
+	err := d.inner.Close() // first, so that the lock covers everything that the inner driver still does
 	if hold := d.take(); hold != nil {
 		err = errors.Join(err, d.release(hold))
 	}
 	return err
 }
 
-// Lock locks the name, and waits in the queue while another process has it. If Lock has not acquired it within
+// Lock locks the name, and waits in the queue while another process has it. If Lock does not get the lock within
 // Options.Wait, or cannot reach the store for that long, the error matches database.ErrLocked. If this driver already
-// has the lock or waits for it, Lock returns an error that matches database.ErrLocked at once. Other errors are
+// has the lock or waits for it, Lock returns at once, with an error that matches database.ErrLocked. Other errors are
 // dsync.ErrClosed, dsync.ErrMismatch and dsync.ErrRefused, and an error that reports that the driver was closed.
 func (d *Driver) Lock() error {
 	d.mu.Lock()
@@ -150,8 +148,7 @@ func (d *Driver) Lock() error {
 // Whatever the error, this driver no longer has the lock.
 //
 // If the store has not answered after 10 s, Unlock returns nil, and the release continues in the background. That is
-// not an error, because all migrations ran under the lock, and because a migrate.Migrate whose Unlock has failed cannot
-// be used again.
+// not an error: all migrations ran under the lock, and an error would make the migrate.Migrate unusable.
 func (d *Driver) Unlock() error {
 	hold := d.take()
 	if hold == nil {

@@ -105,8 +105,8 @@ func TestLossStopsBeforeTheNextStep(t *testing.T) {
 	}
 }
 
-// After a loss golang-migrate does not let the same Migrate continue, but another Migrate with the
-// same driver can continue.
+// After a loss, golang-migrate does not let the same Migrate continue, but another Migrate with the same driver can
+// continue.
 func TestAnotherMigrateContinuesAfterALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, db := dsynctest.NewMemory(), newDB(t)

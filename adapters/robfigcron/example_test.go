@@ -66,8 +66,8 @@ func ExampleLocker_Job() {
 	// invoice 3
 }
 
-// A job runs once at each of its times in the whole fleet, whatever the clocks of its hosts show. If it fails on one
-// host, another host runs it.
+// In the whole fleet, a job runs once at each of its times, whatever the hosts' clocks show. If it fails on one host,
+// another host runs it.
 func ExampleLocker_AddPeriodic() {
 	locks, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {

@@ -50,7 +50,7 @@ func clock(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }
 
-// first returns the time at which the zone's clocks first show that reading. If they skip that reading, first returns
+// first returns the time at which the zone's clocks first show the given reading. If the clocks skip it, first returns
 // the time at which they are set forward.
 func first(reading time.Time, zone *time.Location) time.Time {
 	// If two times fit, Date may return either. If none fits, it may return a time before or after

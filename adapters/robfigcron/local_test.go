@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// ticks returns a periodic job's times in the interval (from, to]. It also checks that a process that starts at any
-// step in between computes the same next time.
+// ticks returns a periodic job's times in the interval (from, to]. It also checks that processes that start in between,
+// one after each step, compute the same next time.
 func ticks(t *testing.T, zone *time.Location, spec string, from, to time.Time, step time.Duration) (all []time.Time) {
 	t.Helper()
 	l, _ := newLocker(t, dsynctest.NewMemory(), robfigcron.Options{})

@@ -27,8 +27,8 @@ type Options struct {
 	// keys. Default "cron/".
 	Prefix string
 
-	// Logger logs when a job runs elsewhere (with Info), and when its lock can't be acquired, was lost or can't be
-	// released (with Error). Default cron.DefaultLogger, which logs only errors.
+	// Logger gets an Info when a job runs elsewhere, and an Error when the job's lock can't be acquired, was lost or
+	// can't be released. Default cron.DefaultLogger, which logs only errors.
 	Logger cron.Logger
 }
 
@@ -62,15 +62,15 @@ func NewLocker(s *dsync.Session, opt *Options) (*Locker, error) {
 // process, the run is skipped. Use each wrapper and each name for one job only: jobs with the same name would exclude
 // each other.
 //
-// The lock is held for the time atLeast from the start of a run, even if the run ends earlier, and no other process
-// begins the job within that time. The store keeps the lock even after this process has ended, but not if the process
-// dies during the run. Choose the job's period minus the largest difference between hosts' clocks: 59 s, for example,
-// for a job that runs every minute. If atLeast is much shorter, a short job can run on several hosts in each period.
-// Each host requests the lock when the job is due by its own clock, and the times of "@every 1h" count from the start
-// of its process. With 1 ms, the lock is released when the run ends.
+// The lock is held for the time atLeast from the start of a run, even if the run ends earlier. No other process begins
+// the job within that time. The store keeps the lock even after this process has ended, but not if the process dies
+// during the run. Choose the job's period minus the largest difference between hosts' clocks: 59 s, for example, for a
+// job that runs every minute. If atLeast is much shorter, a short job can run on several hosts in each period. Each
+// host requests the lock when the job is due by the host's own clock. The times of "@every 1h" count from the start of
+// each process. With 1 ms, the lock is released when the run ends.
 //
-// JobWrapper panics if the name, with the prefix, is not a valid key: see dsync.CheckKey. It also panics if atLeast
-// is not from 1 ms to driver.MaxDuration.
+// JobWrapper panics if the name, with the prefix, is not a valid key: see dsync.CheckKey. It also panics if atLeast is
+// not between 1 ms and driver.MaxDuration.
 //
 // In a chain, put cron.Recover before this wrapper. If the job panics, the wrapper releases the lock, but does not
 // recover.
@@ -81,7 +81,7 @@ func (l *Locker) JobWrapper(name string, atLeast time.Duration) cron.JobWrapper 
 	}
 }
 
-// Job returns a job with that name that calls f under its lock. The lock is held for the time atLeast, as with
+// Job returns a job that calls f under the lock of that name. The lock is held for the time atLeast, as with
 // [Locker.JobWrapper]. If the lock is lost, the context passed to f ends with the cause dsync.ErrLost, at least the
 // session's grace before another process can begin the job.
 func (l *Locker) Job(name string, atLeast time.Duration, f func(ctx context.Context)) cron.Job {

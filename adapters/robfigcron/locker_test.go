@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// B35: on hosts whose clocks differ a job runs once in each period, even if the job has ended before the other host
+// B35: on hosts whose clocks differ, a job runs once in each period, even if the job has ended before the other host
 // requests the lock. If the lock were held only while a short job runs, the job would run on both hosts.
 func TestJobRunsOncePerPeriod(t *testing.T) {
 	const period, periods = time.Minute, 20
@@ -119,7 +119,7 @@ func TestLockIsHeldAtLeast(t *testing.T) {
 	}
 }
 
-// The context of a run ends at least the grace before another process gets the lock.
+// The context of a run ends at least the session's grace before another process gets the lock.
 func TestContextEndsBeforeAnotherRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const grace = ttl / 10

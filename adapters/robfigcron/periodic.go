@@ -12,28 +12,28 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
-// AddPeriodic adds a job to c that, like a dsync.Periodic, runs on one of the processes for each time of its spec. If f
-// returns an error, or its process dies or loses the hold, another process, which has been waiting, runs f for that
-// time. The tick is the time for which cron has scheduled the run, however late the run begins, so hosts' clocks may
-// differ within the limits that dsync.Periodic documents. All processes must use the same spec, in the same time zone.
+// AddPeriodic adds a job to c. Like a dsync.Periodic, the job runs on one of the processes for each time of its spec.
+// If f returns an error, or its process dies or loses the hold, one of the waiting processes runs f for that time. The
+// tick is the time for which cron has scheduled the run, however late the run begins. So hosts' clocks may differ
+// within the limits that dsync.Periodic documents. All processes must use the same spec, in the same time zone.
 //
 // Runs never overlap. If f runs elsewhere or the store is unreachable when the job is due, the process waits.
 // cron.Cron.Stop ends this wait within about a second, but does not interrupt f. The context passed to f ends when the
-// hold is lost. The Logger logs errors of f and of the store (with Error), and when a run was not needed or c was
-// stopped before the run began (with Info).
+// hold is lost. The Logger gets the errors of f and of the store with Error. It gets an Info when a run was not needed,
+// or when c was stopped before the run began.
 //
 // A chain with cron.DelayIfStillRunning or cron.SkipIfStillRunning delays or skips runs while an earlier run is still
-// in progress. As soon as the earlier run has ended, f is called for their ticks, in order. If f can run for longer
-// than its period and should not catch up, let it return nil for a tick that is too old.
+// in progress. As soon as the earlier run has ended, f is called for the ticks of those runs, in order. If f can run
+// for longer than its period and should not catch up, let it return nil for a tick that is too old.
 //
 // When clocks are changed, as for daylight saving time, a spec that names hours neither loses nor repeats a time of the
 // day. All times that the change skips become a single tick, at the moment of the change. A time that occurs twice is a
-// tick only the first time. A spec whose hour is "*" has no ticks in an hour that is skipped, and has ticks both times
-// in an hour that is repeated.
+// tick only the first time. A spec whose hour is "*" has no ticks in a skipped hour, and has ticks both times in a
+// repeated hour.
 //
-// AddPeriodic returns the error of cron.Cron.AddJob, or an error if the spec's times differ between processes, as with
-// "@every 1h", which counts from the start of each process. It panics if the name, with the prefix, is not a valid key.
-// Do not use the name for another job of this package.
+// AddPeriodic returns the error of cron.Cron.AddJob. It also returns an error if the spec's times differ between
+// processes: "@every 1h", for example, counts from the start of each process. AddPeriodic panics if the name, with the
+// prefix, is not a valid key. Do not use the name for another job of this package.
 func (l *Locker) AddPeriodic(c *cron.Cron, spec, name string, f func(ctx context.Context, tick time.Time) error) (cron.EntryID, error) {
 	l.checkName(name)
 	parsed, err := c.AddJob(spec, cron.FuncJob(func() {})) // only to parse spec with c's parser
@@ -69,10 +69,10 @@ type periodic struct {
 	schedule begun
 }
 
-// Run runs f for the times that are due. There are several if the chain has delayed or skipped runs, and none if
+// Run runs f for the times that are due. Several times are due if the chain has delayed or skipped runs. None is due if
 // another call of Run has already run f for this call's time.
 func (p *periodic) Run() {
-	p.c.Entries() // returns only after cron has called schedule.Next, which it does just after it has begun this run
+	p.c.Entries() // returns only after cron has called schedule.Next; cron does that just after it has begun this run
 	for n := 0; ; n++ {
 		tick, more, ok := p.schedule.take()
 		if !ok {

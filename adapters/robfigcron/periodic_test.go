@@ -64,8 +64,8 @@ func TestPeriodicRunsOncePerTick(t *testing.T) {
 	}
 }
 
-// AddPeriodic refuses a schedule that each process counts from its own start, because it has no ticks. A call of Run
-// that does not come from cron has no tick either, so it does not call f.
+// AddPeriodic refuses a schedule that each process counts from its own start, because such a schedule has no ticks. A
+// call of Run that does not come from cron has no tick either, so it does not call f.
 func TestPeriodicNeedsTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, log := newLocker(t, dsynctest.NewMemory(), robfigcron.Options{})

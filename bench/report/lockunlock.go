@@ -44,9 +44,9 @@ func (r *report) lockUnlock(ctx context.Context) ([]row, error) {
 // An opener opens a process, which is closed together with the row's other processes.
 type opener func() (measure.Process, error)
 
-// uncontended measures the operation that op builds, for each column in can. For this library's columns
-// it also measures two raw writes and, if early is true, the two writes that Lock and Unlock send,
-// without the library. It runs all of these in turn.
+// uncontended measures the operation that op builds, for each column in can. For this library's columns it also
+// measures two raw writes. If early is true, it also sends the same two writes as Lock and Unlock, without the library,
+// and measures them. It runs all of these in turn.
 func (r *report) uncontended(ctx context.Context, u units, op func(context.Context, opener) (measure.Op, error), can []column, early bool) (took, earlies map[column]measure.Sample, err error) {
 	ps, end, err := r.players(ctx, mutexes, can...)
 	if err != nil {

@@ -27,8 +27,8 @@ type job struct {
 }
 
 // run opens the sessions, and prints "idle" and how many bytes of memory each session takes. When proceed is closed,
-// the sessions with numbers below j.Waiting wait for their keys. When a session's wait ends, run prints "granted", the
-// key, the time, and whether the session has the key. run returns only if it fails to open the sessions.
+// the sessions with numbers below j.Waiting begin to wait for their keys. When a session's wait ends, run prints
+// "granted", the key, the time, and whether the session has the key. run returns only if it fails to open the sessions.
 func (j job) run(proceed <-chan struct{}) error {
 	ctx := context.Background()
 	t, err := measure.Server(j.Addr, j.Database)

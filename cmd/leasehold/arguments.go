@@ -58,9 +58,9 @@ const (
 	completionTime = 2 * time.Second // short, because the user has pressed Tab and is waiting
 )
 
-// completeKeys returns a function that completes the first argument with keys for which wanted
-// returns true. For any later argument, the function offers no keys, and returns the given
-// directive. Like the status command, it only reads the store.
+// completeKeys returns a function that completes the first argument with keys for which wanted returns true. For any
+// later argument, the function offers no keys, and returns the given directive. Like the status command, the function
+// only reads the store.
 func (a *app) completeKeys(later cobra.ShellCompDirective, wanted func(admin.Status) bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) (keys []string, _ cobra.ShellCompDirective) {
 		if len(args) > 0 {

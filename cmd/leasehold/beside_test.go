@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tests in this file are for B45: under leasehold, as under flock(1), a command and the processes
-// that it leaves behind behave as if the command had been started directly.
+// The tests in this file are for B45: under leasehold, as under flock(1), a command behaves as if it had been started
+// directly. So do the processes that outlive the command.
 
 // onMemoryCommand returns a command that runs leasehold on a store in its own memory.
 func onMemoryCommand(t *testing.T, args ...string) *exec.Cmd {
@@ -53,8 +53,8 @@ func zombies(t *testing.T, parent int) (pids []string) {
 	return pids
 }
 
-// Orphaned descendants of the command are reaped when they exit, while the command runs and afterwards, whether or not
-// they are in the command's group. Otherwise a command that starts daemons and runs for a year would leave thousands of
+// Orphaned descendants of the command are reaped when they exit, even if they have left the command's group, and even
+// after the command has ended. Otherwise a command that starts daemons and runs for a year would leave thousands of
 // zombies.
 func TestKeeperReapsOrphans(t *testing.T) {
 	dir := t.TempDir()
@@ -104,7 +104,7 @@ func TestKeeperReapsOrphans(t *testing.T) {
 	})
 }
 
-// The command gets exactly the descriptors of leasehold's caller, at the same numbers. make's job
+// The command inherits exactly the descriptors that leasehold's caller has passed, with the same numbers. make's job
 // server, for example, is at 3 and 4.
 func TestRunPassesDescriptors(t *testing.T) {
 	dir := t.TempDir()

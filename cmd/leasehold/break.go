@@ -168,7 +168,7 @@ var outcomes = map[outcome]string{
 	stillHolds: "still holds it",
 }
 
-// outcomeOf returns what became of the holder h. after is the status of the key after the break.
+// outcomeOf returns what became of the holder h. The parameter after is the status of the key after the break.
 func outcomeOf(ctx context.Context, inspector *admin.Inspector, h admin.Participant, after admin.Status) (outcome, error) {
 	for _, now := range after.Holders {
 		if now.Claim == h.Claim {

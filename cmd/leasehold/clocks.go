@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// A clockJSON is the measurement of one server in JSON: see clock's help.
+// A clockJSON is the measurement of one server in JSON: see the help of the clock command.
 type clockJSON struct {
 	Server  string                   `json:"server"`
 	Offset  *statusjson.Milliseconds `json:"offset_ms,omitempty"`

@@ -59,7 +59,8 @@ func (a *app) resolve() (target, error) {
 }
 
 // connect returns a session on the store that the flags name. The session registers in the store when it first has to,
-// for example to acquire or break a key. The caller must close it. The TTL, Name, App and Logger of opt are ignored: connect sets them.
+// for example to acquire or break a key. The caller must close the session. The TTL, Name, App and Logger of opt are
+// ignored: connect sets them.
 func (a *app) connect(ctx context.Context, opt dsync.Options) (*dsync.Session, error) {
 	opt.TTL, opt.Name, opt.App = a.target.ttl, a.target.name, "leasehold"
 	opt.Logger = slog.New(slog.DiscardHandler) // the commands print messages of their own
@@ -107,8 +108,7 @@ func checkOptions(opt dsync.Options) error {
 	return nil
 }
 
-// withDatabase calls f with the database that the flags name. It does not contact the server
-// itself.
+// withDatabase calls f with the database that the flags name. withDatabase itself does not contact the server.
 func (a *app) withDatabase(ctx context.Context, f func(target, *mongo.Database) error) error {
 	t, err := a.resolve()
 	if err != nil {

@@ -25,7 +25,7 @@ type job struct {
 	command []string
 	weight  int64 // how much of the limit the command uses
 	limit   int64
-	tick    int64 // run the command for this tick, unless that has already succeeded; 0: no tick
+	tick    int64 // run the command for this tick, unless a run for the tick has already succeeded; 0: no tick
 	try     bool
 	timeout time.Duration // bounds the wait for the key; 0: unlimited
 	quiet   bool          // print neither the tick nor that the command is skipped
@@ -98,8 +98,8 @@ func (j *job) check(a *app) error {
 }
 
 // connect opens the session that holds the key. The session's grace covers the time to stop the command. After each
-// heartbeat, a hook sends to the channel heartbeats, and reaps orphaned descendants that have exited. If it did not
-// reap them, zombies would pile up while elect runs one command after another for months.
+// heartbeat, a hook sends a value to the channel named heartbeats, and reaps orphaned descendants that have exited. If
+// it did not reap them, zombies would pile up while elect runs one command after another for months.
 func (j *job) connect(ctx context.Context, a *app, heartbeats chan<- struct{}) (*dsync.Session, error) {
 	return a.connect(ctx, dsync.Options{
 		Grace: j.grace + killRoom(a.target.ttl),
@@ -247,7 +247,7 @@ func (j *job) release(a *app, h *engine.Hold) {
 	}
 }
 
-// close ends the session. It tries once, and takes at most a sixth of the TTL and never longer than 5 s. If its
+// close ends the session. It tries once. That takes at most a sixth of the TTL, and never longer than 5 s. If its
 // requests fail, the session expires.
 func (j *job) close(a *app, s *dsync.Session) {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -213,8 +213,8 @@ func newKeep() *cobra.Command {
 			// The keeper must survive signals that systemd sends to all processes of a service: if
 			// the keeper died, the command would be killed at once, without its grace.
 			catch()
-			// leasehold ignores SIGTTOU, and so does the keeper, which is its child. If the keeper
-			// catches the signal, the command does not inherit it as ignored.
+			// leasehold ignores SIGTTOU, and its child, the keeper, inherits that. The keeper catches the signal, so
+			// that the command does not ignore it, too.
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU)
 			k := &keep{orders: make(chan order), reports: json.NewEncoder(reports)}
 			go func() {
@@ -236,9 +236,9 @@ func newKeep() *cobra.Command {
 	return c
 }
 
-// A keep is the state of the keeper process. The keeper runs the command and stops it at a deadline, whatever happens
-// to leasehold, which extends the deadline again and again. To stay simple, the keeper knows nothing about stores and
-// keys.
+// A keep is the state of the keeper process. The keeper runs the command, and stops it at a deadline, whatever happens
+// to leasehold. As long as the hold lasts, leasehold extends the deadline again and again. To stay simple, the keeper
+// knows nothing about stores and keys.
 type keep struct {
 	orders     chan order // closed when leasehold has exited
 	reports    *json.Encoder

@@ -16,22 +16,21 @@
 //
 // # Commands under a lock
 //
-// leasehold run waits for KEY (not at all with --try, for a limited time with --timeout), runs the
-// command, and exits with its status. leasehold elect runs the command while this process leads,
-// and campaigns again when the leadership is lost. The command's environment has LEASEHOLD_KEY,
-// LEASEHOLD_TOKEN and, in an election, LEASEHOLD_TERM. The command runs in a process group of its
-// own, and leasehold forwards to it the signals that leasehold gets. While no command runs, the
-// second signal ends leasehold at once. The command inherits leasehold's open descriptors. It can
-// use the terminal, if there is one, and take part in the shell's job control. No process of the
-// group outlives the hold.
+// leasehold run waits for KEY (not at all with --try, for a limited time with --timeout), runs the command, and exits
+// with its status. leasehold elect runs the command while this process leads, and campaigns again when the leadership
+// is lost. The command's environment has LEASEHOLD_KEY, LEASEHOLD_TOKEN and, in an election, LEASEHOLD_TERM. The
+// command runs in a process group of its own. When leasehold gets a signal, it forwards the signal to the command.
+// While no command runs, the second signal ends leasehold at once. The command inherits leasehold's open descriptors.
+// It can use the terminal, if there is one, and take part in the shell's job control. No process of the group outlives
+// the hold.
 //
 // When the hold is lost, the group gets SIGTERM, and SIGKILL after its grace (--grace). The grace is part of the lease,
 // so the group is dead before the server gives the key to anyone else. Two processes enforce this independently:
-// leasehold, which has the session, and its keeper, which runs the command and receives the deadline after each
-// heartbeat. So the keeper stops the command in time if leasehold is frozen (SIGSTOP), starved or cut off, and at once
-// if leasehold is killed. Leasehold kills the group if the keeper is frozen or killed. If both are frozen for longer
-// than the lease, for example because their virtual machine is paused, the keeper kills the group as soon as they
-// resume. Until then only the fencing token can protect the command's data: see leasehold run --help.
+// leasehold has the session, and its keeper runs the command and receives the new deadline after each heartbeat. So the
+// keeper stops the command in time if leasehold is frozen (SIGSTOP), starved or cut off, and at once if leasehold is
+// killed. Leasehold kills the group if the keeper is frozen or killed. If both are frozen for longer than the lease,
+// for example because their virtual machine is paused, the keeper kills the group as soon as they resume. Until then
+// only the fencing token can protect the command's data: see leasehold run --help.
 //
 // # Exit status
 //
@@ -186,8 +185,8 @@ func helpTopic(help *cobra.Command, args []string) error {
 	return nil
 }
 
-// arguments returns a check that the number of arguments is between least and most. The error
-// quotes what, a description of the arguments that the command takes.
+// arguments returns a check that the number of arguments is between least and most. The error quotes the parameter
+// what, which describes the arguments that the command takes.
 func arguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) >= least && len(args) <= most {

@@ -51,7 +51,7 @@ func withProbes(page http.Handler, inspector *admin.Inspector) http.Handler {
 	return mux
 }
 
-// families are the names of the metrics after "leasehold_fleet_", and their help.
+// families are the names of the metrics, without the prefix "leasehold_fleet_", and their help texts.
 var families = [][2]string{
 	{"up", "Whether the store could be read."},
 	{"keys", "Keys in the store."},

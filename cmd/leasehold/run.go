@@ -104,9 +104,9 @@ The command's environment has
 }
 
 // tickOf returns the tick for the value of --tick, in milliseconds: the given time, or the last multiple of the given
-// interval that is due. A multiple counts as due a little early, because the command may have been started by another
-// host, whose clock is ahead of this host's. tickOf does not round to the nearest multiple, because a late run would
-// then take the next run's tick.
+// interval that is due. A multiple counts as due a little early, because the clock of the host that started the command
+// may be ahead of this host's clock. tickOf does not round to the nearest multiple, because a late run would then take
+// the next run's tick.
 func tickOf(flag string, now time.Time) (int64, error) {
 	at, err := time.Parse(time.RFC3339, flag)
 	if d, bad := time.ParseDuration(flag); bad == nil {

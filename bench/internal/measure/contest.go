@@ -51,8 +51,8 @@ func NewContest(ctx context.Context, sys System, processes, goroutines int) (_ *
 	return c, nil
 }
 
-// Run runs all goroutines until more returns false, or until the first error. It is also an error if
-// two goroutines hold the key at the same time, or if a token is not greater than the previous one.
+// Run runs all goroutines until more returns false, or until the first error. Run also returns an error if two
+// goroutines hold the key at the same time, or if a token is not greater than the previous one.
 func (c *Contest) Run(ctx context.Context, more func() bool) error {
 	var (
 		wg      sync.WaitGroup

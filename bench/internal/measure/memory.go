@@ -42,8 +42,8 @@ func HeldMemory(n int) (float64, error) {
 func OneKey(int) string    { return "key" }
 func OwnKeys(i int) string { return numbered(i) }
 
-// WaiterMemory lets n goroutines wait for keys that another session holds, and returns how many bytes
-// each takes on average. With OwnKeys, they begin to wait one after the other; otherwise the figure
+// WaiterMemory lets n goroutines wait for keys that another session holds, and returns how many bytes each takes on
+// average. With OwnKeys, the goroutines begin to wait one after the other. If they began at the same time, the figure
 // would include the buffers of many concurrent commands.
 func WaiterMemory(n int, key func(int) string) (float64, error) {
 	store := dsynctest.NewMemory()
@@ -71,7 +71,7 @@ func WaiterMemory(n int, key func(int) string) (float64, error) {
 			break
 		}
 	}
-	time.Sleep(time.Second) // the store does not show further waiters of one session
+	time.Sleep(time.Second) // for the other waiters: the store shows only one waiter of a session for each key
 	bytes := float64(inUse()-without) / float64(n)
 	cancel()
 	wg.Wait()

@@ -66,8 +66,8 @@ func (r *Ring) add(ctx context.Context) error {
 	return err
 }
 
-// awaitRequeue waits for the time d, in which the former holder probably joins the queue, so that
-// joining is not measured.
+// awaitRequeue waits for the time d. The former holder probably joins the queue within that time, so joining is not
+// measured.
 func awaitRequeue(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

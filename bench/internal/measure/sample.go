@@ -40,9 +40,9 @@ const (
 	// warmUps is the number of rounds before the measured ones.
 	warmUps = 3
 
-	// pause is the longest random delay before an op. Without it a loop synchronizes with mongod:
-	// in a replica set of one member, a majority write that just missed a full millisecond of the
-	// server's clock waits for the next one.
+	// pause is the longest random delay before an op. Without the delays, a loop would synchronize with mongod: in a
+	// replica set of one member, a majority write that has just missed a full millisecond of the server's clock waits
+	// for the next millisecond.
 	pause = 2 * time.Millisecond
 )
 

@@ -6,8 +6,8 @@ import (
 
 // A System provides locks: this library on a store, or another system on its server.
 type System interface {
-	// Open returns a Process with its own client. A Process is not an operating-system process: all
-	// of them run in the calling program.
+	// Open returns a Process with its own client. A Process is not an operating-system process: all Processes run in
+	// the calling program.
 	Open(ctx context.Context) (Process, error)
 }
 

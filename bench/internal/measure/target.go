@@ -14,7 +14,7 @@ import (
 
 // A Target is a database on a server where this library is measured.
 type Target struct {
-	DB *mongo.Database // uses a client that no session uses
+	DB *mongo.Database // on a client of its own, which no session uses
 
 	// Store holds the options for stores. Its field Session is ignored.
 	Store dsyncmongo.Options

@@ -18,10 +18,9 @@ import (
 // to its callers and recommends no interval; this one is from redislock's example.
 const mongoLockRetry = redisRetry
 
-// MongoLock is github.com/square/mongo-lock as a [measure.System], used as its README recommends:
-// with its indexes, with majority writes, and with locks that have no TTL, which is the default.
-// Locking needs one write; unlocking needs a read and a write. The library uses version 1 of the
-// driver.
+// MongoLock is github.com/square/mongo-lock as a [measure.System]. It is used as its README recommends: with its
+// indexes, with majority writes, and with locks that by default have no TTL. Locking needs one write; unlocking needs a
+// read and a write. The library uses version 1 of the driver.
 type MongoLock struct{ URI, Database string }
 
 var _ measure.System = (*MongoLock)(nil)

@@ -34,8 +34,8 @@ func unprivileged(name string) (*account, error) {
 	return &account{uint32(uid), uint32(gid)}, nil
 }
 
-// prepare makes cmd run as the account, or as this process's user if a is nil, and end when this
-// process ends.
+// prepare makes cmd run as the account, or as this process's user if a is nil. It also makes cmd end when this process
+// ends.
 func (a *account) prepare(cmd *exec.Cmd) {
 	spawn.EndWithParent(cmd)
 	if a == nil {

@@ -38,8 +38,8 @@ type spec struct {
 	end  os.Signal
 }
 
-// start starts a process, and returns when answers returns nil. It fails if the process exits before
-// that, or after a minute.
+// start starts a process, and returns when answers returns nil. It fails if the process exits before that, or if that
+// has not happened within a minute.
 func start(ctx context.Context, s spec, answers func(context.Context) error) (*daemon, error) {
 	d := &daemon{dir: s.dir, end: s.end, done: make(chan struct{})}
 	out, err := os.Create(filepath.Join(s.dir, "out"))
