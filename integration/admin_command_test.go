@@ -17,9 +17,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The read-only commands, and a break of a key that does not exist, write nothing to a collection
-// that has a holder, a queue and an expired session. If the collection does not exist, these
-// commands don't create it.
+// The read-only commands write nothing, and neither does a break of a key that does not exist. The collection has a
+// holder, a queue and an expired session. If the collection does not exist, these commands don't create it.
 func TestReadOnlyCommandsWriteNothing(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -64,8 +64,8 @@ func (a childArgs) session(env *proc.Env, h *dsync.Hooks) *dsync.Session {
 	return s
 }
 
-// turns is a child that locks the key many times. Under the lock it adds one to a number in a file, with a separate
-// read and write, so additions are lost if two processes hold the lock at the same time.
+// turns is a child that locks the key many times. Under the lock it adds one to a number in a file. It reads and writes
+// the file separately, so additions are lost if two processes hold the lock at the same time.
 func turns(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -144,8 +144,8 @@ func worker(env *proc.Env) {
 }
 
 // frozen is a child. For each order, it locks the key and spins until it notices that it was frozen for longer than a
-// TTL. Then it checks the hold once, in the way that the order names, and unlocks. It runs on one thread, so that
-// between the thaw and the check only the library call under test runs.
+// TTL. Then it checks the hold once, in the way that the order names, and unlocks. It runs on one thread, so nothing
+// but the library call under test runs between the thaw and the check.
 func frozen(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)

@@ -15,10 +15,10 @@ import (
 )
 
 // B07: the clock of a running primary is stepped while one session holds a key, two wait for it, and a fourth tries to
-// lock it. If the clock is set back, or forward by less than the time until the sessions would lapse, no session loses
-// anything and the fourth does not get the key. After a step larger than the margin, each session reports the jump
-// once. If the clock is set forward by more than the TTL, the fourth session gets the key, and the holder learns of
-// the loss with its next heartbeat. Tokens grow, and all sessions continue.
+// lock it. If the clock is set back, no session loses anything, and the fourth does not get the key. The same is true
+// if the clock is set forward, but not so far that the sessions lapse. After a step larger than the margin, each
+// session reports the jump once. If the clock is set forward by more than the TTL, the fourth session gets the key, and
+// the holder learns of the loss with its next heartbeat. Tokens grow, and all sessions continue.
 func TestB07ClockSteps(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
@@ -158,7 +158,7 @@ func TestB07ClockSteps(t *testing.T) {
 	})
 }
 
-// stepped is a session together with counts of the calls of its hooks.
+// stepped is a session that counts the calls of its hooks.
 type stepped struct {
 	*dsync.Session
 	log warned

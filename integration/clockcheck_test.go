@@ -274,7 +274,7 @@ func TestOpenChecksTheClock(t *testing.T) {
 		if err := open(busyLimit); err != nil {
 			t.Errorf("Open with a correct clock: %v", err)
 		}
-		// No clock is precise enough for a limit of 1 ns, and neither is the check.
+		// A limit of 1 ns is too small for any clock, and for the check.
 		if err := open(1); !errors.Is(err, clockcheck.ErrOffset) && !errors.Is(err, clockcheck.ErrUndecided) {
 			t.Errorf("Open with a limit of 1ns: %v", err)
 		}

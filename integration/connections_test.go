@@ -13,8 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A session returned by Connect has two connections to the primary: the driver's monitor and one for commands. A
-// session that waits has a third one.
+// A session returned by Connect has two connections to the primary: one for the driver's monitor and one for commands.
+// A session that waits has a third one.
 func TestConnections(t *testing.T) {
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

@@ -55,7 +55,7 @@ func (c *copier) took() []bson.Raw {
 	return sent
 }
 
-// put makes the next call of took return the commands in sent, followed by those sent in the meantime.
+// put saves the commands in sent. The next call of took returns them first, and then the commands sent in the meantime.
 func (c *copier) put(sent []bson.Raw) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,9 +80,9 @@ func (c *copier) again(t *testing.T, commands []bson.Raw) {
 	}
 }
 
-// B31: the network delivers copies of an Acquire's commands right after the claim's release. If
-// the Acquire returned State.Final, the copies change nothing. Otherwise they acquire the key
-// again, and Discard releases it to the next waiter.
+// B31: the network delivers copies of an Acquire's commands right after the claim's release. If the Acquire returned
+// State.Final, the copies change nothing. Otherwise the copies acquire the key again, and Discard releases the key to
+// the next waiter.
 func TestB31CopiesOfRequests(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

@@ -61,9 +61,8 @@ func TestCostUncontended(t *testing.T) {
 			//lint:ignore SA2001 the commands of Lock and Unlock are counted
 			m.Unlock()
 		}
-		// No command sends a notice, since nobody waits. On a slow machine the session may hold
-		// the key for long enough to start its listener, so the listener's commands don't
-		// count.
+		// No command sends a notice, since nobody waits. On a slow machine the session may hold the key so long that it
+		// starts its listener. The listener's commands don't count.
 		if sent := mon.commands(func(c command) bool { return !listening(c) }); len(sent) != 2*n {
 			t.Errorf("%d commands for %d times Lock and Unlock, want %d: %v", len(sent), n, 2*n, sent)
 		}
@@ -122,9 +121,9 @@ func TestCostOfUnknownKeys(t *testing.T) {
 	})
 }
 
-// If other sessions hold a key whenever this session locks it, the first Lock wastes a short acquire, an update that
-// works only if the key is free. A later Lock wastes one only if the previous Lock repeated its request just when the
-// key was granted.
+// If other sessions hold a key whenever this session locks it, the first Lock wastes a command. This command is a short
+// acquire, which works only if the key is free. A later Lock wastes a short acquire only if the previous Lock repeated
+// its request just when the key was granted.
 func TestCostOfContendedKey(t *testing.T) {
 	const n = 10
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
@@ -178,8 +177,8 @@ func TestCostFailedTry(t *testing.T) {
 		if len(reads) > 1 {
 			t.Errorf("%d reads of the holder's session within a TTL, want at most 1: %v", len(reads), reads)
 		}
-		// Ignore listener commands and heartbeats: on a slow machine the session may have held
-		// a key for long enough to listen, or a heartbeat may be due.
+		// Ignore listener commands and heartbeats: on a slow machine the session may have held a key so long that it
+		// listens, or a heartbeat may be due.
 		if all := mon.commands(func(c command) bool { return !aboutNotices(c) && !strings.HasPrefix(c.id, "s/") }); len(all) != len(onKeys)+len(reads) {
 			t.Errorf("unexpected other commands: %v", all)
 		}
@@ -259,8 +258,8 @@ func TestCostOfManyLocks(t *testing.T) {
 				if reads > beats+1 {
 					t.Errorf("%d reads of held keys with %d heartbeats, want one with each", reads, beats)
 				}
-				// When a listener starts, it creates its collection if necessary, reads which other notice
-				// collections exist, and waits until a majority has them. From then on, the server answers a getMore
+				// When a listener starts, it creates its collection if necessary, reads which other notice collections
+				// exist, and waits until a majority has these collections. From then on, the server answers a getMore
 				// every 5 s, and the listener sometimes asks which member is the primary. On a router it opens a new
 				// cursor every 20 s.
 				listens := mon.commands(aboutNotices)
@@ -315,8 +314,8 @@ func TestCostOfWaiting(t *testing.T) {
 }
 
 // With 64 sessions in the queue, a release sends one command and one notice, and wakes one session. If the queue was
-// empty when the holder was granted the key, its release sends two commands. The first is a cheaper one, which works
-// only while the queue is empty.
+// empty when the key was granted, the holder's release sends two commands. The first command is cheaper, but works only
+// while the queue is empty.
 func TestCostOfReleaseWithAQueue(t *testing.T) {
 	const line = 64
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// B02, B03: however the holder is cut off, its Lost closes at least the grace before the store
-// grants the key to another session.
+// B02, B03: however the holder is cut off, its Lost closes before the store grants the key to another session. At least
+// the grace lies between the two.
 func TestB02LostBeforeTaken(t *testing.T) {
 	t.Parallel()
 	lanes, rounds := testkit.Rounds(5, 8), testkit.Rounds(1, 5)

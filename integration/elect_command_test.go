@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// Of three leasehold elect processes, one runs its command. When that process is killed,
-// a second process runs the command, and when the second gets SIGTERM, the third does.
+// Of three leasehold elect processes, one runs its command. When that process is killed, a second process runs the
+// command. When the second process gets SIGTERM, the third process runs the command.
 func TestElectCommand(t *testing.T) {
 	t.Parallel()
 	bin := leasehold.path(t)

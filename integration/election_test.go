@@ -97,7 +97,7 @@ type leaderSeen struct {
 	term    int64
 }
 
-// follower waits until a session leads whose token is not the given one. It returns the state of the key.
+// follower waits for a leader whose token differs from the given one. It returns the state of the key.
 func follower(t testing.TB, store driver.Store, key string, token int64, d time.Duration) (st driver.State) {
 	t.Helper()
 	eventually(t, "there is another leader", func() bool {
@@ -107,8 +107,8 @@ func follower(t testing.TB, store driver.Store, key string, token int64, d time.
 	return st
 }
 
-// B02, B03, B29: however the leader is cut off, its context ends at least the grace before
-// another candidate's Campaign returns.
+// B02, B03, B29: however the leader is cut off, its context ends before another candidate's Campaign returns. At least
+// the grace lies between the two.
 func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 	t.Parallel()
 	lanes, rounds := testkit.Rounds(4, 8), testkit.Rounds(1, 3)
@@ -285,10 +285,10 @@ func TestElectionStepDown(t *testing.T) {
 	})
 }
 
-// If the server has notices, the next leader's Campaign returns as soon as the leader has resigned,
-// without waiting for a poll, and observers see the new leader just as quickly. B16: a restarted
-// candidate with the same identity leads again. If it had closed its session, it leads at once. After
-// a crash, it leads as soon as the old session has lapsed.
+// If the server has notices, nobody waits for a poll after the leader has resigned. The next leader's Campaign returns
+// at once, and observers see the new leader just as quickly. B16: a restarted candidate with the same identity leads
+// again. If its old session was closed, it leads at once. After a crash, it leads as soon as the old session has
+// lapsed.
 func TestB16ResignAndRestart(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {

@@ -122,8 +122,7 @@ func TestExampleManifest(t *testing.T) {
 			t.Errorf("%s probe: GET %q on port %q, the arguments are %q", name, probe.HTTPGet.Path, probe.HTTPGet.Port, c.Args)
 		}
 	}
-	// A single slow answer must not end a container; the process may just have got no CPU
-	// time.
+	// A single slow answer must not end a container; the process may simply have had no CPU time.
 	for name, probe := range map[string]probe{"readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
 		if probe.TimeoutSeconds < 5 || probe.FailureThreshold < 2 {
 			t.Errorf("%s probe: time-out %d s, failure threshold %d; want at least 5 s, and 2", name, probe.TimeoutSeconds, probe.FailureThreshold)

@@ -108,12 +108,12 @@ func (p *example) lines() []logLine {
 	return slices.Clone(p.log)
 }
 
-// p.said returns the lines with the message msg that the program has logged so far.
+// Of the lines that the program has logged so far, p.said returns those with the message msg.
 func (p *example) said(msg string) []logLine {
 	return slices.DeleteFunc(p.lines(), func(l logLine) bool { return l.Msg != msg })
 }
 
-// saidAll returns the lines with the message msg that any of the programs has logged so far.
+// Of the lines that the programs have logged so far, saidAll returns those with the message msg.
 func saidAll(ps []*example, msg string) (all []logLine) {
 	for _, p := range ps {
 		all = append(all, p.said(msg)...)

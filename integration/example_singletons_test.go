@@ -20,9 +20,8 @@ type pod struct {
 	address string // of its probes
 }
 
-// pods starts a process for each replica in the manifest. Each gets exactly the manifest's
-// arguments and environment, except that the TTL is short and the probes use a free port of this
-// host.
+// pods starts a process for each replica in the manifest. Each process gets exactly the manifest's arguments and
+// environment, except that the TTL is short and the probes use a free port of this host.
 func (r *room) pods(path string, d deployment) (pods []*pod) {
 	r.t.Helper()
 	c := d.container(r.t)

@@ -51,7 +51,7 @@ func (r *room) explained(t *testing.T, command bson.Raw) (examined int) {
 	if !slices.Contains(stages, "IXSCAN") || slices.Contains(stages, "COLLSCAN") || slices.Contains(stages, "SORT") {
 		t.Errorf("stages %v, want a scan of the index, no scan of the collection and no sort", stages)
 	}
-	if !slices.Contains(stages, "LIMIT") { // without a limit, explain examines the whole range, so the number means nothing
+	if !slices.Contains(stages, "LIMIT") { // without a limit, explain examines the whole range, so the number says nothing about the command
 		return 0
 	}
 	return examined

@@ -9,8 +9,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/mongod"
 )
 
-// A hold survives the loss of the primary if the set elects another within half the TTL. When the
-// hold is released, the next waiter is granted the key as usual.
+// A hold survives the loss of the primary if the set elects another primary within half the TTL. When the hold is
+// released, the next waiter is granted the key as usual.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(t *testing.T, set *mongod.Set){

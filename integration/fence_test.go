@@ -40,8 +40,8 @@ func document(t testing.TB, coll *mongo.Collection, id any) map[string]any {
 	return doc
 }
 
-// Every kind of write is refused if the document has seen a greater token, if its fence field is neither a number nor
-// null, or if the write's token is 0. Otherwise the write is applied.
+// Every kind of write is refused in three cases: the document has seen a greater token, its fence field is neither a
+// number nor null, or the write's token is 0. Otherwise the write is applied.
 func TestFence(t *testing.T) {
 	ways := []struct {
 		name  string
@@ -198,8 +198,7 @@ func matched(res *mongo.UpdateResult, err error) (int64, error) {
 	return res.MatchedCount, err
 }
 
-// However concurrent writers compete, their writes are applied in the order of the tokens,
-// and refused writes leave no trace.
+// If writers compete, their writes are applied in the order of the tokens, and refused writes leave no trace.
 func TestFenceConcurrentWriters(t *testing.T) {
 	const writers, writes = 8, 25
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -212,7 +211,7 @@ func TestFenceConcurrentWriters(t *testing.T) {
 		for w := range writers {
 			wg.Go(func() {
 				mine := tokens[w*writes : (w+1)*writes]
-				slices.Sort(mine) // so that most writes are applied
+				slices.Sort(mine) // sorted, so that most writes are applied
 				for i, n := range mine {
 					token := int64(n + 1)
 					var err error
@@ -300,9 +299,10 @@ func TestFenceInTransaction(t *testing.T) {
 	})
 }
 
-// fenced is a child that locks the key, writes, spins until it notices that it was frozen for a while, and then writes
-// again as if nothing had happened. On the order "write" it uses the token that it read before the freeze; on "check"
-// it asks the hold for its token again. It runs on one thread, so that no other goroutine notices the freeze earlier.
+// fenced is a child that locks the key and writes. Then it spins until it notices that it was frozen for a while, and
+// writes again as if nothing had happened. On the order "write" it uses the token that it read before the freeze; on
+// "check" it asks the hold for its token again. It runs on one thread, so that no other goroutine notices the freeze
+// earlier.
 func fenced(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)

@@ -10,9 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// B05, B28, B32: when a holder continues after it was frozen for two TTLs, its first call of
-// Lost, Token or Err reports that the lock is lost, and its late Unlock changes nothing. The test
-// freezes a holder 6 times, or 20 times in a long run.
+// B05, B28, B32: a holder is frozen for two TTLs. When it continues, its first call of Lost, Token or Err reports that
+// the lock is lost, and its late Unlock changes nothing. The test freezes a holder 6 times, or 20 times in a long run.
 func TestB05FrozenHolder(t *testing.T) {
 	t.Parallel()
 	processes, rounds := testkit.Rounds(3, 5), testkit.Rounds(2, 4)

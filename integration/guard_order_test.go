@@ -27,7 +27,7 @@ const guardedKeys = 4
 
 // guarding is a child that repeatedly locks each key and commits some transactions under each hold. The transactions'
 // context does not end with the hold, so after a freeze the child continues as if nothing had happened. After each
-// Unlock it goes on with its old token until a transaction is refused, ten times at most. It reports the result of each
+// Unlock it tries up to ten more transactions with its old token, until one is refused. It reports the result of each
 // transaction.
 func guarding(env *proc.Env) {
 	var a childArgs
@@ -119,8 +119,8 @@ func (r *room) transactions(t testing.TB) (all [][]change) {
 	return all
 }
 
-// rollBack makes the set elect a new primary that lacks the old primary's last writes: it freezes
-// the other members before the primary, and then thaws them.
+// rollBack makes the set elect a new primary that lacks the old primary's last writes: it freezes the other members,
+// then freezes the primary, and then thaws the other members.
 func rollBack(t *testing.T, set *mongod.Set) {
 	t.Helper()
 	old := primary(t, set)

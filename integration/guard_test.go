@@ -103,9 +103,9 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-// If two transactions overlap, the one that begins second either commits second and sees the
-// first's writes, or is refused. This also holds if the first holder has already committed a
-// transaction, so that its next transaction need not write the token again.
+// If two transactions overlap, the one that begins second either commits second and sees the first's writes, or is
+// refused. This also holds if the first holder has already committed a transaction. Then its next transaction need not
+// write the token again.
 func TestGuardMakesOneWaitForTheOther(t *testing.T) {
 	const conflict = 112
 	lab.Each(t, server.Need{Transactions: true}, func(t *testing.T, s *server.Server) {

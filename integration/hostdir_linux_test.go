@@ -23,9 +23,8 @@ func mount(t *testing.T, path string) string {
 	return other
 }
 
-// If a process is killed, another process on the same machine is granted its lock after the margin,
-// long before the TTL. The other process may be waiting already, may start afterwards, or may see
-// the directory at another path.
+// If a process is killed, another process on the same machine is granted its lock after the margin, long before the
+// TTL. The other process may already be waiting, or may start afterwards. It may see the directory at another path.
 func TestHostDirKilledHolder(t *testing.T) {
 	t.Parallel()
 	const rounds = 5

@@ -12,9 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// While other sessions lock and unlock, the only server is killed several times, each time right
-// after it has answered a Lock. When it comes back, everything that it acknowledged is still there:
-// the lock is held, and tokens grow.
+// While other sessions lock and unlock, the only server is killed several times. Each time, it has just answered a
+// Lock. When it comes back, everything that it acknowledged is still there: the lock is held, and tokens grow.
 func TestKilledServer(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Binary: true, Standalone: true}, func(t *testing.T, _ *server.Server) {

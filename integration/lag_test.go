@@ -13,8 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// While an application writes, one of two secondaries is frozen for several heartbeat intervals,
-// and then lags. No session is lost, and sessions continue to get the lock in turn.
+// While an application writes, one of two secondaries is frozen for several heartbeat intervals. After the thaw it
+// lags. No session is lost, and sessions continue to get the lock in turn.
 func TestLaggingSecondary(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {

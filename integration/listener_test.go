@@ -15,8 +15,8 @@ import (
 )
 
 // Whatever happens to the primary on which a waiter listens, a notice tells the waiter that it was granted the key. An
-// open cursor does not show that its member is still the primary. The cursor stays open without an error on a member
-// that has stepped down, and on one that is cut off from the other members and gets no new notices.
+// open cursor does not show that its member is still the primary. If the member has stepped down, the cursor stays open
+// without an error. The same is true of a member that is cut off from the others, although it gets no new notices.
 // TestListenFollowsThePrimaryAtOnce in dsync/mongo checks, in a bubble, how soon the listener follows the primary.
 func TestListenerFindsThePrimary(t *testing.T) {
 	t.Parallel()

@@ -26,8 +26,8 @@ var fates = []struct {
 	{"shed after it was applied", proxy.ShedReply},
 }
 
-// B09: if the request or the reply of an acquire, a heartbeat, an expiry or a release is lost, late
-// or shed, no claim is left behind, and the session keeps its other holds.
+// B09: the request or the reply of an acquire, a heartbeat, an expiry or a release is lost, late or shed. Even so, no
+// claim is left behind, and the session keeps its other holds.
 func TestB09LostReply(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(t *testing.T, f fault){

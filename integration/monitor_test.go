@@ -87,8 +87,8 @@ func (m *monitor) reset() {
 	clear(m.open)
 }
 
-// commands returns those commands sent since the last reset for which f returns true, or all of
-// them if f is nil.
+// commands returns the commands sent since the last reset. If f is not nil, it returns only those for which f returns
+// true.
 func (m *monitor) commands(f func(command) bool) []command {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -113,8 +113,8 @@ func (m *monitor) noDuplicates(t testing.TB) {
 func aboutKey(c command) bool     { return strings.HasPrefix(c.id, "k/") }
 func aboutSession(c command) bool { return strings.HasPrefix(c.id, "s/") }
 
-// knownOfProbe reports whether c is about the session that a probe registers a second time, which
-// the server must refuse.
+// knownOfProbe reports whether c is about the session that a probe registers twice. The server must refuse the second
+// Register.
 func knownOfProbe(c command) bool {
 	return strings.HasPrefix(c.id, "p/") && strings.HasSuffix(c.id, "/living")
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// L1, L2, L3: a free key can be locked, TryHold of a held key fails and names the holder, and
-// waiting works with and without a limit.
+// L1, L2, L3: a free key can be locked, TryHold of a held key fails and names the holder, and waiting works with and
+// without a time limit.
 func TestMutex(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

@@ -22,8 +22,8 @@ var mutexesFor = flag.Duration("mutexes.duration", 0, "duration of TestMutexesOf
 
 const severalKeys, severalEach = 20, 5
 
-// several is a child that repeatedly locks some random keys, and a file for each key, until it gets an order. When a
-// process is killed, the kernel unlocks its files.
+// several is a child that, until it gets an order, repeatedly locks some random keys, and a file for each of them. When
+// a process is killed, the kernel unlocks its files.
 func several(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)
@@ -175,8 +175,8 @@ func TestMutexesOfProcesses(t *testing.T) {
 	})
 }
 
-// If three processes wait for each other, the process that was the last to wait reports the deadlock, and another
-// session can list it. When one process is killed, the others continue.
+// If three processes wait for each other, the process that began to wait last reports the deadlock, and another session
+// can list the deadlock. When one process is killed, the others continue.
 func TestDeadlockOfProcesses(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

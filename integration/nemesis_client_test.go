@@ -120,7 +120,7 @@ func nemesisWork(env *proc.Env) {
 	env.Emit(done)
 }
 
-// open opens the session, to which many notices arrive late, twice, out of order or not at all.
+// open opens the session. Many of the notices for the session arrive late, twice, out of order or not at all.
 func (c *nemesisClient) open(client *mongo.Client) (*dsync.Session, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*c.TTL)
 	defer cancel()

@@ -65,7 +65,7 @@ func writeFile(name string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
-// faults returns the number of faults, counting each message that a lossy link did not pass unchanged.
+// faults returns the number of faults. A message that a lossy link did not pass unchanged counts as a fault.
 func (n *nemesis) faults() int {
 	sum := int(n.messages.Load())
 	for _, c := range n.counts {

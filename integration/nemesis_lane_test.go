@@ -111,8 +111,8 @@ func (n *nemesis) setHarms(set *mongod.Set, draw *rand.Rand) []harm {
 		})
 	}
 	join := func() error { in.Heal(); out.Heal(); return nil }
-	// The function alone freezes the other members and, a moment later, the primary; then it thaws the others.
-	// So the next primary lacks the writes of that moment.
+	// The harm called alone freezes the other members and, a moment later, the primary; then it thaws the others. So
+	// the next primary lacks the writes of that moment.
 	alone := harmed(func() (err error) {
 		for _, o := range set.Members() {
 			if o != m {

@@ -44,7 +44,7 @@ func noticeFaults(draw *rand.Rand, late time.Duration) func(dsynctest.Request) d
 func TestNoticesUnderFaults(t *testing.T) {
 	t.Parallel()
 	const sessions, ttl = 4, time.Minute
-	const turns, most = 20, 400 // the second is the limit if few notices are sent, because the turns do not overlap, and more turns are needed
+	const turns, most = 20, 400 // if turns rarely overlap, few notices are sent and more turns are needed: at most this many
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		var faults atomic.Int64

@@ -62,9 +62,8 @@ func (n *nemesis) logs(ctx context.Context) {
 	}
 }
 
-// clean checks that every key can be acquired, that afterwards no key has a holder or a waiter,
-// and that no session is alive. It also checks that a sweep deletes all records except the
-// records of the keys, of its own progress and of the probe.
+// clean checks that every key can be acquired, that afterwards no key has a holder or a waiter, and that no session is
+// alive. It also checks that a sweep leaves only the records of the keys, of the sweep's progress and of the probe.
 func (n *nemesis) clean() {
 	t := n.t
 	s := n.room.session(n.room.short(n.ttl))

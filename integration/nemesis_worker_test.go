@@ -66,8 +66,8 @@ func (w *nemesisWorker) pick(campaigns bool) *nemesisHold {
 	return w.semaphore(try)
 }
 
-// either(try, wait, now) returns one of two functions that acquire a hold: now, which doesn't wait, if try is true;
-// otherwise wait.
+// either(try, wait, now) returns now if try is true, and wait otherwise. Both functions acquire a hold, but now doesn't
+// wait for the key.
 func either[F any](try bool, wait, now F) F {
 	if try {
 		return now

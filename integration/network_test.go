@@ -92,8 +92,8 @@ func TestNetworkPartsMembers(t *testing.T) {
 			}
 			return status.Lookup("term").AsInt64()
 		}
-		// A new member can roll back a write only if it knows of an earlier write that all members have;
-		// otherwise mongod would exit. The second write tells all members that they all have the first.
+		// A member can roll back a write only if it knows of an earlier write that has reached all members; otherwise
+		// mongod would exit. The second write tells all members that they all have the first.
 		all := options.Collection().SetWriteConcern(&writeconcern.WriteConcern{W: 3})
 		for range 2 {
 			if _, err := r.Client(t).Database(r.DB).Collection("c", all).InsertOne(t.Context(), bson.D{}); err != nil {

@@ -50,7 +50,7 @@ func (w *warned) once(t *testing.T, words ...string) {
 	}
 }
 
-// r.listening begins to lock m, which another session holds, and returns when m's session listens.
+// r.listening begins to lock m, and returns when m's session listens. Another session must hold m's key.
 func (r *room) listening(t *testing.T, m *dsync.Mutex, mon *monitor) <-chan grant {
 	t.Helper()
 	mon.reset()
@@ -227,8 +227,9 @@ func TestNoNotices(t *testing.T) {
 	})
 }
 
-// Promise 5: on every server that can notify, even a standalone or a cluster, a waiter gets a notice. It requests the
-// key once, and once more if it has just begun to listen. The poll interval is ten minutes, so no request is a poll.
+// Promise 5: on every server that can notify, even a standalone or a cluster, a waiter gets a notice. The waiter
+// requests the key once, and once more if it has just begun to listen. The poll interval is ten minutes, so no request
+// is a poll.
 func TestWaiterIsNotified(t *testing.T) {
 	t.Parallel()
 	const rounds, hold = 6, 800 * time.Millisecond

@@ -10,13 +10,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The text slow is in the error if the server is too busy even to report that there is no majority.
+// If the server is too busy even to report that there is no majority, the error contains this text instead.
 const slow = "not answered in time: it is out of reach, overloaded, or locked for a backup (fsyncLock)"
 
-// outage uses a server on which one session holds a key and another session waits for it. It harms the server so that
-// no write is acknowledged for a while, and then heals it. It checks that the holder is notified in time, and that
-// nobody is told of a grant that may still be undone. It also checks that the log and Release's error contain the
-// reason, and that everything continues afterwards.
+// While one session holds a key and another session waits for it, outage harms the server so that no write is
+// acknowledged. After a while it heals the server. It checks that the holder is notified in time, and that nobody is
+// told of a grant that may still be undone. It also checks that the log and Release's error contain the reason, and
+// that everything continues afterwards.
 func outage(t *testing.T, own *server.Server, why string, harm, heal func()) {
 	t.Helper()
 	r := newRoom(t, own)

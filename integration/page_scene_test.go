@@ -23,7 +23,7 @@ type scene struct {
 	cut   *dsynctest.Faulty // the connection of worker-2 to the store
 }
 
-// A process registers its sessions as if they belonged to another process.
+// A process is the store as another process would use it: sessions are registered with that process's ID.
 type process struct {
 	driver.Store
 	pid int

@@ -180,8 +180,8 @@ func TestPageByKeyboard(t *testing.T) {
 	b.noComplaints(t)
 }
 
-// contrast returns the number of texts, and then each text whose contrast ratio is below 4.5 to 1, WCAG's minimum,
-// together with that ratio.
+// contrast returns the number of texts, and then each text with too little contrast, together with its contrast ratio.
+// WCAG's minimum is a ratio of 4.5 to 1.
 const contrast = `(() => {
 	const parse = c => { const v = c.match(/[\d.]+/g).map(Number); return v.length === 3 ? [...v, 1] : v; };
 	const light = c => { const [r, g, b] = c.map(v => (v /= 255) <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };

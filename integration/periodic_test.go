@@ -24,10 +24,9 @@ import (
 
 var periodicFor = flag.Duration("periodic.duration", 0, "duration of TestPeriodicFleet; 0: 15s, 5m with LEASEHOLD_LONG set")
 
-// Ten hosts run a Periodic each second, while their processes are killed and restarted, primaries
-// step down and are killed, and runs fail. No tick succeeds twice, ticks succeed in order, and a
-// tick is over when its Do returns without an error. This holds whether the hosts' clocks agree or
-// are up to an hour apart.
+// Ten hosts run a Periodic each second. Meanwhile, their processes are killed and restarted, primaries step down and
+// are killed, and runs fail. No tick succeeds twice, ticks succeed in order, and a tick is over when its Do returns
+// without an error. This holds whether the hosts' clocks agree or are up to an hour apart.
 func TestPeriodicFleet(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {

@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// A request marked as repeated has the same effect as any other request, although the first command
-// that it sends can't join the queue.
+// The first command of a request marked as repeated can't join the queue. Even so, the request has the same effect as
+// any other request.
 func TestRepeatedRequestsDoTheSame(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

@@ -106,8 +106,8 @@ func TestB20ExpiredReadersAndWriters(t *testing.T) {
 	})
 }
 
-// Together, a semaphore's holders never exceed its size. A process that uses another size gets
-// an error that names both sizes, unless it resizes the semaphore.
+// Together, a semaphore's holders never exceed its size. If a process uses another size without resizing the semaphore,
+// it gets an error with both sizes.
 func TestSemaphore(t *testing.T) {
 	const processes, goroutines, rounds = 3, 4, 5
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -11,9 +11,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// L16: a goroutine that has set a limit for its progress hangs while its process lives. When it has reported no
-// progress for that long, its hold or term ends. After the grace, another process gets the key. The session keeps its
-// other holds.
+// L16: a goroutine has set a limit for its progress, and then hangs, although its process is healthy. When it has
+// reported no progress for that long, its hold or term ends. After the grace, another process gets the key. The session
+// keeps its other holds.
 func TestHangingHolder(t *testing.T) {
 	t.Parallel()
 	const limit, grace, busy = 2 * time.Second, time.Second, 10 * time.Second // busy is the delay allowed for a busy machine

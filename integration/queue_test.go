@@ -52,7 +52,7 @@ func TestB36LeavingTheQueue(t *testing.T) {
 		queued(3) // the claim is removed at once, not when a session lapses
 		killed.Kill()
 		frozen.Stop()
-		release(t, held) // grants the key to the killed waiter, because its session has not expired yet
+		release(t, held) // the killed waiter is granted the key, because its session has not expired yet
 		begin := time.Now()
 		g := granted(t, next)
 		took := time.Since(begin)

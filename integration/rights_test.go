@@ -82,8 +82,7 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		client := server.Connect(t, uri, mon.client())
 		logs := make([]warned, 2)
 		open := func(log *warned) *dsync.Session {
-			// Leave the poll interval at its default, because users without these rights must not have to
-			// set it.
+			// Leave the poll interval at its default, because users without these rights should not have to set it.
 			o := dsync.Options{TTL: 20 * time.Second, Logger: log.logger()}
 			if notices {
 				o.TTL = 3 * time.Minute // heartbeats this rare can't notify a holder of Break in time

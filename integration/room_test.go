@@ -28,12 +28,12 @@ import (
 // collection is the default value of dsyncmongo.Options.Collection.
 const collection = "leasehold"
 
-// wakeUp is the time within which a waiter must notice a grant: a round trip or two, on a machine
-// ten times slower than a busy one.
+// wakeUp is the time within which a waiter must notice a grant: ten times as long as a round trip or two on a busy
+// machine.
 const wakeUp = 15 * time.Second
 
-// patient is the TTL of sessions that suffer no fault in a test. It must exceed the time for which a server that is
-// busy with other tests delays heartbeats: on two cores, FerretDB has delayed them for nine seconds.
+// patient is the TTL of sessions that suffer no fault in a test. A server that is busy with other tests delays
+// heartbeats; on two cores, FerretDB has delayed them for nine seconds. The TTL must be longer than that.
 const patient = 15 * time.Second
 
 // A room is a database on a server, for one test.
@@ -209,8 +209,8 @@ func eventually(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// lostInTime waits until a holder is notified that its hold is lost. The holder must be
-// notified within a TTL after the time since, not counting stalls of this process.
+// lostInTime waits until a holder is notified that its hold is lost. From the time since to the notification, no more
+// than a TTL may pass, not counting stalls of this process.
 func lostInTime(t testing.TB, lost <-chan struct{}, since time.Time, ttl time.Duration) {
 	t.Helper()
 	stalls := newStallMeter(t)
@@ -337,8 +337,8 @@ func acquires(key string) func(proxy.Command) bool {
 	return func(c proxy.Command) bool { return onKey(key)(c) && acquire(c.Body) }
 }
 
-// releases matches releases of the key, which must be used as a mutex: every command that changes
-// the key's record and is not a request counts as a release.
+// releases matches releases of the key, that is, all commands that change the key's record, except requests. The key
+// must be used as a mutex.
 func releases(key string) func(proxy.Command) bool {
 	return func(c proxy.Command) bool {
 		return onKey(key)(c) && (c.Name == "update" || c.Name == "findAndModify") && !acquire(c.Body)

@@ -49,7 +49,7 @@ type beat struct {
 	at    time.Time
 }
 
-// An ordeal subjects the holders of one key to one fault after the other.
+// An ordeal subjects the holders of one key to one fault after another.
 type ordeal struct {
 	*room
 	t     *testing.T
@@ -110,8 +110,7 @@ func (o *ordeal) start() *runner {
 	return r
 }
 
-// orAnother returns r or, if r has ended and no command has got a token greater than the given one,
-// a new runner.
+// orAnother returns r, or a new runner if r has ended and no command has got a token greater than the given one.
 func (r *runner) orAnother(token int64) *runner {
 	r.ordeal.t.Helper()
 	if closed(r.done) && r.ordeal.last() <= token {
@@ -199,9 +198,8 @@ var faults = []struct {
 	}, 114},
 }
 
-// Whatever happens to leasehold run, its command is dead before another session can acquire the
-// key, even if the command consists of several processes that ignore SIGTERM. There are 4 rounds,
-// or 20 in a long run.
+// Whatever happens to leasehold run, its command is dead before another session can acquire the key. This holds even if
+// the command consists of several processes that ignore SIGTERM. There are 4 rounds, or 20 in a long run.
 func TestRunDeadBeforeTaken(t *testing.T) {
 	t.Parallel()
 	ordeals, rounds := testkit.Rounds(2, 4), testkit.Rounds(2, 5)

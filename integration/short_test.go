@@ -53,7 +53,7 @@ func (t *tape) last() bson.D {
 	return t.sent[len(t.sent)-1]
 }
 
-// A short command (see dsync/mongo/short.go) that is repeated later does nothing that its conditions forbid, whatever
+// If a short command (see dsync/mongo/short.go) is repeated later, it does nothing that its conditions forbid, whatever
 // has happened to the key in the meantime.
 func TestShortCommandsAreConditional(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -103,9 +103,9 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}
 		}
 		// The repeated command is the short acquire of claim s.2, the short release of s.2 when it is the only claim,
-		// or the short hand-over from s.2. In most cases the condition on the token alone would make the command
-		// change nothing. So the token is set back, except in the cases that test this condition; their name is the
-		// constant later.
+		// or the short hand-over from s.2. In most cases the condition on the token alone would make the command change
+		// nothing. So the token is set back. The cases named by the constant later test this condition, so they leave
+		// the token as it is.
 		const (
 			grant    = "acquire"
 			alone    = "release"
@@ -254,9 +254,8 @@ func TestShortCommandsAreConditional(t *testing.T) {
 	})
 }
 
-// If a key has no record, for whatever reason, a short acquire that is in time creates the record
-// and grants the key; a late one creates no record. If the key has a record, the short acquire has
-// its usual effect.
+// If a key has no record, for whatever reason, a timely short acquire creates the record and grants the key. A late
+// short acquire creates no record. If the key has a record, the short acquire has its usual effect.
 func TestShortAcquireMakesTheRecord(t *testing.T) {
 	lab.Each(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
@@ -299,8 +298,8 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 			}
 		}
 		field := func(name string, v any) bson.E { return bson.E{Key: name, Value: v} }
-		// freeSince returns a function that inserts a copy of the record without holders and with its
-		// last token reduced by the argument room.
+		// freeSince returns a function that inserts a changed copy of the record: it has no holders, and its last token
+		// is smaller by room.
 		freeSince := func(room int64) func(string, bson.D) {
 			return func(key string, was bson.D) {
 				for i := range was {

@@ -71,7 +71,7 @@ func newSpy(r *room) *spy {
 	return s
 }
 
-// took returns the commands that were sent since the last forget: those with the name, or all if name is "".
+// took returns the commands with the name that were sent since the last call of forget, or all of them if name is "".
 func (s *spy) took(name string) []proxy.Command {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,8 +110,7 @@ func (s *spy) run(args ...string) (status int, stdout, stderr string) {
 	return cmd.ProcessState.ExitCode(), out.String(), bad.String()
 }
 
-// interrupted starts leasehold with these arguments, waits until the function until returns true
-// for its output, and interrupts it.
+// interrupted starts leasehold with these arguments, and interrupts it as soon as until(output) is true.
 func (s *spy) interrupted(until func(out string) bool, args ...string) (state *os.ProcessState, stdout, stderr string) {
 	s.t.Helper()
 	var mu sync.Mutex

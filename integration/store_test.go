@@ -124,7 +124,7 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 	})
 }
 
-// Keys can return more than fits in one reply, and reads only the index entries in its range.
+// Keys can return more keys than fit in one reply. It reads only the index entries in its range.
 func TestStoreKeysOfMany(t *testing.T) {
 	const keys, shown = 1500, 400
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
@@ -289,8 +289,8 @@ func TestB22DiedWhileOpening(t *testing.T) {
 	})
 }
 
-// B22: the records that Open creates to probe the server are not swept during the probe, whenever
-// another process sweeps.
+// B22: the records that Open creates to probe the server are not swept during the probe, no matter when another process
+// sweeps.
 func TestB22SweptWhileOpening(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// B01: processes that share nothing but the server add to a number in a file, each while it holds
-// the lock. No addition is lost.
+// B01: several processes share nothing but the server. Each adds to a number in a file while it holds the lock. No
+// addition is lost.
 func TestB01ProcessesTakeTurns(t *testing.T) {
 	t.Parallel()
 	const processes, rounds = 4, 50

@@ -19,8 +19,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// next builds the command leasehold with the version numbers of the record format and of the probe
-// increased by one, as a future version might have them. It returns the program's path.
+// next builds the command leasehold as a future version: the version numbers of its record format and of its probe are
+// greater by one. It returns the program's path.
 func next(t *testing.T) string {
 	t.Helper()
 	lab.Servers(t) // skips the test if there is no server
@@ -59,10 +59,9 @@ func next(t *testing.T) string {
 	return filepath.Join(dir, "leasehold")
 }
 
-// While a version with a new record format is being rolled out, it uses the records that this
-// version wrote. This version refuses records in the new format and does not change them. If this
-// version holds a key whose record is converted to the new format, the key becomes free when the
-// holder's session is closed.
+// When a new version with another record format is rolled out, the new version uses the records that this version
+// wrote. This version refuses records in the new format and does not change them. If this version holds a key whose
+// record is converted to the new format, the key becomes free when the holder's session is closed.
 func TestNextVersion(t *testing.T) {
 	t.Parallel()
 	bin := next(t)

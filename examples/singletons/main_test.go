@@ -70,8 +70,8 @@ func TestEachOnOneReplica(t *testing.T) {
 	})
 }
 
-// The probes succeed or fail as documented while all is well, while the database is
-// unreachable, and while a job keeps running after its context has ended.
+// The probes succeed or fail as documented in three situations: all is well, the database is unreachable, or a job
+// keeps running after its context has ended.
 func TestProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)

@@ -33,7 +33,7 @@ var names = []string{"anna", "bert", "carl"}
 type event struct {
 	worker string
 	what   string // "waits", "has", "frees" or "loses"
-	token  int64  // the fencing token or the term, if what is "has"
+	token  int64  // for "has": the fencing token or the term
 }
 
 // A part describes one part of the tour: what its workers do, and the texts that it prints.
@@ -210,7 +210,7 @@ func takeTurns(ctx context.Context, s *dsync.Session, tell func(event)) {
 	}
 }
 
-// lead campaigns until ctx ends, and each time resigns after a while.
+// lead campaigns again and again until ctx ends. Each time it is elected, it resigns after a while.
 func lead(ctx context.Context, s *dsync.Session, tell func(event)) {
 	election, err := leader.New(s, "the-election", nil)
 	if err != nil {

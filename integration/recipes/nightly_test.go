@@ -90,7 +90,7 @@ func TestNightly(t *testing.T) {
 			cancel()
 			wg.Wait()
 			var want []string
-			for day := range 8 { // including the night before begin, because its tick was still due
+			for day := range 8 { // the first is the night before the time begin, because its tick was still due
 				want = append(want, begin.AddDate(0, 0, day).Format(time.DateOnly))
 			}
 			if mu.Lock(); !slices.Equal(nights, want) {

@@ -1,5 +1,5 @@
-// Package calls runs the user's hooks and loggers in order. The library never waits for a hook or logger to
-// return, because the hook or logger may block or panic.
+// Package calls runs the user's hooks and loggers in order. A hook or logger may block or panic, so the library never
+// waits for one to return.
 package calls
 
 import (
@@ -27,9 +27,9 @@ type call struct {
 // Add queues f behind all functions added before it.
 func (q *Queue) Add(f func()) { q.add(call{f: f}) }
 
-// AddLatest is like Add, but f replaces a queued function with the same key, unless a function added by Add
-// is queued behind that function. So while a slow function runs, repeated reports do not pile up. key must be
-// comparable and not nil.
+// AddLatest is like Add, but f replaces a queued function with the same key. So while a slow function runs, repeated
+// reports do not pile up. If a function added by Add is queued behind the earlier function, f replaces nothing. key
+// must be comparable and not nil.
 func (q *Queue) AddLatest(key any, f func()) { q.add(call{f, key}) }
 
 func (q *Queue) add(c call) {

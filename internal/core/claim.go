@@ -25,7 +25,7 @@ type claim struct {
 	requests   int       // number of requests to join that were sent
 	unanswered int       // number of requests to join that have no answer
 	mayBe      bool      // a reply or a notice has shown that the store has the claim
-	joinsUntil time.Time // the time, by the store's clock, until which a request or a copy of it can join; zero if none can
+	joinsUntil time.Time // the last time, by the store's clock, at which a request or a copy of it can join; zero if none can
 	wait       *wait     // nil once the grant is known
 
 	token      int64     // fencing token of the current hold
@@ -39,12 +39,12 @@ type claim struct {
 
 	leave   *leave // how to release the claim; nil means without options
 	refused error  // why the store refuses the release
-	lostBy  error  // why no release was sent, or may not have arrived; nil if it was released or has not ended yet
+	lostBy  error  // why no release was sent, or why the release may not have arrived; nil if it was released or has not ended yet
 	doubted uint64 // >0: the store has reported the claim missing; decided once session.acks is greater
 }
 
-// ender is who wants a claim to end. A claim that anybody wants to end is not kept in the store after its
-// release, unless the holder called ReleaseBy and nobody else wants the key.
+// ender is who wants a claim to end. If anybody wants a claim to end, the store does not keep the claim after its
+// release. The exception is a ReleaseBy by the holder while nobody else wants the key.
 type ender int
 
 const (

@@ -33,8 +33,8 @@ const (
 	closed
 )
 
-// A Hurry multiplies the limit of commands under way by hurryLanes, because there is no time to send them one
-// after the other. A thousand commands that wait for a connection inside the driver use about ten megabytes.
+// A Hurry multiplies the limit on the number of commands under way by hurryLanes, because there is no time to send the
+// commands one after another. A thousand commands that wait for a connection inside the driver use about ten megabytes.
 const hurryLanes = 32
 
 // unreleased is a claim that the store may still have after Close.
@@ -101,9 +101,9 @@ func (c *Core) close() {
 	}
 }
 
-// hurry sends all remaining commands once, and gives the store one attempt's time to answer them. If a
-// claim's holder is not done, the store keeps the claim for the rest of the grace and somewhat longer,
-// because the store's clock may run faster than this process's or jump by up to the margin.
+// hurry sends all remaining commands once, and gives the store one attempt's time to answer them. If a claim's holder
+// is not done, the store keeps the claim for the rest of the grace and somewhat longer. The extra time is needed
+// because the store's clock may run faster than this process's, or jump by up to the margin.
 func (c *Core) hurry() {
 	cg := c.closing
 	if cg == nil || cg.phase != patient {

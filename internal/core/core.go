@@ -66,8 +66,8 @@ func New(cfg *Config) *Core {
 	}
 }
 
-// Step handles an event that happens now and returns its effects, which are valid until the next Step. now must not
-// be before the now of an earlier Step.
+// Step handles an event that happens now and returns its effects, which are valid until the next Step. From one Step to
+// the next, now must not go back.
 func (c *Core) Step(now Instant, e Event) []Effect {
 	c.now = now
 	clear(c.out)
@@ -157,8 +157,8 @@ func (c *Core) give(d Deliver) {
 	c.do(&c.delivers[len(c.delivers)-1])
 }
 
-// deny gives the caller an error instead of a hold. It is not inlined, because the Deliver would double the size of its
-// callers' stack frames, and every waiting goroutine keeps such frames.
+// deny gives the caller an error instead of a hold. It is not inlined: the Deliver would double the stack frames of the
+// functions that call deny, and every waiting goroutine keeps such frames.
 //
 //go:noinline
 func (c *Core) deny(a *Call, err error) { c.give(Deliver{To: a, Err: err}) }
@@ -228,7 +228,7 @@ func (c *Core) due() {
 	c.listenerDue() // last: what is due above may need the listener
 }
 
-// those returns the claims for which f is true, ordered by number.
+// those(f) returns the claims for which f is true, ordered by number.
 func (c *Core) those(f func(cl *claim) bool) []*claim {
 	var some []*claim
 	for _, cl := range c.claims {

@@ -422,8 +422,8 @@ func (r *rig) says(what, want string) {
 	}
 }
 
-// A Step checks the deadline before it handles its event, so the first Step after a freeze past the deadline ends the
-// holds before it does anything else.
+// A Step checks the deadline before it handles its event, so if a freeze lasts past the deadline, the next Step ends
+// the holds before it does anything else.
 func TestDeadlineComesFirst(t *testing.T) {
 	r := newRig(t)
 	r.held()
@@ -490,7 +490,7 @@ func TestUnregisterIsSentOnceAfterHurry(t *testing.T) {
 	r.says("no answer", "Closed, not unregistered")
 }
 
-// A lease whose end was never set ends with its session: after an Unregister the store does not have it, even if
+// A lease whose end was never set ends with its session: after an Unregister the store no longer has the lease, even if
 // earlier commands got no answer.
 func TestCloseOfAWaiterForALease(t *testing.T) {
 	r := newRig(t)

@@ -268,8 +268,8 @@ func TestOrderIsFound(t *testing.T) {
 			each(p)
 		}
 	}
-	// A writer waits for a reader, and more readers wait for the writer. Judging by the earlier
-	// events alone, these readers could also overlap with the first one.
+	// A writer waits for a reader, and more readers wait for the writer. Judging by the earlier events alone, these
+	// readers could also overlap with the first reader.
 	wait := func(s *story) {
 		s.hold(at-slot, "r", "rw", 9000, 1, 100, true)
 		s.hold(at, "w", "rw", 10_000, 100, 100, false).Request().At = at - 900*ms

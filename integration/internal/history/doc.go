@@ -12,14 +12,14 @@
 //
 //   - overlap, grace, token, kept: see package rules, which also defines when a hold is certain;
 //   - term: the numbers of an election's terms grow with its tokens;
-//   - fence: no document applies a write with an older token than it has seen, or refuses a
-//     write by the holder of a certain hold;
+//   - fence: a document applies no write with a token older than one that it has seen, and
+//     refuses no write by the holder of a certain hold;
 //   - fifo: claims are granted in the order of the queue, unless a Transfer names one;
 //   - transfer: after a successful Transfer, only the candidate that it names has the next
 //     term;
 //   - store: the store's own record never has more holders than fit, and its tokens never
 //     go back;
 //   - ends: every call that began has returned, unless its process was killed;
-//   - linear: there is an order of all calls and answers in which a lock and a fence would
-//     have given these answers (see linear.go).
+//   - linear: all calls and answers can be put in an order in which a lock and a fence would
+//     have given the same answers (see linear.go).
 package history

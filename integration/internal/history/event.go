@@ -69,8 +69,7 @@ type Claim struct {
 	Weight int64  `json:"weight"`
 }
 
-// Values of Err that [Check] understands. After any other value, except "", the result of the call
-// is unknown.
+// Values of Err that [Check] understands. If Err has any other value except "", the result of the call is unknown.
 const (
 	Lost   = "lost"
 	Fenced = "fenced"

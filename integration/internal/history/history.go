@@ -64,14 +64,14 @@ func (h *History) Write(w io.Writer) error {
 	return b.Flush()
 }
 
-// The type who identifies the acquisition, write or fault that an event belongs to.
+// A value of type who identifies the acquisition, write or fault that an event belongs to.
 type who struct {
 	process string
 	id      int
 }
 
-// Holds returns, by key, all calls that requested a hold, sorted by when the hold was granted and
-// then by when it was requested.
+// Holds returns, by key, all calls that requested a hold. They are sorted by the time of the grant, and then by the
+// time of the request.
 func (h *History) Holds() map[string][]*rules.Hold {
 	all := make(map[who]*rules.Hold)
 	byProcess := make(map[string][]*rules.Hold)

@@ -95,7 +95,7 @@ var fenceModel = (&porcupine.NondeterministicModel{
 	},
 }).ToModel()
 
-// patience limits the time of the search for an order of one key's calls.
+// patience is the longest time that the search for an order of one key's calls may take.
 const patience = time.Minute
 
 // linear checks that the calls on each key can be put in an order that the models allow.
@@ -126,7 +126,7 @@ func (c *checker) linear(h *History, holds map[string][]*rules.Hold) {
 func (h *History) lockOps(holds map[string][]*rules.Hold, grace time.Duration) map[string][]porcupine.Operation {
 	ops := make(map[string][]porcupine.Operation)
 	for key, all := range holds {
-		// Ignore grants without a token, which prove as little as a call whose answer was lost.
+		// Ignore grants without a token: they prove no more than a call whose answer was lost.
 		granted := slices.DeleteFunc(slices.Clone(all), func(o *rules.Hold) bool { return o.Token == 0 })
 		for _, o := range granted {
 			end := h.op(o.Free(grace), 0, input{kind: opDrop, hold: o})

@@ -13,8 +13,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rules"
 )
 
-// Page writes a web page that shows the calls on each key, an order in which a lock can have executed them, the faults
-// and the violations. grace is the grace of every session. The calls of one hold are in one row.
+// Page writes a web page that shows the calls on each key, the faults and the violations. For each key it also shows an
+// order in which a lock can have executed the calls. grace is the grace of every session. The calls of one hold are in
+// one row.
 func (h *History) Page(w io.Writer, grace time.Duration, found []rules.Violation) error {
 	ops := h.lockOps(h.Holds(), grace)
 	for key := range ops {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suffix ends the names of the files that [Read] reads.
+// The names of the files that [Read] reads end with suffix.
 const suffix = ".history.jsonl"
 
 // A Recorder writes the events of one process. Its methods may be called concurrently.
@@ -97,8 +97,8 @@ func (a *Attempt) Refused(err string) {
 	a.r.Put(Event{Type: Refused, ID: a.id, Key: a.key, Err: err})
 }
 
-// Granted records that the call has returned with a hold. It gets the fencing token from the function token, and
-// returns it. If term is not nil, it gets the term's number from term.
+// Granted records that the call has returned with a hold. It calls token for the fencing token, which it returns. If
+// term is not nil, it calls term for the term's number.
 func (a *Attempt) Granted(token, term func() int64) int64 {
 	e := Event{Type: Granted, ID: a.id, Key: a.key, At: Now()}
 	e.Token = token()
@@ -129,8 +129,8 @@ func (a *Attempt) Live(open func() bool) bool {
 	return true
 }
 
-// Done records that the call that releases the hold is about to begin. If keep is positive, that
-// call keeps the key locked for that long.
+// Done records that the hold's release is about to begin. If keep is positive, the release keeps the key locked for
+// that long.
 func (a *Attempt) Done(keep time.Duration) {
 	a.r.Put(Event{Type: Done, ID: a.id, Key: a.key, Live: a.live, Keep: keep})
 }
@@ -142,7 +142,7 @@ func (a *Attempt) Transfer(process, session string) (returned func(err string)) 
 	return func(err string) { a.r.Put(Event{Type: Transferred, ID: a.id, Key: a.key, Err: err}) }
 }
 
-// Released records that the call that releases the hold has returned.
+// Released records that the call for the hold's release has returned.
 func (a *Attempt) Released(err string) {
 	a.r.Put(Event{Type: Released, ID: a.id, Key: a.key, Err: err})
 }

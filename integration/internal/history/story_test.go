@@ -64,7 +64,7 @@ func (s *story) lock(at time.Duration, process string, token int64) part {
 	return s.hold(at, process, "k", token, 1, 1, false)
 }
 
-// lose makes the hold one that was lost after its last check.
+// lose changes the hold into one that was lost after its last check.
 func (p part) lose() part {
 	p.Released().Err = history.Lost
 	return p

@@ -32,8 +32,8 @@ func (h *History) writes() []*write {
 	return all
 }
 
-// applied and refused report whether the answer proves that the write was applied, or
-// refused.
+// applied and refused report whether the answer proves that the write was applied, or that it
+// was refused.
 func (w *write) applied() bool { return w.returned > 0 && w.err == "" }
 func (w *write) refused() bool { return w.returned > 0 && w.err == Fenced }
 

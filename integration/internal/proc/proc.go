@@ -23,9 +23,8 @@ const (
 	envArgs = "LEASEHOLD_CHILD_ARGS"
 )
 
-// Patience is how long a test waits for something that must happen. It is long enough for a
-// machine ten times slower than the one used to write the tests. Only a failing test waits that
-// long.
+// Patience is how long a test waits for something that must happen. It is long enough for a machine ten times slower
+// than the machine on which the tests were written. Only a failing test waits that long.
 const Patience = 4 * time.Minute
 
 // An Event is a report from a child.

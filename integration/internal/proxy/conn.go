@@ -137,7 +137,7 @@ func (c *conn) slow() error {
 	}
 }
 
-// decide calls the links' rules in turn, until one does not pass the command.
+// decide calls the links' rules in turn, until one chooses another fate than Pass.
 func (c *conn) decide(cmd Command) verdict {
 	for _, l := range c.links {
 		if v := l.decide(cmd); v.Fate != Pass {
@@ -147,7 +147,7 @@ func (c *conn) decide(cmd Command) verdict {
 	return verdict{}
 }
 
-// requests forwards m and all later messages to the server, except as the links' rules decide.
+// requests forwards m and all later messages to the server, unless the links' rules decide otherwise.
 func (c *conn) requests(m message) {
 	for err := error(nil); err == nil; m, err = read(c.down) {
 		if cmd, ok := m.command(); ok {

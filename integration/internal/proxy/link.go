@@ -110,8 +110,8 @@ func (l *Link) remove(c *conn) {
 	delete(l.conns, c)
 }
 
-// shut returns a channel that is closed when messages may pass in this direction again, or nil if
-// they may pass now.
+// shut returns nil if messages may pass in this direction now. Otherwise it returns a channel that is closed when they
+// may pass again.
 func (l *Link) shut(d direction) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -109,7 +109,7 @@ func reply(request int32, doc bson.D) message {
 }
 
 // sender returns what a connection's first message says about its sender: a client's application name, a mongod's port,
-// or "" if neither.
+// or "" if it says neither.
 func (m message) sender() string {
 	hello := m.body()
 	if host, ok := hello.Lookup("hostInfo").StringValueOK(); ok {

@@ -20,7 +20,7 @@ func NewNetwork(t testing.TB) *Network {
 	return &Network{t: t, proxies: make(map[string]*Proxy), links: make(map[string]*Link)}
 }
 
-// Proxy returns the proxy in front of upstream (host:port), and starts it at the first call.
+// Proxy returns the proxy in front of upstream (host:port). The first call for an upstream starts its proxy.
 func (n *Network) Proxy(upstream string) *Proxy {
 	n.t.Helper()
 	n.mu.Lock()

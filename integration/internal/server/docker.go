@@ -99,8 +99,8 @@ func startContainer(ctx context.Context, im Image, isolated bool) (_ *Container,
 	}
 	addr := c.res.GetHostPort("27017/tcp")
 	if isolated {
-		// Don't publish a port. Its number could change after a restart, and it would refuse connections while the
-		// network is disconnected. A lost server would be silent.
+		// Don't publish a port. Its number could change after a restart. While the network is disconnected, the port
+		// would refuse connections, but a server that is lost gives no answer at all.
 		addr = c.res.GetIPInNetwork(c.net) + ":27017"
 	}
 	c.URI = "mongodb://" + addr + "/?directConnection=true"

@@ -26,8 +26,8 @@ import (
 // the first test needs a server, the Lab looks for:
 //
 //  1. MONGODB_URI;
-//  2. mongod on PATH: it starts a replica set of three and a standalone, and, if mongos is
-//     there, too, a sharded cluster;
+//  2. mongod on PATH: it starts a replica set of three and a standalone. If mongos is on PATH,
+//     too, it also starts a sharded cluster;
 //  3. Docker: it starts one container of the image that the environment names.
 //
 // It uses the first kind that it finds. If LEASEHOLD_SERVERS is "all", it uses every kind that it finds. If
@@ -373,9 +373,8 @@ func (l *Lab) startDocker(ctx context.Context, isolated bool) (*Server, *Contain
 	return s, c, nil
 }
 
-// Rand returns a source of random numbers that depends on the seed and on the arguments that
-// identify its user, for example a test's name and a number. The test binary's children have the
-// same seed.
+// Rand returns a source of random numbers, which depends on the seed and on the arguments. The arguments identify the
+// source's user, for example by a test's name and a number. The test binary's children have the same seed.
 func (l *Lab) Rand(whose ...any) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprintln(h, whose...)
