@@ -215,8 +215,8 @@ func TestFrozenLeader(t *testing.T) {
 	})
 }
 
-// B15: when the database is back after three TTLs, Run campaigns again by itself. Lost is called
-// once for each Elected.
+// B15: when the database is back after three TTLs, Run campaigns again by itself. Lost is called once for each call of
+// Elected.
 func TestB15RunAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -22,8 +22,8 @@ var mutexesFor = flag.Duration("mutexes.duration", 0, "duration of TestMutexesOf
 
 const severalKeys, severalEach = 20, 5
 
-// several is a child that, until it gets an order, repeatedly locks some random keys, and a file for each of them. When
-// a process is killed, the kernel unlocks its files.
+// several is a child that repeatedly locks some random keys and a file for each of them. It stops when it gets an
+// order. When a process is killed, the kernel unlocks its files.
 func several(env *proc.Env) {
 	var a childArgs
 	env.Args(&a)

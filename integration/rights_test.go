@@ -33,7 +33,7 @@ func TestB17OrdinaryRights(t *testing.T) {
 	}
 }
 
-// withAuth starts a server like s with access control.
+// withAuth starts a server like s, but with access control.
 func withAuth(t *testing.T, s *server.Server) *server.Server {
 	t.Helper()
 	if s.Has(server.Need{Sharded: true}) {

@@ -92,8 +92,8 @@ func TestB01ProcessesTakeTurns(t *testing.T) {
 	})
 }
 
-// B01: 50 sessions try to acquire a key at the same time. The key is either new or was held before.
-// Exactly one succeeds.
+// B01: 50 sessions try to acquire a key at the same time. The key either is new or was held before. Exactly one
+// succeeds.
 func TestB01FiftyAtOnce(t *testing.T) {
 	const candidates, rounds = 50, 20
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

@@ -1,5 +1,5 @@
-// Singletons is a replicated service with background jobs, each of which runs on one replica. On
-// Kubernetes it is a Deployment: see singletons.yaml.
+// Singletons is a replicated service with background jobs. Each job runs on one replica. On Kubernetes the service is a
+// Deployment: see singletons.yaml.
 //
 //	MONGODB_URI=mongodb://localhost:27017 go run ./examples/singletons
 //
@@ -7,10 +7,10 @@
 // When a replica crashes, its jobs start on other replicas after its TTL. A replica that can't reach the server stops
 // its jobs before they start elsewhere.
 //
-// The probe /readyz fails while this replica can't renew its leases, so a rollout shows that a new
-// version can't reach the database. The probe /livez fails only if a job keeps running after its
-// context and its grace have ended. Such a job may be running on another replica, too, and a
-// restart stops it. An unreachable database does not fail /livez, because a restart would not help.
+// The probe /readyz fails while this replica can't renew its leases. So if a new version can't reach the database, its
+// rollout shows that. The probe /livez fails only if a job keeps running after its context and its grace have ended.
+// Such a job may be running on another replica, too, and a restart stops it. An unreachable database does not fail
+// /livez, because a restart would not help.
 package main
 
 import (

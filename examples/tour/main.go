@@ -1,6 +1,5 @@
-// The tour shows several workers, each with its own session, that take turns with a mutex. One
-// worker is killed while it holds the mutex. Then the workers elect leaders; some resign, and one
-// is killed.
+// The tour shows several workers that take turns with a mutex. Each worker has its own session. One worker is killed
+// while it holds the mutex. Then the workers elect leaders; some resign, and one is killed.
 //
 //	go run ./examples/tour
 //	go run -tags mongodb ./examples/tour -uri mongodb://localhost:27017/?replicaSet=rs0

@@ -21,9 +21,9 @@ func (c *checker) fail(rule, key string, at time.Duration, format string, args .
 	c.found = append(c.found, rules.Violation{Rule: rule, Key: key, At: at, Text: fmt.Sprintf(format, args...)})
 }
 
-// Check returns h's violations of the rules in the package documentation, sorted by time. h must be
-// a complete history, and grace must be the grace of every session. The store decides by its clocks
-// when holds end; skew is how far these clocks can differ.
+// Check returns h's violations of the rules in the package documentation, sorted by time. h must be a complete history,
+// and grace must be the grace of every session. The store's clocks decide when holds end; skew is how far these clocks
+// can differ.
 func Check(h *History, grace, skew time.Duration) []rules.Violation {
 	c := &checker{grace: grace}
 	holds := h.Holds()

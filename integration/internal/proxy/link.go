@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A Link is a set of connections to which faults can be applied: all connections through one proxy,
-// or all connections from one sender through the proxies of a network. A connection belongs to two
-// links, and is affected by the faults of both. The methods may be called concurrently.
+// A Link is a set of connections to which faults can be applied. It contains all connections through one proxy, or all
+// connections from one sender through the proxies of a network. A connection belongs to two links, and is affected by
+// the faults of both. The methods may be called concurrently.
 type Link struct {
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
