@@ -75,9 +75,8 @@ func TestL5Break(t *testing.T) {
 	}
 }
 
-// L5: a holder whose session listens learns of Break or ForceHold from a notice, and the caller of
-// Break or ForceHold learns of the release from a notice. Neither has to wait for a poll (10 min)
-// or a heartbeat (100 s).
+// L5: if a holder's session listens, a notice tells it of a Break or ForceHold. Another notice tells the caller of
+// Break or ForceHold of the release. Neither has to wait for a poll (10 min) or a heartbeat (100 s).
 func TestForceIsQuick(t *testing.T) {
 	t.Parallel()
 	forces := map[string]func(ctx context.Context, s *dsync.Session, key string) error{

@@ -27,8 +27,8 @@ func TestB02LostBeforeTaken(t *testing.T) {
 		{"cut after slow replies", 120 * time.Millisecond, func(p *proxy.Proxy, _ string) { p.Cut() }},
 		{"heartbeats hung", 0, func(p *proxy.Proxy, id string) { p.Rule(always(proxy.LoseRequest, heartbeats(id))) }},
 		{"replies lost", 0, func(p *proxy.Proxy, id string) {
-			// Heartbeats reach the server, but the replies do not reach the holder, so the server extends
-			// the lease past the end that the holder knows.
+			// Heartbeats reach the server, but their replies do not reach the holder. So the server extends the lease,
+			// but the holder knows only an earlier end.
 			p.Rule(always(proxy.LoseReply, heartbeats(id)))
 		}},
 	}

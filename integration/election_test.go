@@ -172,9 +172,8 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 	})
 }
 
-// When the leader's process continues after it was frozen (by SIGSTOP) for two TTLs, the first call
-// of the context's Err reports that the term is over. The test freezes a leader 6 times, or
-// 20 times in a long run.
+// The leader's process is frozen (by SIGSTOP) for two TTLs. When it continues, the first call of the context's Err
+// reports that the term is over. The test freezes a leader 6 times, or 20 times in a long run.
 func TestFrozenLeader(t *testing.T) {
 	t.Parallel()
 	processes, rounds := testkit.Rounds(3, 5), testkit.Rounds(2, 4)

@@ -142,7 +142,7 @@ func TestExampleManifest(t *testing.T) {
 		t.Errorf("the grace period after a failed liveness probe is %d s, want 1; 0 means the pod's", got)
 	}
 
-	// A clean shutdown can last for the grace, TTL/10, plus the wait for a release, TTL/3.
+	// A clean shutdown can take as long as the grace (TTL/10) plus the wait for a release (TTL/3).
 	var ttl time.Duration
 	for _, arg := range c.Args {
 		if text, ok := strings.CutPrefix(arg, "-ttl="); ok {

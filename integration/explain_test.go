@@ -57,7 +57,7 @@ func (r *room) explained(t *testing.T, command bson.Raw) (examined int) {
 	return examined
 }
 
-// explainedByPostgres makes the checks of r.explained on FerretDB's answer, which is PostgreSQL's plan.
+// explainedByPostgres applies the checks of r.explained to FerretDB's answer, which is PostgreSQL's plan.
 func (r *room) explainedByPostgres(t *testing.T, raw bson.Raw) {
 	t.Helper()
 	ranges := 0

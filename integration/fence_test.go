@@ -258,8 +258,7 @@ func TestFenceConcurrentWriters(t *testing.T) {
 	})
 }
 
-// A fenced write inside a transaction is part of the transaction, and is refused like any other
-// write.
+// A fenced write inside a transaction is part of the transaction, and can be refused like any other write.
 func TestFenceInTransaction(t *testing.T) {
 	lab.Each(t, server.Need{Transactions: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)

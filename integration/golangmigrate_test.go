@@ -29,8 +29,8 @@ var migrations = fstest.MapFS{
 	"2_document.up.json":   {Data: []byte(`[{"insert": "migrated", "documents": [{"_id": 1}]}]`)},
 }
 
-// B19: after a process that holds golang-migrate's own lock is killed, no process can ever get that lock, or open a
-// driver with Locking.Enabled. With adapters/golangmigrate the lock becomes free when the TTL has run out, and one of
+// B19: a process that holds golang-migrate's own lock is killed. After that, no process can ever get the lock, or open
+// a driver with Locking.Enabled. With adapters/golangmigrate the lock becomes free when the TTL has run out, and one of
 // three waiting sessions runs the migrations.
 func TestGolangMigrate(t *testing.T) {
 	t.Parallel()

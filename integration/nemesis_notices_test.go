@@ -124,7 +124,7 @@ func TestNoticesLost(t *testing.T) {
 	}
 }
 
-// r.faulty opens a session whose requests and notices suffer the faults that the function decide returns.
+// r.faulty opens a session whose requests and notices suffer the faults that decide returns.
 func (r *room) faulty(t *testing.T, o dsync.Options, decide func(dsynctest.Request) dsynctest.Fault) *dsync.Session {
 	t.Helper()
 	o.Logger = r.logger()

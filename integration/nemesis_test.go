@@ -65,8 +65,8 @@ type nemesis struct {
 	rollbacks int // number of members that rolled back writes
 }
 
-// Whatever faults servers, networks and processes have, locks, elections and fences follow the rules of package
-// history. All calls return, and nothing is left behind in the store.
+// Locks, elections and fences follow the rules of package history, whatever faults servers, networks and processes
+// have. All calls return, and nothing is left behind in the store.
 func TestNemesis(t *testing.T) {
 	t.Parallel()
 	lab.Servers(t) // skips the test if there is no server

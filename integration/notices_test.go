@@ -173,8 +173,7 @@ func (r *room) polls(t *testing.T, log *warned, o dsyncmongo.Options, client *mo
 	}
 }
 
-// If somebody has created the collections of notices by hand and not capped them, sessions poll,
-// and one warning explains what to do.
+// If somebody has created uncapped collections of notices by hand, sessions poll, and one warning explains what to do.
 func TestNoticesNotCapped(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {

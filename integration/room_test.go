@@ -368,7 +368,7 @@ func heartbeats(id string) func(proxy.Command) bool {
 // expires matches the commands that expire the session, and also its heartbeats.
 func expires(id string) func(proxy.Command) bool { return heartbeats(id) }
 
-// sentinel returns a name, for use in events, of the sentinel that err wraps.
+// sentinel returns the name by which events refer to the sentinel that err wraps.
 func sentinel(err error) string {
 	for name, is := range map[string]error{
 		"held": dsync.ErrHeld, "lost": dsync.ErrLost, "closed": dsync.ErrClosed,

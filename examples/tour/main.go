@@ -4,8 +4,8 @@
 //	go run ./examples/tour
 //	go run -tags mongodb ./examples/tour -uri mongodb://localhost:27017/?replicaSet=rs0
 //
-// Without -uri the workers are goroutines on a store in memory, and a killed worker is cut off from
-// it. With -uri the workers are processes that share a real server, and one is killed with SIGKILL.
+// Without -uri the workers are goroutines on a store in memory, and a killed worker is cut off from the store. With
+// -uri the workers are processes that share a real server, and one is killed with SIGKILL.
 // -uri needs MongoDB's driver, which takes a while to compile, so it also needs a build tag.
 package main
 

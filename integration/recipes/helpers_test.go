@@ -25,7 +25,7 @@ func process(t testing.TB, store driver.Store, name string) *dsync.Session {
 	return s
 }
 
-// cuttable returns a link to the store that a test can cut to simulate a crash.
+// cuttable returns a link to the store. A test can cut the link to simulate a crash.
 func cuttable(t testing.TB, store driver.Store) *dsynctest.Faulty {
 	f := dsynctest.NewFaulty(store, nil)
 	t.Cleanup(f.Close)

@@ -27,8 +27,8 @@ func (c *Config) Hold(d time.Duration) time.Duration {
 	return d - d/1000 - c.MarginOf(d) - c.GraceOf(d)
 }
 
-// Silence returns the longest time that can pass, if nothing fails, from sending one heartbeat to receiving the reply to
-// the next: the longest interval plus the time of an attempt.
+// Silence returns the longest time between the sending of a heartbeat and the reply to the next heartbeat, if nothing
+// fails. This time is the longest interval plus the time of an attempt.
 func (c *Config) Silence() time.Duration { return c.Heartbeat + c.Heartbeat/10 + c.Attempt }
 
 // MarginOf returns the margin of a grant of d: a tenth of d, but at least LeastMargin and at most Margin.

@@ -554,8 +554,8 @@ func TestReadersDoNotShareADoubtedHold(t *testing.T) {
 	r.says("another reader", "Acquire")
 }
 
-// The slot of a hold with Auto becomes free when the grace is over and its claim is released, whatever its holder
-// does.
+// The slot of a hold with Auto becomes free when the grace is over and the hold's claim is released, whatever the
+// holder does.
 func TestAutoHoldIsFreed(t *testing.T) {
 	r := newRig(t)
 	r.begin(auto)
@@ -567,7 +567,7 @@ func TestAutoHoldIsFreed(t *testing.T) {
 	r.says("released after the grace", "Freed 1, Acquire")
 }
 
-// A caller with First goes ahead of all waiters, and asks each holder that blocks it to give up the key.
+// A caller with First goes ahead of all waiters, and asks the holders in its way to give up the key.
 func TestForceAsksTheHolders(t *testing.T) {
 	r := newRig(t)
 	r.acquire(1, first)

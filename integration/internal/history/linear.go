@@ -34,9 +34,8 @@ type lock struct {
 	last, lastTurn int64
 }
 
-// lockModel is the model of a lock. A granted hold must fit beside the others and have the next
-// token; the rule about tokens makes the search abandon wrong orders at once. Only a granted
-// hold can be released or dropped.
+// lockModel is the model of a lock. A granted hold must fit beside the others and have the next token. Because of the
+// rule about tokens, the search abandons wrong orders at once. Only a granted hold can be released or dropped.
 var lockModel = porcupine.Model{
 	Init: func() any { return lock{} },
 	Step: func(state, in, _ any) (bool, any) {

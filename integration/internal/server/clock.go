@@ -17,8 +17,8 @@ func FakeClock(ahead time.Duration) (env []string, ok bool) {
 	return preload("FAKETIME=" + offset(ahead))
 }
 
-// preload returns the environment for a server whose clocks libfaketime fakes according to the
-// settings. The monotonic clock stays real.
+// preload returns an environment in which libfaketime fakes a server's clocks according to the settings. The monotonic
+// clock stays real.
 func preload(settings ...string) (env []string, ok bool) {
 	libs, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 	if len(libs) == 0 {
