@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B07: the server's clock is an hour ahead of or behind the host's. The skew changes neither when holders are
-// notified nor when a killed process's lock is granted.
+// B07: the server's clock is an hour ahead of or behind the host's. In spite of the skew, holders are notified at the
+// usual time, and a killed process's lock is granted at the usual time.
 func TestB07HourApart(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {

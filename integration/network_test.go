@@ -76,8 +76,8 @@ func TestNetworkHarmsOneClient(t *testing.T) {
 	})
 }
 
-// A primary that is cut off from the other members, in one direction or in both, is replaced. A
-// primary that no message reaches learns of its replacement only when it rejoins the set.
+// A primary that is cut off from the other members, in one direction or in both, is replaced. If no message reaches the
+// primary, it learns of its replacement only when it rejoins the set.
 func TestNetworkPartsMembers(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, _ *server.Server) {

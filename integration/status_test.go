@@ -16,8 +16,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// If there are 10,000 keys, leasehold status prints its first lines before it has read most of
-// the keys. It reads each key once, through the index, reads nothing else, and writes nothing.
+// If there are 10,000 keys, leasehold status prints its first lines while most of the keys are still unread. It reads
+// each key once, through the index, reads nothing else, and writes nothing.
 func TestStatusOfManyKeys(t *testing.T) {
 	const keys = 10_000
 	const pagesOfAll = 13 // pages of 100, 200, 400, 800 and then 1,000 keys; the last page is not full

@@ -41,7 +41,7 @@ func (p part) Granted() *history.Event  { return &p.s.events[p.granted] }
 func (p part) Done() *history.Event     { return &p.s.events[p.done] }
 func (p part) Released() *history.Event { return &p.s.events[p.freed] }
 
-// hold adds a hold of weight units out of limit. at is the time of the request. The hold is granted
+// hold adds a hold with the given weight, on a key with the given limit. The hold is requested at the time at, granted
 // 10 ms later, and unlocked 500 ms after the request.
 func (s *story) hold(at time.Duration, process, key string, token, weight, limit int64, shared bool) part {
 	s.ids++
