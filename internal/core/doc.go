@@ -45,9 +45,10 @@
 //	kept         released, but the store keeps it for a time that the holder chose
 //	past         it has left the store, and is gone once nothing about it can arrive late
 //
-// Only the rows of this table change a claim's state. The first row for the state and the trigger whose condition holds
-// decides. A trigger that has no row in a state comes too late and has no effect. "Ungiven" stands for joining, waiting,
-// checking and dating. The last two columns name methods of Core; table.go says what the triggers mean.
+// Only the rows of this table change a claim's state. Of the rows for the state and the trigger, the first whose
+// condition holds decides. A trigger that has no row in a state comes too late and has no effect. "Ungiven" stands for
+// joining, waiting, checking and dating. The last two columns name methods of Core; table.go says what the triggers
+// mean.
 //
 //	state                       trigger                                                if                next         effect
 //	gone                        requested                                                                joining      join
@@ -136,9 +137,9 @@
 // cannot be rolled back. A notice may be lost, late, repeated or out of order. So every waiter also requests again from
 // time to time, and when a session ahead of it has expired.
 //
-// Only sessions may change a key's record. A holder must find out if anything else does. So after every acknowledged
-// heartbeat the Core reads some of the held keys, in rotation. It compares each received state of a held key with the
-// hold. While a claim is in doubt, its holder cannot hand it off.
+// Only sessions may change a key's record. If anything else changes it, the holder must find out. So after every
+// acknowledged heartbeat the Core reads some of the held keys, in rotation. It compares each received state of a held
+// key with the hold. While a claim is in doubt, its holder cannot hand it off.
 //
 // Every request to join carries a time by the store's clock, after which the store ignores the request. Until then, an
 // unanswered request, or a copy of an answered one, can make a claim join again after the claim's release. So the Core

@@ -10,7 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// These tests are about orders of events that package explore does not reach, or whose bad results it would not notice.
+// These tests are about orders of events that package explore does not reach. They also cover orders whose bad results
+// package explore would not notice.
 
 // A hold with Auto whose session is lost while its grace is running is freed when the grace is over.
 func TestAutoHoldOfALostSessionIsFreed(t *testing.T) {
@@ -26,8 +27,8 @@ func TestAutoHoldOfALostSessionIsFreed(t *testing.T) {
 	}
 }
 
-// A notice about a claim whose release a fail-over may have undone makes the session send a heartbeat, whose reply says
-// whether it was undone.
+// If a notice arrives about a released claim, and a fail-over may have undone the release, the session sends a
+// heartbeat. The reply says whether the release was undone.
 func TestNoticeOfAReleasedClaim(t *testing.T) {
 	r := newRig(t)
 	r.leaving()
@@ -52,7 +53,7 @@ func TestLateNotice(t *testing.T) {
 	r.says("a notice after two heartbeats", "Release")
 }
 
-// After a Hurry, answers of the store don't give Close more time.
+// After a Hurry, further answers from the store don't give Close more time.
 func TestHurryIsBounded(t *testing.T) {
 	r := newRig(t)
 	r.held()
@@ -67,7 +68,8 @@ func TestHurryIsBounded(t *testing.T) {
 	r.says("an attempt's time is over", `Closed: not released: "k", not unregistered`)
 }
 
-// Close does not unregister the session while a heartbeat is under way, which could arrive later.
+// Close does not unregister the session while a heartbeat is under way, because the heartbeat could reach the store
+// later.
 func TestCloseWaitsForAHeartbeat(t *testing.T) {
 	r := newRig(t)
 	r.held()
@@ -145,7 +147,7 @@ func TestRevocationIsDoneWhenReleased(t *testing.T) {
 	}
 }
 
-// A change of a key that comes while a notice of its changes is under way is announced, too.
+// If a key changes while a notice of an earlier change is under way, the new change is announced, too.
 func TestChangeDuringANotify(t *testing.T) {
 	r := newRig(t)
 	change := core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeChange, Key: "k"}}}
@@ -186,7 +188,7 @@ func TestLooksRotate(t *testing.T) {
 	}
 }
 
-// Close reports a session that an unanswered registration may have left behind, until it must have lapsed.
+// If an unanswered registration may have left a session behind, Close reports it until the session must have lapsed.
 func TestCloseAfterAnUnansweredRegistration(t *testing.T) {
 	for after, want := range map[time.Duration]string{13 * time.Second: "Closed, not unregistered", 15 * time.Second: "Closed"} {
 		r := newRig(t)

@@ -32,7 +32,7 @@ func HeldError(st *driver.State) *driver.HeldError {
 	return e
 }
 
-// errNoAnswer is the error if the store has not answered in time and no other error is known.
+// errNoAnswer is used if the store has not answered in time and no other error is known.
 var errNoAnswer = fmt.Errorf("the store did not answer in time: %w", context.DeadlineExceeded)
 
 // A NotReleasedError lists the keys that Close may have left unreleased. It matches [ErrNotReleased].
@@ -77,8 +77,8 @@ var (
 	ErrRecordDeleted   = errors.New("dsync: the store has no record of the hold any more; somebody has deleted or changed it")
 )
 
-// LostTo returns the error of a hold that was lost because of cause. It is not inlined, because its arguments would
-// enlarge its callers' stack frames, and every waiting goroutine keeps such frames.
+// LostTo returns the error of a hold that was lost because of cause. It is not inlined: the arguments of Errorf would
+// enlarge the stack frame of every caller, and a waiting goroutine keeps that frame.
 //
 //go:noinline
 func LostTo(cause error) error { return fmt.Errorf("%w: %w", ErrLost, cause) }
@@ -113,8 +113,8 @@ func (o *outage) Error() string {
 func (o *outage) Is(target error) bool { return target == ErrNotRenewed }
 
 // farTick is the error for a tick too far ahead to be a time in milliseconds. The caller may have used microseconds. If
-// a run for such a tick succeeded, all earlier ticks would be over. Also, many formats, such as JSON, can't represent
-// such years.
+// a run for such a far tick succeeded, all earlier ticks would be over. Also, many formats, such as JSON, can't
+// represent such years.
 func farTick(tick int64, now time.Time) error {
 	return fmt.Errorf("the tick is %s; by the store's clock, which shows %s, it may be at most %v ahead",
 		rfc3339.Millis(time.UnixMilli(tick)), rfc3339.Millis(now), driver.MaxDuration)

@@ -23,9 +23,9 @@ type Want struct {
 	Value         string        `json:"-"` // with Auto: a value to publish with the grant
 }
 
-// exclusive reports whether w takes all of the key. A semaphore is never exclusive, because its size can grow. By the
-// time of a hand-off, others may hold the added units with a greater token, or may have waited longer in the store's
-// queue.
+// exclusive reports whether w takes all of the key. A semaphore is never exclusive, because its size can grow. When a
+// claim is handed off, others may already hold the added units with a greater token, or may have waited longer in the
+// store's queue.
 func (w *Want) exclusive() bool { return w.Weight == w.Limit && w.Kind != driver.KindSemaphore }
 
 // A Call is one caller's request for a key. It gets one [Deliver]. If the Deliver has no Err, Deliver.Hold is the Call
@@ -190,7 +190,7 @@ func (Hurry) event()          {}
 type Effect interface{ effect() }
 
 // Send sends a command. Package engine must answer it with a Reply within [Config.Attempt]. For each Register, package
-// engine makes a new id, unless an earlier, unanswered Register has succeeded after all.
+// engine makes a new id, unless it finds that an earlier, unanswered Register has succeeded.
 type Send struct {
 	ID uint64
 	*Command
@@ -220,8 +220,8 @@ type End struct {
 }
 
 // Freed reports that nothing is left to wait for at the end of a hold: the hold was handed off or lost, or the store
-// has answered or refused its release. Passed is nil if the hold was certainly released as ReleaseBy requested,
-// driver.ErrNotWaiting if the store reported that the successor was not waiting, and otherwise an error that matches
+// has answered or refused its release. Passed is nil if the hold was certainly released as ReleaseBy requested. It is
+// driver.ErrNotWaiting if the store reported that the successor was not waiting. Otherwise it is an error that matches
 // ErrLost.
 type Freed struct {
 	Hold   *Call
@@ -267,7 +267,8 @@ type Jumped struct{ By time.Duration }
 // Expired reports that a command of this session has expired another session.
 type Expired struct{ Session string }
 
-// Orphan reports that the Core is releasing a claim of this session that the store has but this process doesn't know.
+// Orphan reports that the store has a claim of this session that this process doesn't know, and that the Core is
+// releasing it.
 type Orphan struct{ Claim, Key string }
 
 // Closed reports that the session is unregistered, or left to expire.

@@ -97,7 +97,7 @@ func (c *Core) loseRelease(cl *claim, x *args) {
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
 }
 
-// done handles a holder that is done.
+// done is called when a holder is done.
 func (c *Core) done(e *Done) {
 	cl := c.claims[e.Claim]
 	if cl == nil || cl.call != e.Hold || cl.users == 0 {
@@ -109,7 +109,7 @@ func (c *Core) done(e *Done) {
 	c.fire(cl, done, args{done: e})
 }
 
-// saysHow reports whether the holder has said how to release the claim. Such a hold is not handed off.
+// saysHow reports whether the holder has said how the claim is released. Such a hold is not handed off.
 func (c *Core) saysHow(_ *claim, x *args) bool { return x.done.Release != nil }
 
 // mayLeaveAsSaid is like saysHow, for a hold that winds down: a lost hold must not seal, and a revoked key must not be
@@ -162,8 +162,8 @@ func (c *Core) mayReuse(cl *claim) bool {
 	return cl.leave == nil && cl.doubted == 0 && handOffs+1 < room && !cl.shares()
 }
 
-// nextFits reports whether the claim can be handed off to the next caller in this process, and other processes need not
-// get their turn first.
+// nextFits reports whether the claim can be handed off to the next caller in this process, without other processes
+// getting their turn first.
 func (c *Core) nextFits(cl *claim, _ *args) bool {
 	q := c.queues[cl.request.Key]
 	if !c.mayReuse(cl) || len(q.calls) == 0 || !c.like(q.calls[0], cl) {
@@ -212,8 +212,8 @@ func (c *Core) mayReplace(cl *claim, _ *args) bool {
 }
 
 // replace releases the claim, whose holder is done, with the command that requests the key for the next caller in this
-// process. So the caller joins the store's queue at the moment when this claim leaves the store, and thus ahead of any
-// claim of this process that waits there for a later tick.
+// process. So the caller joins the store's queue at the moment when this claim leaves the store. Thus it joins ahead of
+// any claim of this process that waits in the queue for a later tick.
 func (c *Core) replace(cl *claim, _ *args) {
 	q := c.queues[cl.request.Key]
 	a := q.calls[0]
@@ -237,8 +237,9 @@ func (c *Core) joinable(cl *claim) bool {
 	return c.cfg.HandOff > 0 && cl.state == held && c.mayKeep(cl, c.cfg.HandOff) && cl.doubted == 0
 }
 
-// mayKeep reports whether the claim may be kept for another use in this process: until d after its grant, or for at
-// least notifiedTurn if the session would be notified of other waiters. Once others wait, it may not be kept.
+// mayKeep reports whether the claim may be kept for another use in this process. It may be kept until d after its
+// grant, and for at least notifiedTurn if the session would be notified of other waiters. Once others wait, it may not
+// be kept.
 func (c *Core) mayKeep(cl *claim, d time.Duration) bool {
 	if cl.othersWait {
 		return false
@@ -254,7 +255,7 @@ func (c *Core) wouldKnow(cl *claim) bool {
 	return cl.readies != 0 && c.listener.ready && cl.readies == c.listener.readies
 }
 
-// notifiedTurn is how long a session that would be notified of other waiters may keep a claim, even if HandOff and
+// notifiedTurn is how long a session may keep a claim if it would be notified of other waiters, even if HandOff and
 // Linger are shorter. If the notice is lost, the other waiters wait that long.
 const notifiedTurn = 5 * time.Second
 
@@ -299,8 +300,9 @@ func (cl *claim) endedBy(now time.Time) bool {
 	return now.After(cl.until.Add(time.Duration(cl.extends) * lease))
 }
 
-// earlierTick returns the claim of a holder of this process that is not done with an earlier tick, or nil. The store
-// grants a later tick nevertheless if it has lost that claim, or released it at the end of its grace.
+// earlierTick returns the claim of a holder in this process that has not finished an earlier tick, or nil. The store
+// may still grant a later tick: it may have lost that claim, or the claim may have been released at the end of its
+// grace.
 func (c *Core) earlierTick(cl *claim) *claim {
 	if cl.request.Kind != driver.KindPeriodic {
 		return nil

@@ -119,8 +119,8 @@ func (c *Core) observe(key string, n int) {
 	}
 }
 
-// listenerBroken schedules another listener, unless the store can't notify. Since a new listener makes every waiter
-// request again, the pause before it grows with each failure, unless the broken listener had run for a while.
+// listenerBroken schedules another listener, unless the store can't notify. A new listener makes every waiter request
+// again. So the pause before the next listener grows with each failure, unless the broken listener had run for a while.
 func (c *Core) listenerBroken(unsupported bool) {
 	l := &c.listener
 	l.running, l.ready, l.unsupported = false, false, unsupported
@@ -135,7 +135,7 @@ func (c *Core) listenerBroken(unsupported bool) {
 }
 
 // listenerReady is called when the listener begins to receive all notices that are sent. Earlier notices may have been
-// missed, so all waiters request again, a heartbeat checks the holds, and observers read their keys.
+// missed. So all waiters request again, a heartbeat checks the holds, and observers read their keys.
 func (c *Core) listenerReady() {
 	l := &c.listener
 	l.ready = true
@@ -147,7 +147,7 @@ func (c *Core) listenerReady() {
 		case held, lingering:
 			c.heartbeatSoon()
 			if !cl.shares() {
-				c.crowded(cl) // others may have begun to wait, and their notices may have been missed
+				c.crowded(cl) // others may have begun to wait, and the notices that say so may have been missed
 			}
 		}
 	}
@@ -156,7 +156,8 @@ func (c *Core) listenerReady() {
 	}
 }
 
-// noticed handles a notice to this session, from the listener or returned by one of the session's own commands.
+// noticed handles a notice to this session. The notice came from the listener, or was returned by one of the session's
+// own commands.
 func (c *Core) noticed(n driver.Notice) {
 	if c.session.id == "" {
 		return

@@ -10,7 +10,7 @@ import (
 
 // looks detect key records that something other than a session has deleted or changed, such as an operator, a clean-up
 // job or a TTL index. The store may then grant the key to others although its holder's session is alive. So every reply
-// or observation that shows a held key is compared with the hold, and after each acknowledged heartbeat the session
+// or observation that shows a held key is compared with the hold. Also, after each acknowledged heartbeat the session
 // reads some of the keys that it holds, in rotation. [Core.missing] explains when the session concludes that the store
 // has really lost a claim.
 type looks struct {
@@ -20,8 +20,8 @@ type looks struct {
 	after uint64   // number of the claim at which the rotation stopped
 }
 
-// maxLook is the most keys that one look reads. MongoDB reads that many in a few milliseconds. A session with no more
-// keys reads all of them after each heartbeat.
+// maxLook is the most keys that one look reads. MongoDB reads that many in a few milliseconds. A session that holds at
+// most maxLook keys reads all of them after each heartbeat.
 const maxLook = 500
 
 // watched reports whether the store must have the claim as long as its session lives: the claim is held or lingers. A
@@ -105,8 +105,8 @@ func (c *Core) looked(s *sent, r *Reply) {
 	}
 }
 
-// tokens maps the ids of the claims that hold the key in st to their tokens. A map is needed because a semaphore can
-// have thousands of holders, and the session as many claims to compare with them.
+// tokens maps the ids of the claims that hold the key in st to their tokens. It is a map because a semaphore can have
+// thousands of holders, and the session can have as many claims to compare with them.
 func tokens(st *driver.State) map[string]int64 {
 	if st == nil {
 		return nil
@@ -118,8 +118,8 @@ func tokens(st *driver.State) map[string]int64 {
 	return shown
 }
 
-// in reports whether shown has the claim with its token. If the token differs, the claim was dropped and joined
-// again.
+// in reports whether shown has the claim with its token. If the token differs, the store dropped the claim, and the
+// claim joined again.
 func (cl *claim) in(shown map[string]int64) bool {
 	token, holds := shown[cl.request.ID]
 	return holds && token == cl.request.Token
@@ -157,9 +157,9 @@ func (c *Core) seen(st *driver.State, since Instant) {
 
 // excluded ends the hold of cl because a state of the key, read at the time now by the store's clock, shows that
 // another holder, h, was granted the key. It uses now, not the time of an earlier reply, because the store's clock may
-// have jumped past the end of a lease. If the session has lapsed by now, perhaps nobody deleted the record: if the
-// process and its clock stood still for a time, another process may have expired the session. The next heartbeat shows
-// whether the session continues.
+// have jumped past the end of a lease. If the session has lapsed by then, perhaps nobody deleted the record: the
+// process and its clock may have stood still for a time, and another process may have expired the session. The next
+// heartbeat shows whether the session continues.
 func (c *Core) excluded(cl *claim, h *driver.Holder, now time.Time) {
 	switch {
 	case cl.outlives():
@@ -192,10 +192,10 @@ func (cl *claim) excludedBy(st *driver.State) *driver.Holder {
 	return nil
 }
 
-// missing handles a state that does not show the claim, although it was read after this process learned of the claim's
-// grant. A deposed primary may return such a state, so at first missing only puts the claim in doubt and requests a
-// heartbeat. Once a later heartbeat has been acknowledged, the next look decides. acks is session.acks when the reading
-// began, or 0 if this reading must not decide.
+// missing handles a state of the key that does not show the claim, although the state was read after this process
+// learned of the claim's grant. A deposed primary may return such a state, so at first missing only puts the claim in
+// doubt and requests a heartbeat. Once a later heartbeat has been acknowledged, the next look decides. acks is
+// session.acks when the reading began, or 0 if this reading must not decide.
 func (c *Core) missing(cl *claim, acks uint64) {
 	switch {
 	case !c.watched(cl), cl.doubted > 0 && acks == 0:

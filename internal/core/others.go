@@ -13,7 +13,7 @@ type other struct {
 	lapses   Instant        // no other process can expire it before then
 	until    time.Time      // the same time by the store's clock, in whole milliseconds; zero: lapses is a guess
 	member   *driver.Member // its record as last read; nil: never read whole
-	lapsed   bool           // the last reading showed it as lapsed, expired or missing, and no Expire has contradicted the reading
+	lapsed   bool           // the last reading showed it as lapsed, expired or missing, and no Expire has contradicted that
 	died     bool           // its process has ended; lapses is one margin after that
 	expired  bool           // it has expired, which is final
 	underWay bool           // a Read or Expire of it is under way
@@ -24,9 +24,9 @@ const (
 	// MaxRead is the most sessions that one command reads: see [driver.SessionQuery].
 	MaxRead = 1000
 
-	// maxWhole is the most sessions whose whole records are read to learn whether they have lapsed. A mutex's holder
-	// and up to 8 waiters ahead fit, and whole records also show who they are. For the thousands of holders that a
-	// semaphore can have, whole records would take megabytes.
+	// maxWhole is the most sessions whose whole records are read to learn whether they have lapsed. It is enough for a
+	// mutex's holder and up to 8 waiters ahead, and whole records also show who they are. For the thousands of holders
+	// that a semaphore can have, whole records would take megabytes.
 	maxWhole = 16
 )
 
@@ -59,8 +59,8 @@ func (c *Core) markUnderWay(id string) {
 	c.others[id] = o
 }
 
-// readAnswered handles the answer to a Read. A reading may be stale, so a session that it shows as missing or expired
-// may still be alive; only an Expire decides.
+// readAnswered handles the answer to a Read. A reading may be stale, so a session may still be alive although the
+// reading shows it as missing or expired; only an Expire decides.
 func (c *Core) readAnswered(s *sent, r *Reply) {
 	for _, id := range s.others {
 		o := c.others[id]
@@ -114,9 +114,9 @@ func (c *Core) askLater(o *other) {
 	o.failed++
 }
 
-// died records that a session's process has ended, so no holder needs its grace. Commands that the process sent may
-// still arrive within the margin (that session's or this one's, whichever is longer). After the margin, the session is
-// expired as if it had lapsed.
+// died records that a session's process has ended. Its holders no longer need their grace, but commands that the
+// process sent may still arrive within the margin (that session's or this one's, whichever is longer). After the
+// margin, the session is expired as if it had lapsed.
 func (c *Core) died(id string) {
 	o := c.others[id]
 	if o.member == nil || o.died || o.expired {

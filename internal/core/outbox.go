@@ -9,16 +9,16 @@ import (
 )
 
 // Lanes limit how many commands are under way at once, because a store's client needs a connection for each. Repeated
-// requests and notices, which can be as many as there are waiters, also need one of the few lanes for polls. Commands
-// wait for a lane in FIFO order. Heartbeats, Register and Unregister need none.
+// requests and notices also need one of the few lanes for polls, because there can be as many of them as there are
+// waiters. Commands wait for a lane in FIFO order. Heartbeats, Register and Unregister need none.
 type lanes struct {
 	busy, polls int
 	line        []delayed // waiting for any lane
 	pollLine    []delayed // waiting for a lane for polls
 }
 
-// delayed is a command that waits for a lane: either a complete command, or the number of the claim or message that
-// makes the command when a lane is free.
+// delayed is a command that waits for a lane. It has either a complete command, or the number of a claim or message
+// that makes the command when a lane is free.
 type delayed struct {
 	number uint64 // number of a claim, or messageBit plus the number of a message; 0: cmd is set
 	cmd    *Command
@@ -121,8 +121,8 @@ type message struct {
 }
 
 // notifyTime is how long a session tries to send a notice. With default settings, MongoDB elects a primary within about
-// twelve seconds. So a waiter that was granted a key just before an election is notified right after it. A later notice
-// is of little use, since waiters poll.
+// twelve seconds. So if a waiter was granted a key just before an election, it is notified right after the election. A
+// later notice is of little use, since waiters poll.
 const notifyTime = 15 * time.Second
 
 // changeGap is the shortest time between two change notices that a session sends for one key.
@@ -163,8 +163,8 @@ func (c *Core) sendMessage(m *message) {
 	c.messageDue(m)
 }
 
-// messageDue sends the message. If the message announces a key's changes and was sent already, messageDue sends it
-// again if the key has changed since, and otherwise forgets it.
+// messageDue sends the message. A message that announces a key's changes may have been sent already. Such a message is
+// sent again if the key has changed since; otherwise it is forgotten.
 func (c *Core) messageDue(m *message) {
 	switch {
 	case m.command != 0 && m.command != inLine:

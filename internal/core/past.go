@@ -15,7 +15,7 @@ type pastClaim struct {
 	acks       uint64 // session.acks when it left
 	joinsUntil int64  // claim.joinsUntil in Unix nanoseconds; 0: no request can join; discarding: a Discard is under way
 
-	applied driver.OpTime // when its release was applied, if a fail-over may still undo the release; otherwise zero
+	applied driver.OpTime // when its release was applied; zero: a fail-over can't undo the release
 }
 
 const (
@@ -23,10 +23,10 @@ const (
 	longAgo    = 1
 )
 
-// leaveStore ends a claim that the store no longer has. While an unanswered request, or a copy of an answered request,
-// could still make the claim join again, it stays a past claim, to be discarded afterwards. Otherwise it is remembered
-// for two heartbeats, so that late notices and replies about it are ignored. It is forgotten at once if nothing can be
-// late, because the session does not listen and no command is under way.
+// leaveStore ends a claim that the store no longer has. If an unanswered request, or a copy of an answered request,
+// could still make the claim join again, the claim stays a past claim until none can, and is then discarded. Otherwise
+// it is remembered for two heartbeats, so that late notices and replies about it are ignored. It is forgotten at once
+// if nothing can be late, because the session does not listen and no command is under way.
 func (c *Core) leaveStore(cl *claim, x *args) {
 	cl.refused = nil
 	if x.cause == nil {
@@ -46,8 +46,8 @@ func (c *Core) leaveStore(cl *claim, x *args) {
 	}
 }
 
-// isNew reports whether a notice or reply about the session's claim with that id and token is newer than the past claim
-// with that id.
+// isNew reports whether a notice or reply about a claim is newer than the past claim with the same id. The notice or
+// reply has the given id and token.
 func (c *Core) isNew(id string, token int64) bool {
 	n, _ := numberOf(id)
 	i := slices.IndexFunc(c.past, func(p pastClaim) bool { return p.number == n })
@@ -71,8 +71,8 @@ func (c *Core) forgetPast() {
 	})
 }
 
-// committed handles the store's report of the position up to which its writes are committed. A release applied in
-// another term may have been undone, and the store may not know, so the claim is discarded.
+// committed is called when the store reports up to which position its writes are committed. If a release was applied in
+// another term, it may have been undone without the store's knowing, so the claim is discarded.
 func (c *Core) committed(at driver.OpTime) {
 	undone, busy := false, c.closing != nil
 	var rejoin []pastClaim
@@ -97,8 +97,8 @@ func (c *Core) committed(at driver.OpTime) {
 	}
 }
 
-// cannotJoin reports whether a request with that notAfter can no longer join, even if the store's clock has stepped by up
-// to the margin.
+// cannotJoin reports whether a request with the given notAfter can no longer join. It allows for a step of the store's
+// clock by up to the margin.
 func (c *Core) cannotJoin(notAfter time.Time) bool {
 	return c.storeClock().After(notAfter.Add(c.cfg.Margin))
 }
@@ -110,9 +110,9 @@ func (c *Core) forgetJoins(cl *claim) {
 	}
 }
 
-// discards schedules the Discards of past claims that a copy of a request could make join again. A claim is due once no
-// such copy can join. One command discards up to maxDiscards claims that are due. So a session sends at most one
-// Discard within the time of two attempts, plus one for each further maxDiscards claims.
+// discards schedules the Discards of past claims that could join again because of a copy of a request. A claim is due
+// once no such copy can join. One command discards up to maxDiscards claims that are due. So within the time of two
+// attempts, a session sends one Discard at most, plus one more for every maxDiscards further claims.
 type discards struct {
 	due    Instant // when to send a Discard; never: nothing to discard, or one is under way
 	failed int     // consecutive Discards that were refused or not answered

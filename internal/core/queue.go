@@ -23,7 +23,7 @@ type queue struct {
 	shared        uint64       // the claim whose hold further readers may share; 0: none
 	lingering     uint64       // the claim that lingers; 0: none
 	sealed        *SealedError // the answer to callers whose tick is over; nil: not known yet
-	readersWaited bool         // readers had to wait although no other process waited, because a shared hold had used up its time
+	readersWaited bool         // readers had to wait because a shared hold had used up its time; no other process waited
 }
 
 // share returns how many slots a caller of the given weight uses. A semaphore's caller uses 1, because all callers are
@@ -117,9 +117,10 @@ func (c *Core) admit(q *queue, a *Call) bool {
 	return true
 }
 
-// full reports whether the caller must wait until a hold of this process is over. For a semaphore it returns false: the
-// size can change, so only the store knows how much is free, and in the store's queue the caller has a position among
-// the callers of other processes. It also returns false if the caller's tick is later than the ticks of all holds.
+// full reports whether the caller must wait until a hold of this process is over. For a semaphore it returns false, for
+// two reasons. The size can change, so only the store knows how much is free. And in the store's queue, the caller has
+// a position among the callers of other processes. full also returns false if the caller's tick is later than the ticks
+// of all holds.
 func (c *Core) full(q *queue, a *Call) bool {
 	if a.Kind == driver.KindSemaphore || a.Weight <= a.Limit-q.used {
 		return false
@@ -127,7 +128,8 @@ func (c *Core) full(q *queue, a *Call) bool {
 	return q.used > 0 && (a.Kind != driver.KindPeriodic || len(q.admitted) > 0 || !c.later(q, a))
 }
 
-// later reports whether all claims of this process are holds for ticks before the caller's. For a try it returns false.
+// later reports whether all claims of this process are holds for ticks that are earlier than the caller's. For a try it
+// returns false.
 func (c *Core) later(q *queue, a *Call) bool {
 	return !a.Try && !slices.ContainsFunc(q.claims, func(n uint64) bool {
 		cl := c.claims[n]
@@ -188,8 +190,8 @@ func (c *Core) beginAdmitted() {
 	}
 }
 
-// notRegistered handles a failed registration. Tries get its error; if the store refuses permanently, all callers get
-// it. Registration is retried only if somebody still needs the session.
+// notRegistered handles a failed registration. Tries get the registration's error; if the store refuses permanently,
+// all callers get it. Registration is retried only if somebody still needs the session.
 func (c *Core) notRegistered(r *Reply) {
 	needed := false
 	for _, key := range sortedKeys(c.queues) {
@@ -267,7 +269,7 @@ func (c *Core) giveUp(a *Call) {
 	}
 }
 
-// takeSlot takes the slot away from the claim and returns the slot's size. The queue still counts the slot as used.
+// takeSlot takes the slot from the claim, and returns the slot's size. The queue still counts the slot as used.
 func (c *Core) takeSlot(cl *claim) (slot int64) {
 	if q := c.queues[cl.request.Key]; q != nil && cl.slot != 0 {
 		q.claims = slices.DeleteFunc(q.claims, func(n uint64) bool { return n == cl.number })

@@ -130,7 +130,7 @@ func recordedCases() map[string]*recorded {
 	return cases
 }
 
-// mostOf returns the case that makes the most of the missing transitions, or nil if none makes any.
+// mostOf returns the case that makes more of the missing transitions than any other, or nil if no case makes any.
 func mostOf(cases map[string]*recorded, missing map[int]bool) (file string, best *recorded) {
 	most := 0
 	for _, name := range slices.Sorted(maps.Keys(cases)) {

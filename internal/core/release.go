@@ -29,8 +29,8 @@ func (c *Core) release(cl *claim, _ *args) {
 	}
 }
 
-// leaveBy sets how to release a claim. If the claim is already being released (because its grace is over, or because
-// Close keeps it for the grace), it is too late, since the store may already have executed the release.
+// leaveBy sets how to release a claim. It is too late if the claim is already being released, because its grace is over
+// or because Close keeps it for the grace: the store may already have executed that release.
 func (c *Core) leaveBy(cl *claim, l driver.Release) {
 	if cl.state == leaving {
 		var before leave
@@ -134,7 +134,7 @@ func (c *Core) releaseKept(cl *claim, x *args) {
 
 func (c *Core) holderIsDone(cl *claim, _ *args) bool { return cl.users == 0 }
 
-// mayEndKeep reports whether a kept claim can be released, because it was not kept for its holder's grace.
+// mayEndKeep reports whether a kept claim can be released. It can if it was not kept for its holder's grace.
 func (c *Core) mayEndKeep(cl *claim, _ *args) bool { return cl.users == 0 && !cl.leave.grace }
 
 func (c *Core) releasePlainly(cl *claim, x *args) {
@@ -151,9 +151,9 @@ func (l *leave) endedBy() error {
 	return nil
 }
 
-// leftAsSaid records that the store has released a claim as ReleaseBy requested. If an earlier release had no answer
-// and the store now does not find the claim, the earlier release was executed, because claims of expired sessions are
-// not released. A lease is an exception: it may have run out instead.
+// leftAsSaid records that the store has released a claim as ReleaseBy requested. Suppose that an earlier release had no
+// answer and that the store now does not find the claim. Then the earlier release was executed, because claims of
+// expired sessions are not released. A lease is an exception: it may have run out instead.
 func (c *Core) leftAsSaid(cl *claim, r *Reply) {
 	if l := cl.leave; l != nil && l.notAsSaid == ErrLost && (r.Found || !cl.fixed()) {
 		done := *l
@@ -164,8 +164,8 @@ func (c *Core) leftAsSaid(cl *claim, r *Reply) {
 
 // notPassed returns why a claim was not released to its successor, given the store's answer that the successor does not
 // wait. If an earlier release had no answer, it may have granted the key to the successor, which then no longer waits.
-// If a copy of a request could join after that release, the claim that the store has may be the copy's, so the answer
-// proves nothing.
+// But if a copy of a request could join after that release, the answer proves nothing: the claim in the store may have
+// come from the copy.
 func (cl *claim) notPassed(err error) error {
 	if cl.failed > 0 && !cl.joinsUntil.IsZero() {
 		return errUnsure

@@ -20,7 +20,7 @@ func (c *Core) join(cl *claim, _ *args) {
 	}
 }
 
-// sendJoin sends a request to join, which names the sessions ahead that have expired. If old is not nil, the same
+// sendJoin sends a request to join. The request names the sessions ahead that have expired. If old is not nil, the same
 // command releases old.
 func (c *Core) sendJoin(cl *claim, poll bool, old *claim) {
 	cl.wait.named = c.expiredAmong(cl.wait.ahead)
@@ -137,8 +137,8 @@ func fits(r *driver.Claim, st *driver.State) bool {
 	return len(st.Holders) == 0 || r.Weight <= free
 }
 
-// missedWake reports whether a notice that the claim should request again came, or may have been missed, while the
-// request was under way.
+// missedWake reports whether the claim should request again, because a notice to do so came, or may have been missed,
+// while the request was under way.
 func (c *Core) missedWake(cl *claim, _ *args) bool {
 	return cl.wait.woken || c.listener.ready && cl.readies != c.listener.readies
 }
@@ -216,8 +216,8 @@ type grant struct {
 	since       time.Time
 }
 
-// granted handles a grant reported by a reply or a notice. Granting a lease does not set the lease's end; the
-// first Extend does, and until then the lease ends with its session. Otherwise a grant that no process learns
+// granted handles a grant reported by a reply or a notice. Granting a lease does not set the lease's end; the first
+// Extend does, and until then the lease ends with its session. If the grant set the end, a grant that no process learns
 // of would block the key for the whole lease, even after the session has expired.
 func (c *Core) granted(cl *claim, g grant) {
 	cl.request.Token, cl.request.NoneWaiting = g.token, g.alone
@@ -234,9 +234,9 @@ func (c *Core) granted(cl *claim, g grant) {
 // isForced reports whether the claim's caller wants the key by force.
 func (c *Core) isForced(cl *claim, _ *args) bool { return cl.request.First }
 
-// learnGrant makes a revoked claim request again, because only a granted claim is revoked. The claim keeps its position
-// ahead of all waiters. If its caller requested another claim instead, two callers with First could take the key from
-// each other without end.
+// learnGrant makes a revoked claim request again: it must have been granted, because only a granted claim is revoked.
+// The claim keeps its position ahead of all waiters. If its caller requested another claim instead, two callers with
+// First could take the key from each other without end.
 func (c *Core) learnGrant(cl *claim, _ *args) {
 	if cl.ender != byOthers {
 		cl.ender = byOthers
@@ -244,9 +244,9 @@ func (c *Core) learnGrant(cl *claim, _ *args) {
 	}
 }
 
-// check finds out, for a claim that the store has refused, whether a session that blocks it has expired. If so, the
-// next request names that session, so that a program that only tries still gets the key after a crash. If not, the
-// caller gets the refusal.
+// check is called for a claim that the store has refused. It finds out whether a session that blocks the claim has
+// expired. If so, the next request names that session, so that a program that only tries still gets the key after a
+// crash. If not, the caller gets the refusal.
 func (c *Core) check(cl *claim, _ *args) {
 	w := cl.wait
 	switch {

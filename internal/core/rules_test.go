@@ -55,8 +55,8 @@ func TestGrantWhileInLine(t *testing.T) {
 	r.says("granted", "Deliver 1: hold 1, token 7000")
 }
 
-// An Expire answered during a Load takes effect when the Load is answered. If the claim resumed earlier, nobody would
-// handle the Load's reply, and the claim would wait forever.
+// If an Expire is answered during a Load, it takes effect when the Load is answered. If the claim resumed earlier,
+// nobody would handle the Load's reply, and the claim would wait forever.
 func TestExpiryDuringALoad(t *testing.T) {
 	r := newRig(t)
 	r.mismatched()
@@ -92,8 +92,8 @@ func TestForcedClaimIsRevokedBeforeItsGrantIsKnown(t *testing.T) {
 	r.says("granted", "Deliver 1: hold 1, token 5000, End 1: dsync: asked to give the key up")
 }
 
-// If a Read of sessions that may have lapsed has waited for a lane, it still belongs to its claim: the sessions that it
-// finds lapsed are expired without another Read.
+// A Read of sessions that may have lapsed belongs to its claim even if it has waited for a lane: the sessions that the
+// Read shows as lapsed are expired without another Read.
 func TestReadThatWaitedForALane(t *testing.T) {
 	r := newRig(t)
 	r.joining()
@@ -110,7 +110,7 @@ func TestReadThatWaitedForALane(t *testing.T) {
 	r.says("both have lapsed", "Expire")
 }
 
-// A caller that steps back for a caller with First has its turn next, ahead of callers that came after it.
+// A caller that steps back for a caller with First gets the next turn, ahead of callers that came after it.
 func TestCallerThatStepsBackKeepsItsPlace(t *testing.T) {
 	r := newRig(t)
 	r.waiting()
@@ -154,8 +154,8 @@ func TestWaiterForTheEndOfALease(t *testing.T) {
 	r.says("the lease is over", "Acquire")
 }
 
-// If a claim must be kept for its holder's grace after Close, it is kept a margin longer, because the store's clock may
-// jump by that much.
+// If Close keeps a claim for its holder's grace, it keeps the claim a margin longer, because the store's clock may jump
+// by that much.
 func TestKeepForTheGraceHasAMargin(t *testing.T) {
 	r := newRig(t)
 	r.windingDown()
@@ -183,7 +183,7 @@ func TestTokensOfHandOffsEnd(t *testing.T) {
 	}
 }
 
-// After HandOff, a session that lets claims linger hands a claim off only if no other session waits.
+// If a session lets claims linger, it hands a claim off after HandOff only if no other session waits.
 func TestHandOffsEndWhenOthersWait(t *testing.T) {
 	for others, want := range map[bool]string{false: "Freed 1, Deliver 2: hold 2, token 5001", true: "Acquire and leave"} {
 		r := newRig(t)

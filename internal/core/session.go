@@ -96,8 +96,8 @@ func (c *Core) registered(s *sent, r *Reply) {
 	c.beginAdmitted()
 }
 
-// mayBeListed returns the error of an unanswered registration, if the store may have registered the session under an id
-// that the Core does not know.
+// mayBeListed returns the error of an unanswered registration if, because of that registration, the store may list a
+// session whose id the Core does not know.
 func (c *Core) mayBeListed() error {
 	if s := &c.session; s.tried > 0 && c.now < s.tried.Add(c.cfg.Attempt+c.cfg.TTL) {
 		return s.why
@@ -170,9 +170,10 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 // checkJump reports a jump of the store's clock between the last acknowledged heartbeat and this one. sent is when this
 // one was sent, and now is the store's time in its reply. checkJump reports only jumps that are certainly greater than
 // the margin. The store read its clock at some moment between each heartbeat's send and its answer, so the true
-// interval between the two readings lies between lo and hi. A registration counts as a heartbeat: a forward jump may
-// end the previous session, and then the store no longer acknowledges that session's heartbeats. The interval can then
-// be long, so the limit allows for clocks that run at different rates, as [Config.Hold] does.
+// interval between the two readings lies between lo and hi. A registration counts as a heartbeat, because a forward
+// jump may end the previous session, and then no heartbeat of that session is acknowledged. The interval from the last
+// heartbeat to a registration can be long, so the limit allows for clocks that run at different rates, as [Config.Hold]
+// does.
 func (c *Core) checkJump(sent Instant, now time.Time) {
 	const truncation = time.Millisecond
 	if c.session.lastBeat.clock.IsZero() {
@@ -236,7 +237,8 @@ func (c *Core) revoked(v driver.Revocation) {
 	}
 }
 
-// revocationsDone returns the revocations that leave nothing to give up, because their claims are unknown or lost.
+// revocationsDone returns the revocations that are done: their claims are unknown or lost, so there is nothing to give
+// up.
 func (c *Core) revocationsDone() (given []driver.Revocation) {
 	for _, v := range sortedRevocations(c.session.revoked) {
 		if cl := c.byID(v.Claim); cl == nil || cl.state == lost {

@@ -20,8 +20,8 @@ func (c *Core) Member(id string) (driver.Member, bool) {
 	return driver.Member{}, false
 }
 
-// Lapses returns the time, by the store's clock, before which no other process can expire the session, according to the
-// store's last answer. If that time is unknown or has passed, Lapses returns the zero time.
+// Lapses returns the earliest time, by the store's clock, at which another process can expire the session, according to
+// the store's last answer. If that time is unknown or has passed, Lapses returns the zero time.
 func (c *Core) Lapses(id string) time.Time {
 	if o, known := c.others[id]; known && !o.expired && o.lapses > c.now {
 		return o.until
@@ -67,9 +67,9 @@ func (c *Core) Claims(f func(Held)) {
 	}
 }
 
-// Waits calls f for each caller that waits for a key. Keys come in random order, and the callers for one key in FIFO
-// order, beginning with the caller that has the turn. position is the caller's position in the store's queue, or 0;
-// ahead is how many callers of this process are ahead of it.
+// Waits calls f for each caller that waits for a key. The keys come in random order. The callers for one key come in
+// FIFO order, beginning with the caller that has the turn. position is the caller's position in the store's queue, or
+// 0; ahead is how many callers of this process are ahead of it.
 func (c *Core) Waits(f func(a *Call, position, ahead int)) {
 	for _, q := range c.queues {
 		n := 0
@@ -90,8 +90,8 @@ func (c *Core) Waits(f func(a *Call, position, ahead int)) {
 	}
 }
 
-// Refused returns how many claims the store refuses to release, the one whose key is alphabetically first, and why the
-// store refuses to release that claim.
+// Refused returns how many claims the store refuses to release. It also returns the claim among them with the
+// alphabetically first key, and why the store refuses to release that claim.
 func (c *Core) Refused() (first *driver.Claim, n int, err error) {
 	for _, cl := range c.claims {
 		if cl.refused == nil {

@@ -29,12 +29,13 @@ const (
 // One session sweeps for the whole fleet, slice by slice. The other sessions see its progress in the store's
 // [driver.SweepState], and check less and less often. When the sweeper has ended, the next session that checks
 // continues where the sweeper stopped. So a fleet with nothing to sweep sends about one Sweep a minute, however many
-// processes it has, and no record is missed even though processes come and go.
+// processes it has. No record is missed, even though processes come and go.
 //
 // A session first checks after an exponentially distributed time with a mean of a minute. So most processes that live
-// for seconds send nothing, yet many of them in succession check as often as one process that runs as long as all of
-// them together. The alternatives are worse: sweeping in Close makes Close slower, sweeping after a number of commands
-// makes one Lock slower, and sweeping with the first heartbeat is too late for a cron job, which ends before it.
+// for seconds send nothing. Yet many such processes, one after the other, check as often as a single process that runs
+// as long as all of them together. The alternatives are worse. Sweeping in Close would make Close slower. Sweeping
+// after a number of commands would make one Lock slower. Sweeping with the first heartbeat would be too late for a cron
+// job, because the job ends before that.
 type sweeper struct {
 	due  Instant           // when to sweep; never: the session does not sweep, or a Sweep is under way
 	last driver.SweepState // the store's last answer
@@ -101,10 +102,10 @@ func (c *Core) stayAway() time.Duration {
 //
 // Idle records can be anywhere, because keys can have any names. To find them in time, a whole round must take no
 // longer than a quarter of the retention. Then the store has at most a quarter more records than the retention
-// requires, and each record is examined about five times in its life. If the pace depended only on how many records the
-// last slice deleted, a sweeper could fall behind a fast-growing store: where new keys have ascending names, there are
-// long stretches without an idle record, which would take a minute per slice. But if the last slice deleted many
-// records, there is a backlog, so the sweeper hardly pauses.
+// requires, and each record is examined about five times in its life. The pace must not depend only on how many records
+// the last slice deleted, because a sweeper could then fall behind a fast-growing store. If new keys have ascending
+// names, there are long stretches without an idle record, and each slice of such a stretch would take a minute. But if
+// the last slice deleted many records, there is a backlog, so the sweeper hardly pauses.
 func pauseAfter(st *driver.SweepState, retention time.Duration) time.Duration {
 	most := longestPause(retention)
 	if st.After != "" {

@@ -280,8 +280,8 @@ func (c *Core) then(cl *claim, on trigger, x args) {
 	t.claim, t.on, t.args = cl, on, x
 }
 
-// task returns a new task, which comes after all others. It is not inlined, and effects get a pointer to a task's args,
-// because copies would enlarge the stack frames that every waiting goroutine keeps.
+// task returns a new task, which comes after all others. It is not inlined, and effects get a pointer to a task's args:
+// copies of the args would enlarge stack frames that every waiting goroutine keeps.
 //
 //go:noinline
 func (c *Core) task() *task {

@@ -15,7 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
-// A tableCase brings a claim into a state, makes something happen, and has the claim's next state and the effects.
+// A tableCase brings a claim into a state, makes something happen, and lists the claim's next state and the expected
+// effects.
 type tableCase struct {
 	from  string // a name in beginnings; its first word is the claim's state
 	event string
@@ -678,8 +679,8 @@ func (k *tableCase) finds(change func(c *core.Core)) (failed bool) {
 	return
 }
 
-// harmless are the defects that change nothing: when Close gives up the release of a hold that winds down, it ends the
-// session in the same Step, and then the hold is lost.
+// harmless lists the defects that change nothing. When Close gives up the release of a hold that winds down, it ends
+// the session in the same Step, and the hold is lost anyway.
 var harmless = map[core.Row][]string{
 	{From: "windingDown", On: "left", When: "inUse", Next: "lost", Do: "leaveStore"}: {core.OtherState, core.NoEffect},
 }

@@ -132,7 +132,7 @@ func TestFarTick(t *testing.T) {
 	}
 }
 
-// Another holder of a semaphore with a greater token does not end a hold of it.
+// A hold of a semaphore goes on even if another holder has a greater token.
 func TestSemaphoreIsNotExcluded(t *testing.T) {
 	r := newRig(t)
 	r.begin(func(w *core.Want) { w.Kind, w.Limit = driver.KindSemaphore, 2 })

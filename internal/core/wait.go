@@ -16,7 +16,7 @@ type wait struct {
 	stagger  time.Duration       // how long to wait after a session ahead has lapsed (see stagger)
 	ahead    []string            // sessions that block the claim, as of the last reply
 	named    []string            // sessions that the last request named as expired
-	woken    bool                // a wake came while a request was under way: send another when it is answered
+	woken    bool                // a wake came while a request was under way: send another request when that one is answered
 	refusal  error               // the error for the caller unless a session ahead has expired
 	revokes  map[string]revoking // with First: the Revokes sent, by the revoked claim's ID
 	until    []time.Time         // ends of the leases that block the claim
@@ -75,9 +75,9 @@ func (c *Core) waits(cl *claim, _ *args) {
 	c.lookAhead(cl)
 }
 
-// PollTime returns how long, without jitter, the waiter at the given position waits for a notice before it requests
-// again. With a listener the default is about a TTL: notices are usually lost because their sender crashed, and after a
-// crash waiters wait for a TTL anyway.
+// PollTime returns how long the waiter at the given position waits for a notice before it requests again. The result
+// has no jitter. With a listener the default is about a TTL: notices are usually lost because their sender crashed, and
+// after a crash waiters wait for a TTL anyway.
 func (c *Core) PollTime(position int) time.Duration {
 	d := c.cfg.Poll
 	switch {
@@ -90,8 +90,9 @@ func (c *Core) PollTime(position int) time.Duration {
 	return d * time.Duration(min(max(position, 1), 4))
 }
 
-// stagger returns how much later than the first waiter the waiter at the given position checks the sessions ahead. The
-// delay and its jitter grow with the position, so that a crash does not make a thousand waiters send commands at once.
+// stagger returns a delay for the waiter at the given position: it checks the sessions ahead that much later than the
+// first waiter does. The delay and its jitter grow with the position, so that a crash does not make a thousand waiters
+// send commands at once.
 func (c *Core) stagger(position int) time.Duration {
 	d := time.Duration(min(max(position-1, 0), 50)) * c.cfg.TTL / 100
 	return d + time.Duration(c.cfg.Rand(int64(d)+1))
@@ -145,9 +146,9 @@ func (c *Core) expiredAmong(ids []string) (expired []string) {
 	return expired
 }
 
-// expireLapsed sends an Expire for each session ahead of the claim that may have lapsed. If there are several, it first
-// reads them: most will have sent a heartbeat meanwhile, and one Read is cheaper than an Expire for each. It reports
-// whether it sent anything.
+// expireLapsed sends an Expire for each session ahead of the claim that may have lapsed. If there are several such
+// sessions, it first reads them: most will have sent a heartbeat meanwhile, and one Read is cheaper than an Expire for
+// each. It reports whether it sent anything.
 func (c *Core) expireLapsed(cl *claim) bool {
 	var due []string
 	read := false

@@ -127,9 +127,9 @@ func (g *waitGraph) reduce() {
 	}
 }
 
-// keepers returns the waits that may keep h's session from releasing h. Waits that were requested before h, and waits
-// for h's own key, are not among them, because they belong to other goroutines. For example, one goroutine often holds
-// part of a semaphore while others wait for it.
+// keepers returns the waits that may keep h's session from releasing h. They do not include waits that were requested
+// before h, or waits for h's own key, because such waits belong to other goroutines. For example, one goroutine often
+// holds part of a semaphore while others wait for it.
 func (g *waitGraph) keepers(k *Key, h Claim) (some []Claim) {
 	for _, w := range g.waits[h.Session] {
 		later := cmp.Or(len(w.ID)-len(h.ID), strings.Compare(w.ID, h.ID)) > 0 // the ids end in numbers: see driver.Claim
@@ -143,7 +143,7 @@ func (g *waitGraph) keepers(k *Key, h Claim) (some []Claim) {
 // through returns the shortest cycle through w, or a Cycle without Keys if there is none. The cycle's first member holds
 // the key that w waits for.
 func (g *waitGraph) through(w Claim) (c Cycle) {
-	before := make(map[string]Claim) // by the id of a wait: another wait, for a key that the session of the first holds
+	before := make(map[string]Claim) // by the id of a wait: another wait, for a key that the first wait's session holds
 	for line := []Claim{w}; len(line) > 0; line = line[1:] {
 		at := line[0]
 		for _, h := range g.key[at.ID].Holders {

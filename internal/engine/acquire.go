@@ -105,7 +105,7 @@ func (s *Session) Acquire(ctx context.Context, w Want) (*Hold, error) {
 
 // TryAcquire acquires w if the key is free, in this process and in the store; otherwise the error is a *HeldError. If
 // sessions that hold the key or wait for it may have lapsed, TryAcquire expires those that have, and requests the key
-// again: otherwise a program that only tries would never get a crashed holder's key.
+// again. Otherwise a program that only tries would never get the key of a holder that has crashed.
 func (s *Session) TryAcquire(ctx context.Context, w Want) (*Hold, error) {
 	w.Try = true
 	h, err := s.Acquire(ctx, w)
@@ -115,7 +115,7 @@ func (s *Session) TryAcquire(ctx context.Context, w Want) (*Hold, error) {
 	return h, err
 }
 
-// describe adds to a try's error who holds the key and until when.
+// describe adds details to a try's error: who holds the key, and until when.
 func (s *Session) describe(ctx context.Context, e driver.HeldError) error {
 	s.mu.Lock()
 	e.Here = e.Here || s.reg != nil && e.Session == s.reg.id // the session itself may keep the key, for example with ReleaseAfter
@@ -157,8 +157,9 @@ func (s *Session) memberOf(ctx context.Context, id string) (m driver.Member, unt
 	return m, until
 }
 
-// Hold waits until it has acquired w. If the hold ends before its holder is done, its slot in this process becomes free
-// when the grace is over, even if the holder does nothing. It returns the errors of Acquire, and [ErrInvalidKey].
+// Hold waits until it has acquired w. If the hold ends before its holder is done, the hold's slot in this process
+// becomes free when the grace is over, even if the holder does nothing. It returns the errors of Acquire, and
+// [ErrInvalidKey].
 func (s *Session) Hold(ctx context.Context, w Want) (*Hold, error) {
 	if err := CheckKey(w.Key); err != nil {
 		return nil, err

@@ -104,8 +104,8 @@ func (reg *registration) breakHolders(ctx context.Context, b *breaking) error {
 }
 
 // expireLapsed expires those sessions in ids that have lapsed. lives maps session ids to the earliest time at which
-// each session can lapse. expireLapsed reads the sessions whose time is missing or past, and updates lives. It returns
-// the expired sessions, and how long it takes until another session may lapse.
+// each session can lapse. expireLapsed reads the sessions whose time is missing or has passed, and updates lives. It
+// returns the expired sessions, and how long it takes until another session may lapse.
 func (s *Session) expireLapsed(ctx context.Context, ids []string, lives map[string]time.Time) (expired []string, left time.Duration, err error) {
 	var due []string
 	for _, id := range ids {

@@ -16,8 +16,8 @@ import (
 )
 
 // maxCommands is how many commands of a session may be under way at once, not counting heartbeats. At most maxPolls of
-// these may be repeated requests and notices, so that a thousand polling goroutines cannot keep an Unlock waiting. A
-// store's client should have maxCommands connections, plus one for heartbeats and two for the listener.
+// these may be repeated requests and notices: a thousand polling goroutines must not keep an Unlock waiting. A store's
+// client should have maxCommands connections, plus one for heartbeats and two for the listener.
 const (
 	maxCommands = 32
 	maxPolls    = 8
@@ -58,7 +58,7 @@ func (s *Session) answer(f *core.Send) *core.Reply {
 	}
 	r.Err = s.attempt(f.Op.String(), func(ctx context.Context) error { return s.call(ctx, f.Command, r) })
 	r.Lost = r.Err != nil && !isAnswer(r.Err)
-	switch { // the store refused the command, and for these commands nobody else may report that
+	switch { // the store refused the command, and perhaps nobody else reports a refusal of such a command
 	case f.Op == core.Discard && isAnswer(r.Err),
 		f.Op == core.Release && isAnswer(r.Err) && !errors.Is(r.Err, driver.ErrNotWaiting),
 		f.Op == core.Heartbeat && errors.Is(r.Err, driver.ErrRefused):
@@ -223,9 +223,9 @@ func (s *Session) tooSlow(err error) error {
 	return fmt.Errorf("no answer within %v: %w", d, err)
 }
 
-// isAnswer reports whether err is the store's answer to a command, which then has changed nothing, rather than a
-// failure to get an answer. ErrSessionExists does not count as an answer: the session registers again under another id,
-// and the log should report the error.
+// isAnswer reports whether err is the store's answer to a command, rather than a failure to get an answer. A command
+// with such an answer has changed nothing. ErrSessionExists does not count as an answer: the session registers again
+// under another id, and the log should report the error.
 func isAnswer(err error) bool {
 	return errors.Is(err, driver.ErrSessionExpired) || errors.Is(err, driver.ErrMismatch) ||
 		errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrNotWaiting) ||
@@ -275,8 +275,8 @@ func (s *Session) listen(ctx context.Context, f *core.Listen) {
 const maxIdle = 4
 
 // workers run a session's background work. Each function runs on a goroutine of its own, but a few idle goroutines are
-// kept for reuse. The stack of a new goroutine would have to grow several times in a driver's code, which costs more
-// than everything else that the goroutine does.
+// kept for reuse. In a driver's code, the stack of a new goroutine would have to grow several times, and that costs
+// more than everything else that the goroutine does.
 type workers struct {
 	ctx  context.Context // ends the idle goroutines
 	wg   sync.WaitGroup  // counts all goroutines

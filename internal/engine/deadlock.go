@@ -16,8 +16,8 @@ import (
 
 // lookIfDue searches for deadlocks once a wait is half a TTL old (at least 5 s and at most 15 s), and again each time
 // the wait's age has doubled. Every heartbeat calls it, so a search is late by at most one heartbeat interval. The
-// youngest wait of a deadlock is the one that closed it, so searching less often for older waits delays no report. s.mu
-// must be held.
+// youngest wait of a deadlock is the wait that completed the cycle, so searching less often for older waits delays no
+// report. s.mu must be held.
 //
 // A goroutine cannot acquire anything while it waits, so a hold that began during a wait belongs to a different
 // goroutine. Such a hold and wait do not make their process part of a deadlock.
@@ -107,10 +107,10 @@ func (s *Session) longWait() time.Duration {
 	return min(max(s.config.TTL/2, 5*time.Second), 15*time.Second)
 }
 
-// waitsForItselfLocked reports whether a call for w waits for a hold of inner, the scope of the work that makes the
-// call, or of a scope around it. Such a call ends only with its ctx, because the work can't release before the call
-// returns. A reader that can share the session's hold waits only if a writer is waiting, and that writer waits for the
-// shared hold.
+// waitsForItselfLocked reports whether a call for w waits for a hold of the work that makes the call. That hold belongs
+// to inner, which is the scope of the work, or to a scope around inner. Such a call ends only with its ctx, because the
+// work can't release before the call returns. If a reader can share the session's hold, the reader waits only if a
+// writer is waiting, and that writer waits for the shared hold.
 func (s *Session) waitsForItselfLocked(inner *scope, w *Want) bool {
 	held, shares := int64(0), false
 	var before []*Hold

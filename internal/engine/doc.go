@@ -25,8 +25,8 @@
 // # Above it
 //
 // [New] gets a [core.Config] and a [Reporter]. Package dsync makes the Config from its Options. Its Reporter calls
-// hooks and writes logs, on a goroutine of its own. Packages that use more of the engine than dsync exports, such as
-// leader and dsync/admin, get it from a *dsync.Session with [Of].
+// hooks and writes logs, on a goroutine of its own. Some packages, such as leader and dsync/admin, use more of the
+// engine than dsync exports. They get the [Session] from a *dsync.Session with [Of].
 //
 // # How to read it
 //

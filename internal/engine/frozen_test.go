@@ -173,8 +173,8 @@ func TestGrantLearnedTooLateIsDropped(t *testing.T) {
 	})
 }
 
-// If a process was frozen past the deadline of a reader's hold, another reader does not share that hold, even if the
-// writer that waited between the two gives up.
+// If a process was frozen past the deadline of a reader's hold, another reader does not share that hold, even if a
+// writer that waited between the two readers gives up.
 func TestReaderDoesNotJoinAfterFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{HandOffTime: time.Hour})
@@ -269,13 +269,14 @@ func TestStallIsSeenAfterAFreeze(t *testing.T) {
 	}
 }
 
-// If a session's loss is found by a check of the clock, before any timer fires, the session can still be closed at
+// If a check of the clock finds that the session is lost, before any timer fires, the session can still be closed at
 // once.
 func TestCloseAfterALossFoundByACheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		h := take(t, s.Mutex("k").Hold)
-		// Freeze between two heartbeats, and before the session opens a listener, which would wake the session's goroutine.
+		// Freeze between two heartbeats, and before the session opens a listener: the listener would wake the session's
+		// goroutine.
 		time.Sleep(time.Second / 2)
 		engine.Of(s).Freeze(ttl)
 		if h.Token() != 0 {

@@ -30,7 +30,7 @@ type Hold struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc // ends ctx; nil: no context that ends with the hold exists yet
 
-	got     *Hold         // the hold that the call got: this one, or another reader's; nil: it was not served, or failed with err
+	got     *Hold         // the hold that the call got: this hold or another reader's; nil: the call was not served, or failed with err
 	err     error         // why the call failed; later: why the release failed
 	waiting chan struct{} // closed when the call is served; later a new channel that is closed when the hold is freed; nil: nobody waits
 
@@ -207,8 +207,8 @@ func (h *Hold) endContext() {
 const checkPause = 10 * time.Millisecond
 
 // checkHoldsLater makes the session check the clock every half grace, as long as it has claims. Timers stand still
-// while the machine sleeps, so without these checks a goroutine that waits for Lost would learn of a loss late, by as
-// long as the machine slept. s.mu must be held.
+// while the machine sleeps. Without these checks, a goroutine that waits for Lost could learn of a loss as much too
+// late as the machine slept. s.mu must be held.
 func (s *Session) checkHoldsLater() {
 	if s.checkTimer == nil && !s.finished {
 		s.checkTimer = time.AfterFunc(max(s.config.Grace/2, checkPause), func() {
@@ -282,8 +282,8 @@ func (h *Hold) Term() int64 {
 // Kind returns the kind of the key.
 func (h *Hold) Kind() driver.Kind { return h.request.Kind }
 
-// Keeps reports whether a release can keep the key held: see driver.Release. Leases cannot be kept. Nor can holds that
-// readers share, since another reader may be the last to release such a hold.
+// Keeps reports whether a release can keep the key held: see driver.Release. Leases cannot be kept. Holds that readers
+// share cannot be kept either, since another reader may be the last to release such a hold.
 func (h *Hold) Keeps() bool { return !h.acquire.Shares && h.request.Lease == 0 }
 
 // Until returns the end of a fixed lease by the store's clock, or the zero time if the hold is not a fixed lease.
@@ -452,8 +452,8 @@ func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	return until, nil
 }
 
-// extending tells the Core that an Extend is about to be sent, unless the hold is over: an Extend sent after the hold's
-// end would keep the key held.
+// extending tells the Core that an Extend is about to be sent. If the hold is over, none may be sent, because it would
+// keep the key held.
 func (h *Hold) extending() (sent core.Instant, stillLive bool) {
 	s := h.s
 	s.mu.Lock()
@@ -620,8 +620,8 @@ func scopeOf(ctx context.Context) *scope {
 	return w
 }
 
-// HoldOf returns the hold of ctx's innermost scope, and the context over that was passed to [Hold.Context] for it. If
-// ctx has no scope, or its scope has several holds, HoldOf returns nil.
+// HoldOf returns the hold of ctx's innermost scope, and the context that was passed as over to [Hold.Context] for it.
+// If ctx has no scope, or its scope has several holds, HoldOf returns nil.
 func HoldOf(ctx context.Context) (h *Hold, over context.Context) {
 	if w := scopeOf(ctx); w != nil && len(w.holds) == 1 {
 		return w.holds[0], w.over

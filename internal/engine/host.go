@@ -28,7 +28,7 @@ func (s *Session) unlockFile(session string) {
 	}
 }
 
-// lookForDeaths tells the Core which other sessions' processes have died. Package hostdir explains why a free lock
+// lookForDeaths tells the Core which other sessions' processes have died. Package hostdir explains why an unlocked file
 // proves a death. If there are sessions to watch, it also starts watching HostDir until Close.
 func (s *Session) lookForDeaths() {
 	s.mu.Lock()

@@ -37,8 +37,8 @@ func TestSleepOfTheMachineCounts(t *testing.T) {
 	}
 }
 
-// A goroutine that waits for Lost is woken soon after the machine wakes up, not only when a timer that stood still
-// during the sleep fires.
+// A goroutine that waits for Lost is woken soon after the machine wakes up. It need not wait for a timer that stood
+// still during the sleep.
 func TestLossIsReportedAfterSleep(t *testing.T) {
 	const ttl = time.Minute
 	s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: ttl, Grace: 200 * time.Millisecond, Retention: -1})

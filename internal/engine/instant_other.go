@@ -5,8 +5,8 @@ package engine
 import "time"
 
 // A sleepMark is empty on systems without a clock that counts sleep. There, the time slept is how much further the wall
-// clock has advanced than the monotonic clock. If somebody sets the wall clock forward, that counts as sleep, so a hold
-// can end too early because of it.
+// clock has advanced than the monotonic clock. If somebody sets the wall clock forward, that counts as sleep, and a
+// hold can then end too early.
 type sleepMark struct{}
 
 func markSleep() sleepMark { return sleepMark{} }

@@ -10,8 +10,8 @@ import (
 // ErrInvalidKey means that a string can't be used as a key.
 var ErrInvalidKey = errors.New("dsync: invalid key")
 
-// maxKey is the greatest length of a key in bytes. It is far more than the names that people use need, and far less
-// than any database allows in an index.
+// maxKey is the greatest length of a key in bytes. It is far more than people's names for keys need, and far less than
+// any database allows in an index.
 const maxKey = 512
 
 // CheckKey returns nil if key can name a lock: a key must have 1 to 512 bytes of UTF-8 without NUL. Otherwise CheckKey

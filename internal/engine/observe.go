@@ -96,9 +96,9 @@ func (s *Session) readSessions(ctx context.Context, op string, q driver.SessionQ
 // but always with the latest state. If an error occurs, f gets the error with the last known state.
 //
 // Observe returns at once. Soon after ctx or the session has ended, it stops calling f and calls end. f and end must
-// not wait for the session's end. [Session.Observers] lists the session until the observation ends. But if all the keys
-// that the session observes have more than [driver.MaxObserved] bytes, the last of them in byte order are observed
-// without being listed.
+// not wait for the session's end. [Session.Observers] lists the session until the observation ends. But if the keys
+// that the session observes have more than [driver.MaxObserved] bytes in total, the last of them in byte order are
+// observed without being listed.
 func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, error), end func()) {
 	if !s.spawn(func() {
 		defer end()
@@ -271,16 +271,17 @@ func (s *Session) Keys(ctx context.Context, prefix, after string, n int) ([]driv
 	return states, err
 }
 
-// observed tracks the keys that a session observes, for [driver.Store.Observe]. The list is part of the session's record,
-// which MongoDB 4.4 writes to its oplog as a whole with each heartbeat, so it is bounded. The session's mu guards it.
+// observed tracks the keys that a session observes, for [driver.Store.Observe]. The list is bounded, because it is part
+// of the session's record, and MongoDB 4.4 writes the whole record to its oplog with each heartbeat. The session's mu
+// guards it.
 type observed struct {
 	calls    map[string]int // number of running calls of Observe, by key
 	change   int64          // number of changes to the set of keys
 	unlisted int            // number of keys that did not fit into the last list
 }
 
-// list returns the keys, in byte order, up to the last that fits. It also returns how many keys don't fit, or 0 if
-// some keys did not fit into the previous list.
+// list returns the keys, in byte order, up to the last that fits. It also returns how many keys don't fit, or 0 if some
+// keys did not fit into the previous list either.
 func (o *observed) list() (keys []string, newlyUnlisted int) {
 	keys = slices.Sorted(maps.Keys(o.calls))
 	n, size := 0, 0
@@ -318,8 +319,8 @@ func (s *Session) note(key string, d int) {
 }
 
 // announce starts a goroutine that tells the store which keys the session observes. It does nothing if the store
-// already knows, or such a goroutine is running. The goroutine first waits briefly, so that several changes share one
-// command.
+// already knows these keys, or if such a goroutine is already running. The goroutine first waits briefly, so that
+// several changes share one command.
 func (reg *registration) announce() {
 	const gather = 5 * time.Millisecond
 	s := reg.s
@@ -348,8 +349,8 @@ func (reg *registration) announce() {
 	})
 }
 
-// recordObserved tells the store which keys the session observes. It returns true if the store already knows them;
-// then the next change makes announce start a new goroutine.
+// recordObserved tells the store which keys the session observes. It returns true if the store already knows these
+// keys. In that case the next change makes announce start a new goroutine.
 func (reg *registration) recordObserved() (known bool, err error) {
 	s := reg.s
 	s.mu.Lock()

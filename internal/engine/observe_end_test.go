@@ -38,9 +38,9 @@ func observe(ctx context.Context, s *dsync.Session, key string) *observed {
 	return o
 }
 
-// An observer reads the key at once after each of the first changes, and then at most ten times a second. So when
-// many processes start together, the observer makes far fewer readings than it gets notices, but still ends up with
-// the latest state.
+// An observer reads the key at once after each of the first changes, and then at most ten times a second. So when many
+// processes start together, the observer makes far fewer readings than there are notices, but still ends up with the
+// latest state.
 func TestObserveReadsAtAPace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

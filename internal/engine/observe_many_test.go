@@ -18,7 +18,7 @@ import (
 )
 
 // A session can observe any number of keys. Its record lists as many as fit. If some keys don't fit into the record,
-// one log record says so.
+// one line of the log says so.
 func TestObserveManyKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer

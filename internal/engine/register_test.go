@@ -190,8 +190,8 @@ func TestRegisterAfterALoss(t *testing.T) {
 	})
 }
 
-// B42: if for ten minutes a store answers too late or not at all, each process creates at most one record, and soon
-// afterwards all processes are registered.
+// B42: for ten minutes, a store answers too late or not at all. Each process creates at most one record in that time,
+// and soon afterwards all processes are registered.
 func TestRegistrationsDoNotPileUp_B42(t *testing.T) {
 	for name, fault := range map[string]dsynctest.Fault{
 		"replies come too late":                    {ReplyDelay: ttl / 5},

@@ -9,13 +9,13 @@ import (
 )
 
 // A Reporter learns what happens in a session, and turns it into calls of hooks and logs. The session's mutex is held
-// during most calls of a Reporter, and commands wait for the other calls. So a Reporter must not block and must not
+// during most calls of a Reporter. During the other calls, a command waits. So a Reporter must not block and must not
 // call the session.
 type Reporter interface {
 	// Granted reports that h has begun.
 	Granted(h *Hold, g Grant)
 
-	// Released reports that h was live until its holder was done, for the time held.
+	// Released reports that h was live until its holder was done. It was live for the time held.
 	Released(h *Hold, held time.Duration)
 
 	// Lost reports that h has ended before its holder was done. It was live for the time held.
@@ -58,5 +58,5 @@ func (s *Session) Handle() Handle { return Handle{s} }
 func (h Handle) session() *Session { return h.s }
 
 // Of returns the session of a *dsync.Session, for features that package dsync does not export. dsync.Session embeds a
-// [Handle], whose method only this package can call, so that users of dsync see no internal type.
+// [Handle]. Only this package can call a Handle's method, so users of dsync see no internal type.
 func Of(owner interface{ session() *Session }) *Session { return owner.session() }

@@ -49,7 +49,7 @@ type Session struct {
 	now         core.Instant    // time of the Step under way, or of the last
 	timer       *time.Timer     // calls tick; nil until it is first needed
 	armed       core.Instant    // when timer fires
-	next        **core.Send     // receives the first Send of a Step that a worker makes; nil if another goroutine makes the Step
+	next        **core.Send     // set while a worker makes a Step: receives the first Send; nil if another goroutine makes the Step
 	finished    bool            // Close waits for all goroutines; no other may start
 	closeErr    error
 	hurried     time.Time // when a waiting Close's ctx ended; zero if it has not
@@ -255,7 +255,7 @@ func (s *Session) registeredAs(f core.Registered) {
 func (s *Session) lost(f core.SessionLost) {
 	close(s.reg.over)
 	s.reg = nil
-	if s.hostDir != nil { // holds may still be in their grace, even after a Close that could not unregister, so the process must not look dead yet
+	if s.hostDir != nil { // holds may still be in their grace, even after a Close that could not unregister; so the process must not look dead yet
 		time.AfterFunc(s.config.TTL, func() { s.unlockFile(f.Session) })
 	}
 	s.report.Effect(f)
@@ -292,14 +292,14 @@ func (s *Session) PollInterval() time.Duration {
 	return s.core.PollTime(1)
 }
 
-// Reserve returns the margin plus the grace of a lease of length d. The lease's holder may use it only for the rest of
-// d.
+// Reserve returns the margin plus the grace of a lease of length d. The lease's holder may use the lease only for the
+// rest of d.
 func (s *Session) Reserve(d time.Duration) time.Duration {
 	return s.config.MarginOf(d) + s.config.GraceOf(d)
 }
 
 // Close ends the session, as documented for dsync.Session.Close. A second Close waits for the first. When the ctx of
-// either call ends, the first stops waiting for holders.
+// either call ends, the first call stops waiting for holders.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.ends()

@@ -25,8 +25,8 @@ type Local struct {
 	TTL, Margin, Grace, Heartbeat time.Duration
 	Poll                          time.Duration // current poll interval of the first waiter in a queue
 
-	// Renewed is when the last acknowledged heartbeat was sent; the registration counts as the first heartbeat. The
-	// session lease lasts for Lease from then on, and Left is how much of it remains. When Left reaches zero, everything
+	// Renewed is when the last acknowledged heartbeat was sent; the registration counts as the first heartbeat. From
+	// then on, the session's lease lasts for Lease; Left is how much of it remains. When Left reaches zero, everything
 	// that lives with the session is lost. Renewed is zero if ID is "".
 	Renewed     time.Time
 	Lease, Left time.Duration
@@ -73,8 +73,8 @@ type LocalWait struct {
 	Since  time.Time // when the call was made
 
 	// Position is the call's position in the store's queue, as of the last reply. 1 is the first. 0 means that the call
-	// is not known to be in that queue; each process has at most one call in it for each key. Ahead is the number of
-	// calls in this process that are ahead of this call.
+	// is not known to be in that queue. Each process has at most one call in the queue of each key. Ahead is the number
+	// of calls in this process that are ahead of this call.
 	Position, Ahead int
 }
 
@@ -186,8 +186,8 @@ func (s *Session) stillInUse(now core.Instant) error {
 		first.acquire.Key, now.Sub(s.overdue[first]).Round(time.Millisecond), s.config.Grace, first.cause, others)
 }
 
-// unrenewed returns an error if the session is needed, but has neither registered nor had a heartbeat acknowledged in
-// time. s.mu must be held.
+// unrenewed returns an error if the session is needed, but no registration or heartbeat of it was acknowledged in time.
+// s.mu must be held.
 func (s *Session) unrenewed(now core.Instant) error {
 	late, renewed := s.config.Silence(), s.core.Renewed()
 	if s.reg != nil {

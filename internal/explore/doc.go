@@ -14,8 +14,8 @@
 //   - Somebody revokes the key, or deletes its record.
 //   - The store fails over.
 //
-// Time passes only when nothing but late messages is under way, so without faults the network has no delay. Each kind
-// of fault has a budget.
+// Time passes only when no messages are under way except late ones, so without faults the network has no delay. Each
+// kind of fault has a budget.
 //
 // After each step the package checks:
 //

@@ -190,7 +190,7 @@ type explorer struct {
 	fair        []int32        // for each state, the next state without further faults, or ended, or unknown
 	takes       []core.Instant // time from each state to that successor
 	transitions int
-	longest     time.Duration // the longest time until every caller is served, over all states, without further faults
+	longest     time.Duration // the longest time that it takes from any state, without further faults, until every caller is served
 }
 
 const (
@@ -321,8 +321,8 @@ func (e *explorer) steps(n int32) (steps []string) {
 }
 
 // most returns the longest time that may pass, without further faults, until every caller is served. It is ten TTLs,
-// plus a poll interval for each Lock that callers still have to make, plus the longest lease of a process that has
-// crashed or is closing.
+// plus a poll interval for each Lock that callers still have to make. If processes have crashed or are closing, the
+// longest of their leases is added.
 func (w *world) most() time.Duration {
 	most := 10 * w.cfg.TTL
 	lease := time.Duration(0)
@@ -494,8 +494,8 @@ func observed(w *world) { w.store.observed = true }
 // inHaste leaves out actions by which time passes, unless nothing else can happen.
 func inHaste(what string) bool { return strings.HasSuffix(what, " pass") }
 
-// cutOffWith keeps only three kinds of actions: those by which A takes the key and is cut off for good, those by which
-// B waits for the key, and those whose names contain the given string.
+// cutOffWith keeps only the actions by which A takes the key and is cut off for good, the actions by which B waits for
+// the key, and all actions whose names contain the given string.
 func cutOffWith(may string) func(what string) bool {
 	return func(what string) bool {
 		switch {

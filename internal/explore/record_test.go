@@ -42,7 +42,7 @@ func once() caller {
 	return o
 }
 
-// record returns the trace of process A on a random walk, which depends only on the seed.
+// record returns the trace of process A on a random walk. The trace depends only on the seed.
 func record(t *testing.T, n int, seed uint64) []byte {
 	r := recordings[n]
 	w := newWorld(setting{

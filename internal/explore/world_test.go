@@ -133,7 +133,7 @@ type letter struct {
 	listener uint64 // number of the listener that the notice is for
 
 	sent     core.Instant
-	answered bool        // its sender has received a reply, or no longer waits for one
+	answered bool        // its sender has received a reply, or no longer waits for a reply
 	executed bool        // it was executed or lost; at most its reply can still arrive
 	reply    *core.Reply // on its way to the sender
 	late     bool        // time may pass before it arrives
@@ -168,7 +168,7 @@ func (w *world) clone() *world {
 	return &n
 }
 
-// tidy sorts the letters by node, so that worlds that differ only in which node sent first are equal. It also forgets
+// tidy sorts the letters by node, so that worlds that differ only in which node sent first are equal. tidy also forgets
 // finished holds.
 func (w *world) tidy() {
 	slices.SortStableFunc(w.mail, func(a, b letter) int {
@@ -316,7 +316,7 @@ func (w *world) closeSays(i int, session string, err error) error {
 	for _, h := range w.nodes[i].holds {
 		key := w.store.keys[h.call.Key]
 		there, holds := key.Holder(h.id)
-		again := there.Token > h.token // after the release, a copy of the request made the claim join again, which the process does not know
+		again := there.Token > h.token // after the release, a copy of the request made the claim join again, and the process does not know that
 		if holds && !again && there.Until.IsZero() && there.Session == session && (e == nil || !slices.Contains(e.Keys, h.call.Key)) {
 			return fmt.Errorf("the Close of %s returned %v, but the store still has its claim: key %s, claim %s", name(i), err, h.call.Key, h.id)
 		}
@@ -488,10 +488,11 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 	return nil
 }
 
-// protected reports whether nobody else may hold what h holds: h's Lost is open or was closed less than the grace ago,
-// or h is done and the store must keep its claim. A crashed process's hold is not protected, nor is a hold whose record
-// somebody has deleted. A hold of a process that is frozen past its deadline is not protected: the process can't be
-// notified, but when it resumes, it learns of the loss before it does anything else.
+// protected reports whether nobody else may hold what h holds. That is so if h's Lost is open or was closed less than
+// the grace ago, or if h is done and the store must keep its claim. A crashed process's hold is not protected, nor is a
+// hold whose record somebody has deleted. If a process is frozen past the deadline of its hold, the hold is not
+// protected: the process can't be notified. But when the process resumes, it learns of the loss before it does anything
+// else.
 func (w *world) protected(i int, h *hold) bool {
 	n := &w.nodes[i]
 	switch {
@@ -592,7 +593,8 @@ func (a action) on(w *world) error {
 type add func(what string, do func(w *world) error)
 
 // actions returns every step that can happen next. If fair is true, the network and the scheduler cause no faults:
-// actions returns only the steps of the first letter or process that has any, and lets time pass only if none has.
+// actions returns only the steps of the first letter or process that has any. It lets time pass only if no letter or
+// process has a step.
 func (w *world) actions(fair bool) (all []action) {
 	add := func(what string, do func(w *world) error) { all = append(all, action{what, do}) }
 	for m := range w.mail {
@@ -625,7 +627,7 @@ func (w *world) actions(fair bool) (all []action) {
 	if !fair && w.deletes > 0 {
 		for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
 			if w.store.keys[key].Token >= w.store.now(w.now).UnixMilli()*driver.TokenStep {
-				continue // this would be too soon after the last grant: the next grant would have the same token
+				continue // too soon after the last grant: the next grant would have the same token
 			}
 			add("somebody deletes the record of "+key, func(w *world) error { w.deletes--; w.delete(key); return nil })
 		}
