@@ -93,8 +93,8 @@ func (m *Mutex) tryLock(ctx context.Context) error {
 // that the release goes on in the background. If the session was lost, or the grace of a lost hold is over, Unlock
 // sends nothing.
 //
-// If nobody waits for the key, Unlock returns when the primary has made the release, and does not wait for a majority
-// of the members, as [Hold.Release] does. If a fail-over undoes the release, nobody else is let in: the key stays
+// If nobody waits for the key, Unlock returns when the primary has made the release; unlike [Hold.Release], it does
+// not wait for a majority of the members. If a fail-over undoes the release, nobody else is let in: the key stays
 // held until this session's next heartbeat or Lock, or until the session expires.
 func (m *Mutex) Unlock() { m.unlock(driver.Release{Early: true}).Finish() }
 

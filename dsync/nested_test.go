@@ -126,7 +126,7 @@ func TestWaitForOneself(t *testing.T) {
 	}
 }
 
-// under calls acquire, then f with the context of the acquired hold, and then releases the hold.
+// under calls acquire, calls f with the context of the acquired hold, and then releases the hold.
 func under(ctx context.Context, acquire func(context.Context) (*dsync.Hold, error), f func(context.Context) error) error {
 	h, err := acquire(ctx)
 	if err != nil {
@@ -136,8 +136,8 @@ func under(ctx context.Context, acquire func(context.Context) (*dsync.Hold, erro
 	return f(h.Context(ctx))
 }
 
-// For a reader's context or LockAll's, HoldFrom does not return the hold of an outer Mutex, because Progress would then
-// limit that outer hold. It returns nil, or a hold whose Progress returns an error.
+// For the context of a reader or of LockAll, HoldFrom does not return the hold of an outer Mutex, because Progress
+// would then limit that outer hold. It returns nil, or a hold whose Progress returns an error.
 func TestProgressOfWhatHasNoLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)

@@ -28,7 +28,7 @@ func onNotify(fault func() dsynctest.Fault) func(dsynctest.Request) dsynctest.Fa
 	}
 }
 
-// seldom returns options with such rare polls that only a notice can tell waiters of a grant in time.
+// seldom returns options with polls so rare that only a notice can tell a waiter of its grant in time.
 func seldom() *dsync.Options { return &dsync.Options{Retention: -1, PollInterval: time.Hour} }
 
 // enqueue registers a session that sends no heartbeat, and adds a claim of the session to key's queue.
@@ -329,8 +329,8 @@ func TestCrowdedGrantDoesNotLinger(t *testing.T) {
 	}
 }
 
-// A holder that missed the notice that others wait receives another one when the first waiter in the queue polls
-// again.
+// If a holder has missed the notice that others wait, it receives another such notice when the first waiter in the
+// queue polls again.
 func TestYieldIsRequestedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const poll = time.Second
@@ -460,7 +460,8 @@ func TestListenerEndsWithTheLease(t *testing.T) {
 	})
 }
 
-// ReleaseAfter keeps the key for d from its call, even if its Release must wait for the reply to an earlier poll.
+// ReleaseAfter keeps the key for d, counted from its call, even if its Release must wait for the reply to an earlier
+// poll.
 func TestReleaseAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const d = time.Minute

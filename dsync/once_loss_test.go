@@ -283,8 +283,7 @@ func TestOnceReturnsStoreError(t *testing.T) {
 	})
 }
 
-// A call that uses a Once's key as another kind fails with an error that names both kinds, whether or not the Once is
-// sealed.
+// A call that uses a Once's key as another kind fails, whether or not the Once is sealed. The error names both kinds.
 func TestOnceKeyOfAnotherKind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

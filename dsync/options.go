@@ -53,7 +53,7 @@ type Options struct {
 	// but at least 5 s and at most 30 s; 250 ms if the store cannot notify. At least 10 ms.
 	PollInterval time.Duration
 
-	// HandOffTime is how long after the store's grant this process's goroutines may hand off an exclusive hold to
+	// HandOffTime is how long, after the store's grant, this process's goroutines may hand off an exclusive hold to
 	// each other while other processes wait. A hand-off takes no command. Default 50 ms; negative: the store grants
 	// every hold, as for a [Semaphore].
 	HandOffTime time.Duration

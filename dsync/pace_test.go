@@ -90,7 +90,7 @@ func TestRetriesAreSpacedAndJittered(t *testing.T) {
 	})
 }
 
-// The waiter at position n polls every n poll intervals, or every four if n is greater, with ±20 % of jitter.
+// The waiter at position n polls every min(n, 4) poll intervals, with ±20 % of jitter.
 func TestPollsAreJittered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const step = 250 * time.Millisecond
@@ -220,7 +220,7 @@ func TestLingerCountsFromTheLastUnlock(t *testing.T) {
 }
 
 // Within HandOffTime, readers share their hold even when the listener has just been opened. A writer may have joined
-// the queue unnoticed before that, but this delays it by HandOffTime at most.
+// the queue unnoticed before that, but sharing delays the writer by at most HandOffTime.
 func TestReadersShareThroughTheOpeningOfAListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -33,7 +33,7 @@ func (p *Periodic) String() string { return fmt.Sprintf("%s %q", driver.KindPeri
 // Do calls f unless the tick is over, that is unless a run has succeeded for it or for a later tick. When f returns
 // nil, the tick is over. ran reports whether Do has called f. Otherwise Do is like [Once.Do].
 //
-// The tick must be later than the start of 1970, in whole milliseconds, which keeps out time.Now(), and at most 50
+// The tick must be in whole milliseconds, which keeps out time.Now(), later than the start of 1970, and at most 50
 // years ahead of the store's clock.
 func (p *Periodic) Do(ctx context.Context, tick time.Time, f func(context.Context) error) (ran bool, err error) {
 	_, ran, err = p.DoValue(ctx, tick, func(ctx context.Context) ([]byte, error) { return nil, f(ctx) })

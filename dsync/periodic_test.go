@@ -342,8 +342,8 @@ func TestPeriodicIsNoOnce(t *testing.T) {
 	})
 }
 
-// B43: after Forget, a Periodic starts anew, even in processes that know its last tick because they ran a tick, called
-// Do for a tick that was over, or called Last.
+// B43: after Forget, a Periodic starts anew. This holds even for processes that know its last tick because they ran a
+// tick, called Do for a tick that was over, or called Last.
 func TestPeriodicForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -94,7 +94,8 @@ var excluding = []struct {
 }
 
 // Promise 1, B02, B03, B07, B09, B20, B21 for the other primitives. Whatever goes wrong between the holder and the
-// store, the holder's Lost closes at least the grace before anyone else acquires a hold that excludes the holder's.
+// store, the holder's Lost closes at least the length of the grace before anyone else acquires a hold that excludes
+// the holder's.
 func TestPrimitivesLostBeforeTaken(t *testing.T) {
 	type network func(r *rand.Rand, begun bool, q dsynctest.Request) dsynctest.Fault
 	networks := map[string]network{

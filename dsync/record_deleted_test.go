@@ -26,8 +26,8 @@ type heldAs struct {
 	hold func(t *testing.T, s *dsync.Session) (over context.Context, release func())
 }
 
-// running calls do in the background, with a function that waits until its context ends. running returns this context,
-// and a function that ends the context and waits until do has returned.
+// running calls do in the background. The function that running passes to do waits until its own context ends.
+// running returns this context, and a function that ends the context and waits until do has returned.
 func running(do func(ctx context.Context, f func(context.Context) error) error) (over context.Context, release func()) {
 	begun, done := make(chan context.Context, 1), make(chan struct{})
 	ctx, cancel := context.WithCancel(background)
@@ -80,8 +80,8 @@ func heldAsEach() []heldAs {
 	}
 }
 
-// wantClosed checks that a holder is notified: it waits until the channel is closed, for much longer than that may
-// take.
+// wantClosed checks that a holder is notified. It waits until the channel is closed, and gives up only after much
+// longer than that may take.
 func wantClosed(t *testing.T, over <-chan struct{}) {
 	t.Helper()
 	select {
@@ -201,7 +201,7 @@ func (s *measuringStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.
 	return s.Memory.Keys(ctx, q)
 }
 
-// If a call in the holder's process reads that another session holds the key, the process's own hold ends at once.
+// If a call in the holder's process finds that another session holds the key, the process's own hold ends at once.
 func TestReadingShowsAnotherHolder(t *testing.T) {
 	for name, read := range map[string]func(s *dsync.Session) error{
 		"Status": func(s *dsync.Session) error { _, err := admin.New(s).Status(background, "k"); return err },
@@ -241,7 +241,7 @@ func TestReadingShowsAnotherHolder(t *testing.T) {
 	}
 }
 
-// A session that observes a key it holds does not see another holder before its own hold has ended.
+// If a session observes a key that it holds, it sees no other holder before its own hold has ended.
 func TestObserverSeesTheNextHolder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -290,7 +290,7 @@ func TestStaleReadingEndsNoHold(t *testing.T) {
 	})
 }
 
-// After stale is set, a forgetfulStore omits from the next reading what a session holds.
+// Once stale is set, the next reading from a forgetfulStore omits what a session holds.
 type forgetfulStore struct {
 	*dsynctest.Memory
 	stale atomic.Bool

@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// If a process uses a key as one kind, a call in the same process that uses it as another kind sends no command. The
-// error of the call names both kinds.
+// If a process uses a key as one kind, a call in the same process that uses the key as another kind sends no command.
+// The error of the call names both kinds.
 func TestLocalMismatchNamesBothKinds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -126,8 +126,8 @@ func TestDoDoesNotWaitForAnUnreachableStore(t *testing.T) {
 	})
 }
 
-// A slow request or reply is not reported as a jump of the store's clock. If the clock really jumps, the reported size
-// is at most the jump's, because it is what the replies prove.
+// A slow request or reply is not reported as a jump of the store's clock. If the clock really jumps, the reported
+// size is at most the real size, because it is only what the replies prove.
 func TestClockJumpIsNotOverstated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const slow, back = 1500 * time.Millisecond, 5 * time.Second

@@ -171,8 +171,8 @@ func TestReplacingCommandIsLost(t *testing.T) {
 	}
 }
 
-// If the caller for whom an Unlock requests the key gives up while the command is under way, or its session is closed,
-// the caller's claim does not remain in the store.
+// An Unlock may request the key for the next caller. If this caller gives up while the command is under way, or the
+// session is closed, the caller's claim does not remain in the store.
 func TestNextCallerGivesUpDuringTheCommand(t *testing.T) {
 	for _, how := range []string{"cancelled", "cancelled and lost", "closed"} {
 		t.Run(how, func(t *testing.T) {
@@ -217,8 +217,8 @@ func TestNextCallerGivesUpDuringTheCommand(t *testing.T) {
 	}
 }
 
-// If the caller for whom an Unlock requests the key gives up at the moment of the Unlock, the caller's claim does not
-// remain in the store.
+// An Unlock may request the key for the next caller. If this caller gives up at the moment of the Unlock, the
+// caller's claim does not remain in the store.
 func TestNextCallerGivesUpDuringUnlock(t *testing.T) {
 	for range 100 { // the caller may check its context before Unlock or after it
 		bubble(t, func(t *testing.T) {
@@ -258,7 +258,7 @@ func (s twoStep) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 	return driver.Edited{Notices: done.Notices}, errors.Join(err, errors.New("the connection broke"))
 }
 
-// If a command that replaces a claim fails after its Release, the process to which that Release granted the key is
+// A command that replaces a claim may fail after its Release. The process that was granted the key by this Release is
 // still notified.
 func TestFailedReplacementNotifies(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A reporter makes hooks and logs of what the engine reports. Hooks and the logger are called on one goroutine, one
-// after another, so that one that blocks delays no heartbeat.
+// A reporter turns what the engine reports into calls of hooks and into log records. Hooks and the logger are called
+// on one goroutine, one after another, so that a hook that blocks delays no heartbeat.
 type reporter struct {
 	store   driver.Store
 	config  core.Config

@@ -100,8 +100,8 @@ func TestMissedRevocationComesWithTheHeartbeat(t *testing.T) {
 	})
 }
 
-// If a hold is revoked while the holder's listener is being opened, the holder learns of it as soon as the listener is
-// ready, without waiting for its next regular heartbeat.
+// A hold may be revoked while the holder's listener is being opened. The holder then learns of the revocation as soon
+// as the listener is ready, without waiting for its next regular heartbeat.
 func TestRevocationBeforeTheListenerIsReady(t *testing.T) {
 	for _, slow := range []bool{false, true} { // whether a heartbeat is under way when the listener becomes ready
 		t.Run(fmt.Sprint("heartbeat under way ", slow), func(t *testing.T) {

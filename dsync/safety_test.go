@@ -26,7 +26,7 @@ func trials() int {
 }
 
 // Promise 1, B02, B03, B07, B09, B21: whatever goes wrong between the holder and the store, the holder's Lost closes
-// at least the grace before anyone else acquires the key.
+// at least the length of the grace before anyone else acquires the key.
 func TestMutexLostBeforeTaken(t *testing.T) {
 	type fault func(r *rand.Rand, f *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault
 	faults := map[string]fault{
@@ -230,7 +230,7 @@ func TestOneHungHeartbeatCostsNothing(t *testing.T) {
 	})
 }
 
-// B02: the deadline counts from the time before the registration or heartbeat is sent, so a slow reply shortens the
+// B02: the deadline counts from just before the registration or heartbeat is sent, so a slow reply shortens the
 // remaining time.
 func TestDeadlineCountsFromTheSend(t *testing.T) {
 	for _, beats := range []int{0, 1, 5} {
@@ -587,7 +587,7 @@ func TestExpiredAndCancelledWaitersLeave(t *testing.T) {
 	})
 }
 
-// Promise 4: a request that the network repeats can leave a claim in the store that its own session does not know. The
+// Promise 4: a request that the network repeats can leave a claim in the store, unknown to its own session. The
 // session releases such a claim as soon as a notice or a reply names it.
 func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
 	for _, polling := range []bool{false, true} {

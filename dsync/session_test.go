@@ -508,7 +508,7 @@ func TestKindMismatchIsReturned(t *testing.T) {
 	})
 }
 
-// B19: sessions that held a key, or waited for it, as another kind block nobody after they have expired.
+// B19: a session that used a key as another kind, as a holder or as a waiter, blocks nobody after it has expired.
 func TestKindOfAnExpiredSessionIsForgotten(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {

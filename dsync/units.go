@@ -25,9 +25,10 @@ func (p *heldUnits) add(h *engine.Hold, weight int64) {
 	p.list = append(p.list, units{h, weight})
 }
 
-// take removes n units and returns the holds of the acquisitions that have no units left. It takes units of lost holds
-// first. Then it prefers an acquisition that has exactly as many as it still needs, and otherwise takes the oldest. If
-// fewer than n units are held, or n is less than 1, it changes nothing and returns false.
+// take removes n units and returns the holds of the acquisitions that have no units left. It takes units of lost
+// holds first. Then it prefers an acquisition that has exactly as many units as are still needed. If there is none,
+// it takes units of the oldest. If fewer than n units are held, or n is less than 1, it changes nothing and returns
+// false.
 func (p *heldUnits) take(n int64) (done []*engine.Hold, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,7 +52,7 @@ func (p *heldUnits) take(n int64) (done []*engine.Hold, ok bool) {
 	return done, true
 }
 
-// pickLocked returns the index of the acquisition to take units from next, when n more units are needed.
+// pickLocked returns the index of the acquisition from which to take the next units, if n more units are needed.
 func (p *heldUnits) pickLocked(n int64) int {
 	var last *engine.Hold // don't check the same hold again: readers that share one are mostly adjacent
 	for i, u := range p.list {

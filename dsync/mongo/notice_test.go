@@ -232,8 +232,7 @@ func shortGrant(reply bson.D) bool {
 	return slices.ContainsFunc(reply, func(f bson.E) bool { return f.Key == "first" })
 }
 
-// A short hand-over's notice has the token that the command carried, which is as great as the server's clock
-// allows.
+// A short hand-over's notice has the token that the command carried. This token is not behind the server's clock.
 func TestNoticeOfAHandOverHasItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -254,7 +253,7 @@ func TestNoticeOfAHandOverHasItsToken(t *testing.T) {
 	})
 }
 
-// If an Edit sends separate commands for its Release and its Acquire, and the Acquire fails, the Edit still
+// An Edit may send separate commands for its Release and its Acquire. If the Acquire then fails, the Edit still
 // returns the Release's notices, because no later command would return them.
 func TestNoticesOfAReplacementThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

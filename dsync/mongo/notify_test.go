@@ -101,8 +101,9 @@ func TestNotifyNobody(t *testing.T) {
 	}
 }
 
-// If the user may not create a collection or insert into it, Notify sends nothing more to it after the first refusal,
-// and the log says once which right to grant. After a temporary error, the next Notify tries again.
+// If the user may not create a collection, or may not insert into it, Notify sends nothing more to that collection
+// after the first refusal. The log says once which right to grant. After a temporary error, the next Notify tries
+// again.
 func TestNotifyIsRefused(t *testing.T) {
 	for _, command := range []string{"create", "insert"} {
 		t.Run(command, func(t *testing.T) {
@@ -155,7 +156,7 @@ func TestNotifyIntoWhatAFailOverMayUndo(t *testing.T) {
 	})
 }
 
-// A session has the same address in all processes with the same NoticeCollections, and the sessions are spread over
+// All processes with the same NoticeCollections compute the same address for a session. The sessions are spread over
 // all addresses.
 func TestAddresses(t *testing.T) {
 	testkit.Large(t)

@@ -34,9 +34,9 @@ func (s *store) Observe(ctx context.Context, session string, seq int64, keys []s
 }
 
 const (
-	// observedFor is how long a mark lasts. When a listener opens a cursor, it marks its keys again if it last did so
-	// more than markAgain ago. This renews only marks that have less than half of observedFor left. markAgain plus
-	// the age of a cursor is less than half of observedFor, so marks are renewed in time.
+	// observedFor is how long a mark lasts. When a listener opens a cursor, it marks its keys again if it last marked
+	// them more than markAgain ago. The command renews only marks that have less than half of observedFor left.
+	// markAgain plus the age of a cursor is less than half of observedFor, so marks are renewed in time.
 	observedFor = 10 * time.Minute
 	markAgain   = 3 * time.Minute
 
@@ -44,12 +44,12 @@ const (
 	maxMarks = 1_000
 )
 
-// mark marks the tail's keys as observed, unless it has done so recently. The mark, field "o", is a time: until
-// then, commands that change the record return a notice of the change. Short commands whose reply does not contain
-// the record do nothing if the record has a mark. The first command that settles the key after the mark's time
-// removes the mark. All sessions that observe a key share one mark, and only renew it after half of its time.
+// mark marks the tail's keys as observed, unless it has done so recently. The mark is a time, in the field "o".
+// Commands that change the record before that time return a notice of the change. Short commands whose reply does not
+// contain the record do nothing if the record has a mark. The first command that settles the key after the mark's
+// time removes the mark. All sessions that observe a key share one mark, and renew it only after half of its time.
 //
-// If there is no record, mark creates it, with a time that tells a sweep when to delete it.
+// If there is no record, mark creates one, with a time that tells a sweep when to delete the record.
 func (t *tail) mark(ctx context.Context) error {
 	if len(t.keys) == 0 || !t.marked.IsZero() && time.Since(t.marked) < markAgain {
 		return nil

@@ -45,10 +45,10 @@ const (
 // commands (see the package comment), which takes forty-four more.
 //
 // Open waits until a server can be reached, and keeps trying through temporary states: a fail-over, an overloaded
-// server, an interrupted operation, or writes that are blocked because a disk is full. Meanwhile it logs a warning once
-// a minute. If the server does not answer a command within 30 seconds, Open starts again. Otherwise, all commands
-// together may take as long as ctx allows. Errors that waiting cannot fix, such as a missing right, a wrong password or
-// a server that does not compute the same as MongoDB, are returned at once.
+// server, an interrupted operation, or writes that are blocked because a disk is full. Meanwhile it logs a warning
+// once a minute. If the server does not answer a command within 30 seconds, Open starts again. Otherwise, all
+// commands together may take as long as ctx allows. Open returns an error at once if waiting cannot fix it: a missing
+// right, for example, a wrong password, or a server that does not compute the same as MongoDB.
 //
 // The session's heartbeats share the client's connection pool with the application. If slow
 // queries occupy all connections (maxPoolSize), heartbeats are delayed, and if that lasts,
@@ -78,9 +78,9 @@ func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session
 // The functions of a ServerMonitor are called as usual.
 //
 // If database is "", Connect uses the database in the connection string or, if there is none, "leasehold", as the
-// command leasehold does. In this case it refuses one of the server's own databases: many connection strings name
-// admin, because the user is defined there. An error about a malformed connection string quotes nothing from it,
-// because the quoted part could contain the password.
+// command leasehold does. In this case it refuses the server's own databases: many connection strings name admin,
+// because the user is defined there. An error about a malformed connection string quotes nothing from it, because the
+// quoted part could contain the password.
 func Connect(ctx context.Context, clientOptions *options.ClientOptions, database string, opt *Options) (*dsync.Session, error) {
 	if clientOptions == nil {
 		return nil, errors.New("mongo: the client options are nil; pass some, as options.Client().ApplyURI(\"mongodb://…\")")
@@ -127,15 +127,15 @@ func nameDatabase(name *string, uri string) error {
 
 // ownClient returns client options that suit a lease. The driver's defaults suit applications that can wait. With
 // them, the driver notices a silent primary after 40 s, and may try to connect for 30 s. It also keeps idle
-// connections that died silently, and commands then try one of them after the other, each for an attempt (TTL/6).
-// With these defaults, a lease of 30 s was lost when the network dropped everything for 5 s.
+// connections that died silently. Commands then try these connections one after the other, each for the length of an
+// attempt (TTL/6). With these defaults, a lease of 30 s was lost when the network dropped everything for 5 s.
 //
-// So these times are reduced to fractions of the TTL. The driver then notices a silent primary after TTL/4, and
-// discards connections that have been idle for longer than the heartbeat connection ever is. The server selection
+// So these times are reduced to fractions of the TTL. The driver then notices a silent primary after TTL/4. It
+// discards a connection only if it was idle for longer than the time between two heartbeats. The server selection
 // timeout need not be reduced, because each attempt has its own deadline. MaxConnecting need not be raised either,
 // because with these settings the driver soon gives up an attempt to connect.
 //
-// The client polls the servers instead of having them stream, for the sake of large fleets: streaming needs an
+// For the sake of large fleets, the client polls the servers instead of having them stream. Streaming needs an
 // additional connection to measure round trips, so a waiting process would have four connections instead of three.
 func ownClient(opt *Options) *options.ClientOptions {
 	ttl, interval := defaultTTL, time.Duration(0)

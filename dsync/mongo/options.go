@@ -33,18 +33,18 @@ type Options struct {
 	// or two small commands every ten seconds.
 	PollOnly bool
 
-	// NoticeCollections is the number of capped collections, of 128 KiB each, that the sessions of all processes listen
-	// in. A notice wakes all sessions that listen in its collection, which costs the server about 40 µs for each
-	// session. So use more collections if there are more processes, or more hand-overs a second. A session chooses its
-	// collection by its id; processes need not use the same number. Default 64; from 1 to 1,000. One more collection is
-	// for the observers of keys. Each is created when a process first listens in it, or sends to it.
+	// NoticeCollections is the number of capped collections, of 128 KiB each, in which the sessions of all processes
+	// listen. A notice wakes all sessions that listen in its collection, which costs the server about 40 µs for each
+	// session. So use more collections if there are more processes, or more hand-overs a second. A session chooses
+	// its collection by its id; processes need not use the same number. Default 64; from 1 to 1,000. One more
+	// collection is for the observers of keys. Each is created when a process first listens in it, or sends to it.
 	NoticeCollections int
 
 	// PrimaryWatch tells listeners of a new primary as soon as the driver knows it. It must also be the client's
-	// server monitor: see [PrimaryWatch]. It is for [Open] and [NewStore] only, which return an error if the driver
-	// has not called its monitor; [Connect] has its own. Default nil: a listener on a replica set asks for the
-	// primary with each heartbeat, and at least every ten seconds. Until it has asked, its waiters get no notices
-	// from a new primary.
+	// server monitor: see [PrimaryWatch]. It is for [Open] and [NewStore] only: they return an error if the driver
+	// has not called the monitor. [Connect] has its own PrimaryWatch. Default nil: a listener on a replica set asks
+	// for the primary with each heartbeat, and at least every ten seconds. Until it has asked, its waiters get no
+	// notices from a new primary.
 	PrimaryWatch *PrimaryWatch
 
 	// ReadOnly makes a store, or a session, that never writes. Opening it tries out no command and creates nothing, so

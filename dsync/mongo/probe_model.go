@@ -66,7 +66,7 @@ func (p *prober) document(r model.Record) bson.D {
 
 // A probeReply is the reply to the command of a step.
 type probeReply struct {
-	keyRecord                // of a hand-over: from before it
+	keyRecord                // of a hand-over: the record before it
 	applied   bool           // the record met the command's conditions
 	first     []waiterRecord // of a hand-over: the first waiter, if there was one
 	token     int64          // of a hand-over: the token that it granted

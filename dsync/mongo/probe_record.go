@@ -13,8 +13,9 @@ import (
 const probeVersion = 8
 
 // probeID returns the _id of the record for this version of the probe and this version of the server. Each pair of
-// versions has its own record; otherwise processes of two releases, or behind two routers, would make each other
-// probe again and again. There are few such pairs, so the records are never deleted; Sweep stops before them.
+// versions has its own record. With a single record, processes of two releases, or behind two routers, would make
+// each other probe again and again. There are few such pairs, so the records are never deleted; Sweep stops before
+// them.
 func (s *store) probeID() string {
 	return fmt.Sprintf("%sprobe/%d/%d", sweepEnd, probeVersion, s.server.wireVersion)
 }

@@ -39,7 +39,7 @@ type probeStep struct {
 	// unmet means that the record does not meet the command's conditions, so nothing may change.
 	unmet bool
 
-	// stale makes the token of the command smaller by one than its conditions allow.
+	// stale makes the command's token one less than the conditions allow.
 	stale bool
 }
 
@@ -64,10 +64,10 @@ func startRecords() map[string]model.Record {
 	}
 }
 
-// steps returns the edits of the probe. Together with the records they cover a holder whose session has expired, a
-// holder whose end has come, a waiter whose session has expired, a fixed end, weights, a queue that may be overtaken
-// only at its head, a named successor, terms, a value, a new limit, a tick that is over, and each short command on a
-// record that meets its conditions and on records that do not.
+// steps returns the edits of the probe. Together with the records, these edits cover a holder and a waiter with
+// expired sessions, a holder whose end has come, a fixed end, weights, a queue that may be overtaken only at its
+// head, a named successor, terms, a value, a new limit, and a tick that is over. They also cover each short command,
+// on a record that meets its conditions and on records that do not.
 func (p *prober) steps() []probeStep {
 	acquire := func(command string, c driver.Claim, expired ...string) probeStep {
 		return probeStep{command: command, edit: driver.Edit{Acquire: &driver.Acquire{Claim: c, Wait: true, Expired: expired, NotAfter: never}}}

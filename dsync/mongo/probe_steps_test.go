@@ -15,8 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// stepsOfAProbe are the commands of the first Open after hello, in order, as stepOf names them. The probe can find only
-// defects that show in these commands.
+// stepsOfAProbe lists, in order, the commands that the first Open sends after hello, as stepOf names them. The probe
+// can find only defects that show in these commands.
 var stepsOfAProbe = []string{
 	"findAndModify passed",
 	"find",
@@ -62,7 +62,7 @@ func shapeOf(c call) string {
 	return ""
 }
 
-// shapes returns the names of the pipelines by their shapes, which it learns by calling a store's methods.
+// shapes returns the names of the pipelines by their shapes. It learns these shapes by calling a store's methods.
 func shapes(t *testing.T, s driver.Store, f *fake) map[string]string {
 	t.Helper()
 	c := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindSemaphore, Weight: 1, Limit: 2}

@@ -356,7 +356,7 @@ func without(field string) func(bson.D) bson.D {
 	}
 }
 
-// On servers other than MongoDB, a missing record is created, once, before it is changed. The new record gets the
+// On servers other than MongoDB, a missing record is first created, once, and then changed. The new record gets the
 // server's time, however wrong the host's clock is, because Sweep computes the record's age from this time.
 func TestPortableMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

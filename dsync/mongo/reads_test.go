@@ -110,8 +110,8 @@ func TestMembersReadsEveryField(t *testing.T) {
 	})
 }
 
-// If Keys is called with a prefix, it reads up to the first string, in byte order, after all strings that
-// begin with the prefix, whatever the prefix ends with.
+// If Keys is called with a prefix, it reads up to the first string, in byte order, after all strings that begin with
+// the prefix. This holds whatever the prefix ends with.
 func TestKeysEndBehindThePrefix(t *testing.T) {
 	for prefix, want := range map[string]string{
 		"":                     "k0",
@@ -240,8 +240,8 @@ func (f *fake) clientOf(opt *options.ClientOptions) *mongo.Client {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() {
-		// The context has no deadline, because with one, the driver may wait in a busy loop (v2.9.3,
-		// pool.close), which would never end in a bubble.
+		// The context has no deadline. With a deadline, the driver may wait in a busy loop (v2.9.3, pool.close), and
+		// this loop would never end in a bubble.
 		if err := c.Disconnect(context.Background()); err != nil {
 			f.t.Error(err)
 		}

@@ -118,7 +118,7 @@ func seenBy(claim string) bson.D {
 func waiting() bson.D { return op("$size", list("$q")) }
 
 // whom returns the fields that determine whom to notify after a command that settles the key. They show whether the
-// key is observed, and which holders meet the condition.
+// key is observed, and which holders meet the given condition.
 func whom(holder bson.D) bson.D {
 	return bson.D{
 		e("_id", 0), e("at", 1), e("o", 1), e("now", now), e("waiting", op("$size", "$q")),
@@ -135,13 +135,13 @@ func grantedOr(claim string) bson.D {
 	return op("$or", granted(), op("$eq", "$$this.a", literal(claim)))
 }
 
-// whomKept returns the fields of whom, with the kept claim among the holders, and the first waiter.
+// whomKept returns the fields that whom returns, and the first waiter. The kept claim is among the holders.
 func whomKept(claim string) bson.D {
 	return append(whom(grantedOr(claim)), e("ahead", queueHead(1)))
 }
 
-// whomSealed returns the fields that determine whom to notify after a seal. They are fields of the record before the
-// seal, with the holders and the head of the queue.
+// whomSealed returns the fields that determine whom to notify after a seal. The fields are those of the record before
+// the seal. They include the holders and the head of the queue.
 func whomSealed() bson.D {
 	return bson.D{e("_id", 0), e("o", 1), e("now", now), e("h", 1), e("done.k", 1), e("ahead", queueHead(maxGrants))}
 }

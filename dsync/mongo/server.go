@@ -101,7 +101,7 @@ func (s *store) report() {
 }
 
 // A clock tracks the server's clock, using only times that the server itself reported. A session also tracks the
-// server's clock, and takes the time from every State. A store's clock must not, because the State of a short Acquire
+// server's clock, and takes the time from every State. A store's clock must not do that: the State of a short Acquire
 // has this clock's own time, so each such State would set the clock back by a round trip.
 type clock struct {
 	mu      sync.Mutex

@@ -167,9 +167,9 @@ func (s *store) unregister(ctx context.Context, session string) error {
 	return nil
 }
 
-// Sessions implements [driver.Store]. Without IDs it scans the records of the sessions after q.After, including
-// sessions that expired recently and are not swept yet, until it has found as many as it may return. There is no index
-// of the observed keys.
+// Sessions implements [driver.Store]. Without IDs it scans the records of the sessions after q.After until it has
+// found as many as it may return. The scan includes sessions that expired recently and are not swept yet. There is no
+// index of the observed keys.
 func (s *store) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
 	find := []bson.D{named(q.IDs)}
 	if len(q.IDs) == 0 {

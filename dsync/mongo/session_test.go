@@ -40,9 +40,9 @@ func TestExpireAnswers(t *testing.T) {
 	}
 }
 
-// B31, promise 1: Register succeeds only if there is no record with this ID, or if the record has neither a TTL nor an
-// expiry, as create makes it. If there is another record, MongoDB refuses the upsert as a duplicate key, and on other
-// servers the update matches nothing.
+// B31, promise 1: Register succeeds only if there is no record with this ID, or if the record has neither a TTL nor
+// an expiry, like a record that create has made. If there is another record, MongoDB refuses the upsert as a
+// duplicate key, and on other servers the update matches nothing.
 func TestRegisterRefusesKnownIDs(t *testing.T) {
 	made := func(call) bson.D { return ok(e("value", bson.D{e("at", time.Now())}), e("n", 1)) }
 	none := func(call) bson.D { return ok(e("value", nil)) }

@@ -136,8 +136,8 @@ var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 // kept by ReleaseAfter must outlive its process. For any other holder, alive is true until the session expires.
 func alive() bson.D { return op("$cond", "$$this.e", op("$gt", "$$this.e", now), waits()) }
 
-// claims returns the fields that show whether a command has changed the record. limits also returns the fields of
-// the limit, for a command that may change it.
+// claims returns the fields that show whether a command has changed the record. limits also returns the fields of the
+// limit, for a command that may change the limit.
 func claims() bson.A { return bson.A{"$h", "$q"} }
 func limits() bson.A { return append(claims(), "$y", "$c", "$p") }
 

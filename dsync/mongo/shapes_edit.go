@@ -7,10 +7,10 @@ import (
 
 // An edit is what a command does to a key's record before it settles the key. Its first stage is clean.
 
-// joining puts the claim into the queue, if the claim may join and neither holds nor waits. The claim goes to the head
-// of the queue, or to the end but ahead of claims with later ticks. joining adds no claim after "until", so a request
-// that arrives later than that leaves no claim behind. While anybody holds the key or waits for it, or the key is
-// sealed, a claim must have the record's kind and its limit or one of its former limits.
+// joining puts the claim into the queue, if the claim may join and neither holds nor waits. The claim goes to the
+// head of the queue, or to its end, but ahead of claims with later ticks. joining adds no claim after the time
+// "until", so a request that arrives later leaves no claim behind. While the key is held, waited for or sealed, a
+// claim must have the record's kind, and either the record's limit or one of its former limits.
 func joining(a acquiring) []bson.D {
 	h, q := list("$h"), list("$q")
 	if a.expired {
@@ -85,7 +85,7 @@ func succeeding() []bson.D {
 }
 
 // sealing removes the claim. If the claim still held the key, and the key is not yet sealed up to the given tick,
-// sealing also seals the key, and removes claims whose ticks are then over from the queue.
+// sealing also seals the key. It then removes from the queue the claims whose ticks are over.
 func sealing() []bson.D {
 	return []bson.D{
 		clean(filter("$h", op("$and", other(), holds())), filter("$q", other()),

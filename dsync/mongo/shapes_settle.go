@@ -14,8 +14,8 @@ import (
 // the record. If the argument rest is not nil, it is a condition: claims that are not granted and do not meet it are
 // removed from the queue.
 func settle(fields bson.A, rest any) []bson.D {
-	// "$$this" is the first claim that still waits. It gets the next token, which is based on the clock, so it is
-	// also greater than any token from before the record was swept and created again.
+	// "$$this" is the first claim that still waits. This claim gets the next token. The token is based on the clock,
+	// so it is also greater than any token from before the record was swept and created again.
 	grant := op("$mergeObjects", "$$this", bson.D{
 		e("t", op("$max",
 			op("$add", "$$value.t", int64(driver.TokenStep)),

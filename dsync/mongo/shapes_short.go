@@ -8,9 +8,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// These are the pipelines of the short commands. Each compares two lists to check most of its conditions at once,
-// which is fast; a missing value counts as null. The conditions are not in the command's filter, because a filter
-// by _id alone is the fastest, and a sharded cluster can route it.
+// These are the pipelines of the short commands. Each pipeline compares two lists, because this is a fast way to
+// check most of its conditions at once. In these lists, a missing value counts as null. The conditions are not in the
+// command's filter, because a filter by _id alone is the fastest, and a sharded cluster can route it.
 
 // merged returns stages that evaluate the given expression. If its value is a document, they set the given fields to
 // the values in that document; if it is null, they change nothing. On MongoDB a single stage is enough, and takes the
@@ -28,9 +28,9 @@ func (s *store) merged(changes any, fields ...string) bson.A {
 }
 
 // acquiringShort does what joining and settle do to a record without claims, if token is at least a step greater than
-// the record's last token. claim is the record that c would have in the queue. The stages grant c only if the key was
-// last used with c's kind and limit or has no record. A record that has only an _id, and perhaps the time that create
-// writes, counts as none.
+// the record's last token. claim is the record that c would have in the queue. The stages grant c only if the key has
+// no record, or was last used with c's kind and limit. A record that has only an _id, and perhaps the time that
+// create writes, counts as no record.
 //
 // On MongoDB the pipeline replaces the record with a literal, which takes the server less time than changing
 // the existing record. So the record must not have fields that the literal lacks, such as an election's terms
@@ -38,7 +38,7 @@ func (s *store) merged(changes any, fields ...string) bson.A {
 //
 // The reply to an update that creates a record does not show whether the claim was granted. So if there is no record
 // and the update can't grant the claim, it must not create one. It then fails with codeConversion, because it tries
-// to convert the _id, which is never a number, to an int.
+// to convert the _id to an int, and the _id is never a number.
 func (s *store) acquiringShort(id string, c driver.Claim, claim bson.D, token int64, since, until time.Time) bson.A {
 	is := bson.A{"$h", "$q", "$f", "$y", "$c", "$done", "$o", "$n", "$p"}
 	free := bson.A{bson.A{}, bson.A{}, formatVersion, string(c.Kind), c.Limit, nil, nil, nil, nil}
@@ -96,8 +96,9 @@ func (s *store) handingOver(c driver.Claim, token int64, j *joiner) bson.A {
 	return s.merged(becomes, "h", "q", "t", "at", "n")
 }
 
-// handedOver returns the fields that the conditions of handingOver need, and the waiter that was granted the key,
-// both from the record as it was before. If j is not nil, it also returns the claims nearest ahead of j.
+// handedOver returns the fields that the conditions of handingOver need, and the waiter that was granted the key.
+// Both are from the record as it was before the command. If j is not nil, it also returns the claims nearest ahead of
+// j.
 func handedOver(c driver.Claim, j *joiner) bson.D {
 	fields := bson.D{
 		e("_id", 0), e("h.a", 1), e("t", 1), e("f", 1), e("c", 1), e("o", 1), e("n", 1),

@@ -11,17 +11,17 @@ import (
 )
 
 // In the most common states of a record, a short command has the same effect as a pipeline, for a fraction of the
-// server's time. It releases a simple claim, or grants one, or does both, and it does not clean up. The conditions are
-// part of the command. If they are not met, the command changes nothing, and the pipeline must follow. So a short
-// command is as safe as a pipeline, no matter when it arrives.
+// server's time. It releases a simple claim, grants one, or does both. It does not clean up. The conditions are part
+// of the command. If they are not met, the command changes nothing, and the pipeline must follow. So a short command
+// is as safe as a pipeline, no matter when it arrives.
 //
 // For a short command, this process chooses the token of the grant, while a pipeline computes it from the record. The
 // command requires the token to be at least a step greater than the record's last token. acquireShort also writes the
-// time of the grant: the latest that this process knows the server's clock to have reached. So the reply need not
-// contain the token and the time. If nobody needs a notice, an update is enough, which costs the server less than a
-// findAndModify.
+// time of the grant: the latest time that, as far as this process knows, the server's clock has reached. So the reply
+// need not contain the token and the time. If nobody needs a notice, an update is enough, which costs the server less
+// than a findAndModify.
 
-// simple reports whether c is 1 of 1, without an end of its own, and without extra room for hand-offs.
+// simple reports whether c has weight 1 and limit 1, no end of its own, and no extra room for hand-offs.
 func simple(c driver.Claim) bool {
 	return c.Weight == 1 && c.Limit == 1 && c.Lease == 0 && !c.Yield
 }
@@ -37,9 +37,9 @@ func after(last int64, reached time.Time) int64 {
 func plain(c driver.Claim) bool { return simple(c) && c.Kind != driver.KindElection && c.Tick == 0 }
 
 // A short Acquire has no effect once the server's clock is more than maxLag past the time for which its token was
-// chosen. This protects keys without a record: there is no last token to compare with, but a sweep may have
-// deleted one. A deleted token is behind the clock by at least the retention, which is at least two TTLs and so
-// at least two seconds. A token that is at most maxLag behind the clock is therefore greater.
+// chosen. This protects keys without a record: they have no last token to compare with, but a sweep may have deleted
+// one. A deleted token is behind the clock by at least the retention. The retention is at least two TTLs, so at least
+// two seconds. A token that is at most maxLag behind the clock is therefore greater.
 const maxLag = time.Second
 
 // acquireFree sends the short Acquire, unless that would probably fail. If this process was the last to use the key,
@@ -74,10 +74,10 @@ func (s *store) acquireFree(ctx context.Context, j driver.Acquire) (st driver.St
 	return st, true, nil
 }
 
-// acquireShort grants c, which must be plain, with the given token, as held since the given time. It does so only if
-// the server's time is not after the argument until, and only if the key has no record or is free. Free means that the
-// key was last used with c's kind and limit, that token is at least a step greater than its last token, and that nobody
-// holds it, waits for it or observes it.
+// acquireShort grants the plain claim c, with the given token, as held since the given time. It does so only if the
+// key has no record or is free, and only if the server's time is not after the argument until. A free key was last
+// used with c's kind and limit, and its last token is at least a step less than the given one. Nobody holds the key,
+// waits for it or observes it.
 //
 // On MongoDB the command creates a missing record. If the command is late, it fails with codeConversion instead (see
 // acquiringShort). If another upsert creates the record at the same time, the command may fail with codeDuplicateKey.
@@ -126,8 +126,8 @@ type joiner struct {
 // not show whether this command released c.
 //
 // If, as far as this process knows, few claims wait, the reply is the whole record. A projection would take the
-// server longer than copying the record, and it runs after the commit. On a replica set of one member, the extra
-// time often makes the command miss the moment when its log entry becomes visible, and it then waits up to a
+// server longer than copying the record, and it runs after the commit. On a replica set of one member, the extra time
+// often makes the command miss the moment when its log entry becomes visible. The command then waits up to a
 // millisecond longer.
 func (s *store) handOver(ctx context.Context, id string, c driver.Claim, j *joiner) (h handOver, done bool, err error) {
 	h.token = after(c.Token, s.clock.reached())
@@ -220,8 +220,8 @@ func (h *handOver) grant(c driver.Claim) []driver.Notice {
 	return []driver.Notice{n}
 }
 
-// maxRemembered is the greatest number of keys that contendedKeys and lastUsedKeys remember; beyond that, they
-// forget arbitrary ones.
+// maxRemembered is the greatest number of keys that contendedKeys and lastUsedKeys each remember. Beyond that, they
+// forget arbitrary keys.
 const maxRemembered = 4096
 
 // bound forgets arbitrary keys beyond maxRemembered.
@@ -234,9 +234,10 @@ func bound[V any](keys map[string]V) {
 	}
 }
 
-// contendedKeys are the keys that were not free for a plain claim when this process last requested or released them, or
-// about which it got no answer. Such a key is probably not free the next time either, and a short Acquire would be a
-// wasted command. So none is sent until the pipeline finds the key free, or the key is among the lastUsedKeys.
+// contendedKeys are the keys that were not free for a plain claim when this process last requested or released them.
+// A key is also among them if that command got no answer. Such a key is probably not free the next time either, and a
+// short Acquire would be a wasted command. So this process sends no short Acquire until the pipeline finds the key
+// free, or the key is among the lastUsedKeys.
 type contendedKeys struct {
 	mu      sync.Mutex
 	waiting map[string]int // how many claims waited for the key, or unknown
@@ -257,7 +258,7 @@ func (k *contendedKeys) add(key string, waiting int) {
 	bound(k.waiting)
 }
 
-// byFew reports whether the key is contended, but by a small number of waiters: at most the constant few.
+// byFew reports whether the key is contended by only a few waiters: no more than the constant few.
 func (k *contendedKeys) byFew(key string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -278,8 +279,8 @@ func (k *contendedKeys) has(key string) bool {
 	return ok
 }
 
-// lastUsedKeys are the keys that, as far as this process knows, it was the last to use, so it knows their last tokens.
-// It holds them or was the last to hold them, and nobody waited for them at its last command.
+// lastUsedKeys are the keys whose last user, as far as this process knows, is this process itself. So it knows their
+// last tokens. It holds them or was the last to hold them, and nobody waited for them at its last command.
 type lastUsedKeys struct {
 	mu   sync.Mutex
 	keys map[string]lastUsedKey

@@ -183,8 +183,8 @@ func TestNewKeyWithoutAnswer(t *testing.T) {
 	}
 }
 
-// If another process was the last to use a key, or none was, the first acquire is short, unless it is repeated, has a
-// tick, or goes to a server other than MongoDB.
+// If another process was the last to use a key, or no process has used it, the first acquire is short. The acquire is
+// not short if it is repeated, has a tick, or goes to a server other than MongoDB.
 func TestUnknownKeyIsAcquired(t *testing.T) {
 	repeated := func(j *driver.Acquire) { j.Repeated = true }
 	for name, tc := range map[string]struct {
@@ -217,8 +217,8 @@ func TestUnknownKeyIsAcquired(t *testing.T) {
 	}
 }
 
-// On servers whose upserts are unreliable, the short acquire is sent only for a key that this process was the
-// last to use, and does not create a record.
+// On servers whose upserts are unreliable, the short acquire is sent only for a key that this process was the last to
+// use. It does not create a record.
 func TestKnownKeyIsNotMadeOnOtherServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServerOn(t, without("topologyVersion"))
@@ -266,7 +266,7 @@ func TestShortCommandsElsewhere(t *testing.T) {
 }
 
 // If others usually hold the key, an acquire usually takes one command: no short acquire is sent until the pipeline
-// finds the key free and nobody waiting.
+// finds that the key is free and that nobody waits.
 func TestContendedKeyIsAcquiredWithOneCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -293,8 +293,8 @@ func TestContendedKeyIsAcquiredWithOneCommand(t *testing.T) {
 	})
 }
 
-// After a try whose reply shows waiters, or a release that keeps the key or grants it to another session, the key
-// counts as contended.
+// A key counts as contended after a try whose reply shows waiters. It also does after a release that keeps the key or
+// grants it to another session.
 func TestContendedKeyIsKnownFromAnyCommand(t *testing.T) {
 	for name, do := range map[string]func(*shortServer){
 		"a try": func(q *shortServer) {
@@ -356,8 +356,8 @@ func TestShortAcquireExpiresSoon(t *testing.T) {
 	})
 }
 
-// If a short command changes nothing, the next command follows at once. If that finds that others use the key, this
-// process's next acquire of the key begins with the pipeline.
+// If a short command changes nothing, another command follows at once. If this second command finds that others use
+// the key, the process's next acquire of the key begins with the pipeline.
 func TestShortCommandsEndWhenOthersCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -392,8 +392,9 @@ func TestShortCommandsEndWhenOthersCome(t *testing.T) {
 	})
 }
 
-// On a key that somebody observes, the short acquire and the short release change nothing, because their replies do not
-// contain the record. A command whose reply contains it follows, and returns the notice for the observers.
+// On a key that somebody observes, the short acquire and the short release change nothing, because their replies do
+// not contain the record. The next command's reply contains the record, so that command returns the notice for the
+// observers.
 func TestObservedKeyTakesCommandsWithReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newShortServer(t)
@@ -423,8 +424,8 @@ func TestObservedKeyTakesCommandsWithReplies(t *testing.T) {
 	})
 }
 
-// The release of a claim that was granted while others waited begins with the short hand-over, or with the pipeline
-// if there is no short hand-over for the claim. If nobody waited, the release of such a claim begins with an update.
+// If a claim was granted while others waited, its release begins with the short hand-over, or with the pipeline if
+// there is no short hand-over for the claim. If nobody waited, the release begins with an update.
 func TestReleaseBehindWaiters(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*driver.Claim)
@@ -515,8 +516,8 @@ func TestHandOverBeforeAFew(t *testing.T) {
 	})
 }
 
-// The token of a short grant is at least a step greater than the last token, and as great as the server's clock
-// allows. The server's time is taken from its last reply, not from the host's clock.
+// The token of a short grant is at least a step greater than the last token, and is not behind the server's clock.
+// The server's time is taken from its last reply, not from the host's clock.
 func TestShortGrantTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const last = 1024 // the token in the answers of a shortServer

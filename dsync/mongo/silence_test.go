@@ -131,8 +131,8 @@ func connected(t *testing.T, opt dsync.Options, more ...*options.ClientOptions) 
 	return s, w
 }
 
-// silence cuts the wire for a while. It reports whether the session loses a lock by one TTL after the silence, and
-// how long acquiring another lock takes right after the silence.
+// silence cuts the wire for a while. It reports whether the session loses a lock within one TTL after the silence,
+// and how long acquiring another lock takes right after the silence.
 func silence(s *dsync.Session, w *wire, before, silent time.Duration) (lost bool, took time.Duration) {
 	held, other := s.Mutex("held"), s.Mutex("other")
 	held.Lock()

@@ -46,10 +46,11 @@ func (r sweepRecord) state() driver.SweepState {
 }
 
 // Sweep implements [driver.Store]. It sends up to three commands, but only the first if somebody else has swept since
-// the given state. The first reads the state of sweeping, the server's clock and, from the index alone, the end of the
-// slice. The second deletes the records that were idle at the time that the first has read; a delete on MongoDB 4.4
-// cannot use $$NOW. All conditions are in its filter, so it keeps records that have been used again in the meantime.
-// The third advances the state. This comes last, so if the process dies earlier, the slice is merely swept again.
+// the given state. The first reads the state of sweeping, the server's clock and, from the index alone, the end of
+// the slice. The second deletes the records that were idle at the time that the first has read. It uses this time
+// because a delete on MongoDB 4.4 cannot use $$NOW. All conditions are in its filter, so it keeps records that have
+// been used again in the meantime. The third advances the state. This comes last, so if the process dies earlier, the
+// slice is merely swept again.
 //
 // A key is idle only if both its last token and its last change are old: the tokens of a busy semaphore run ahead of
 // the clock, and could otherwise be granted twice. A record that was created for a command that never came is
@@ -173,9 +174,9 @@ func within(p, after, end string) (part bson.E, ok bool) {
 	return e("_id", bson.D{from, to}), p <= end && after < behind(p)
 }
 
-// idleKeys matches records of keys, in a known format, that nobody holds or waits for, and whose last token and last
-// change are not after the given time. A holder whose end is not after that time does not count. A record without h was
-// created for a mark, or for a command that may still come.
+// idleKeys matches the records, in a known format, of keys that nobody holds or waits for. The last token and the
+// last change must not be after the given time. A holder whose end is not after that time does not count. A record
+// without h was created for a mark, or for a command that may still come.
 func idleKeys(since time.Time) bson.D {
 	holding := filter(list("$h"), op("$cond", op("$ifNull", "$$this.e", false), op("$gt", "$$this.e", since), true))
 	return bson.D{

@@ -21,7 +21,7 @@ const (
 	// If an answer takes longer than awaitLimit + silenceLimit, the connection counts as dead.
 	silenceLimit = 10 * time.Second
 
-	// tailAge is how long one cursor is used. Observers use tailAgeKeys, because their marks are renewed when a
+	// tailAge is how long one cursor is used. For observers it is tailAgeKeys, because their marks are renewed when a
 	// cursor is opened. Through a mongos it is tailAgeSharded, because a mongos does not report that a cursor's
 	// member was deposed or cut off.
 	tailAge        = 5 * time.Minute
@@ -315,8 +315,8 @@ func (t *tail) begin(ctx context.Context) error {
 	return t.s.insertNotices(ctx, t.address, bson.A{bson.D{e("to", "")}})
 }
 
-// first reads the first batch, in the order of insertion, and keeps the notices after the one whose _id is the argument
-// last. found reports whether the batch contains that one; it is true if last is zero.
+// first reads the first batch, in the order of insertion, and keeps the notices after the notice with the _id last.
+// found reports whether the batch contains that notice; it is true if last is zero.
 func (t *tail) first(ctx context.Context, last bson.ObjectID) (found bool, err error) {
 	t.fresh, t.last, found = nil, bson.ObjectID{}, last.IsZero()
 	// The first batch has arrived, so next does not wait, even if the batch is empty.

@@ -43,7 +43,7 @@ func main() {
 }
 
 // Until ctx ends, run waits for each tick and calls job, unless another host runs the job for that tick successfully.
-// The function now reads the host's clock.
+// The argument now is a function that reads the host's clock.
 func run(ctx context.Context, locks *dsync.Session, every time.Duration, now func() time.Time,
 	job func(context.Context, time.Time) error) {
 	report := locks.Periodic("cron/report")
