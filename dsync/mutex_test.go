@@ -146,7 +146,7 @@ func TestMutexServesInOrder(t *testing.T) {
 	})
 }
 
-// L2: if the trying session itself holds the key or waits for it, the error of the try states this and names no other
+// L2: if the trying session itself holds the key or waits for it, the error of the try says so. It names no other
 // session.
 func TestHeldErrorNamesThisProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -117,7 +117,8 @@ func (s *mute) Notify(context.Context, []driver.Notice) error {
 	return s.err
 }
 
-// A late grant notice costs no command, even after a long hold, when the claim's requests can no longer take effect.
+// A late grant notice costs no command. This holds even after a hold so long that the claim's requests can no longer
+// take effect.
 func TestGrantNoticeAfterTheEndOfALongHoldCostsNothing(t *testing.T) {
 	const period, late = 3 * time.Second, 7 * time.Second
 	bubble(t, func(t *testing.T) {
@@ -349,8 +350,8 @@ func TestYieldIsRequestedAgain(t *testing.T) {
 	})
 }
 
-// A Release sets NoneWaiting only if the first reply to the request granted the claim and the queue was empty then.
-// Otherwise the Release could overlook waiters to which it must grant the key.
+// A Release sets NoneWaiting only if the first reply to the claim's request granted the claim, and the queue was
+// empty then. Otherwise the Release could overlook waiters to which it must grant the key.
 func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fault func(asked int) dsynctest.Fault                          // for each Acquire

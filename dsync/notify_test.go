@@ -62,8 +62,8 @@ func TestNoticesLostLateDoubledAndReordered(t *testing.T) {
 								if token := mu.Token(); token <= last.Swap(token) {
 									t.Errorf("token %d after a greater one", token)
 								}
-								// At most three other waiters are in the queue. Each of these waiters may learn of its
-								// grant only by its own poll, and a lingering key may not be released until the first
+								// At most three other waiters are in the queue. Each of these waiters may learn of
+								// its grant only by its own poll. A lingering key may stay held until the first
 								// waiter in the queue polls.
 								if d := time.Since(began); d > 2*processes*poll {
 									t.Errorf("Lock waited %v, want at most two polls per process", d)

@@ -152,8 +152,7 @@ func TestSealWhoseReplyIsLost(t *testing.T) {
 	}
 }
 
-// If ctx ends while the store is unreachable and can't confirm the seal, Do does not report success, but returns ctx's
-// error.
+// If ctx ends while the store is unreachable and can't confirm the seal, Do returns ctx's error, not success.
 func TestSealNotConfirmed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -10,8 +10,8 @@ import (
 const sayAgain = 10 * time.Second
 
 // outages tracks failing commands by kind, for the log. For each kind, the log shows the first failure and, every ten
-// seconds, how many there have been. If there was more than one, it also shows when they are over. A log record for
-// each failed command would hide everything else.
+// seconds, how many there have been. After more than one failure, it also shows when commands succeed again. A log
+// record for each failed command would hide everything else.
 type outages struct {
 	failing atomic.Bool // some kind fails; if not, a success need not lock mu
 	mu      sync.Mutex

@@ -145,7 +145,7 @@ func TestPeriodicWaitersTakeOver(t *testing.T) {
 				call(4, 1, false)
 				call(5, 3, false)
 				wg.Wait()
-				// The caller with tick 2 called before two callers with tick 1, but one of those two runs tick 1 first.
+				// The caller with tick 2 came before two callers with tick 1, but one of these two runs first.
 				want := []string{"0 ran 1: false", "1 ran 1: false", "3 ran 1: true", "2 ran 2: true", "5 ran 3: true"}
 				if fmt.Sprint(order) != fmt.Sprint(want) {
 					t.Errorf("the runs were %q, want %q", order, want)

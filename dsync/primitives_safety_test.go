@@ -243,8 +243,8 @@ func TestPrimitivesReplayedRequestsChangeNothing(t *testing.T) {
 		}
 		sealed(t, a.Once("sealed"), "v")
 
-		// These keys were used, too. Since then, another session has acquired them, and this session has given up a wait
-		// for each of them.
+		// These keys were used, too. Since then, another session has acquired these keys, and this session has given
+		// up a wait for each of them.
 		var wg sync.WaitGroup
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		for _, key := range []string{"rw taken", "sem taken"} {

@@ -50,7 +50,7 @@ func TestLocalMismatchNamesBothKinds(t *testing.T) {
 }
 
 // Status shows a holder as lapsed if its session has expired, however recent the last heartbeat is. Otherwise Status
-// shows the holder as lapsed as soon as a TTL has passed since the last heartbeat, and not a millisecond earlier.
+// shows the holder as lapsed when a TTL has passed since the last heartbeat, and not a millisecond earlier.
 func TestStatusShowsLapsedSessions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

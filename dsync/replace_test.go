@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// waiters starts n goroutines. Each of them locks the key "k" in s, makes the given call, and unlocks the key. waiters
-// returns when all of them are waiting. done waits until they have ended.
+// waiters starts n goroutines. Each goroutine locks the key "k" in s, makes the given call, and unlocks the key.
+// waiters returns when all goroutines are waiting. done waits until they have ended.
 func waiters(t *testing.T, s *dsync.Session, n int, each func()) (done func()) {
 	t.Helper()
 	ended := make(chan struct{})

@@ -175,7 +175,7 @@ func TestAnswerToOneAttemptDoesNotCountForAnother(t *testing.T) {
 
 const slowReset = 200 * time.Millisecond
 
-// A slowResetStore is a resetStore with slow replies. Each reply has Final set, which means that no other copy of the
+// A slowResetStore is a resetStore with slow replies. Each reply has Final set. This means that no other copy of the
 // answered attempt can join the queue.
 type slowResetStore struct{ resetStore }
 
@@ -240,8 +240,8 @@ func TestDatingALeaseIsRetriedWithBackoff(t *testing.T) {
 	})
 }
 
-// An undated store fails every Extend. After 100 Extends it stops answering, so that the test ends even if there is
-// no back-off.
+// An undated store fails every Extend. After 100 Extends it stops answering, so that the test ends even without a
+// back-off.
 type undated struct {
 	driver.Store
 	asked atomic.Int64

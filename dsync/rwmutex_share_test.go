@@ -196,7 +196,7 @@ func TestReadersWithoutATurn(t *testing.T) {
 }
 
 // If the listener was opened only after the claim was requested, it may have missed the notice that a writer waits.
-// Therefore readers don't share the hold beyond HandOffTime.
+// So readers don't share the hold beyond HandOffTime.
 func TestReadersDoNotTrustALaterListener(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -301,7 +301,7 @@ func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 	}
 }
 
-// Using a key as two kinds fails with an error that names both kinds, whether in one process or in two.
+// Using a key as two kinds fails, whether in one process or in two. The error names both kinds.
 func TestRWMutexKeyOfAnotherKind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -673,8 +673,8 @@ func TestLateNoticesCostNothing(t *testing.T) {
 	})
 }
 
-// If one of a session's claims ends while the reply to a request for another claim is under way, the reply may still
-// name the ended claim. The session does not treat the ended claim as unknown, and does not release it again.
+// One of a session's claims may end while the reply to a request for another claim is under way. The reply may then
+// still name the ended claim. The session does not treat the ended claim as unknown, and does not release it again.
 func TestLateRepliesCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -707,9 +707,9 @@ func TestLateRepliesCostNothing(t *testing.T) {
 	})
 }
 
-// If the reply to a Release says that the claim is absent, it may come from a deposed primary. So the session waits until
-// a heartbeat has been acknowledged, and then sends the Release again. If the second reply is the same, the session
-// believes it.
+// If the reply to a Release says that the claim is absent, this reply may come from a deposed primary. So the session
+// waits until a heartbeat has been acknowledged, and then sends the Release again. If the second reply is the same,
+// the session believes it.
 func TestAbsentHoldIsReleasedAgain(t *testing.T) {
 	for _, lies := range []int64{1, 2} {
 		t.Run(fmt.Sprint(lies, " times absent"), func(t *testing.T) {

@@ -43,7 +43,7 @@ func (m *Semaphore) String() string { return fmt.Sprintf("%s %q", driver.KindSem
 
 // Hold acquires n units, waiting until they are free, and returns the hold, which is released by [Hold.Release]. ctx
 // bounds only the wait. It is an error if n is less than 1 or more than the size. Other errors are those of
-// [Mutex.LockContext]. [ErrMismatch] also means that the key is in use with another size: the error names both sizes.
+// [Mutex.LockContext]. [ErrMismatch] also means that the key is in use with another size; the error names both sizes.
 func (m *Semaphore) Hold(ctx context.Context, n int64) (*Hold, error) {
 	return newHold(m.acquire(ctx, n))
 }

@@ -404,8 +404,8 @@ func TestHooksDisturbNothing(t *testing.T) {
 	}
 }
 
-// The Heartbeat hooks of Options and of AddHooks are all called equally often, because their reports are merged only
-// while a hook is slow.
+// The Heartbeat hooks of Options and of AddHooks are all called equally often. Reports for them are merged only while
+// a hook is slow.
 func TestEveryHeartbeatHookIsCalled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		calls := make([]int, 3)

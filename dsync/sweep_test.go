@@ -156,8 +156,8 @@ func TestShortLivedProcessesSweep(t *testing.T) {
 	}
 }
 
-// B22: sweeping also reaches records that come after many undeletable ones, even if processes are replaced now and
-// then.
+// B22: sweeping also reaches records that come after many records that must stay. This holds even if processes are
+// replaced now and then.
 func TestSweepReachesRecordsBehindThoseKept(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {

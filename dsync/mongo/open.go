@@ -47,8 +47,8 @@ const (
 // Open waits until a server can be reached, and keeps trying through temporary states: a fail-over, an overloaded
 // server, an interrupted operation, or writes that are blocked because a disk is full. Meanwhile it logs a warning
 // once a minute. If the server does not answer a command within 30 seconds, Open starts again. Otherwise, all
-// commands together may take as long as ctx allows. Open returns an error at once if waiting cannot fix it: a missing
-// right, for example, a wrong password, or a server that does not compute the same as MongoDB.
+// commands together may take as long as ctx allows. If waiting cannot fix an error, Open returns it at once: for
+// example, a missing right, a wrong password, or a server that does not compute the same as MongoDB.
 //
 // The session's heartbeats share the client's connection pool with the application. If slow
 // queries occupy all connections (maxPoolSize), heartbeats are delayed, and if that lasts,

@@ -8,8 +8,8 @@ import (
 )
 
 // A PrimaryWatch learns from the driver which member of a replica set is the primary. With it, a listener moves to a
-// new primary as soon as the driver finds one. Otherwise the listener has to ask, because its cursor on a deposed
-// member stays open without an error, and without notices.
+// new primary as soon as the driver finds one. Without it, the listener has to ask, because its cursor on a deposed
+// member stays open, with no error and no notices.
 //
 // [Connect] makes its own. For [Open] and [NewStore], whose client exists already, make one and set it in both the
 // client's options and [Options].PrimaryWatch:

@@ -139,8 +139,8 @@ func TestListenAsksForThePrimaryWithHeartbeats(t *testing.T) {
 	})
 }
 
-// The listeners of one store share the hello that finds the primary. If each of n listeners asked after
-// every session's heartbeat, they would ask n² times.
+// The listeners of one store share the hello that finds the primary. If each of n listeners asked after the heartbeat
+// of every session, they would ask n² times.
 func TestListenersAskForThePrimaryTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const sessions = 40

@@ -20,8 +20,8 @@ func (s *store) probeID() string {
 	return fmt.Sprintf("%sprobe/%d/%d", sweepEnd, probeVersion, s.server.wireVersion)
 }
 
-// probed reports whether the server has passed the probe before. To find out, it sends an upsert that a majority
-// must confirm, so Open fails if the user may not find, insert or update, or if no majority confirms writes.
+// probed reports whether the server has passed the probe before. To find out, it sends an upsert that a majority must
+// confirm, so Open fails if no majority confirms writes, or if the user lacks the right to find, insert or update.
 //
 // Dropping the collection removes the record too, so a new collection is always probed: it may have a collation,
 // which only the probe notices.

@@ -214,8 +214,8 @@ func TestOpenComparesTheSpreadWithTheMargin(t *testing.T) {
 	}
 }
 
-// asMongos and asStandalone turn a replica set member's reply to hello into a reply as a mongos
-// or a standalone would send it.
+// asMongos and asStandalone take a replica set member's reply to hello. They turn it into the reply of a mongos or a
+// standalone.
 func asMongos(d bson.D) bson.D { return append(without("setName")(d), e("msg", "isdbgrid")) }
 
 func asStandalone(d bson.D) bson.D {

@@ -38,8 +38,8 @@ func (s *store) resize(ctx context.Context, id string, z driver.Resize) (r keyRe
 	return r, err
 }
 
-// resizing sets the key's limit, and keeps the previous limit and "from" as former limits, the latest last. It
-// changes nothing if the key is in use as another kind, or if a waiter needs more than the new limit.
+// resizing sets the key's limit. It keeps the previous limit, and those in "from", as former limits, the latest last.
+// It changes nothing if the key is in use as another kind, or if a waiter needs more than the new limit.
 func resizing() []bson.D {
 	had := op("$cond", op("$and", "$_.same", op("$ne", "$c", "$_.c")), bson.A{"$c"}, bson.A{})
 	former := op("$cond", op("$setIsSubset", "$_.more", "$_.p"),

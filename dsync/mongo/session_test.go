@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// What Expire returns depends only on the record after the command. The host's clock does not matter; here it is a
-// year behind.
+// What Expire returns depends only on the record after the command. The host's clock, which is a year behind here,
+// does not matter.
 func TestExpireAnswers(t *testing.T) {
 	now := func() time.Time { return time.Now().Add(365 * 24 * time.Hour) }
 	cases := []struct {

@@ -79,7 +79,7 @@ func (s *store) acquireFree(ctx context.Context, j driver.Acquire) (st driver.St
 // used with c's kind and limit, and its last token is at least a step less than the given one. Nobody holds the key,
 // waits for it or observes it.
 //
-// On MongoDB the command creates a missing record. If the command is late, it fails with codeConversion instead (see
+// On MongoDB the command creates a missing record. If it comes too late for that, it fails with codeConversion (see
 // acquiringShort). If another upsert creates the record at the same time, the command may fail with codeDuplicateKey.
 // In both cases it writes nothing.
 func (s *store) acquireShort(ctx context.Context, id string, c driver.Claim, token int64, since, until time.Time) (granted bool, err error) {
@@ -125,10 +125,10 @@ type joiner struct {
 // whether the conditions were met. handOver asks for the record before the change, because the record after it would
 // not show whether this command released c.
 //
-// If, as far as this process knows, few claims wait, the reply is the whole record. A projection would take the
-// server longer than copying the record, and it runs after the commit. On a replica set of one member, the extra time
-// often makes the command miss the moment when its log entry becomes visible. The command then waits up to a
-// millisecond longer.
+// If this process knows that only few claims wait, the reply is the whole record. A projection would take the server
+// longer than copying the record, and it runs after the commit. On a replica set of one member, the extra time often
+// makes the command miss the moment when its log entry becomes visible. The command then waits up to a millisecond
+// longer.
 func (s *store) handOver(ctx context.Context, id string, c driver.Claim, j *joiner) (h handOver, done bool, err error) {
 	h.token = after(c.Token, s.clock.reached())
 	m := modify{query: bson.D{e("_id", id)}, update: s.handingOver(c, h.token, j), before: true}

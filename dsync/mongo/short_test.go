@@ -16,8 +16,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A shortServer recognizes the commands on a key, and answers them as if the key were free, unless the test says
-// otherwise.
+// A shortServer recognizes the commands on a key, and answers them as if the key were free, unless the test sets
+// other answers.
 type shortServer struct {
 	t       *testing.T
 	f       *fake

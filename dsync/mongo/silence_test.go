@@ -154,10 +154,10 @@ func silence(s *dsync.Session, w *wire, before, silent time.Duration) (lost bool
 	return lost, took
 }
 
-// If the network silently drops everything for up to two fifths of a TTL, no lock is lost, whenever the silence begins.
-// Soon afterwards, locks can be acquired again. With the driver's own time-outs and a TTL of 30 s, 5 s of silence were
-// enough to lose every lock: the driver tried the dead connections one after the other, each for the length of an
-// attempt.
+// If the network silently drops everything for up to two fifths of a TTL, no lock is lost, whenever the silence
+// begins. Soon afterwards, locks can be acquired again. With the driver's own time-outs and a TTL of 30 s, 5 s of
+// silence were enough to lose every lock. The driver tried the dead connections one after the other, each for the
+// length of an attempt.
 func TestSilenceCostsNoLock(t *testing.T) {
 	for _, ttl := range []time.Duration{10 * time.Second, 30 * time.Second, time.Minute} {
 		for i := range 5 {

@@ -127,7 +127,7 @@ var methods = []struct {
 	}},
 }
 
-// evil is a name that has another meaning if it is evaluated as an expression.
+// evil is a name that means something else if it is evaluated as an expression.
 const evil = "$$NOW"
 
 var evilClaim = driver.Claim{Key: evil, ID: evil + ".1", Session: evil, Kind: evil, Weight: 1, Limit: 1, Lease: attempt, Yield: true}
@@ -303,8 +303,8 @@ func TestStoreTextsAreLiterals(t *testing.T) {
 	})
 }
 
-// B10, B09: if a command may not have been committed, its method returns an error that is none of the
-// store's documented answers.
+// B10, B09: if a command may not have been committed, its method returns an error other than the store's documented
+// answers.
 func TestStoreUnknownOutcome(t *testing.T) {
 	granted := func() bson.D {
 		now := time.Now()

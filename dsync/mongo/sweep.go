@@ -17,8 +17,8 @@ const (
 	sweepEnd = "x/"
 	sweepID  = sweepEnd + "sweep"
 
-	// making is longer than any command lasts. A record made by create is swept that much later than other records,
-	// because the command that needs it may still come.
+	// making is longer than any command lasts. A record made by create is swept later than other records, by this
+	// time, because the command that needs it may still come.
 	making = time.Hour
 )
 
@@ -110,9 +110,9 @@ func (s *store) sweepSlice(ctx context.Context, after string) (st driver.SweepSt
 }
 
 // deleteIdle deletes the records of a slice that have been idle since the given time. The slice has the records whose
-// _id is greater than the argument after and at most the argument end. Each kind of record has its own statement,
-// limited to its part of the slice. If one statement had an $or of the kinds, the server might scan all records of each
-// kind.
+// _id is greater than the argument after, but not greater than the argument end. Each kind of record has its own
+// statement, limited to its part of the slice. If one statement had an $or of the kinds, the server might scan all
+// records of each kind.
 func (s *store) deleteIdle(ctx context.Context, after, end string, then time.Time) (deleted int64, err error) {
 	var deletes bson.A
 	for _, kind := range []struct {
@@ -161,8 +161,8 @@ func (s *store) sweepAdvance(ctx context.Context, session string, next driver.Sw
 // behind returns the first string after all strings that begin with p, which must end with '/'.
 func behind(p string) string { return p[:len(p)-1] + "0" } // '0' follows '/'
 
-// within returns the condition that an _id begins with p and is in the slice: greater than the argument after and at
-// most the argument end. ok is false if no _id can meet the condition.
+// within returns the condition that an _id begins with p and is in the slice: greater than the argument after, but
+// not greater than the argument end. ok is false if no _id can meet the condition.
 func within(p, after, end string) (part bson.E, ok bool) {
 	from, to := e("$gte", p), e("$lt", behind(p))
 	if after >= p {

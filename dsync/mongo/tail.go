@@ -22,8 +22,8 @@ const (
 	silenceLimit = 10 * time.Second
 
 	// tailAge is how long one cursor is used. For observers it is tailAgeKeys, because their marks are renewed when a
-	// cursor is opened. Through a mongos it is tailAgeSharded, because a mongos does not report that a cursor's
-	// member was deposed or cut off.
+	// cursor is opened. Through a mongos it is tailAgeSharded for all tails, because a mongos does not report that a
+	// cursor's member was deposed or cut off.
 	tailAge        = 5 * time.Minute
 	tailAgeKeys    = time.Minute
 	tailAgeSharded = 20 * time.Second

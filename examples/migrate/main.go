@@ -57,8 +57,8 @@ func main() {
 	slog.Info("starts", "migration", result)
 }
 
-// migrate inserts the rows, unless an earlier run has succeeded, and returns the result of the run that succeeded.
-// If the error is ErrLost, this run does not count, and another process may run the migration.
+// migrate inserts the rows, unless an earlier run has succeeded. It returns the result of the run that succeeded. If
+// the error is ErrLost, this run does not count, and another process may run the migration.
 func migrate(ctx context.Context, locks *dsync.Session, pause time.Duration,
 	insert func(ctx context.Context, plan string, token int64) error) (string, error) {
 	result, err := locks.Once("migration 7: plans").DoValue(ctx, func(ctx context.Context) ([]byte, error) {
