@@ -147,8 +147,8 @@ func TestGrantNoticeAfterTheEndOfALongHoldCostsNothing(t *testing.T) {
 	})
 }
 
-// An observer sees at once that a waiter has joined the queue. If a try expires the key's holder, the observer sees at
-// once that a waiter was granted the key.
+// An observer sees at once that a waiter has joined the queue. If a try expires the holder's session, the observer
+// sees at once that a waiter was granted the key.
 func TestObserveSeesTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

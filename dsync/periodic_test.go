@@ -95,7 +95,7 @@ func TestPeriodicLast(t *testing.T) {
 			return []byte("no"), failed
 		})
 		if wantErr(t, "DoValue", err, failed); !ran {
-			t.Error("DoValue returned false for ran, but the function has run (and failed)")
+			t.Error("ran of DoValue is false, although the function has run (and failed)")
 		}
 		wantLast(t, p, 1, "up to here")
 		wantLast(t, newSession(t, store, nil).Periodic("k"), 1, "up to here")
@@ -445,7 +445,8 @@ func TestPeriodicFleet(t *testing.T) {
 	}
 }
 
-// A periodicFleet is a set of processes that share a Periodic. It records their runs and calls.
+// A periodicFleet is a set of processes that share a Periodic. A periodicFleet records the runs and calls of its
+// processes.
 type periodicFleet struct {
 	store *dsynctest.Memory
 	apart time.Duration // greatest difference between the hosts' clocks

@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A locked has the operations of one hold that these tests need, for any primitive.
+// A locked has the operations that these tests need on one hold of any primitive.
 type locked struct {
 	lock   func(context.Context) error
 	unlock func(context.Context) error

@@ -139,7 +139,7 @@ func TestProgressTakesNoCommand(t *testing.T) {
 }
 
 // Each report replaces the hold's limit, and a report of 0 removes it. The next hold of the key has no limit, even if
-// it began with a hand-off or while the key lingered.
+// that hold began with a hand-off or while the key lingered.
 func TestNextHoldHasNoLimit(t *testing.T) {
 	for name, next := range map[string]func(t *testing.T, mu *dsync.Mutex, h *dsync.Hold) *dsync.Hold{
 		"0":      func(_ *testing.T, _ *dsync.Mutex, h *dsync.Hold) *dsync.Hold { h.Progress(0); return h },

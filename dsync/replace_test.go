@@ -117,8 +117,8 @@ func TestNextCallerJoinsBehindOthers(t *testing.T) {
 	})
 }
 
-// Whatever happens to a command that releases one claim and requests another, both the release and the request succeed
-// in the end, and nothing is left behind.
+// A command may release one claim and request another. Whatever happens to this command, both the release and the
+// request succeed in the end, and nothing is left behind.
 func TestReplacingCommandIsLost(t *testing.T) {
 	for _, c := range []struct {
 		name  string

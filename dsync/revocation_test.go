@@ -139,8 +139,8 @@ func TestRevocationBeforeTheListenerIsReady(t *testing.T) {
 	}
 }
 
-// A session with AlwaysListen keeps its listener. After a loss it opens a new one under its new id, so the notice of a
-// revocation still arrives at once.
+// A session with AlwaysListen keeps its listener. After a loss it opens a new listener under its new id, so the
+// notice of a revocation still arrives at once.
 func TestListenerIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -113,7 +113,7 @@ func TestTryTakesALapsedReadersHold(t *testing.T) {
 	})
 }
 
-// If some of an RWMutex's read holds are lost, RUnlock releases those first, and does not end a newer hold.
+// If some of an RWMutex's read holds are lost, RUnlock releases the lost holds first, and does not end a newer hold.
 func TestLostReadLockIsUndoneFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -274,8 +274,8 @@ func TestCloseNotifiesReaders(t *testing.T) {
 	})
 }
 
-// A reader's hold ends when it is lost or released. It does not end when another reader in its process unlocks, whether
-// or not both readers share a claim.
+// A reader's hold ends when it is lost or released. It does not end when another reader in the same process unlocks,
+// even if both readers share a claim.
 func TestReadersAreNotifiedOfLossesOnly(t *testing.T) {
 	for name, turn := range map[string]time.Duration{"share": 0, "don't share": -1} {
 		t.Run(name, func(t *testing.T) {

@@ -89,8 +89,8 @@ func wantNoStarving(t *testing.T, polling bool, one sync.Locker, d time.Duration
 		start := time.Now()
 		one.Lock()
 		starved.Stop()
-		// This Lock waits only for callers that hold the key or called earlier. Without notices, it also waits for
-		// callers that arrive within HandOffTime, and for up to one poll interval.
+		// The Lock of the single Locker waits only for callers that hold the key or called earlier. Without notices,
+		// it also waits for callers that arrive within HandOffTime, and for up to one poll interval.
 		if w := time.Since(start); !polling && w > 100*time.Millisecond || w > 1500*time.Millisecond {
 			t.Errorf("waited %v for %d callers that hold the key for %v each", w, len(crowd), d)
 		}

@@ -352,8 +352,8 @@ func TestAbandonedRequestLeavesNothing(t *testing.T) {
 	}
 }
 
-// B31: an attempt that fails at once, for example because the connection breaks, may still reach the store, even
-// after its claim has been released. The claim is then released once more.
+// B31: an attempt may fail at once, for example because the connection breaks, and still reach the store, even after
+// its claim has been released. The claim is then released once more.
 func TestRequestThatOvertakesItsReleaseIsReleasedAgain(t *testing.T) {
 	for _, unlocked := range []bool{false, true} {
 		t.Run(fmt.Sprint("granted and unlocked ", unlocked), func(t *testing.T) {

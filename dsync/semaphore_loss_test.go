@@ -142,8 +142,8 @@ func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 	})
 }
 
-// Nobody has to wait until the former holder releases lost units, not even in the same process. The units become free
-// when the lost session is expired, which happens after the grace.
+// Nobody, not even in the same process, has to wait until the former holder releases the lost units. The units become
+// free when the lost session is expired, which happens after the grace.
 func TestSemaphoreLostPartIsFreeHere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -21,7 +21,7 @@ func resize(t testing.TB, m *dsync.Semaphore, size int64) {
 	}
 }
 
-// If Resize makes a semaphore larger, waiters whose units are now free get them, both in this process and in others.
+// If Resize makes a semaphore larger, waiters get the units that are now free, both in this process and in others.
 func TestResizeUpLetsWaitersIn(t *testing.T) {
 	for name, polling := range deliveries {
 		t.Run(name, func(t *testing.T) {

@@ -256,8 +256,8 @@ func TestSemaphoreKeyOfAnotherKind(t *testing.T) {
 	})
 }
 
-// The units of one Acquire may be released in parts, or together with the units of others. The units of an Acquire
-// become free for other processes only when all of them have been released.
+// The units of one Acquire may be released in parts, or together with the units of other Acquires. The units of an
+// Acquire become free for other processes only when all of them have been released.
 func TestReleaseInOtherParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -132,8 +132,9 @@ func TestIdentitiesAreDistinct(t *testing.T) {
 	})
 }
 
-// B14: Close takes a round trip or two, even if its context has ended. Afterwards the session's waiters have left their
-// queues, and its keys are free. If the context had ended, the keys are free only at the end of the holders' grace.
+// B14: Close takes a round trip or two, even if its context has ended. Afterwards, the session's waiters have left
+// their queues, and the session's keys are free. If the context had ended, the keys are free only at the end of the
+// holders' grace.
 func TestCloseFreesEverything(t *testing.T) {
 	for _, cancelled := range []bool{false, true} {
 		t.Run(fmt.Sprint("cancelled ", cancelled), func(t *testing.T) {

@@ -323,7 +323,7 @@ func TestSweepersStayAway(t *testing.T) {
 	}
 }
 
-// If the sweeping session is cut off, another session soon continues where the first stopped.
+// If the sweeping session is cut off, another session soon continues where the sweeping session stopped.
 func TestSweeperIsReplaced(t *testing.T) {
 	testkit.Large(t)
 	bubble(t, func(t *testing.T) {

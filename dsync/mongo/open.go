@@ -50,13 +50,13 @@ const (
 // commands together may take as long as ctx allows. If waiting cannot fix an error, Open returns it at once: for
 // example, a missing right, a wrong password, or a server that does not compute the same as MongoDB.
 //
-// The session's heartbeats share the client's connection pool with the application. If slow
-// queries occupy all connections (maxPoolSize), heartbeats are delayed, and if that lasts,
-// locks are lost. Make the pool large enough, or use [Connect].
+// The session's heartbeats share the client's connection pool with the application. If slow queries occupy all
+// connections (maxPoolSize), heartbeats are delayed. If this goes on for long, locks are lost. Make the pool large
+// enough, or use [Connect].
 //
 // On a replica set, a session returned by Open does not learn of a new primary as soon as the driver does, because a
 // monitor can't be added to an existing client. After a fail-over, its waiters get no notices until the next
-// heartbeat, or for ten seconds if the heartbeat comes later. Use [Connect], or set [Options].PrimaryWatch.
+// heartbeat, but for ten seconds at most. Use [Connect], or set [Options].PrimaryWatch.
 func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session, error) {
 	s, err := newStore(db, opt)
 	if err != nil {
@@ -70,12 +70,12 @@ func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session
 // made from clientOptions, and is closed when the session is closed.
 //
 // Unless clientOptions say otherwise, the client's application name is "leasehold", and it has at most 36 connections
-// to each server, so that a heartbeat always finds a free one. Its time-outs follow from the TTL: it gives up
-// connecting after TTL/12 (1 s to 30 s), checks the servers every TTL/6 (500 ms to 10 s), and closes connections that
-// were idle for TTL/2 or, if that is longer, for 1.5 times the HeartbeatInterval. It polls the servers
+// to each server, so that a heartbeat always finds a free one. Its time-outs follow from the TTL. It gives up
+// connecting after TTL/12 (1 s to 30 s), and checks the servers every TTL/6 (500 ms to 10 s). It closes connections
+// that were idle for TTL/2 or, if that is longer, for 1.5 times the HeartbeatInterval. It polls the servers
 // (ServerMonitoringModePoll): this takes one connection to each server instead of two, but the client may learn of a
-// planned step-down up to TTL/6 late. An idle session has two connections to the primary, and one that waits has three.
-// The functions of a ServerMonitor are called as usual.
+// planned step-down up to TTL/6 late. An idle session has two connections to the primary, and one that waits has
+// three. The functions of a ServerMonitor are called as usual.
 //
 // If database is "", Connect uses the database in the connection string or, if there is none, "leasehold", as the
 // command leasehold does. In this case it refuses the server's own databases: many connection strings name admin,

@@ -137,7 +137,7 @@ func (p *prober) run(ctx context.Context) error {
 	return nil
 }
 
-// answered calls send with a context that ends when the answer is overdue. The function send sends a command.
+// answered calls send with a context that ends when the answer is overdue. send sends one command.
 func answered(ctx context.Context, send func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()

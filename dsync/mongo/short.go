@@ -101,8 +101,7 @@ func (s *store) releaseAloneShort(ctx context.Context, id string, c driver.Claim
 	return found, applied, err
 }
 
-// A handOver is the part of the key's record that the reply to a short hand-over contains, as it was before
-// the command.
+// A handOver is what the reply to a short hand-over contains: part of the key's record, as it was before the command.
 type handOver struct {
 	Before keyRecord     `bson:",inline"`
 	First  *waiterRecord `bson:"first"` // first in the queue, nil if the queue was empty
@@ -280,7 +279,7 @@ func (k *contendedKeys) has(key string) bool {
 }
 
 // lastUsedKeys are the keys whose last user, as far as this process knows, is this process itself. So it knows their
-// last tokens. It holds them or was the last to hold them, and nobody waited for them at its last command.
+// last tokens. The process holds them or was the last to hold them, and nobody waited for them at its last command.
 type lastUsedKeys struct {
 	mu   sync.Mutex
 	keys map[string]lastUsedKey

@@ -44,8 +44,8 @@ var (
 // NewStore returns a [driver.Store] that keeps its locks in db, for tools and tests that call its methods
 // themselves; a program uses [Open] or [Connect]. It is a [driver.Namer], too.
 //
-// It never closes db's client. It contacts the server and, unless the server is known to have passed the probe, tries
-// the store's commands on it. It returns an error if the server does not compute the same as MongoDB (see the
+// It never closes db's client. It contacts the server. Unless the server is known to have passed the probe, it also
+// tries the store's commands on it. It returns an error if the server does not compute the same as MongoDB (see the
 // package comment, and [Options].ReadOnly). ctx bounds this contact as in [Open]. A nil *Options means the defaults.
 //
 // Almost every method sends one command. Writes are acknowledged by a majority, except notices and early releases. For
