@@ -211,7 +211,7 @@ func TestSealNotConfirmedBeforeTheLoss(t *testing.T) {
 }
 
 // A waiter whose ctx ends leaves nothing behind, whether it waited in this process or in the store's queue. The run
-// continues, and the waiter behind the cancelled waiters still gets its turn.
+// continues, and the waiter behind the cancelled waiters keeps waiting.
 func TestOnceWaiterGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -445,8 +445,7 @@ func TestPeriodicFleet(t *testing.T) {
 	}
 }
 
-// A periodicFleet is a set of processes that share a Periodic. A periodicFleet records the runs and calls of its
-// processes.
+// A periodicFleet is a set of processes that share a Periodic. It records the runs and calls of these processes.
 type periodicFleet struct {
 	store *dsynctest.Memory
 	apart time.Duration // greatest difference between the hosts' clocks

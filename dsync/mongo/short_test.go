@@ -293,8 +293,8 @@ func TestContendedKeyIsAcquiredWithOneCommand(t *testing.T) {
 	})
 }
 
-// A key counts as contended after a try whose reply shows waiters. It also does after a release that keeps the key or
-// grants it to another session.
+// A key counts as contended after a try whose reply shows waiters. It also counts as contended after a release that
+// keeps the key or grants it to another session.
 func TestContendedKeyIsKnownFromAnyCommand(t *testing.T) {
 	for name, do := range map[string]func(*shortServer){
 		"a try": func(q *shortServer) {
