@@ -55,9 +55,8 @@ func trimmed(code string) string {
 
 // B23: every Go block in the documentation comes from code: from the program examples/quickstart,
 // from the body of a function in examples_test.go, peers_test.go, shedlock_test.go or
-// nolock_test.go, or from a file of integration/recipes. All this code is compiled. It also runs if
-// it is in an Example or a test calls it. If a module has an example_test.go, a block in the module's
-// README must come from that file.
+// nolock_test.go, or from a file of integration/recipes. All this code is compiled. Code that is in an Example, or that
+// a test calls, also runs. If a module has an example_test.go, a block in the module's README must come from that file.
 func TestCodeIsFromExamples(t *testing.T) {
 	quickstart, err := os.ReadFile("../examples/quickstart/main.go")
 	if err != nil {

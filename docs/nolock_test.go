@@ -80,7 +80,7 @@ type job struct {
 	Claim bson.ObjectID `bson:"claim"` // for the filter of the write that finishes the job
 }
 
-// claimJob returns a job that is neither done nor reserved, and reserves it for a minute.
+// claimJob reserves a job for a minute, and returns it. The job was neither done nor reserved before.
 func claimJob(ctx context.Context, jobs *mongo.Collection) (job, error) {
 	var j job
 	err := jobs.FindOneAndUpdate(ctx,

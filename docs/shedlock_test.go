@@ -30,8 +30,8 @@ func scheduled(ctx context.Context, locks *dsync.Session, task func(context.Cont
 	return task(hold.Context(ctx)) // ends if the lock is lost
 }
 
-// scheduledAtMost runs a task that is due, unless another process holds the task's lease, which ends
-// after 14 minutes at most.
+// scheduledAtMost runs a task that is due, unless another process holds the task's lease. A lease ends after 14 minutes
+// at most.
 func scheduledAtMost(ctx context.Context, locks *dsync.Session, task func(context.Context) error) (err error) {
 	lease, err := locks.Mutex("report").TryLease(ctx, 14*time.Minute) // lockAtMostFor
 	if errors.Is(err, dsync.ErrHeld) {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// support.md lists the servers that the tests ran on. For each server it links to a log that names the server.
+// support.md lists the servers that the tests ran on. For each of these servers it has a link to a log that names the
+// server.
 func TestRunLiveIsLogged(t *testing.T) {
 	_, section, ok := strings.Cut(pages(t)["support.md"], "\n**Run live.**")
 	if !ok {

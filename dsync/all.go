@@ -110,8 +110,8 @@ func lockAll(ctx context.Context, lock func(context.Context, Locker) error, lock
 	var a all
 	a.over, a.end = context.WithCancelCause(context.Background())
 	for _, l := range inOrder(locks) {
-		// The wait ends when an earlier lock is lost: another process may hold that lock by now and wait for the locks
-		// that are still held here.
+		// The wait ends when an earlier lock is lost: by now another process may hold that lock, and wait for locks
+		// that this call still holds.
 		wait, cancel := engine.Scoped(ctx, a.holds, a.over, a.live)
 		err := lock(wait, l)
 		if err == nil {
@@ -177,8 +177,8 @@ func (a *all) live() bool {
 	return a.over.Err() == nil
 }
 
-// unlock unlocks the locks in reverse order: a waiter that then gets the first of the same locks finds the others free.
-// It does not wait for the releases that it returns.
+// unlock unlocks the locks in reverse order: when another LockAll of the same locks then gets the first lock, the
+// others are already free. It does not wait for the releases that it returns.
 func (a *all) unlock() (sent []engine.Releasing) {
 	a.live()
 	a.end(context.Canceled)

@@ -65,8 +65,7 @@ func TestLockAllOtherLocksFirst(t *testing.T) {
 	})
 }
 
-// The loss of any lock ends the context, and unlock returns that loss as its error. A second unlock
-// does nothing.
+// If any of the locks is lost, the context ends, and unlock returns ErrLost. A second unlock does nothing.
 func TestLockAllLosesOne(t *testing.T) {
 	for name, lose := range map[string]func(*dsynctest.Memory, *old){
 		"a Mutex":      func(m *dsynctest.Memory, _ *old) { m.DeleteRecord("b") },

@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// While down is set, a failing store fails each call of the chosen method at once, and counts the calls.
+// A failing is a Memory that fails each call of one method while down is set, and counts these calls.
 type failing struct {
 	*dsynctest.Memory
 	method string
@@ -49,8 +49,8 @@ func (f failing) Revoke(ctx context.Context, session string, r driver.Revocation
 	return f.Memory.Revoke(ctx, session, r)
 }
 
-// If a waiter's commands about other sessions keep failing, the pauses between them grow up to TTL/12. Once a command
-// succeeds, the waiter gets the key.
+// If a waiter's commands about other sessions keep failing, the pauses between the commands grow, but not beyond
+// TTL/12. Once a command succeeds, the waiter gets the key.
 func TestWhatWaitersAskBacksOff(t *testing.T) {
 	for _, method := range []string{"Expire", "Sessions", "Revoke"} {
 		t.Run(method, func(t *testing.T) {
@@ -106,8 +106,8 @@ func TestWhatWaitersAskBacksOff(t *testing.T) {
 	}
 }
 
-// Even if Grace is so small that there is in effect no grace, a process that holds a key and has called Lost does not
-// keep checking the clock.
+// Even with a Grace of almost zero, a process that holds a key and has called Lost does not check the clock all the
+// time.
 func TestSmallGraceDoesNotSpin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Grace: 2 * time.Microsecond, Retention: -1})

@@ -142,8 +142,8 @@ func TestBreakDuringReleaseAfter(t *testing.T) {
 	}
 }
 
-// B29: even if Close's ctx has ended, the holder keeps the rest of its grace, whether its key is broken before, during
-// or after the Close.
+// B29: even if Close's ctx has ended, the holder keeps the rest of its grace. It does not matter whether its key is
+// broken before, during or after the Close.
 func TestBreakDuringCloseLeavesTheGrace(t *testing.T) {
 	for _, at := range []time.Duration{-100, -41, -19, -10, -3, -1, 0, 1, 5, 10, 15, 20, 25, 30, 40, 50, 60, 100} {
 		for _, step := range []time.Duration{1, 7, 20} { // how long a request takes
@@ -181,8 +181,8 @@ func TestBreakDuringCloseLeavesTheGrace(t *testing.T) {
 	}
 }
 
-// Break removes the claims of expired sessions. It does not remove claims of a session that has just closed, as long as
-// the holders' grace is running.
+// Break removes the claims of expired sessions. While the holders of a session that has just closed still have their
+// grace, Break does not remove that session's claims.
 func TestBreakDuringCloseTakesNothingInItsGrace(t *testing.T) {
 	for ms := range time.Duration(60) {
 		bubble(t, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestBreakDuringCloseTakesNothingInItsGrace(t *testing.T) {
 	}
 }
 
-// If a lease has outlived its session, a Break in the lease's process still notifies the holder at once.
+// If a lease has outlived its session, a Break by the process that has the lease still notifies the holder at once.
 func TestBreakOfALeaseOfThePreviousSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -160,8 +160,7 @@ func TestBreakTwice(t *testing.T) {
 	})
 }
 
-// Break affects those who hold the key at the time of the call, not later holders. It also works within a single
-// process.
+// Break affects only the holders at the time of the call, not later ones. It also works within a single process.
 func TestBreakInTheSameProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -179,8 +178,8 @@ func TestBreakInTheSameProcess(t *testing.T) {
 		if d := time.Since(began); d != grace {
 			t.Errorf("Break of a hold in this process that was not unlocked took %v, want the grace of %v", d, grace)
 		}
-		// B32: after a Break, a waiter in the holder's process waits for the holder's Unlock, but a waiter in another
-		// process only for the end of the grace.
+		// B32: after a Break, a waiter in the holder's process waits for the holder's Unlock. A waiter in another
+		// process waits only for the end of the grace.
 		if err := <-elsewhere; err != nil || isClosed(later.Lost()) {
 			t.Errorf("the waiter in the other process: %v", err)
 		}

@@ -157,8 +157,8 @@ func TestRevocationStandsAfterBreakTimesOut(t *testing.T) {
 	})
 }
 
-// Break of a key without a holder costs one read. It makes no difference whether the key was released, was never
-// used, or had a hold that reached its fixed end.
+// Break of a key without a holder costs one read. It does not matter whether the key was released, was never used, or
+// had a hold whose fixed end has come.
 func TestBreakOfAFreeKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -180,8 +180,8 @@ func TestBreakOfAFreeKey(t *testing.T) {
 	})
 }
 
-// Promise 7 limits the cost of a Break. The holder sends nothing but its heartbeats, the release, and the notice of
-// the release to the caller of Break.
+// Promise 7 limits the cost of a Break. The holder sends only its heartbeats, the release, and a notice that tells the
+// caller of Break of the release.
 func TestBreakCost(t *testing.T) {
 	for _, listen := range []bool{false, true} {
 		t.Run(fmt.Sprint("holder listens ", listen), func(t *testing.T) {

@@ -142,8 +142,8 @@ func TestHoldChanThatFails(t *testing.T) {
 	})
 }
 
-// The context of a reader's hold ends when that hold is lost or released, but not when other readers that share the
-// claim release their holds.
+// The context of a reader's hold ends when that hold is lost or released. It does not end when other readers of the
+// same claim release their holds.
 func TestReaderContextEndsWithItsHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// If the store's clock jumps so far ahead that another session expires this one, the jump is still reported. The
-// session detects it at its next registration, since the store no longer acknowledges heartbeats.
+// If the store's clock jumps so far ahead that another session expires this session, this session still reports the
+// jump. It detects the jump when it next registers, because the store no longer acknowledges its heartbeats.
 func TestClockJumpThatEndsTheSessionIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -58,9 +58,9 @@ func TestSlowClockIsNoJump(t *testing.T) {
 	})
 }
 
-// If a waiter reads the holder's session right after the store's clock was set back, the last heartbeat seems to lie in
-// the future. The waiter does not rely on the heartbeat's time: if the holder crashes, the waiter gets the key within a
-// TTL.
+// If a waiter reads the holder's session right after the store's clock was set back, the session's last heartbeat
+// appears to be in the future. The waiter does not rely on the heartbeat's time: if the holder crashes, the waiter gets
+// the key within a TTL.
 func TestClockThatGoesBackHidesNoCrash(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// A shutdown describes what a process holds when the store stops answering, and what the process does then.
+// A shutdown describes what a process holds when the store stops answering, and what the process then does.
 type shutdown struct {
 	name string
 	hold func(t *testing.T, s *dsync.Session, cut func()) (keys []string)
@@ -79,9 +79,9 @@ var shutdowns = []shutdown{
 	}},
 }
 
-// B39: on a store that does not answer, Close returns within the grace plus one attempt's time, whatever the process
-// holds. If its ctx ends earlier, Close returns within one attempt's time after that. The error of Close names the keys
-// that may still be held.
+// B39: on a store that does not answer, Close returns within the grace plus one attempt's time, no matter what the
+// process holds. If its ctx ends earlier, Close returns within one attempt's time after that. The error of Close names
+// the keys that may still be held.
 func TestCloseOnASilentStore_B39(t *testing.T) {
 	const bound = 30 * time.Second / 6
 	for _, down := range shutdowns {
@@ -168,9 +168,9 @@ func TestCloseOnASlowStore_B39(t *testing.T) {
 	})
 }
 
-// In each case, the commands of at most one method never reach the store. Unregistering a session frees all its claims
-// except leases. So if a holder is not done, the session stays registered unless the store has confirmed a Release that
-// keeps the key for the grace.
+// In each case, the network loses all commands of one method, or none. Unregistering a session frees all its claims
+// except leases. So while a holder is not done, Close unregisters the session only if the store has confirmed a Release
+// that keeps the key for the grace.
 func TestWhatCloseSays_B39(t *testing.T) {
 	lose := func(method dsynctest.Method) func(dsynctest.Request) dsynctest.Fault {
 		return func(r dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{LoseRequest: r.Method == method} }

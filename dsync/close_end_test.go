@@ -43,8 +43,8 @@ func (s *closableStore) Load(ctx context.Context, key string, waiters int) (driv
 	return s.Store.Load(ctx, key, waiters)
 }
 
-// Close closes the store after all commands of the session have returned. Even if its own ctx has ended, Close passes
-// the store's Close a ctx that has not, so that the store can close its connections in an orderly way.
+// Close closes the store after all commands of the session have returned. Even if its own ctx has ended, Close passes a
+// live context to the store's Close, so that the store can close its connections properly.
 func TestCloseClosesTheStoreLast(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &closableStore{Store: dsynctest.NewMemory()}
@@ -130,7 +130,7 @@ func TestCloseDuringARegistration(t *testing.T) {
 	})
 }
 
-// If its ctx has ended, Close does not wait for any holder's grace, not even if Break has just notified the holder.
+// If its ctx has ended, Close does not wait for a holder's grace, even if Break has just notified that holder.
 func TestCloseAfterABreakDoesNotWaitForTheGrace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -154,8 +154,8 @@ func TestCloseAfterABreakDoesNotWaitForTheGrace(t *testing.T) {
 	})
 }
 
-// Close releases several keys at a time, neither just one nor thousands. If its ctx has ended, it releases hundreds at
-// a time, because it then has only the time of one attempt.
+// Close releases several keys at the same time: more than one, but not thousands. If its ctx has ended, it releases
+// hundreds at the same time, because it then has only the time of one attempt left.
 func TestCloseReleasesSomeAtATime(t *testing.T) {
 	for _, tt := range []struct {
 		ended       bool
@@ -196,7 +196,7 @@ func TestCloseReleasesSomeAtATime(t *testing.T) {
 	}
 }
 
-// A peakStore delays each Release, and records the most that were under way at once.
+// A peakStore delays each Release, and records the greatest number of Releases that were under way at once.
 type peakStore struct {
 	*dsynctest.Memory
 	now, peak atomic.Int64

@@ -38,8 +38,8 @@ func TestCloseNeverUnregistersALostSession(t *testing.T) {
 	})
 }
 
-// Close unregisters the session only after a heartbeat that is under way has been answered: otherwise the heartbeat
-// could reach the store after the session has ended.
+// If a heartbeat is under way, Close unregisters the session only after the reply: otherwise the heartbeat could reach
+// the store after the session has ended.
 func TestUnregisterWaitsForTheHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var beating, early atomic.Bool

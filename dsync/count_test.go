@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// Promise 7: an uncontended Lock and Unlock cost two commands and two writes.
+// Promise 7: without contention, a Lock and its Unlock cost two commands and two writes.
 func TestUncontendedLockCost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -98,7 +98,7 @@ func TestFailedTryCost(t *testing.T) {
 		if n := d.Commands[dsynctest.MethodHeartbeat]; d.Writes != n {
 			t.Errorf("%d writes and %d heartbeats, want as many of both", d.Writes, n)
 		}
-		// Within one TTL, the tries cost at most one command apart from themselves.
+		// Within one TTL, the tries send at most one command besides their own Acquires.
 		before = store.Counts()
 		for range 100 {
 			b.Mutex("k").TryLock()
@@ -225,7 +225,7 @@ func TestReleaseWakesOne(t *testing.T) {
 	})
 }
 
-// Promise 5: a waiter that misses a notice still gets its lock, only later.
+// Promise 5: a waiter that misses a notice still gets its lock, but later.
 func TestLostNoticesCostNoProgress(t *testing.T) {
 	for _, ready := range []bool{false, true} { // whether the listener reports that it is ready
 		t.Run(fmt.Sprint("ready ", ready), func(t *testing.T) {

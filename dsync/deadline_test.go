@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// After an Extend, too, the deadline counts from the time at which the request was sent.
+// After an Extend, as after an Acquire, the deadline counts from the time at which the request was sent.
 func TestExtendCountsFromTheSend(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {

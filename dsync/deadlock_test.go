@@ -21,8 +21,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
-// longestPoll is the longest default poll interval of a session that listens, jitter included. By the time that a wait
-// is that old, the session has searched for deadlocks at least once.
+// longestPoll is the longest default poll interval of a session that listens, jitter included. When a wait has lasted
+// that long, the session has searched for deadlocks at least once.
 const longestPoll = ttl + ttl/5
 
 // A stuckFleet is a set of named processes that lock keys. It records the deadlocks that they report.
@@ -246,7 +246,7 @@ func TestNoDeadlockWhereThereIsNone(t *testing.T) {
 			f.wants("a", "x")
 			f.waits(hold("b"))
 		},
-		"singletons": func(f *stuckFleet) { // each process has one goroutine per singleton, which waits until it may run the singleton
+		"singletons": func(f *stuckFleet) { // each process has a goroutine for each singleton; it waits until the process may run the singleton
 			x, y := f.of("c").Mutex("x"), f.of("c").Mutex("y")
 			lock(f.t, x)
 			lock(f.t, y)
@@ -273,7 +273,7 @@ func TestNoDeadlockWhereThereIsNone(t *testing.T) {
 	}
 }
 
-// A hold counts as part of a deadlock only once it is 4 s old.
+// A hold counts as part of a deadlock only when it is at least 4 s old.
 func TestYoungHoldsAreInNoDeadlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newStuckFleet(t, dsynctest.NewMemory())
@@ -359,8 +359,8 @@ func (s *changingStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.S
 	return states, err
 }
 
-// Since the keys are read at different moments, a cycle does not count if only the first reading shows it, or if its
-// parts did not exist at the same time.
+// The keys are read at different moments. So a cycle does not count if only the first reading shows it, or if its parts
+// did not exist at the same time.
 func TestCycleThatNeverWas(t *testing.T) {
 	for name, then := range map[string]func(f *stuckFleet, give func()){
 		"a wait ends":            func(_ *stuckFleet, give func()) { give() },
@@ -382,9 +382,9 @@ func TestCycleThatNeverWas(t *testing.T) {
 	}
 }
 
-// A search costs nothing while the session holds nothing, and one Load per held key while nobody waits for those keys.
-// If somebody waits, the search reads all keys. A search runs when a wait is half a TTL old, and again each time the
-// wait's age has doubled.
+// While the session holds nothing, a search sends no commands. While nobody waits for the session's keys, it sends one
+// Load per held key. If somebody waits, the search reads all keys. A search runs when a wait is half a TTL old, and
+// again each time the wait's age has doubled.
 func TestLookingForDeadlocksIsCheap(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -416,7 +416,7 @@ func TestLookingForDeadlocksIsCheap(t *testing.T) {
 	}
 }
 
-// A session with many waits runs one search for all of them.
+// A session that waits for many keys runs one search for all of these waits.
 func TestManyWaitsLookTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -457,9 +457,9 @@ func TestLookIsRepeatedUntilItIsAnswered(t *testing.T) {
 	})
 }
 
-// A lingering key is not part of a deadlock, because its process gives it up: at once if the store can notify,
-// otherwise when its Linger is over. Only the holding process knows whether a key lingers or is in use, so other
-// processes must wait before they report a deadlock.
+// A lingering key is not part of a deadlock, because its process gives it up. It does so at once if the store can
+// notify, otherwise when the key's Linger is over. Only the holding process knows whether a key lingers or is in use,
+// so other processes must wait before they report a deadlock.
 func TestLingerIsNoDeadlock(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		for _, inUse := range []bool{false, true} {

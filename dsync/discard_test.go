@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 )
 
-// again returns a store that delivers a copy of each selected Acquire, the given time after the Acquire was sent.
+// again returns a store that executes each selected Acquire once more, the given time after it was sent.
 func again(t *testing.T, store driver.Store, after time.Duration, of func(dsynctest.Request) bool) *dsynctest.Faulty {
 	return newFaulty(t, store, func(r dsynctest.Request) (f dsynctest.Fault) {
 		if r.Method == dsynctest.MethodAcquire && of(r) {
@@ -102,8 +102,8 @@ func TestCopyOfARequestHoldsNothing(t *testing.T) {
 	}
 }
 
-// One command discards up to 1,000 claims that are due, whatever their keys. A claim is not discarded if it was held
-// for so long that no copy of its request can still join.
+// One command discards up to 1,000 claims that are due, whatever their keys. A claim needs no Discard if it was held
+// for so long that no copy of its request can still join the queue.
 func TestClaimsAreDiscardedTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -128,8 +128,8 @@ func TestClaimsAreDiscardedTogether(t *testing.T) {
 	})
 }
 
-// A session remembers released claims until it has discarded them. Its Discards keep up with any number of claims: it
-// never remembers more claims than are released within the time of two attempts.
+// A session remembers released claims until it has discarded them. Its Discards keep up with any number of claims: at
+// any time, it remembers only claims that were released within the time of the last two attempts.
 func TestManyClaimsAreDiscarded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -204,8 +204,8 @@ func (s *failingDiscard) Discard(ctx context.Context, claims []driver.Claim) ([]
 	return s.Memory.Discard(ctx, claims)
 }
 
-// If the store's clock steps back by less than the margin, a late request can still acquire the key. Its claim does
-// not stay in the store, because the Discard waits until the request can no longer arrive in time.
+// If the store's clock steps back by less than the margin, a late request may still acquire the key. Its claim does not
+// stay in the store, because the Discard waits until the request can no longer arrive in time.
 func TestClockGoesBackBesideALateRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
@@ -237,7 +237,7 @@ func TestClockGoesBackBesideALateRequest(t *testing.T) {
 	})
 }
 
-// A refuser refuses commands of one method, or claims of a Discard, until its counter is down to zero.
+// A refuser refuses commands of one method, or some claims of a Discard, until its counter has reached zero.
 type refuser struct {
 	*dsynctest.Memory
 	method string
@@ -331,8 +331,8 @@ func TestRefusedDiscardKeepsNoOthers(t *testing.T) {
 }
 
 // If a fail-over has undone a claim's release, the store may refuse to discard the claim, perhaps for days, because of
-// a missing privilege. Meanwhile each Discard of the session names the claim at most twice, and does not grow with each
-// heartbeat. (B40)
+// a missing privilege. Meanwhile each Discard of the session names the claim at most twice: the Discards do not grow
+// with each heartbeat. (B40)
 func TestRefusedDiscardDoesNotGrow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &countingDiscard{refuser: refuser{dsynctest.NewMemory(), "Discard", "", new(atomic.Int64)}}
@@ -362,7 +362,7 @@ func (s *countingDiscard) Discard(ctx context.Context, claims []driver.Claim) ([
 }
 
 // After a claim was given up, a copy of its request makes it join again. The session learns that the claim was granted,
-// and releases it. If a second copy then arrives, it does not leave the key held for long either.
+// and releases it. If a second copy then arrives, the key soon becomes free again.
 func TestSecondCopyOfAnOrphansRequestHoldsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -136,8 +136,8 @@ func TestServeAllowBreak(t *testing.T) {
 	alone(t, store, s.ID())
 }
 
-// At a loopback address, serve answers only requests whose Host is one of this machine's own names,
-// because requests for a hostile site have another name.
+// At a loopback address, serve answers only requests whose Host is one of this machine's own names. A request that a
+// browser sends for a hostile site has another Host.
 func TestServeRefusesOtherHosts(t *testing.T) {
 	s, err := dsync.New(dsynctest.NewMemory(), nil)
 	if err != nil {

@@ -83,8 +83,8 @@ func (s *signals) pass() {
 	}
 }
 
-// note records sig if it asks programs to end. It then reports whether an earlier signal had asked
-// that, too, and no command is running to handle sig.
+// note records sig if it asks programs to end. It reports whether sig is at least the second such signal and no command
+// is running to handle it.
 func (s *signals) note(sig os.Signal) (again bool) {
 	c := caught(sig.(syscall.Signal))
 	s.mu.Lock()
@@ -97,7 +97,7 @@ func (s *signals) note(sig os.Signal) (again bool) {
 	return again
 }
 
-// lastEnding returns the last ending signal, 0 if there was none.
+// lastEnding returns the last ending signal, or 0 if there was none.
 func (s *signals) lastEnding() caught {
 	s.mu.Lock()
 	defer s.mu.Unlock()

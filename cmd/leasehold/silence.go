@@ -19,7 +19,7 @@ const (
 	// Most fail-overs end sooner.
 	firstSaid = 3 * time.Second
 
-	// saidAgain is the least time between two reports.
+	// saidAgain is the shortest time between two reports.
 	saidAgain = time.Minute
 )
 

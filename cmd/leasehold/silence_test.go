@@ -85,7 +85,7 @@ func TestWaitSaysThatTheServerIsSilent(t *testing.T) {
 	}
 }
 
-// If the driver's error describes the whole deployment, the report contains only why a server is
+// If the driver's error describes the whole deployment, the report contains only the reason why a server is
 // unreachable.
 func TestWaitSaysWhyInShort(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -165,7 +165,7 @@ func (a *app) printKeysJSON(all iter.Seq2[admin.Status, error]) error {
 	return nil
 }
 
-// printKeys prints a table of keys: those in use as they are read, then the others.
+// printKeys prints a table of keys. It prints the keys in use as soon as they are read, and then the others.
 func (a *app) printKeys(all iter.Seq2[admin.Status, error], wide bool) error {
 	d := a.display()
 	if wide {
@@ -237,8 +237,7 @@ func keyRows(st admin.Status) (rows [][]cell) {
 	return rows
 }
 
-// published formats the last tick of a periodic, and the value that a leader has published or a run
-// has returned.
+// published formats the last tick of a Periodic, and the value that a leader has published or that a run has returned.
 func published(st admin.Status) string {
 	switch {
 	case st.LastTick.IsZero():

@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Golden files hold the output of status for every kind of key, as a table and as JSON, so that
-// every change of it is visible.
+// Golden files contain the output of status for every kind of key, as a table and as JSON, so that every change of that
+// output is visible.
 func TestStatusGolden(t *testing.T) {
 	for _, c := range []struct {
 		file string

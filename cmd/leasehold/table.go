@@ -12,7 +12,7 @@ import (
 // A column describes one column of a table.
 type column struct {
 	name string
-	keep int // on a narrow display, columns with the highest keep are omitted first, and those with 0 never
+	keep int // on a narrow display, columns with the highest keep are omitted first; columns with 0 are never omitted
 	cut  int // cells may be cut to this width; 0: never
 }
 
@@ -44,8 +44,8 @@ type table struct {
 	shown   []int // indexes of the columns that fit; nil: not decided
 }
 
-// tableBlock is the number of rows, header included, that a table collects before it prints. It equals
-// the number of keys in the first page that is read from a store.
+// tableBlock is the number of rows, header included, that a table collects before it prints. It equals the number of
+// keys in the first page of a list of keys.
 const tableBlock = 100
 
 // columnGap is the number of spaces between two columns.
@@ -102,7 +102,7 @@ func (t *table) flush() error {
 	return err
 }
 
-// choose decides which columns fit, provided that cells are cut in all columns that allow it.
+// choose decides which columns fit if cells are cut in all columns that allow it.
 func (t *table) choose() {
 	for i := range t.columns {
 		t.shown = append(t.shown, i)
@@ -134,8 +134,8 @@ func (t *table) least() int {
 	return sum
 }
 
-// fit returns the widths of the columns. Each shown column gets its smallest width. The rest of the
-// display goes to the columns from left to right, to each as much as its cells need.
+// fit returns the widths of the columns. Each shown column gets its smallest width. Then, from left to right, each
+// column gets as much of the remaining width as its cells need.
 func (t *table) fit() []int {
 	if t.display.width == 0 {
 		return t.widths

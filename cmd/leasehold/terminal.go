@@ -9,16 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A terminal is the controlling terminal of leasehold. Shells give it to one process group
-// at a time, the job in the foreground, and stop and continue jobs with Ctrl-Z and fg. The
-// command runs in a process group of its own, which the shell does not know about. leasehold makes
-// that group look like part of leasehold's job:
+// A terminal is the controlling terminal of leasehold. A shell gives it to one process group at a time: the job in the
+// foreground. With Ctrl-Z and fg, the user stops and continues jobs. The command runs in a process group of its own,
+// which the shell does not know about. leasehold makes that group look like part of leasehold's job:
 //
 //   - The command starts in the background. The kernel stops it when it reads from the terminal or
-//     changes the terminal's modes (SIGTTIN, SIGTTOU). If leasehold's job is in the foreground,
-//     leasehold then puts the command's group there, and continues it. It does not do this earlier,
-//     because another process of the job may need the terminal, as in "leasehold run … | less", and
-//     because Ctrl-C must interrupt the whole job.
+//     changes the terminal's modes (SIGTTIN, SIGTTOU). If leasehold's job is in the foreground, leasehold then puts the
+//     command's group into the foreground and continues the command. It does not do this earlier, because another
+//     process of the job may need the terminal, as in "leasehold run … | less", and because Ctrl-C must interrupt the
+//     whole job.
 //   - When Ctrl-Z has stopped the command, or the command needs the terminal while the job is in the background,
 //     leasehold stops its whole job, as the shell expects. The shell then takes the terminal back. On fg or bg the
 //     shell sends SIGCONT to leasehold, which forwards it to the command.
@@ -59,7 +58,7 @@ func (t *terminal) foreground() int {
 // up or the group is dead, so nothing needs the terminal.
 func (t *terminal) give(pgid int) { _ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, pgid) }
 
-// takeBack puts leasehold's job back into the foreground if the command's group is there.
+// takeBack puts leasehold's job back into the foreground if the command's group is in the foreground.
 func (t *terminal) takeBack() {
 	if t != nil && t.command != 0 && t.foreground() == t.command {
 		t.give(t.job)
@@ -67,8 +66,8 @@ func (t *terminal) takeBack() {
 }
 
 // stopped handles a command that a signal has stopped. It reports whether the command must be
-// continued now. If not, and if a shell can continue leasehold's job, it stops that job, too; the
-// shell's SIGCONT then comes later.
+// continued now. If it must not, and if a shell can continue leasehold's job, that job is stopped as well. The shell's
+// SIGCONT continues it later.
 func (t *terminal) stopped(by syscall.Signal, command int) (goOn bool) {
 	t.command = command
 	fg := t.foreground()
@@ -81,7 +80,7 @@ func (t *terminal) stopped(by syscall.Signal, command int) (goOn bool) {
 		t.give(t.command)
 		return true
 	case !t.hasShell():
-		return !wants // nothing else would continue a command that Ctrl-Z stopped; one that waits for the terminal stays stopped
+		return !wants // nothing else would continue a command that Ctrl-Z stopped; a command that waits for the terminal stays stopped
 	}
 	t.stopJob()
 	return false
@@ -98,7 +97,7 @@ func (t *terminal) hasShell() bool {
 // stopJob stops leasehold's job if a shell can continue it.
 func (t *terminal) stopJob() {
 	if t.hasShell() {
-		// Don't use SIGTSTP: Go does not restore its default action once the signal was caught.
+		// Don't use SIGTSTP: Go does not restore its default action after the signal has been caught.
 		syscall.Kill(0, syscall.SIGSTOP)
 	}
 }

@@ -52,8 +52,8 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/day)
 }
 
-// plain formats text from the store for a terminal. It quotes text that contains spaces, quotation
-// marks, or characters that could control the terminal.
+// plain formats text from the store for a terminal. It quotes text with spaces, quotation marks, or characters that
+// could control the terminal.
 func plain(s string) string {
 	if s == "" {
 		return none

@@ -21,9 +21,9 @@ type watch struct {
 // leastInterval bounds the load that a watch puts on the server.
 const leastInterval = 100 * time.Millisecond
 
-// watching calls the function show with a view of the store: once, or with --watch repeatedly, until
-// SIGINT or SIGTERM. With --watch, each output replaces the previous one if the display can move its cursor.
-// show must print through the app that it gets.
+// watching calls the function show with a view of the store. Without --watch it does so once, with --watch repeatedly
+// until SIGINT or SIGTERM. With --watch, each output replaces the previous one if the display can move its cursor. show
+// must print through the app that it gets.
 func (a *app) watching(cmd *cobra.Command, w watch, show func(context.Context, *app, *view) error) error {
 	if !w.on {
 		if cmd.Flags().Changed("interval") {
@@ -93,7 +93,7 @@ func (a *app) repeat(ctx context.Context, w watch, title string, show func(conte
 	}
 }
 
-// redraw prints a frame: over the previous frame if the cursor can be moved, otherwise below it.
+// redraw prints a frame. If the cursor can be moved, the frame replaces the previous one; otherwise it is below it.
 func (a *app) redraw(d display, title, text string, first bool) error {
 	if !d.cursor {
 		if !first && !strings.HasPrefix(text, "{") { // no blank line between JSON objects
@@ -121,7 +121,7 @@ func (a *app) redraw(d display, title, text string, first bool) error {
 	return err
 }
 
-// clip cuts a line to a width. Escape sequences for colours have no width and are kept.
+// clip cuts a line to a width. It keeps escape sequences for colours, which have no width.
 func clip(line string, most int) string {
 	if most == 0 {
 		return line

@@ -9,32 +9,30 @@ import (
 )
 
 // A Deadlock is a cycle of sessions: Members[i] holds Keys[i] and waits for Keys[i+1], the last member for Keys[0]. If
-// in each session the goroutine that holds the key is the one that waits, none can go on until a wait's context ends, a
-// process ends, or somebody calls [Inspector.Break] on one of the keys. Programs that always lock their keys in the
-// same order never deadlock.
+// in each session the same goroutine holds the one key and waits for the other, none can continue until a wait's
+// context ends, a process ends, or somebody calls [Inspector.Break] on one of the keys. Programs that always lock their
+// keys in the same order never deadlock.
 //
-// Each session looks for the deadlocks that it is part of. A session that holds a key, and has since begun to wait for
-// another, looks when the wait has lasted for half a TTL (at least 5 s and at most 15 s), with its next heartbeat. It
-// looks again each time that the wait has become twice as long. Each member of a cycle logs the cycle once, as a
-// warning, and passes it to [dsync.Hooks].Deadlock.
+// Each session looks for the deadlocks that it is part of. If a session that holds a key begins to wait for another, it
+// looks when the wait has lasted for half a TTL (at least 5 s and at most 15 s), with its next heartbeat. It looks
+// again each time the wait's length has doubled. Each member of a cycle logs the cycle once, as a warning, and passes
+// it to [dsync.Hooks].Deadlock.
 //
 // A call that waits for a key that its own context holds, such as locking a key inside a [dsync.Mutex.Do] on the same
 // key, is a deadlock with one member. The process reports such a deadlock in the same way and after the same time, but
-// not if the call has another context, or none. The store does not know of it, so [Inspector.Deadlocks] does not find
-// it.
+// only if the call has the hold's context. The store does not know of it, so [Inspector.Deadlocks] does not find it.
 //
 // The store knows sessions, not goroutines, so a cycle is only a possible deadlock: one goroutine of a process may hold
 // its key and work while another goroutine waits. The cycle itself is certain: it existed at one moment. A cycle is not
 // reported
 //
-//   - if somebody in the cycle can go on: a holder waits for nothing, a semaphore has room, or a hold has
-//     a fixed end;
+//   - if a member can continue: a holder waits for nothing, a semaphore has room, or a hold has a fixed end;
 //   - if a key in it was granted less than 4 s ago;
 //   - where the store can't notify, if a hold in it is less than an hour old, and another process may keep the key
 //     unused ([dsync.Options].Linger): only that process knows whether the key is in use;
-//   - if a session requested the key that it waits for before the one that it holds, like a process that runs some
+//   - if a session began to wait for its key before it requested the key that it holds, like a process that runs some
 //     singletons and waits for others;
-//   - if its members wait as candidates of an election, because candidates go on with their work;
+//   - if its members wait as candidates of an election, because candidates continue their work;
 //   - if it is only among goroutines of one process.
 type Deadlock struct {
 	Members []Participant // as waiters
@@ -59,10 +57,10 @@ func (i *Inspector) Deadlocks(ctx context.Context, prefix string) ([]Deadlock, e
 	}), listError(prefix, err)
 }
 
-// FindDeadlocks returns deadlocks that both of two readings of the same keys show, at least one for each waiter in a
-// deadlock. Each Status is from a different moment, so one reading may show a cycle that never existed. But a cycle
-// that both readings show existed as a whole at a moment between them. A cycle counts only if releases by sessions
-// outside the cycle, in any order, could free none of its members.
+// FindDeadlocks compares two readings of the same keys and returns deadlocks that both show, at least one for each
+// waiter in a deadlock. Each Status is from a different moment, so one reading may show a cycle that never existed. But
+// if both readings show a cycle, the whole cycle existed at a moment between them. A cycle counts only if none of its
+// members would be freed even if all sessions outside the cycle released their keys.
 //
 // FindDeadlocks is for tools that have already read the keys; [Inspector.Deadlocks] reads them
 // itself.

@@ -103,8 +103,8 @@ func TestFindDeadlocks(t *testing.T) {
 	}
 }
 
-// In random worlds, a cycle is found if and only if somebody waits forever, in whatever order sessions release keys and
-// are granted keys.
+// In random worlds, a cycle is found if and only if somebody waits forever, regardless of the order in which keys are
+// released and granted.
 func TestFindDeadlocksInRandomWorlds(t *testing.T) {
 	found := 0
 	for seed := range uint64(3000) {

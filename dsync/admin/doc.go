@@ -11,7 +11,8 @@
 //	}
 //
 // The command leasehold and the page of package dsync/dsynchttp use it. A program that only locks does not need it:
-// [dsync.HeldError] says who holds a key, and [dsync.Session.Healthy] what is wrong with its own session.
+// [dsync.HeldError] says who holds a key, and [dsync.Session.Healthy] says what is wrong with the program's own
+// session.
 //
 // # What it costs
 //
@@ -24,6 +25,6 @@
 // registered. Both keep the promises of package dsync. Break takes a key only from holders that were notified and had
 // their grace, or whose session or lease is over. Tokens keep growing after Forget.
 //
-// All times are by the store's clock, not this host's. An answer describes the moment that it names, and may be out of
-// date when it arrives: a Status that shows a key as free is no permission to write.
+// All times are by the store's clock, not this host's. An answer describes one moment, whose time it contains, and may
+// be out of date when it arrives: a Status that shows a key as free is no permission to write.
 package admin

@@ -122,7 +122,7 @@ func TestForgetKeyInUse(t *testing.T) {
 	})
 }
 
-// The store between calls f once, after Forget has read the key and before Forget's edit.
+// A between is a store that calls f once, between Forget's reading of the key and Forget's edit.
 type between struct {
 	driver.Store
 	f func()
@@ -137,8 +137,7 @@ func (b *between) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error
 	return b.Store.Edit(ctx, e)
 }
 
-// If a key is used after Forget has read it and before Forget's edit, Forget reads the key once
-// more.
+// If somebody uses the key between Forget's reading and Forget's edit, Forget reads the key once more.
 func TestForgetReadsAgain(t *testing.T) {
 	for _, stays := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {

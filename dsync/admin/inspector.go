@@ -22,8 +22,8 @@ func New(s *dsync.Session) *Inspector { return &Inspector{engine.Of(s)} }
 // Break asks the current holders of key to give it up, and waits until they have done so. Each holder is notified (its
 // Lost channel closes, and the cause is [dsync.ErrRevoked]) and then has its session's grace to stop and unlock. After
 // that the first waiter gets the key. The key is never taken from a holder that was not notified. If the holder's
-// process cannot be reached, Break waits until the holder's session expires or, if the hold has a fixed end, until that
-// end. If nobody holds key, Break does nothing. Nobody holds a key that a [dsync.Once] has sealed; see
+// process can't be reached, Break waits until the hold's fixed end or, if it has none, until the holder's session
+// expires. If nobody holds key, Break does nothing. Nobody holds a key that a [dsync.Once] has sealed; see
 // [Inspector.Forget].
 //
 // A process that listens for notices is notified at once, any other process with its next
@@ -55,10 +55,10 @@ func (i *Inspector) Members(ctx context.Context, ids ...string) (members []drive
 	return i.s.Members(ctx, ids...)
 }
 
-// Observers returns the live sessions that observe the election with that name, through leader.Election.Observe,
-// ObserveCandidates or hooks that need them, ordered by id. It can miss a session that observes elections with more
-// than 256 KiB of names. It reads 1,000 observers at a time, and each reading scans the store's sessions. The error is
-// ctx's, [dsync.ErrClosed], [dsync.CheckKey]'s or the store's.
+// Observers returns the live sessions that observe the election of that name, ordered by id. A session observes it
+// through leader.Election.Observe, ObserveCandidates or hooks that need one of them. Observers can miss a session that
+// observes elections with more than 256 KiB of names. It reads 1,000 observers at a time, and each reading scans the
+// store's sessions. The error is ctx's, [dsync.ErrClosed], [dsync.CheckKey]'s or the store's.
 func (i *Inspector) Observers(ctx context.Context, election string) ([]driver.Member, error) {
 	return i.s.Observers(ctx, election)
 }
@@ -75,8 +75,8 @@ type Stats struct {
 	Polling error
 
 	// Records is the number of records in the store, including those of sessions. It was counted in the last complete
-	// round of sweeping that the session knows of, and is 0 if it knows of none. A session reads the number again at
-	// intervals between a minute and an eighth of [dsync.Options].Retention.
+	// round of sweeping that the session knows of, and is 0 if the session knows of none. A session reads the number
+	// again at intervals between a minute and an eighth of [dsync.Options].Retention.
 	Records int64
 }
 

@@ -20,11 +20,11 @@ type Status struct {
 	Now   time.Time   // the time of the reading
 	Kind  driver.Kind // "" if the store has no record of the key
 	Limit int64       // how much all holders together may hold: 1 for a mutex, the size for a semaphore
-	Token int64       // the store's last fencing token, or one that was reserved with it for hand-offs; 0: none
+	Token int64       // the last fencing token that the store granted, or one that was reserved with it for hand-offs; 0: none
 	Term  int64       // the number of terms of an election so far; 0 for other kinds
 
-	// Value is what the leader of an election has published, the result of a [dsync.Once] that is done (see Sealed), or
-	// the result for the LastTick of a [dsync.Periodic].
+	// Value is the value that the leader of an election has published, the result of a [dsync.Once] that is done (see
+	// Sealed), or a [dsync.Periodic]'s result for its LastTick.
 	Value    []byte
 	Sealed   bool
 	LastTick time.Time // the last tick of a Periodic that has succeeded; zero: none has

@@ -101,7 +101,7 @@ func TestStatusOfEachKind(t *testing.T) {
 		}, use{limit: 1, held: true, value: "address", term: 3, holders: []admin.Participant{renewed(1)}}},
 		{"lingers", driver.KindMutex, func(t *testing.T, s *dsync.Session) {
 			turn(s.Mutex("k"))
-			synctest.Wait() // the session releases its first claim, because others may have joined the queue before its listener was open
+			synctest.Wait() // the session releases its first claim, because others may have joined the queue before the session listened
 			turn(s.Mutex("k"))
 		}, use{limit: 1, held: true, holders: []admin.Participant{{Weight: 1, Renewed: true, Yields: true}}}},
 		{"never used", "", func(*testing.T, *dsync.Session) {}, use{}},
@@ -585,8 +585,8 @@ func TestListErrorComesLast(t *testing.T) {
 			t.Errorf("the list has %d elements, want 100 statuses and the error", n)
 		}
 
-		// Each page shows one moment. Later, a key that is added behind the last key of the page is
-		// still listed; a key that is added before it is not.
+		// Each page shows one moment. A key that is added later is listed only if it comes after the last key of the
+		// page.
 		var keys []string
 		for st, err := range admin.New(s).List(background, "") {
 			if err != nil {

@@ -2,8 +2,8 @@ package driver
 
 import "time"
 
-// A Kind says what a key is used for. Using a key as two kinds at the same time causes a [MismatchError], which names
-// both.
+// A Kind says what a key is used for. If a key is used as two kinds at the same time, the error is a [MismatchError],
+// which names both kinds.
 type Kind string
 
 const (
@@ -31,8 +31,8 @@ const (
 type Claim struct {
 	Key string
 
-	// ID is the session's id, a dot and a decimal counter that grows with each of the session's claims. Every attempt
-	// to hold a key has a new ID. An ID is never used for a second key, nor both for a try and for a wait.
+	// ID consists of the session's id, a dot and a decimal number that grows with each of the session's claims. Every
+	// attempt to hold a key has a new ID. An ID is never used for two keys, or for both a try and a wait.
 	ID string
 
 	// Session is the id of the session that the claim belongs to: letters, digits, '-' and '_'.
@@ -44,13 +44,13 @@ type Claim struct {
 	Weight, Limit int64
 
 	// Tick, if positive, is the tick that the claim is for. While the key is sealed up to a tick (see [Release]), it is
-	// not granted for that tick or an earlier one, nor to a claim without a Tick.
+	// not granted to claims with that Tick, an earlier Tick, or none.
 	Tick int64
 
-	// Lease, if positive, is how long the hold lasts after an [Extend], by the store's clock: Extend sets its end to
-	// now + Lease, unless its end is already later. From the first Extend on, the hold ends at that time, whatever
-	// happens to its session. Before the first Extend, and if Lease is zero, the claim lives with its session, unless a
-	// [Release] with Keep sets an end.
+	// Lease, if positive, is how long the hold lasts after an [Extend], by the store's clock: Extend sets the end of
+	// the hold to now + Lease, unless the end is already later. From the first Extend on, the hold ends at that time,
+	// whatever happens to its session. Before the first Extend, and if Lease is zero, the claim lives with its session,
+	// unless a [Release] with Keep sets an end.
 	Lease time.Duration
 
 	// Yield asks the store to notify the session, by [NoticeYield], when others wait behind this

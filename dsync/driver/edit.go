@@ -36,8 +36,8 @@ func (e Edit) Key() string {
 	return ""
 }
 
-// Check returns an error that matches [ErrRefused] if no store can make the edit, because it has no part, or has parts
-// that can't be combined, or has a value out of range. Every Store calls it first.
+// Check returns an error that matches [ErrRefused] if no store can make the edit. Then the edit has no part, parts that
+// can't be combined, or a value out of range. Every Store calls it first.
 func (e Edit) Check() error {
 	parts := 0
 	for _, has := range []bool{e.Release != nil, e.Acquire != nil, e.Extend != nil, e.Publish != nil, e.Resize != nil, e.Forget != nil} {
@@ -82,19 +82,19 @@ func (e Edit) Check() error {
 //   - settles the key;
 //   - removes the claim from the queue again if Wait is false.
 //
-// So repeating an Acquire is harmless, and after NotAfter no Acquire adds a claim to the queue. An Acquire that changes
-// nothing writes nothing, except perhaps an empty record for a new key. Until Extend sets its end, a claim with a
-// positive Lease lives with its session, like every other claim, because the session may not know of the grant yet. The
-// grant of a claim of KindElection increments the key's term, and every grant publishes the claim's Value, if there is
-// one.
+// So it is harmless to repeat an Acquire, and after NotAfter no Acquire adds a claim to the queue. An Acquire that
+// changes nothing writes nothing, except perhaps an empty record for a new key. Until Extend sets its end, a claim with
+// a positive Lease lives with its session, like every other claim, because the session may not know of the grant yet.
+// The grant of a claim of KindElection increments the key's term, and every grant publishes the claim's Value, if there
+// is one.
 //
 // If the network delivers a copy of a request after the claim was released or given up, the claim may join the queue
 // again until NotAfter. So the caller later removes the claim with Discard, unless the State has Final set.
 //
-// If others hold the key or wait for it with another kind or limit than the claim's, or the key is sealed with another
-// kind or limit, the claim does not join the queue and the error is a [*MismatchError]. But if the key is sealed for
-// the claim's tick, only the kind matters. If nobody holds the key or waits for it, and it is not sealed, the key takes
-// the kind and limit of the claim. A limit that the key had before a Resize counts as the present limit, even if nobody
+// If others hold the key or wait for it, or if it is sealed, its kind and limit must be those of the claim. If they
+// differ, the claim does not join the queue, and the error is a [*MismatchError]. But if the key is sealed for the
+// claim's tick, only the kind matters. If nobody holds the key or waits for it, and it is not sealed, the key takes the
+// kind and limit of the claim. A limit that the key had before a Resize counts as the present limit, even if nobody
 // holds the key or waits for it. If Claim.Weight exceeds the present limit, the error is a [*MismatchError] too.
 //
 // Acquire does not check whether Claim.Session is alive. A store may limit how many claims it grants in one command, to
@@ -103,8 +103,8 @@ func (e Edit) Check() error {
 // The notices are
 //
 //   - NoticeGrant for the sessions of other claims that this command granted;
-//   - NoticeYield for the sessions of the holders that have Yield, after every Acquire that leaves the claim first in
-//     the queue (a store may notify only 1,000 of them);
+//   - after every Acquire that leaves the claim first in the queue, NoticeYield for the sessions of the holders that
+//     have Yield (a store may notify only 1,000 of them);
 //   - NoticeChange for observers of the key.
 type Acquire struct {
 	Claim    Claim
@@ -125,8 +125,8 @@ type Acquire struct {
 //
 //   - NoticeGrant for the sessions of claims that this command granted, but with Seal a store may omit it;
 //   - if Keep has set the end of the hold, NoticeWake for the session of the first claim in the queue;
-//   - if Seal has sealed the key, NoticeWake for the sessions of the claims that it removed and of the first claim that
-//     remains, if they were among the first 1,000 in the queue;
+//   - if Seal has sealed the key, NoticeWake for the sessions of the claims that it removed, and for the session of the
+//     first claim that remains, if these claims were among the first 1,000 in the queue;
 //   - NoticeChange for observers of the key.
 //
 // There is no NoticeYield: if others still wait, the grant's notice has Crowded set.
@@ -149,15 +149,14 @@ type Release struct {
 	// if it holds the key, and the successor moves to the head of the queue before the key is settled. The other
 	// waiters keep their order. If Claim holds the key but the successor is not in the queue, Claim keeps holding the
 	// key, and the error is ErrNotWaiting. If Claim does not hold the key, even if it waits, Found is false and nothing
-	// is removed. So once Claim is released, a repeated or late Release prefers nobody. If a Release got no answer and
-	// its repetition does not find Claim, then the first Release was applied and preferred the successor, unless the
-	// hold was lost. Successor is ignored with Keep or Seal.
+	// is removed. So once Claim is released, a repeated or late Release moves nobody to the head. If a Release got no
+	// answer, and its repetition does not find Claim, the first Release has moved the successor to the head of the
+	// queue, unless the hold was lost. Successor is ignored with Keep or Seal.
 	Successor string
 
-	// Early lets the store answer as soon as the claim is removed, before the removal is committed, if nobody waits for
-	// the key and nobody observes it: see Edited.Applied. If a fail-over undoes the release, nobody else gets the key:
-	// the claim holds again, and its session discards it. A store may ignore Early, and does so with Keep, Seal and
-	// Successor.
+	// Early lets the store answer before the removal of the claim is committed, if nobody waits for the key or observes
+	// it: see Edited.Applied. If a fail-over undoes the release, nobody else gets the key: the claim holds again, and
+	// its session discards it. A store may ignore Early, and does so with Keep, Seal and Successor.
 	Early bool
 }
 
@@ -182,8 +181,9 @@ type Publish struct {
 
 // A Resize sets the key's limit for claims of Kind, and the store settles the key. From then on, claims with the limit
 // that the key had before, or with From, count as if they had the new limit. This lasts until a Forget or a Sweep
-// removes the former limits, or until a claim with another kind, or with a limit that the key never had, takes over the
-// free key. A store remembers at least the last 8 limits. Claims that already hold the key keep holding it.
+// removes the former limits. It also ends when the key is free and a claim takes it with another kind, or with a limit
+// that the key never had. A store remembers at least the last 8 limits. Claims that already hold the key keep holding
+// it.
 //
 // If the key is held, waited for or sealed as another kind, the error is a [*MismatchError]. If a claim in the queue
 // has a greater weight than Limit, the error is ErrRefused. A Resize that changes nothing writes nothing. A Resize that
@@ -201,9 +201,10 @@ type Resize struct {
 // number of terms, and its former limits. The record itself stays, with the last token, until [Store.Sweep] finds that
 // it has been idle for long enough. So tokens keep growing.
 //
-// A Forget does so only if the last token in the key's [State] still equals the Token of the Forget. So a repeated or
-// late Forget removes nothing newer. [Edited].Found reports whether the key was free and had that token. If not,
-// nothing is removed except holders whose end has come. The notices are for observers of the key (NoticeChange).
+// A Forget takes effect only if the last token in the key's [State] still equals the Token of the Forget. So a repeated
+// or late Forget removes nothing newer. [Edited].Found reports whether the key was free and had that token. If it was
+// not, the Forget removes nothing except holders whose end has come. The notices are for observers of the key
+// (NoticeChange).
 type Forget struct {
 	Key   string
 	Token int64
@@ -222,8 +223,8 @@ type Edited struct {
 	// Holder is the hold after an Extend.
 	Holder Holder
 
-	// Applied is set after a Release with Early that a fail-over can still undo. Once the reply to a later heartbeat
-	// has a Committed with the same Term and not before Applied, no fail-over can undo the release.
+	// Applied is set after a Release with Early that a fail-over can still undo. If the reply to a later heartbeat has
+	// a Committed of the same Term that is not before Applied, no fail-over can undo the release any more.
 	Applied OpTime
 
 	Notices []Notice // to be sent with [Store].Notify

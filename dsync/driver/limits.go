@@ -2,9 +2,8 @@ package driver
 
 import "time"
 
-// MaxDuration is the longest duration that a session accepts in any setting or call, and the longest that it passes to
-// a [Store]: 50 years of 365 days. It leaves room for calculations: a time.Duration can hold the sum of five such
-// durations.
+// MaxDuration is the longest duration that a session accepts in a setting or a call, or passes to a [Store]: 50 years
+// of 365 days. It leaves room for calculations: a time.Duration can hold the sum of five such durations.
 const MaxDuration = 50 * 365 * 24 * time.Hour
 
 // MaxObserved is the greatest total size, in bytes, of the keys that a session passes to [Store.Observe]. These keys
@@ -12,7 +11,7 @@ const MaxDuration = 50 * 365 * 24 * time.Hour
 // stores log the record with every heartbeat.
 const MaxObserved = 256 << 10
 
-// MaxQueue is the most claims that the queue of a key may have.
+// MaxQueue is the greatest number of claims that the queue of a key may have.
 const MaxQueue = 10_000
 
 // MaxValue is the greatest size of a published value or a result, in bytes. Values and results are part of the key's
@@ -23,7 +22,7 @@ const MaxValue = 64 << 10
 // claim waits, so the record must have room for the values of a whole queue.
 const MaxClaimValue = 256
 
-// The least distance between the token of a grant and the next token of the same key. The values in between are for
+// The least distance between the token of a grant and the token of the key's next grant. The values in between are for
 // hand-offs within one process.
 const (
 	// TokenStep is the least distance from a claim's token to the next token of the key, for most claims. A store may

@@ -17,7 +17,7 @@ type Notice struct {
 	Term    int64 // for KindElection, else 0
 	Crowded bool  // others wait behind the claim
 
-	// Address is where the recipients listen. Only the store interprets it: senders must not change it.
+	// Address says where the recipients listen. Only the store interprets it: senders must not change it.
 	Address int
 }
 

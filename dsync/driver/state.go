@@ -22,8 +22,8 @@ type State struct {
 	// among them until a command drops it.
 	Holders []Holder
 
-	// Final, in the reply to an Acquire, means that no copy of that request can make its claim join the queue again. A
-	// store that cannot tell leaves it false.
+	// Final, in the reply to an Acquire, means that no copy of that request can make its claim join the queue again. It
+	// is false if the store can't tell.
 	Final bool
 
 	// Waiting is the number of claims in the queue.
@@ -33,8 +33,8 @@ type State struct {
 	// queue, and in the states that Load and Keys return.
 	Position int
 
-	// WaitersAhead are the claims nearest ahead of the Acquire's claim in the queue, up to 8, in queue order. If
-	// Position is 0, they are the head of the queue. In a state from Load there may be more than 8.
+	// WaitersAhead are the last claims before the Acquire's claim in the queue, up to 8, in queue order. If Position is
+	// 0, they are the first claims in the queue. In a state from Load there may be more than 8.
 	WaitersAhead []Waiter
 }
 

@@ -5,41 +5,41 @@ import (
 	"time"
 )
 
-// A Store keeps sessions and claims for all processes that share it. It is the interface
-// between package dsync, which decides, waits, retries and counts time, and a database, which
-// makes each of the commands below atomic and durable.
+// A Store keeps sessions and claims for all processes that share it. It is the interface between package dsync and a
+// database. Package dsync decides, waits, retries and measures time; the database makes each of the commands below
+// atomic and durable.
 //
 // # What a store holds
 //
 // Sessions: one record per [Member], with the time of its last heartbeat by the store's own clock. A session is alive,
 // lapsed or expired. It has lapsed when its last heartbeat is at least TTL ago by the store's clock; a heartbeat makes
-// a lapsed session alive again. It has expired once a call of [Store.Expire] has found it lapsed or unknown, or was
-// made by the session's owner or by somebody who knows that the owner's process has ended. Expiry is final: no later
-// command, repeated or late, makes an expired id alive again.
+// a lapsed session alive again. It has expired once a call of [Store.Expire] has found it lapsed or unknown. It has
+// also expired once Expire has been called with owner set. Expiry is final: no later command, repeated or late, makes
+// an expired id alive again.
 //
-// Keys: for each key the claims that hold it with what they have published, the queue of claims that wait for it, a
-// kind, a limit, the last token and, for [KindElection], the number of grants. The sum of the weights of the holders
-// never exceeds the limit, except after a [Resize] to a lower limit, until enough claims have been released.
+// Keys: for each key, the claims that hold it and the values that they have published, the queue of claims that wait
+// for it, a kind, a limit, the last token and, for [KindElection], the number of grants. The sum of the weights of the
+// holders never exceeds the limit, except after a [Resize] to a lower limit, until enough claims have been released.
 //
 // Every command that changes a key, except [Extend] and [Publish], does two things in one atomic step. First it makes
 // its edit. Then it settles the key: while the first claim in the queue fits, it grants that claim, which moves to the
 // holders with a new token. Claims are granted strictly in the order of the queue; a light claim does not overtake a
-// heavy one. So whichever session's command makes room also grants the next claim.
+// heavy one. So a command that makes room, from whatever session, also grants the next claim.
 //
 // Tokens: every grant of a key has a token that is greater than every earlier token of that key by at least
 // [TokenStep]. If the earlier claim has Yield and takes the whole limit (Weight = Limit), the new token is greater by
 // at least [TokenRoom]. The values between two grants are reserved for hand-offs within one process. Tokens keep
 // growing like this after [Store.Sweep] has deleted the key's record, and after a fail-over.
 //
-// Ticks: a key that is sealed up to a tick has a result, and is never granted again for that tick or an earlier one,
-// unless a [Forget] removes the seal. Except by a Forget, the sealed tick never decreases.
+// Ticks: a key that is sealed up to a tick has a result, and is not granted again for that tick or an earlier one,
+// unless a [Forget] removes the seal. Without a Forget, the sealed tick never decreases.
 //
 // # Rules for every method
 //
 // Only the store's clock counts. Each command reads the store's own clock once; "now" is that reading. The clock of a
 // caller's host must not decide anything.
 //
-// A nil error means that what the method reports is committed so that no fail-over can undo it (on MongoDB: by a
+// A nil error means that no fail-over can undo what the method reports, because it is committed (on MongoDB: by a
 // majority). If the store can't be sure of that, the method returns an error. The exceptions are a [Release] with
 // Early, and what Sessions reads.
 //
@@ -54,10 +54,11 @@ import (
 //
 // Methods that return notices return all notices that are due for what the command has done; the caller then passes
 // them to [Store.Notify]. Notices are for all sessions whose store can listen, whether or not they listen at the
-// moment. The caller's own session is included if another of its claims is affected. The command's own claim gets none,
-// because the reply says what happened to it. If the reply of a command is lost and the command is repeated, the
-// repetition need not return notices for what the first command did. A NoticeChange may be returned even if nothing has
-// changed. No notices are returned with an error, except by an Edit with Release and Acquire, and by Discard.
+// moment. There is one for the caller's own session if another of its claims is affected. There is none for the
+// command's own claim, because the reply says what happened to that claim. If the reply of a command is lost and the
+// command is repeated, the repetition need not return notices for what the first command did. A NoticeChange may be
+// returned even if nothing has changed. Only an Edit with Release and Acquire, and a Discard, may return notices with
+// an error.
 //
 // Durations are rounded up to the store's resolution, so that a positive duration never becomes
 // zero, which means "without end". No duration is longer than [MaxDuration].
@@ -81,11 +82,11 @@ type Store interface {
 	// ErrSessionExpired if the session has expired or is unknown.
 	Heartbeat(ctx context.Context, session string, given []Revocation) (HeartbeatReply, error)
 
-	// Expire expires the session if it has lapsed, that is, if now is not before its last heartbeat + TTL, or if it is
-	// unknown. If owner is true, it expires the session at once, whatever its state; only the session's owner may pass
-	// true, or somebody who knows that the owner's process has ended. Expire returns 0 if the session has expired, by
-	// this call or before it. Otherwise it changes nothing and returns the time left until the session lapses, but at
-	// most TTL, even if the clock was set back after the last heartbeat.
+	// Expire expires the session if it is unknown or has lapsed, that is, if now is not before its last heartbeat +
+	// TTL. If owner is true, it expires the session at once, whatever its state; only the session's owner, or somebody
+	// who knows that the owner's process has ended, may pass true. Expire returns 0 if the session has expired, by this
+	// call or before it. Otherwise it changes nothing and returns the time left until the session lapses, but at most
+	// TTL, even if the clock was set back after the last heartbeat.
 	Expire(ctx context.Context, session string, owner bool) (left time.Duration, err error)
 
 	// Revoke asks the session to give up a claim: it adds the revocation to the session, until a Heartbeat removes
@@ -94,10 +95,10 @@ type Store interface {
 	// the session (NoticeRevoke); if the revocation was already there, the notice may be omitted.
 	Revoke(ctx context.Context, session string, r Revocation) ([]Notice, error)
 
-	// Observe records the keys that the session observes, replacing those that it observed before, so that Sessions
-	// finds the session by them. Observe is not a heartbeat. seq counts the session's lists: if a list with the same
-	// seq or a greater one is recorded, Observe changes nothing. The error is ErrSessionExpired if the session has
-	// expired or is unknown.
+	// Observe records the list of keys that the session observes, so that Sessions can find the session by these keys.
+	// The list replaces the session's previous list. Observe is not a heartbeat. seq counts the session's lists: if a
+	// list with the same seq or a greater one is recorded, Observe changes nothing. The error is ErrSessionExpired if
+	// the session has expired or is unknown.
 	//
 	// The list has at most [MaxObserved] bytes; if a session observes more, some keys are left out. The list stays in
 	// the session's record until another list replaces it or the record is deleted. On servers that write or log the
@@ -109,8 +110,8 @@ type Store interface {
 	//
 	// If e has both Release and Acquire, the store makes both in one step, or first Release and then Acquire in a
 	// second step. In the latter case other commands may come between the two. The store makes Release even if now is
-	// after the NotAfter of Acquire. If Edit returns an error, Release may or may not have been made. If Release is
-	// known to have been made, in a step of its own, its notices are returned with the error.
+	// after the NotAfter of Acquire. If Edit returns an error, Release may or may not have been made. If the store
+	// knows that it made Release in a step of its own, it returns the notices of Release with the error.
 	Edit(ctx context.Context, e Edit) (Edited, error)
 
 	// Discard removes claims that were released or given up, because a late copy of a request may have made them join
@@ -137,10 +138,10 @@ type Store interface {
 	// listens, and a lost notice need not be an error. A store that cannot notify does nothing.
 	Notify(ctx context.Context, notices []Notice) error
 
-	// Load returns the state of a key. Its WaitersAhead has the first claims in the queue. The number of these claims
-	// is limited by the argument waiters, which is at least 1; [MaxQueue] requests all. If the key has no record, only
-	// Key and Now are set. Load and Keys show only what is committed, but what they show may be stale, because a
-	// deposed primary may answer them.
+	// Load returns the state of a key. Its WaitersAhead has the first claims in the queue. The argument waiters, which
+	// is at least 1, limits the number of these claims; [MaxQueue] requests all. If the key has no record, only Key and
+	// Now are set. Load and Keys show only what is committed, but what they show may be stale, because a deposed
+	// primary may answer them.
 	Load(ctx context.Context, key string, waiters int) (State, error)
 
 	// Keys returns the states of the keys that q selects, in byte order. Each state is what Load would return, but with
@@ -153,21 +154,21 @@ type Store interface {
 
 	// Sweep scans one slice of the store, of at most 1,000 records, and deletes what has been idle for longer than
 	// retention: records of keys that nobody holds or waits for, and records of expired or lapsed sessions. It keeps
-	// the record of a key that counts terms or is sealed, and every record that still keeps a token of its key from
-	// being granted twice.
+	// the record of a key that counts terms or is sealed. It also keeps every record without which a token of its key
+	// might be granted twice.
 	//
 	// The store has one [SweepState] for all callers. If the state's Turn equals last.Turn, the slice begins after the
-	// state's cursor, and Sweep returns the new state, whose By is the given session. If not, somebody else has swept
-	// since the caller got the state that it passes as last. Then Sweep changes nothing and returns the current state.
-	// If several calls pass the same state, one of them advances it, and the others return the new state. All of them
-	// may have deleted idle records. Before the first sweep of a store, all fields of its state but Now are zero.
+	// state's cursor, and Sweep returns the new state, whose By is the given session. If it does not, somebody else has
+	// swept since Sweep returned last. Then Sweep changes nothing and returns the current state. If several calls pass
+	// the same state, one of them advances it, and the others return the new state. All of them may have deleted idle
+	// records. Before the first sweep of a store, all fields of its state but Now are zero.
 	Sweep(ctx context.Context, session string, last SweepState, retention time.Duration) (SweepState, error)
 }
 
 // A SweepState describes how far the sweeping of a store has progressed: see [Store.Sweep].
 type SweepState struct {
-	// Turn counts the slices that were swept. By is the session that swept the last slice, and At is when it did,
-	// by the store's clock.
+	// Turn counts the slices that were swept. By is the session that swept the last slice, and At is the time of that
+	// sweep, by the store's clock.
 	Turn int64
 	By   string
 	At   time.Time
@@ -201,7 +202,7 @@ type SessionQuery struct {
 	// After, if not "", selects only the sessions whose ids are greater than After.
 	After string
 
-	// Limit is the most sessions to return, at most 1,000. Default 1,000.
+	// Limit is the greatest number of sessions to return, at most 1,000. Default 1,000.
 	Limit int
 
 	// Liveness means that only the fields ID, LastHeartbeat, TTL and Expired of each session are set.
@@ -217,7 +218,7 @@ type KeyQuery struct {
 	// Prefix and After select only the keys that begin with Prefix and are greater than After in byte order.
 	Prefix, After string
 
-	// Limit is the most states to return, at most 1,000.
+	// Limit is the greatest number of states to return, at most 1,000.
 	Limit int
 
 	// Session, if not "", is the id of a session that checks which of Keys it holds. Only Key and Holders of each state
@@ -236,8 +237,8 @@ type HeartbeatReply struct {
 	Now     time.Time // the time that was recorded, by the store's clock
 	Revoked []Revocation
 
-	// No fail-over can undo writes in Committed's term up to and including Committed. Zero means that the store can't
-	// tell.
+	// No fail-over can undo the writes of Committed's term up to and including the one at Committed. Zero means that
+	// the store can't tell.
 	Committed OpTime
 }
 

@@ -69,7 +69,7 @@ func TestBreakIsRefused(t *testing.T) {
 	}
 }
 
-// Authorize may read the body, for example a token in the form. It can't read more of the body than the page itself
+// Authorize may read the body, for example a token in the form. It can read only as much of the body as the page itself
 // reads.
 func TestAuthorizeReadsALimitedBody(t *testing.T) {
 	for key, tooLarge := range map[string]bool{"k": false, strings.Repeat("k", 1<<20): true} {

@@ -21,9 +21,8 @@
 //	./events?…             either of these as a stream of server-sent events, for the page's script
 //	./break                POST key=…: Break of dsync/admin, if Options.Authorize allows it
 //
-// All but the last take ?window=1m, 10m (the default) or 1h, the time span of the timelines. The
-// page works without JavaScript; with JavaScript, it updates itself while it is visible. The first
-// path also takes
+// All but the last take the parameter window, which is the time span of the timelines: 1m, 10m (the default) or 1h. The
+// page works without JavaScript; with JavaScript, it updates itself while it is visible. The first path also takes
 //
 //	prefix, contains    show only keys that begin with the one and contain the other
 //	sort                held (the default: what is held or waited for first), key, age (held for
@@ -32,9 +31,9 @@
 //	after               the key after which the list of keys begins
 //	mine, members       the positions at which the lists mine and members begin
 //
-// The store finds keys by their prefix. For the default order a request reads keys in byte order until it has found n
-// that are in use, but at most 1,000 keys. For contains, age and waiters it reads up to 10,000. The page shows the
-// first n that it found, and says if there are more keys to read. It also shows which processes wait for the keys that
+// The store finds keys by their prefix. In the default order, a request reads keys in byte order until it has found n
+// keys in use, but at most 1,000 keys. With contains, age or waiters it reads up to 10,000 keys. The page shows the
+// first n keys found, and says if there are more keys to read. It also shows which processes wait for the keys that
 // were read, and which processes they wait for. Processes that wait for each other, perhaps through others, are marked
 // as a cycle. The cycle is a deadlock if, in each process, the goroutine that waits also holds the key that another
 // process waits for. If different goroutines hold and wait, the cycle can resolve itself.
@@ -43,7 +42,7 @@
 // them, are shown as Go escapes, in quotes. JSON contains them unchanged.
 //
 // If the store does not answer a request within 5 s, the page leaves out what is missing and says so. The HTTP status
-// is 404 for a key without a record in the store, and 503 for a 17th stream.
+// is 404 for a key without a record in the store, and 503 if 16 streams are already open.
 //
 // # JSON
 //
@@ -68,10 +67,10 @@
 //
 // # Cost
 //
-// The size of a page and its events depends on n, not on how many keys the store has or this process holds. An event
-// contains only what has changed; ages and timelines advance by themselves. With 100,000 held keys a page is about 130
-// kB. A stream sends about 140 bytes a second while nothing changes, and about 200 for each lock that is taken and
-// released.
+// The size of a page and its events depends on n, not on the number of keys in the store or of keys that this process
+// holds. An event contains only what has changed; ages and timelines advance by themselves. With 100,000 held keys a
+// page is about 130 kB. A stream sends about 140 bytes a second while nothing changes, and about 200 bytes for each
+// lock that is taken and released.
 //
 // The handler reads the store only while somebody has the page open: once for each request, and
 // every [Options].Refresh for each stream of events. At most 16 streams may be open at a time.

@@ -33,7 +33,7 @@ func TestEventsTellOfChanges(t *testing.T) {
 				t.Errorf("a line of the event is %q, want event or data", line)
 			}
 		}
-		time.Sleep(7 * time.Second) // an odd time, so that no reading is due when the events are checked
+		time.Sleep(7 * time.Second) // not a multiple of the interval, so that no reading is due when the events are checked
 		if all = s.events(); len(all) != 0 {
 			t.Errorf("the events without a change are %q", all)
 		}
@@ -118,8 +118,8 @@ func TestEventsAreForAFew(t *testing.T) {
 }
 
 // Each event describes a change to the previous content. Applied one after the other, the events
-// yield the content that a new stream gets with its first event. That holds for any change, even if
-// lines occur many times or contain characters that end a line of an event.
+// yield the content that a new stream gets with its first event. This is true of any change, even if lines occur many
+// times or contain characters that end a line of an event.
 func TestEventsAddUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -169,8 +169,8 @@ func ageless(content string) string {
 	return regexp.MustCompile(`<time.*?</time>|<svg class="line".*?</svg>`).ReplaceAllString(content, "")
 }
 
-// While nothing changes, a stream sends no content, however old the shown holds become: ages and timelines advance in
-// the browser. Even after a very long time the stream shows as much as the page.
+// While nothing changes, a stream sends no content, because ages and timelines advance in the browser. This does not
+// change when holds become very old. Even after a very long time the stream shows as much as the page.
 func TestEventsGoOnForLong(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

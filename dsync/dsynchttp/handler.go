@@ -12,9 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/admin"
 )
 
-// A Handler serves the page of one session. Create it with [New], mount it with
-// [http.StripPrefix], and close it before the session or together with it. A Handler must
-// not be copied. All methods may be called concurrently.
+// A Handler serves the page of one session. Create it with [New], mount it with [http.StripPrefix], and close it no
+// later than the session. A Handler must not be copied. All methods may be called concurrently.
 type Handler struct {
 	s       *dsync.Session
 	all     *admin.Inspector // inspects the store of s

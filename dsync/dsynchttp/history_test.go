@@ -94,8 +94,8 @@ func TestHistoryOfHandOffs(t *testing.T) {
 	})
 }
 
-// The holds of other processes are known from the readings while the page is open. A hold is shown to end when the next
-// one begins, even if the page notices its end late. The store's clock may differ from the host's.
+// The holds of other processes are known from the readings while the page is open. Even if the page notices the end of
+// a hold late, it shows that the hold ended when the next one began. The store's clock may differ from the host's.
 func TestHistoryOfOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -121,8 +121,8 @@ func TestHistoryOfOthers(t *testing.T) {
 		time.Sleep(time.Second)
 		wantHistory(t, h, "k", began, of(a)+" 0s-1s", of(b)+" 1s-3s") // the change was noticed a second late
 
-		// A crash is distinguished from a release: after a crash, nobody is granted the key before
-		// the hold has lapsed.
+		// The page distinguishes a crash from a release: after a crash, nobody is granted the key before the hold has
+		// lapsed.
 		lock(t, first)
 		f.Cut()
 		ctx, cancel := context.WithTimeout(background, time.Hour)
@@ -141,7 +141,7 @@ func TestHistoryOfOthers(t *testing.T) {
 	})
 }
 
-// B44: a fixed lease whose time is over has ended as planned, so it does not look like a crash.
+// B44: a fixed lease that has run out has ended as planned, so it does not look like a crash.
 func TestHistoryOfALeaseThatIsOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -193,8 +193,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	})
 }
 
-// The timeline shows each hold in its window, concurrent holds side by side, and hand-offs and
-// losses.
+// The timeline shows each hold in its window, and each hand-off and loss. It shows concurrent holds side by side.
 func TestTimelineIsDrawn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

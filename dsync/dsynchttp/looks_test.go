@@ -12,8 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// Two processes that follow each other on a timeline never look the same, however many processes
-// there are.
+// Two processes that follow each other on a timeline never look the same, even if there are very many processes.
 func TestNeighboursLookDifferent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -15,7 +15,7 @@ import (
 type use struct {
 	key      string
 	since    time.Time
-	position int64 // orders the holds of a key, and its waits: a hold's token, or the number of calls ahead
+	position int64 // for sorting the holds or the waits of a key: a hold's token, or the number of calls ahead
 	hold     *engine.LocalHold
 	wait     *engine.LocalWait
 }

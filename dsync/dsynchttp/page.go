@@ -110,8 +110,8 @@ func (l view) Searched() bool {
 	return l.q.contains != "" || l.q.sort == byAge || l.q.sort == byWaiters || l.Matched > len(l.Keys)
 }
 
-// Left returns the address of the same list in byte order, if the list is in the default order and leaves out keys that
-// were read. Otherwise it returns "".
+// Left returns the address of the same list in byte order. It returns "" unless the list is in the default order and
+// leaves out keys that were read.
 func (l view) Left() string {
 	if l.q.sort != byUse || l.Matched == len(l.Keys) {
 		return ""

@@ -8,8 +8,9 @@ import (
 )
 
 // event encodes content as one server-sent event. The first line has the time since the anchor and the timeline's
-// window, in milliseconds. Each further line is either "+" and a line of content, or "=i,n", which stands for n lines
-// of the previous content, from line i on. So a change to one lock is sent as a few lines, however long the page is.
+// window, in milliseconds. Each further line is either "+" and a line of content, or "=i,n". The latter stands for n
+// lines of the previous content, beginning with line i. So a change to one lock is sent as a few lines, even if the
+// page is long.
 func event(before, content []string, since, window time.Duration) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "event: content\ndata: %d %d\n", since.Milliseconds(), window.Milliseconds())

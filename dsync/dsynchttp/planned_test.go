@@ -18,8 +18,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 )
 
-// B44: a hold that ends at its planned time does not look like a crash. Until the key's next use the store's record
-// still names the holder, but the status, its JSON and the page show a free key, even in the holder's own process.
+// B44: a hold that ends at its planned time does not look like a crash. Until somebody uses the key again, the store's
+// record still names the holder. But the status, its JSON and the page show a free key, even in the holder's own
+// process.
 func TestPlannedEndIsNoCrash(t *testing.T) {
 	const d = 20 * time.Second
 	for name, hold := range map[string]func(t *testing.T, s *dsync.Session, f *dsynctest.Faulty){

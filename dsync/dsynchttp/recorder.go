@@ -27,7 +27,7 @@ type recorder struct {
 	mu     sync.Mutex
 	tracks map[string]*list.Element // the elements of recent, by key
 	recent list.List                // values are *track, the most recently changed first
-	colors map[string]int           // by session, numbered in the order of appearance
+	colors map[string]int           // by session; the sessions are numbered in the order in which they appeared
 }
 
 // A track is the record of one key.
@@ -84,8 +84,8 @@ func ownSpan(token int64, start time.Time) span {
 
 func ownName() string { return fmt.Sprintf("this process (%d)", os.Getpid()) }
 
-// trackLocked returns the track of key. If there is none, it creates one; if there are then too many tracks, it removes
-// the least recently changed one.
+// trackLocked returns the track of key. If the key has no track, it creates one. If there are then too many tracks, it
+// removes the one whose last change is oldest.
 func (r *recorder) trackLocked(key string) *track {
 	if place := r.tracks[key]; place != nil {
 		r.recent.MoveToFront(place)
@@ -150,9 +150,8 @@ func (r *recorder) see(now time.Time, st admin.Status) {
 
 func exclusive(k driver.Kind) bool { return k != driver.KindRWMutex && k != driver.KindSemaphore }
 
-// knows reports whether a hook has reported the hold as a hold of this process. The hook may have
-// reported it with the same token, or with another token that the store reserves for hand-offs
-// within the process (see driver.Store).
+// knows reports whether a hook has reported the hold as a hold of this process. The hook may have reported the hold's
+// token, or another token that the store reserves for hand-offs within the process (see driver.Store).
 func (t *track) knows(h admin.Participant) bool {
 	room := int64(1 << 10)
 	if h.Yields {
@@ -181,7 +180,7 @@ func (r *recorder) of(key string) []span {
 	return all
 }
 
-// color returns the style of a session: one of eight colours or, with alt, a darker or brighter variant of one of them.
+// color returns the style of a session: one of eight colours or, with alt, a darker or brighter variant of that colour.
 // A session keeps its style until a thousand sessions have been seen. If two sessions with the same style are next to
 // each other on a timeline, one of them is outlined.
 func (r *recorder) color(session string) string {
@@ -213,9 +212,9 @@ type span struct {
 	end     time.Time // when the hold ended, or the latest time at which it can have ended; zero: not over
 	lost    string    // why the hold was lost; "" if it was not lost, or if the reason is unknown
 
-	planned time.Time // its fixed end, as last seen; zero if it ends with its session
-	lapses  time.Time // when it ends unless its session sends another heartbeat, as last seen
-	silent  bool      // its session had sent no heartbeat for half of its TTL
+	planned time.Time // as last seen, its fixed end; zero: it ends with its session
+	lapses  time.Time // as last seen, when it ends if its session sends no other heartbeat
+	silent  bool      // when last seen, its session had sent no heartbeat for half of its TTL
 }
 
 // own reports whether the span is a hold of this process that a hook reported.
@@ -243,9 +242,9 @@ func (s *span) setHeld(h admin.Participant, now, until time.Time) {
 	}
 }
 
-// setEnded records that the hold ended by the given time, and no later than planned. If the holder's session was silent
-// when last seen, and the key became free only when the hold had lapsed, then the session has expired. After a release,
-// the key would have been free earlier.
+// setEnded records that the hold ended no later than the given time, and no later than planned. If the holder's session
+// was silent when last seen, and the key became free only when the hold had lapsed, then the session has expired. After
+// a release, the key would have been free earlier.
 func (s *span) setEnded(at time.Time) {
 	if s.end = at; !s.planned.IsZero() && at.After(s.planned) {
 		s.end = s.planned

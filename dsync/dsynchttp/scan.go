@@ -9,12 +9,12 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/admin"
 )
 
-// maxScan is the most keys that a request reads. The store can find keys by prefix. But to find
-// keys by a substring, or to find the key that has been held longest, a request must read all keys.
+// maxScan is the greatest number of keys that a request reads. The store can find keys by prefix. But to find keys by a
+// substring, or to find the key that has been held longest, a request must read all keys.
 const maxScan = 10_000
 
-// maxUseScan is the most keys that a request reads to find those in use. It is less than maxScan because keys in use
-// come first by default, so that most requests search for them.
+// maxUseScan is the greatest number of keys that a request reads to find keys in use. It is less than maxScan because
+// by default keys in use come first, and so most requests search for them.
 const maxUseScan = 1_000
 
 // inUse reports whether somebody holds the key or waits for it.
@@ -31,8 +31,8 @@ type scan struct {
 }
 
 // scan reads at most maxScan keys. If it sorts by key, it stops after n matching keys. If it sorts by use, it stops
-// after n matching keys that are in use or, without a substring to search for, after maxUseScan keys. On an error it
-// returns what it has read so far.
+// after n matching keys that are in use. If there is no substring to search for, it also stops after maxUseScan keys.
+// On an error it returns what it has read so far.
 func (h *Handler) scan(ctx context.Context, q query) (r scan, err error) {
 	if q.key != "" {
 		st, err := h.all.Status(ctx, q.key)
@@ -64,7 +64,7 @@ func (h *Handler) scan(ctx context.Context, q query) (r scan, err error) {
 			r.next = st.Key
 			break
 		}
-		if len(r.shown) == 2*q.n { // keep no more than needed in memory
+		if len(r.shown) == 2*q.n { // keep only what is needed in memory
 			r.cut(q)
 		}
 	}

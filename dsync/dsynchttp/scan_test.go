@@ -95,8 +95,8 @@ func TestPageSearchesAndSorts(t *testing.T) {
 	})
 }
 
-// Keys that are held or waited for come first, even if they are far back in byte order, and the page links to the
-// list of all keys in byte order. The page reads at most a thousand keys to find those in use.
+// Keys that are held or waited for come first, even if they come late in byte order. The page has a link to the list of
+// all keys in byte order. The page reads at most a thousand keys to find those in use.
 func TestPageShowsKeysInUseFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -169,8 +169,8 @@ func TestPageSearchesInSteps(t *testing.T) {
 	})
 }
 
-// If reading the store takes a long time, a stream reads it less often, so that it spends at most a tenth of the time
-// reading.
+// If a reading of the store takes a long time, a stream reads less often, so that it spends at most a tenth of the time
+// on readings.
 func TestEventsOfASlowStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

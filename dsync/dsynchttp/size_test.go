@@ -52,7 +52,7 @@ func TestPageIsBounded(t *testing.T) {
 		if n := st.take(); n < 50<<10 || n > 190<<10 {
 			t.Errorf("the first event has %d bytes, want 50 to 190 KiB", n)
 		}
-		time.Sleep(5 * time.Second) // by then the other sessions have begun to listen, which requires a heartbeat
+		time.Sleep(5 * time.Second) // by then the other sessions have sent a heartbeat, and so have begun to listen
 		synctest.Wait()
 		st.take()
 		time.Sleep(20 * time.Second)

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// maxLanes is the greatest number of concurrent holds that are drawn side by side; further ones
-// overlap.
+// maxLanes is the greatest number of concurrent holds that are drawn side by side; if there are more, some overlap.
 const maxLanes = 4
 
 // Together the lanes are 16 CSS pixels high, in the middle of a timeline of 22 pixels.

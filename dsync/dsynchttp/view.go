@@ -36,7 +36,7 @@ type view struct {
 	anchor    anchor
 }
 
-// totals are the full lengths of lists that are shown in part.
+// totals are the full lengths of lists that may be shown only in part.
 type totals struct {
 	Mine    int `json:"mine"` // number of matching holds and calls
 	Members int `json:"members"`
@@ -92,7 +92,7 @@ type keyView struct {
 	Timeline  timeline `json:"-"`
 }
 
-// marked has what distinguishes a session on the page.
+// marked has the fields that distinguish a session on the page.
 type marked struct {
 	Mine  bool   `json:"mine,omitempty"`
 	Style string `json:"-"`
@@ -229,7 +229,7 @@ func (l *view) local(s *dsync.Session) {
 	}
 }
 
-// messages returns the messages of the errors that err joins, or else err's own message.
+// messages returns the messages of the errors that err joins or, if it joins none, err's own message.
 func messages(err error) []string {
 	if err == nil {
 		return nil

@@ -75,7 +75,7 @@ func newPartyView(p admin.Participant) partyView {
 	return partyView{Session: p.Session, Name: p.Name, Host: p.Host, PID: p.PID}
 }
 
-// list returns up to n edges. Edges in cycles come first; otherwise, edges with more keys come first.
+// list returns up to n edges. Edges in cycles come before others; among the rest, edges with more keys come first.
 func (g *waitGraph) list(n int, mark func(session string) marked) (all []waitView, more bool) {
 	for _, d := range admin.FindDeadlocks(g.keys, g.keys) {
 		for i, m := range d.Members {

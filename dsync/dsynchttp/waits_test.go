@@ -29,7 +29,7 @@ func waitsOf(l view) (all []string) {
 	return all
 }
 
-// The page shows which process waits for which other process, and which of them wait in a cycle.
+// The page shows which process waits for which other process, and which processes wait in a cycle.
 func TestPageShowsWaitingProcesses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

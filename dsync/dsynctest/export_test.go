@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// RunInBubbles is like [TestStore], but runs each subtest in a bubble of its own, so that waiting takes no time. It
-// calls newStore inside the bubble.
+// RunInBubbles is like [TestStore], but runs each subtest in its own bubble, so that waiting takes no time. It calls
+// newStore inside the bubble.
 func RunInBubbles(t *testing.T, newStore func(t *testing.T) driver.Store) {
 	for _, c := range conformance() {
 		t.Run(c.name, func(t *testing.T) {

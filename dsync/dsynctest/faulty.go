@@ -106,17 +106,17 @@ type Request struct {
 
 // A Fault determines what happens to one [Request]. The zero Fault does nothing. The fields can be combined.
 //
-// As on a network, the end of a context does not take back a request that was sent: a delayed request is executed
-// even if its caller has returned in the meantime. With LoseReply and Again, a request is executed twice, and its
-// caller learns of neither execution.
+// As on a network, the end of a context does not recall a request that was sent: a delayed request is executed even if
+// its caller has already returned. With LoseReply and Again, a request is executed twice, and its caller learns of
+// neither execution.
 //
 // A caller whose request or reply is lost waits until its ctx ends, and gets ctx's error. If ctx never ends, the
 // call never returns.
 //
 // A Fault of MethodNotice concerns one notice on its way to one listener. Delay and ReplyDelay deliver the notice late
-// and hold up the notices behind it. Again delivers the notice twice. LoseRequest and LoseReply lose it. LoseRequest
-// with Again delivers it late, without delaying the notices behind it. A Fault of MethodNotify concerns notices on their
-// way to the store, for all listeners.
+// and hold up the notices behind it. Again delivers the notice twice. LoseRequest and LoseReply lose the notice.
+// LoseRequest with Again delivers the notice late, without delaying the notices behind it. A Fault of MethodNotify
+// concerns notices on their way to the store, for all listeners.
 type Fault struct {
 	// Delay is the time that the request takes to reach the store.
 	Delay time.Duration
@@ -131,7 +131,7 @@ type Fault struct {
 	LoseReply bool
 
 	// Again, if positive, makes a second copy of the request reach the store, whatever happens to the first copy.
-	// Again is the time from the sending of the request to the arrival of that copy. A notice is delivered to its
+	// Again is the time from the sending of the request to the arrival of that copy. With Again, a notice reaches its
 	// listener a second time, without holding up the notices behind it. Again has no effect on Listen.
 	Again time.Duration
 
@@ -161,7 +161,7 @@ type Faulty struct {
 	seq      int
 
 	mu       sync.Mutex
-	cuts     int           // number of Cuts so far: if it changes between a request and its reply, the reply is lost
+	cuts     int           // number of calls of Cut so far: if it changes between a request and its reply, the reply is lost
 	healed   chan struct{} // not nil while the store is cut off; Heal closes it
 	late     int           // number of goroutines of delayed and repeated requests
 	idle     chan struct{} // if not nil, closed when late is 0
@@ -179,9 +179,9 @@ type recorded struct {
 var _ driver.Store = (*Faulty)(nil)
 
 // NewFaulty returns a Faulty in front of store. The Faulty calls decide for each request that is sent and for each
-// notice that a Listen receives, one call at a time, so decide needs no lock to count or to use a random source.
-// decide must not block or call a method of the store through this Faulty; it may call Cut and Heal. If decide is
-// nil, only Cut causes faults.
+// notice that a Listen receives. It makes one call at a time, so decide needs no lock to count or to use a random
+// source. decide must not block or call a method of the store through this Faulty; it may call Cut and Heal. If decide
+// is nil, only Cut causes faults.
 func NewFaulty(store driver.Store, decide func(Request) Fault) *Faulty {
 	if decide == nil {
 		decide = func(Request) Fault { return Fault{} }
@@ -260,7 +260,7 @@ func (f *Faulty) Wait() {
 	<-idle
 }
 
-// Close drops the delayed and repeated requests and the repeated notices that have not arrived yet. It ends the context
+// Close drops delayed requests, repeated requests and repeated notices that have not arrived yet. It ends the context
 // of delayed and repeated requests that are being executed, releases hanging callers, and waits for the Faulty's
 // goroutines. From then on the Faulty does not call decide, and requests pass without faults, so that the rest of the
 // test can finish. A store that is cut off stays cut off. Further calls of Close do nothing.

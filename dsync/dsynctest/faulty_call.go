@@ -69,7 +69,7 @@ func call[T any](ctx context.Context, f *Faulty, r Request, do func(context.Cont
 	return a.value, a.err
 }
 
-// sleepOrNil is like sleep, but ignores ctx if d is 0, so that an answer is returned even if ctx ended just when it
+// sleepOrNil is like sleep, but ignores ctx if d is 0. So an answer is returned even if ctx ended just when the answer
 // arrived.
 func sleepOrNil(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
@@ -224,7 +224,7 @@ func (f *Faulty) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, e
 	})
 }
 
-// RecordName implements [driver.Namer], if the wrapped store does.
+// RecordName implements [driver.Namer] if the wrapped store implements it.
 func (f *Faulty) RecordName(key string) string {
 	if n, ok := f.store.(driver.Namer); ok {
 		return n.RecordName(key)

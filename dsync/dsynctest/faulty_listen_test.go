@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// wake sends the listeners of session a a NoticeWake for claim n of that session.
+// wake sends a NoticeWake for claim n of session a to the listeners of that session.
 func wake(m *dsynctest.Memory, n int) {
 	c := claim("k", "a", n)
 	m.Notify(context.Background(), []driver.Notice{{Type: driver.NoticeWake, Session: c.Session, Key: c.Key, Claim: c.ID}})

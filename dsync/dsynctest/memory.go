@@ -15,7 +15,7 @@ import (
 
 const (
 	maxAhead = 8    // waiters in State.WaitersAhead, except for Load
-	maxShown = 1000 // most sessions that Sessions without IDs returns, most keys that Keys returns
+	maxShown = 1000 // the greatest number of sessions that Sessions without IDs returns, and of keys that Keys returns
 )
 
 // A Memory is a [driver.Store] in the memory of this process, for tests. It takes the place of the server that
@@ -246,7 +246,7 @@ func (c Counts) Total() int {
 	return n
 }
 
-// Since returns the difference between c and earlier Counts. The map of the result leaves out methods that were not
+// Since returns the difference between c and the Counts earlier. The map of the result leaves out methods that were not
 // called in between.
 func (c Counts) Since(before Counts) Counts {
 	d := Counts{Commands: maps.Clone(c.Commands), Writes: c.Writes - before.Writes}

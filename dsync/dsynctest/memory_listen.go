@@ -122,7 +122,7 @@ const (
 	sessionsAddress  = 1
 )
 
-// notices returns those of a command's due notices that are sent, with their addresses. Every session counts as
+// notices selects the notices to send from a command's due notices, and adds their addresses. Every session counts as
 // listening, unless the Memory is Polling.
 func (m *Memory) notices(due []driver.Notice) (notices []driver.Notice) {
 	for _, n := range due {

@@ -90,8 +90,8 @@ func TestMemoryNotifiesOnce(t *testing.T) {
 	})
 }
 
-// When a Listen ends, the Memory forgets the listener for all of the listener's keys, even if the caller has changed
-// the slice of keys in the meantime, or if the slice had a key twice.
+// When a Listen ends, the Memory forgets the listener for all of its keys. It does so even if the caller has changed
+// the slice of keys in the meantime, or if the slice contained a key twice.
 func TestMemoryForgetsListeners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := dsynctest.NewMemory()

@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// sweepSlice is the most records that one Sweep reads.
+// sweepSlice is the greatest number of records that one Sweep reads.
 const sweepSlice = 100
 
 // Sweep implements [driver.Store]. It reads up to 100 records.
@@ -63,7 +63,7 @@ func (m *Memory) slice(after string) []string {
 // argument after. It does not sort the whole map.
 func first[T any](n int, from map[string]T, after string, beyond bool) []string {
 	var keys []string
-	last := "" // the greatest of the n least keys at the last cut, or "" if there were fewer than n
+	last := "" // the greatest of the n least keys at the last cut; "": no cut yet
 	cut := func() {
 		slices.Sort(keys)
 		if len(keys) >= n {

@@ -19,15 +19,15 @@ import (
 // subtests of Sweep delete idle records. The subtests of Sweep run first, one by one; the others then run in
 // parallel.
 //
-// TestStore takes seconds, or up to a minute if each command takes 50 ms; a greater value of go test's flag
-// -parallel makes it faster. It checks the order of events and the times that the store reports. It does not depend
-// on the store's speed, unless a command takes seconds. A store must send notices unless its Listen returns
+// TestStore takes seconds, or up to a minute if each command takes 50 ms. A greater value of go test's flag -parallel
+// makes it faster. It checks the order of events and the times that the store reports. It does not depend on the
+// store's speed, unless a command takes seconds. A store must send notices unless its Listen returns
 // [errors.ErrUnsupported].
 //
-// TestStore can't test promises whose effects the interface does not show: that an Acquire that changes nothing
-// writes nothing, that the values in ctx are not used, and that committed changes survive a fail-over. Nor does it
-// test limits that take minutes to reach on a server: that at most 10,000 claims wait for a key, that Load shows
-// all of them, and that 1,000 are notified when the key is sealed.
+// TestStore can't test promises whose effects the interface does not show: an Acquire without changes writes nothing,
+// the values in ctx are not used, and committed changes survive a fail-over. Nor does it test limits that take minutes
+// to reach on a server: that at most 10,000 claims wait for a key, that Load shows all of them, and that 1,000 are
+// notified when the key is sealed.
 func TestStore(t *testing.T, newStore func(t *testing.T) driver.Store) {
 	for _, c := range conformance() {
 		t.Run(c.name, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestStore(t *testing.T, newStore func(t *testing.T) driver.Store) {
 type conformanceCase struct {
 	name  string
 	test  func(*env)
-	alone bool // no other case may run at the same time; most of these cases delete idle records
+	alone bool // no other case may run at the same time, usually because the case deletes idle records
 }
 
 // conformance returns all cases, beginning with those that must run alone.

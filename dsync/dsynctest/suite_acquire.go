@@ -190,7 +190,7 @@ func tokenCases() []conformanceCase {
 	}
 }
 
-// testTokenGrows makes a key change hands in four ways. As in every case, env.check compares the tokens of all states.
+// testTokenGrows makes a key change hands in four ways. As in all cases, env.check compares the tokens of all states.
 func testTokenGrows(e *env) {
 	key, living := newID(), e.session()
 	var last int64
@@ -230,7 +230,7 @@ func testTokenGrows(e *env) {
 	}
 }
 
-// termCases test that an election's term counts its grants.
+// termCases test that an election's term is the number of its grants.
 func termCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Term/CountsEveryGrant", test: testTermCounts},

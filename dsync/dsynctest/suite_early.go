@@ -6,8 +6,8 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// earlyCases test Release with Early. What a fail-over may undo, and what heartbeats return afterwards, must be
-// tested by each store's own tests.
+// earlyCases test Release with Early. They do not test what a fail-over may undo, or what heartbeats then return: each
+// store needs its own tests for that.
 func earlyCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Early/TheNextIsLetIn", test: testEarlyNext},

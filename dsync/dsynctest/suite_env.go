@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// long is a TTL that does not run out while a case runs, however slow the server is.
+	// long is a TTL that does not run out while a case runs, even if the server is slow.
 	long = 10 * time.Minute
 
 	// short is a TTL or a lease whose end a case waits for.
