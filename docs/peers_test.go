@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// This is the code in coming-from.md for users of other libraries than ShedLock.
+// This is the code in coming-from.md for users of libraries other than ShedLock.
 
 // The last line of the output shows why Unlock must not be deferred before the error is checked.
 func Example_finally() {

@@ -212,7 +212,7 @@ func TestClockGoesBackBesideALateRequest(t *testing.T) {
 		var late atomic.Bool
 		f := newFaulty(t, memory, func(r dsynctest.Request) (f dsynctest.Fault) {
 			if r.Method == dsynctest.MethodAcquire && late.Swap(false) {
-				f.Delay = ttl/6 + margin*2/5 // too late to join, if the clock did not step back
+				f.Delay = ttl/6 + margin*2/5 // too late to join if the clock had not stepped back
 			}
 			return f
 		})

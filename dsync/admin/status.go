@@ -52,7 +52,7 @@ type Participant struct {
 	// For holders only:
 	Token   int64     // as granted; each hand-off within the holder's process adds 1
 	Since   time.Time // when it was granted
-	Until   time.Time // when the hold ends: at the end of a fixed lease, otherwise when the session lapses if no heartbeat comes before
+	Until   time.Time // when the hold ends: at its fixed end or, without one, when the session lapses if it sends no other heartbeat
 	Renewed bool      // heartbeats move Until; false for a fixed end
 	Lapsed  bool      // its session sent no heartbeat before Until: the hold no longer counts, and the next request for the key removes it
 	Yields  bool      // its process may keep it unused until others wait

@@ -65,8 +65,8 @@ type Claim struct {
 	Value string `json:"-"`
 
 	// Token is the token that the claim was granted with, or 0 if its session does not know it. Extend needs it.
-	// NoneWaiting means that nobody waited at the time of the grant. For a Release both fields are only hints, which
-	// may save the store some work and do not change what the Release does.
+	// NoneWaiting means that nobody waited at the time of the grant. For a Release, both fields are only hints: they
+	// may save the store some work, but they do not change what the Release does.
 	Token       int64
 	NoneWaiting bool
 }

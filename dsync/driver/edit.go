@@ -112,8 +112,8 @@ type Acquire struct {
 	Expired  []string  // ids of sessions that have expired
 	NotAfter time.Time // by the store's clock
 
-	// Repeated means that the session has sent an Acquire of this claim before. It is only a hint, which does not
-	// change what Acquire does: such a claim is usually waiting, and seldom the only one of its key.
+	// Repeated means that the session has sent an Acquire of this claim before. It is only a hint, and does not change
+	// what Acquire does: such a claim is usually in the queue already, and its key usually has other claims.
 	Repeated bool
 }
 
@@ -133,9 +133,9 @@ type Acquire struct {
 type Release struct {
 	Claim Claim
 
-	// Keep, if positive, makes a held claim end that long after now, by the store's clock, or at its own end if that is
-	// earlier, whatever happens to its session. A waiting claim is removed instead. The first waiter is notified
-	// ([NoticeWake]), so that it can wait for that end.
+	// Keep, if positive, sets the end of a held claim to now + Keep, by the store's clock, unless its end is already
+	// earlier. The claim ends at that time, whatever happens to its session. A waiting claim is removed instead. The
+	// first waiter is notified ([NoticeWake]), so that it can wait for that end.
 	Keep time.Duration
 
 	// Seal, if positive, is the tick that has succeeded. Result, of up to [MaxValue] bytes, is the result of that tick.
@@ -155,8 +155,8 @@ type Release struct {
 	Successor string
 
 	// Early lets the store answer before the removal of the claim is committed, if nobody waits for the key or observes
-	// it: see Edited.Applied. If a fail-over undoes the release, nobody else gets the key: the claim holds again, and
-	// its session discards it. A store may ignore Early, and does so with Keep, Seal and Successor.
+	// it: see Edited.Applied. If a fail-over undoes the release, nobody else gets the key: the claim holds the key
+	// again, and its session discards the claim. A store may ignore Early, and does so with Keep, Seal and Successor.
 	Early bool
 }
 
@@ -179,11 +179,10 @@ type Publish struct {
 	Value []byte `json:"-"`
 }
 
-// A Resize sets the key's limit for claims of Kind, and the store settles the key. From then on, claims with the limit
-// that the key had before, or with From, count as if they had the new limit. This lasts until a Forget or a Sweep
-// removes the former limits. It also ends when the key is free and a claim takes it with another kind, or with a limit
-// that the key never had. A store remembers at least the last 8 limits. Claims that already hold the key keep holding
-// it.
+// A Resize sets the key's limit for claims of Kind, and the store settles the key. From then on, claims whose limit is
+// the key's previous limit or From count as if they had the new limit. This lasts until a Forget or a Sweep removes the
+// former limits. It also ends when the key is free and a claim takes it with another kind, or with a limit that the key
+// never had. A store remembers at least the last 8 limits. Claims that already hold the key keep holding it.
 //
 // If the key is held, waited for or sealed as another kind, the error is a [*MismatchError]. If a claim in the queue
 // has a greater weight than Limit, the error is ErrRefused. A Resize that changes nothing writes nothing. A Resize that

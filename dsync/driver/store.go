@@ -179,8 +179,7 @@ type SweepState struct {
 	// After is the cursor: the next slice begins after it, or at the beginning if it is "".
 	After string
 
-	// Seen is the number of records in the last slice, and Deleted how many of them were
-	// deleted.
+	// Seen is the number of records in the last slice, and Deleted is the number of these that were deleted.
 	Seen, Deleted int64
 
 	// Round is the number of records seen so far in the current round, which began at the beginning of the store.

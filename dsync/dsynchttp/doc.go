@@ -38,8 +38,8 @@
 // as a cycle. The cycle is a deadlock if, in each process, the goroutine that waits also holds the key that another
 // process waits for. If different goroutines hold and wait, the cycle can resolve itself.
 //
-// Characters in keys and names that can't be seen, or that set the direction of the text around
-// them, are shown as Go escapes, in quotes. JSON contains them unchanged.
+// If a key or a name has characters that can't be seen, or that set the direction of the text around them, it is shown
+// in quotes, with these characters as Go escapes. JSON contains keys and names unchanged.
 //
 // If the store does not answer a request within 5 s, the page leaves out what is missing and says so. The HTTP status
 // is 404 for a key without a record in the store, and 503 if 16 streams are already open.

@@ -21,7 +21,7 @@ type timeline struct {
 	Losts []mark   // where a hold was lost
 }
 
-// A bar is the part of a span during which the key is known to be held or, drawn faint, may have been held.
+// A bar is a part of a span. If it is drawn faint, it is not known whether the key was held during that part.
 type bar struct {
 	Class    string
 	X, Width string

@@ -10,7 +10,7 @@ import (
 // The limits of the list of waiting processes.
 const (
 	maxWaits       = 1000 // the most pairs of processes
-	maxWaitHolders = 8    // the most holders and the most waiters of a key; Inspector.List returns no more waiters either
+	maxWaitHolders = 8    // the greatest number of holders of a key, and of its waiters; Inspector.List returns no more waiters
 	maxWaitKeys    = 3    // the most keys listed for a pair
 )
 

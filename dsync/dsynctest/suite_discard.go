@@ -5,7 +5,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// discardCases test that Discard removes released claims that a late copy of their request has brought back.
+// discardCases test that Discard removes released claims after late copies of their requests have brought them back.
 func discardCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Discard/LetsTheNextIn", test: testDiscardHolder},
