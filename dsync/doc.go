@@ -34,8 +34,8 @@
 // Token or a context's Err reports the loss, but work that had begun goes on. If a virtual machine pauses with its
 // clocks, only the next heartbeat's reply reveals the loss. Where that matters, check the token where the data is.
 //
-// If somebody deletes or edits a lock's record in the store, two processes can hold the lock until the first is
-// notified, after its next heartbeat (a later one if its session holds more than 500 keys).
+// If somebody deletes or edits a lock's record in the store, two processes can hold the lock. The first is notified
+// after its next heartbeat, or a later one if its session holds more than 500 keys.
 //
 // # What is not here
 //

@@ -44,9 +44,10 @@ import (
 // Early, and what Sessions reads.
 //
 // Some errors are definite answers, to be tested with errors.Is: [ErrSessionExpired], [ErrSessionExists],
-// [ErrMismatch], [ErrNotHeld], [ErrNotWaiting], and [ErrRefused] for failures that repeating cannot fix (missing
-// privileges, a broken configuration, a full queue). Such an error means that the command has not had its effect, and
-// never will have it. The command may still have dropped claims of expired sessions, and holders whose end has come.
+// [ErrMismatch], [ErrNotHeld], [ErrNotWaiting] and [ErrRefused]. ErrRefused is for failures that repeating the command
+// cannot fix (missing privileges, a broken configuration, a full queue). A definite answer means that the command has
+// not had its effect, and never will. The command may still have dropped claims of expired sessions, and holders whose
+// end has come.
 //
 // Every other error means that the command may or may not have been applied, or may still be applied a little later.
 // The caller repeats the command, unless it is a Register. A repeated or late command must do no harm, as documented
@@ -152,8 +153,8 @@ type Store interface {
 	// set timers and for display, never for decisions.
 	Sessions(ctx context.Context, q SessionQuery) (m []Member, now time.Time, err error)
 
-	// Sweep scans one slice of the store, of at most 1,000 records, and deletes what has been idle for longer than
-	// retention: records of keys that nobody holds or waits for, and records of expired or lapsed sessions. It keeps
+	// Sweep scans one slice of the store, of at most 1,000 records. It deletes records that have been idle for longer
+	// than retention: those of keys that nobody holds or waits for, and those of expired or lapsed sessions. It keeps
 	// the record of a key that counts terms or is sealed. It also keeps every record without which a token of its key
 	// might be granted twice.
 	//

@@ -5,9 +5,9 @@
 //
 //	locks, err := dsync.New(dsynctest.NewMemory(), nil)
 //
-// [Faulty] wraps any Store and misbehaves on purpose. A function of the test decides which requests are delayed, lost
-// or repeated, which replies are delayed or lost, which calls hang, and which notices are delayed, lost, repeated or
-// reordered. A Faulty can also cut the store off, and replay recorded requests.
+// [Faulty] wraps any Store and misbehaves on purpose. A function of the test decides which requests and notices are
+// delayed, lost or repeated, which replies are delayed or lost, and which calls hang. It can also reorder notices. A
+// Faulty can also cut the store off, and replay recorded requests.
 //
 // [TestStore] is the conformance suite of the Store interface, in the manner of
 // testing/fstest and testing/slogtest. To write a Store for another
