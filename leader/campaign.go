@@ -95,9 +95,9 @@ func (e *Election) campaign(ctx context.Context, how how) (*term, error) {
 	}
 }
 
-// hold waits while the election is paused, and then for the hold. If try is true, it does not wait.
-// The error is ErrPaused, not wrapped, if try is true and the election is paused, or if the
-// election is paused during the wait for the hold.
+// hold waits while the election is paused, and then for the hold. If try is true, it does not wait. The error is
+// ErrPaused, not wrapped, in two cases: the election is paused during the wait for the hold, or try is true and the
+// election is paused already.
 func (e *Election) hold(ctx context.Context, try bool) (*engine.Hold, error) {
 	e.mu.Lock()
 	for e.paused != nil {

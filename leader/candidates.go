@@ -66,8 +66,8 @@ func (e *Election) ObserveCandidates(ctx context.Context) <-chan []Candidate {
 	})
 }
 
-// sameCandidate reports whether a and b are the same session in the same role. Of a session's other fields, only Seen
-// changes, and that does not count.
+// sameCandidate reports whether a and b are the same session in the same role. Of the other fields, only Seen changes
+// during a session, and it does not count.
 func sameCandidate(a, b Candidate) bool { return a.Session == b.Session && a.IsLeader == b.IsLeader }
 
 func (e *Election) candidates(ctx context.Context, st driver.State) (all []Candidate, err error) {

@@ -91,8 +91,8 @@ func role(c leader.Candidate) string {
 	return c.Name + " candidate"
 }
 
-// E8: a session is a candidate or an observer of an election for as long as it takes part. If the session is
-// lost, its replacement takes part instead. A session can observe through Observe or for its hooks.
+// E8: a session is a candidate or an observer of an election for as long as it takes part. If the session is lost, its
+// replacement takes part instead. A session can observe because of a call of Observe, or because its hooks need it.
 func TestRolesInAnElection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -43,8 +43,7 @@ func New(s *dsync.Session, name string, opt *Options) (*Election, error) {
 	return newElection(context.Background(), engine.Of(s), name, opt)
 }
 
-// newElection is like New. Its first argument is the context under which the session observes the election, if the
-// hooks need it.
+// newElection is like New. If the hooks need the session to observe the election, the session does so until heard ends.
 func newElection(heard context.Context, s *engine.Session, name string, opt *Options) (*Election, error) {
 	if err := dsync.CheckKey(name); err != nil {
 		return nil, fmt.Errorf("leader: name of the election: %w", err)
@@ -153,8 +152,8 @@ func (e *Election) ResignAfter(ctx context.Context, d time.Duration) error {
 }
 
 // resignBy is like resign, but releases the term with the options in l. The error is ErrNotLeader if there is no term,
-// it was already resigned, or its release can no longer be changed. Otherwise it is ctx's error or one of
-// [engine.Hold.ReleasedBy].
+// if the term was already resigned, or if its release can no longer be changed. Otherwise it is ctx's error or an error
+// of [engine.Hold.ReleasedBy].
 func (t *term) resignBy(ctx context.Context, l driver.Release) error {
 	if t == nil || errors.Is(context.Cause(t.ctx), ErrResigned) || !t.hold.ReleaseBy(l) {
 		return ErrNotLeader

@@ -57,8 +57,7 @@ func TestOneOfManyLeads(t *testing.T) {
 	})
 }
 
-// However a term ends, the cause of its context is the reason, and the Lost hook receives the same
-// cause.
+// However a term ends, the cause of its context says why, and the Lost hook receives the same cause.
 func TestCauseOfTheEnd(t *testing.T) {
 	mine := errors.New("my own reason")
 	for name, test := range map[string]struct {

@@ -52,9 +52,9 @@ type GroupOptions struct {
 	// ±50 %. It must be at least 10 ms and at most 50 years. Default: a third of the session's
 	// TTL. Negative: never.
 	//
-	// Unless BalanceInterval is negative, a function first campaigns after a random delay of at most a tenth
-	// of BalanceInterval and at most a thirtieth of the TTL, so that processes that start together share the
-	// functions.
+	// Unless BalanceInterval is negative, each function waits for a random time before its first campaign, so that
+	// processes that start together share the functions. The wait is at most a tenth of BalanceInterval and at most a
+	// thirtieth of the TTL.
 	BalanceInterval time.Duration
 
 	// Election has the options of each function's election.
@@ -256,9 +256,9 @@ func (g *Group) Wait() error {
 	return g.err
 }
 
-// next returns one of the functions in the group. If there is none, it ends the group and returns
-// nil. A sync.WaitGroup would not do, because its Add must not be called concurrently with Wait
-// while the counter is zero, but Go may be.
+// next returns one of the functions in the group. If there is none, it ends the group and returns nil. A sync.WaitGroup
+// would not do: while its counter is zero, Add must not be called concurrently with Wait. But Group.Go may be called
+// concurrently with Group.Wait at any time.
 func (g *Group) next() *Singleton {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,10 +10,10 @@ import (
 // net/http/httptrace.ClientTrace. Any of them may be nil. Failed commands are reported to the
 // session's hook dsync.Hooks.StoreError.
 //
-// Hooks are called one at a time, in the order of the events, on a goroutine of their own. A hook that
-// blocks or panics delays later hooks, but it delays no heartbeat and does not end the leadership. A
-// hook may call anything: Campaign, Resign, Pause, or Close of the session. No call is dropped, except
-// that a call of Refreshed that waits behind a slow hook is replaced by the next call of Refreshed.
+// Hooks are called one at a time, in the order of the events, on a goroutine of their own. A hook that blocks or panics
+// delays later hooks, but it delays no heartbeat and does not end the leadership. A hook may call anything: Campaign,
+// Resign, Pause, or Close of the session. No call is dropped, with one exception: if a call of Refreshed still waits
+// behind a slow hook, the next call of Refreshed replaces it.
 //
 // NewLeader and Refreshed are called on every process that campaigns or observes, from the first call that does so
 // until its session ends. If either is set, the process reads the election after every change, even if only a
@@ -50,9 +50,8 @@ type Reading struct {
 	Err      error // the store's error if reading failed; Leader is then the last known leader
 }
 
-// attachHooks makes the session observe the election, if the hooks need it, from the first call of
-// attachHooks until the session or e.heard ends. New does not call it, because the session would
-// then keep elections that are never used.
+// If the hooks need it, the first call of attachHooks makes the session observe the election, until the session or
+// e.heard ends. New does not call attachHooks, because the session would then refer to elections that are never used.
 func (e *Election) attachHooks() {
 	if e.opt.Hooks.NewLeader == nil && e.opt.Hooks.Refreshed == nil {
 		return

@@ -12,7 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// outage cuts f off for half a TTL, and returns when the hooks have reported all consequences.
+// outage cuts f off for half a TTL, and returns when the hooks have been called for everything that happened in that
+// time.
 func outage(f *dsynctest.Faulty) {
 	f.Cut()
 	time.Sleep(ttl / 2)

@@ -84,9 +84,9 @@ func (e *Election) Observe(ctx context.Context) <-chan Leader {
 	})
 }
 
-// observe calls read with each state of the election, and returns a channel that receives the first
-// value and then each value for which changed returns true. It calls changed with every value, from
-// one goroutine.
+// observe calls read with each state of the election, and then changed with the value that read returned. Both are
+// called from one goroutine. The returned channel receives the first value, and then the values for which changed
+// returned true.
 func observe[T any](ctx context.Context, e *Election, read func(context.Context, driver.State) (T, error), changed func(T) bool) <-chan T {
 	e.attachHooks()
 	ch := make(chan T, 1)

@@ -123,7 +123,7 @@ func TestChangesAreNotified(t *testing.T) {
 	})
 }
 
-// E2, E5: on every candidate and observer, NewLeader is called for each change with the leader
+// E2, E5: on every candidate and observer, NewLeader is called for each change, with the leaders
 // before and after it, and Refreshed is called periodically.
 func TestHooksOfTheFleet(t *testing.T) {
 	bubble(t, func(t *testing.T) {

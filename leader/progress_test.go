@@ -107,7 +107,7 @@ func TestHangingLeaderIsDeposed(t *testing.T) {
 	}
 }
 
-// The cause of the term's context, which the Lost hook also receives, matches ErrStalled.
+// The cause of the term's context matches ErrStalled, and the Lost hook receives the same cause.
 func TestCauseOfAStalledTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var lost []error

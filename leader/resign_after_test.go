@@ -88,7 +88,7 @@ func TestResignAfterWaitsForTheWork(t *testing.T) {
 func TestResignAfterRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		slow := dsynctest.NewFaulty(dsynctest.NewMemory(), func(dsynctest.Request) dsynctest.Fault {
-			return dsynctest.Fault{ReplyDelay: time.Millisecond} // long enough for a call to return first if its ctx has ended
+			return dsynctest.Fault{ReplyDelay: time.Millisecond} // so that a call whose ctx has ended returns before the reply
 		})
 		a := newElection(t, slow, nil)
 		wantErr(t, "ResignAfter of a candidate", a.ResignAfter(background, time.Second), leader.ErrNotLeader)
@@ -151,8 +151,8 @@ func TestResignAfterALoss(t *testing.T) {
 	})
 }
 
-// During the delay of this process's own ResignAfter, TryCampaign's error does not report that
-// another process holds the key.
+// While a process delays the next election by ResignAfter, its own TryCampaign returns an error. This error does not
+// report that another process holds the key.
 func TestTryCampaignAfterOnesOwnResignAfter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := newElection(t, dsynctest.NewMemory(), nil)

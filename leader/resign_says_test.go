@@ -82,8 +82,8 @@ func TestResignThatIsRefused(t *testing.T) {
 	})
 }
 
-// ResignAfter works even if a signal has already ended the context of Run or Campaign. Run's function can call it
-// with its own context, or other code can call it while the work winds down.
+// ResignAfter works even if a signal has already ended the context of Run or Campaign. It may be called by Run's
+// function, with the function's own context, or by other code while the work winds down.
 func TestResignAfterTheContextHasEnded(t *testing.T) {
 	const d = 3 * ttl
 	for name, stop := range map[string]func(t *testing.T, e *leader.Election, ctx context.Context, signal func()){

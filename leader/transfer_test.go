@@ -335,10 +335,10 @@ func TestTransferWithFaults(t *testing.T) {
 	}
 }
 
-// The reply to the release that elected the candidate is lost, and a late copy of the old leader's own request
-// puts its claim back into the queue. The candidate resigns, so the old leader's claim is elected again. The
-// repeated release then finds no such candidate in the queue, but Transfer must not report that the candidate
-// was not elected.
+// The reply to the release that elected the candidate is lost, and a late copy of the old leader's own request puts its
+// claim back into the queue. The candidate resigns, so the old leader's claim is elected again. When the release is
+// then repeated, the candidate is no longer in the queue. Even so, Transfer must not report that the candidate was not
+// elected.
 func TestTransferIsNotDeniedAfterALateCopy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -43,8 +43,9 @@
 //   - record_deleted: somebody deleted or changed the key's record in the store;
 //   - closed: the session was closed before the holder was done.
 //
-// The attribute is missing if the holder released the hold, if its lease is over, or if a leader resigned or its
-// context ended. For heartbeats and commands, error.type is timeout or the type of the error.
+// The attribute is missing if the holder released the hold, if the hold was a lease that is over, if the leader
+// resigned, or if the context of its campaign ended. For heartbeats and commands, error.type is timeout or the type of
+// the error.
 //
 // Only leasehold.queue.length has leasehold.key by default, because there can be many keys and each value makes
 // its own time series. [Options].Key adds it to the other metrics, unchanged or shortened.
@@ -73,6 +74,6 @@
 // # Cost
 //
 // Hooks are called on a goroutine of their own, so no lock waits for them. But no report of a hold is dropped, so
-// reports pile up while the process hands off holds faster than they can be recorded. BenchmarkHold measures how
-// fast holds are recorded: some hundred thousand a second.
+// reports pile up if the process hands off holds faster than the hooks can record them. BenchmarkHold measures how fast
+// holds are recorded: some hundred thousand a second.
 package otel

@@ -61,8 +61,8 @@ func Example() {
 	// Output: leasehold.grants 3
 }
 
-// A process can record its terms with spans, the state of its session, the queue of an important key, and how
-// far apart the servers' clocks are.
+// Besides metrics of its holds, a process can record spans of its terms, the state of its session, the queue
+// of an important key, and how far apart the servers' clocks are.
 func ExampleTelemetry() {
 	ctx := context.Background()
 	reader, spans := metric.NewManualReader(), tracetest.NewSpanRecorder() // a program has exporters

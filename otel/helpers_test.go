@@ -77,8 +77,8 @@ func (r *recorded) metrics() []metricdata.Metrics {
 	return all.ScopeMetrics[0].Metrics
 }
 
-// read returns one line for each time series of the recorded metrics whose names begin with prefix.
-// The line has the value or, for a histogram, the count and the sum.
+// read returns the recorded metrics whose names begin with prefix, with one line for each time
+// series. The line has the value or, for a histogram, the count and the sum.
 func (r *recorded) read(prefix string) string {
 	r.t.Helper()
 	synctest.Wait() // for the hooks

@@ -75,7 +75,7 @@ func (t *Telemetry) granted(g dsync.HoldInfo) {
 }
 
 // trace starts the span of a hold, if spans are recorded. Its parent is the span of the call that acquired the hold.
-// The returned context carries the new span, or else the call's.
+// The returned context carries the new span or, if there is none, the call's span.
 func (t *Telemetry) trace(g dsync.HoldInfo, source attribute.KeyValue) context.Context {
 	if t.tracer == nil {
 		return spanOnly(g.Context)

@@ -124,7 +124,7 @@ func ended(cause error) attribute.KeyValue {
 	return errorAttr.String("expired")
 }
 
-// polling returns the error.type of a session that polls, or nothing if it does not.
+// polling returns the error.type that says why a session polls, or nothing if the session does not poll.
 func polling(err error) []attribute.KeyValue {
 	if errors.Is(err, errors.ErrUnsupported) {
 		return []attribute.KeyValue{errorAttr.String("unsupported")}

@@ -280,7 +280,7 @@ func TestMetricsOfQueues(t *testing.T) {
 	})
 }
 
-// A key has a time series of its own only if Options.Key returns a value of its own for it.
+// Keys for which Options.Key returns the same value share a time series.
 func TestKeysAreCutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, dsyncotel.Options{
@@ -346,8 +346,8 @@ func (d *deaf) Listen(ctx context.Context, session string, keys []string, f func
 	return context.Cause(ctx)
 }
 
-// ObserveSession records whether the session listens, or else why it polls, and how many records
-// the store has.
+// ObserveSession records whether the session listens, why it polls if it does not listen, and how
+// many records the store has.
 func TestMetricsOfASession(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -97,8 +97,8 @@ func TestSpansHaveTheCallerAsParent(t *testing.T) {
 	}
 }
 
-// The span of a hold that is handed off within the process belongs to the call that gets the hold,
-// not to the call that requested it from the store.
+// If a hold is handed off within the process, its span belongs to the call that gets the hold. It
+// does not belong to the call that first requested the hold from the store.
 func TestSpansOfHandOffsHaveTheirOwnParents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spans, caller, tracers := export(t)

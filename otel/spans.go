@@ -20,9 +20,9 @@ type open struct {
 	began time.Time
 }
 
-// spanOnly returns a context that carries the span of ctx and nothing else from ctx. Keeping ctx
-// itself would retain all its values until the hold ends, and would record that end in a context
-// that may already be done.
+// spanOnly returns a context that carries the span of ctx and nothing else from ctx. If ctx itself
+// were kept, all its values would stay in memory until the hold ends, and the end would be recorded
+// in a context that may already be done.
 func spanOnly(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(context.Background(), trace.SpanFromContext(ctx))
 }

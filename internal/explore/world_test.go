@@ -905,7 +905,7 @@ func (w *world) crash(i int) {
 	}
 }
 
-// claimOf returns the claim that a command acquires, releases or extends, or the zero Claim.
+// claimOf returns the claim that a command acquires, releases or extends. For other commands it returns the zero Claim.
 func claimOf(c *core.Command) driver.Claim {
 	e := c.Edit
 	if c.Ask != nil {
@@ -1142,8 +1142,8 @@ func (w *world) callerActions(i int, fair bool, add add) {
 	}
 }
 
-// staying reports whether the caller has a hold and will not unlock it now, because it first waits for Lost to close
-// or never unlocks at all.
+// staying reports whether the caller has a hold and will not unlock it now. It may wait for Lost to close first, or
+// never unlock at all.
 func (w *world) staying(i int, o *caller) bool {
 	if !o.stays || o.hold == nil || w.nodes[i].dead {
 		return false
@@ -1208,8 +1208,8 @@ func (w *world) unlock(i, c int) error {
 	return w.step(i, done)
 }
 
-// nextTime returns the next time at which something happens by itself. ok is false if there is none, or if time can't
-// pass because a letter that is not late is under way or a timer is due.
+// nextTime returns the next time at which something happens by itself. ok is false if there is none. It is also false
+// if time can't pass, because a timer is due, or a letter is under way and is not late.
 func (w *world) nextTime() (next core.Instant, ok bool) {
 	earlier := func(i core.Instant) {
 		if i > w.now && (!ok || i < next) {
@@ -1266,15 +1266,15 @@ func (w *world) nextTime() (next core.Instant, ok bool) {
 	return next, ok
 }
 
-// done reports whether every caller has been served, and live sessions have left nothing behind in the store or in the
-// Cores.
+// done reports whether every caller has been served, and whether the live sessions have left nothing behind in the
+// store or in the Cores.
 func (w *world) done() bool {
 	for id, reg := range w.store.sessions {
 		if len(reg.revoked) > 0 && w.alive(id) {
 			return false // a claim was revoked, but has not been given up
 		}
 	}
-	forced := false // a caller has yet to be served by force, or after a holder that hangs
+	forced := false // a caller that uses force, or waits for a holder that hangs, is not done yet
 	stays := false  // a caller holds the key and does not unlock
 	hangs := w.hangs()
 	for i := range w.nodes {
@@ -1321,9 +1321,9 @@ func (w *world) done() bool {
 	return true
 }
 
-// abandoned reports whether o is a lease that no process knows of, although the process that acquired it is alive and
-// should have released it. A lease that Close had to leave in the store does not count. Nor does a lease that ends
-// within a TTL, because it blocks the key no longer than a lost lock would.
+// abandoned reports whether o is a lease that its process no longer knows of, although the process is alive and should
+// have released the lease. A lease that Close had to leave in the store does not count. A lease that ends within a TTL
+// does not count either, because it blocks the key no longer than a lost lock would.
 func (w *world) abandoned(o *driver.Holder) bool {
 	n := w.owner(o.Session)
 	if o.Until.Sub(w.store.now(w.now)) <= w.cfg.TTL || n.dead || n.unfreed || slices.Contains(n.leases, o.Claim) {
@@ -1345,7 +1345,7 @@ func (w *world) closedByNobody() bool {
 // owner returns the process that has or had the session with the given id.
 func (w *world) owner(session string) *node { return &w.nodes[session[0]-'A'] }
 
-// hangs reports whether a caller that has a limit for progress holds the key and will not unlock it now.
+// hangs reports whether some caller with a limit for progress holds the key and will not unlock it now.
 func (w *world) hangs() bool {
 	for i := range w.nodes {
 		for c := range w.nodes[i].callers {

@@ -1,5 +1,5 @@
 // Package hostdir tells the processes of one machine that another process has died. Each session has a locked file in a
-// shared folder. The kernel releases the lock when the process ends, in whatever way, and not before. So a free lock
+// shared folder. The kernel releases the lock when the process ends, however it ends, and not before. So a free lock
 // proves that the process no longer runs.
 //
 // A live process must never be taken for dead:

@@ -50,9 +50,9 @@ func local(magic int64) bool {
 	return slices.Contains([]uint32{0x01021994, 0xef53, 0x58465342, 0x9123683e, 0xf2f52010, 0x2fc12fc1}, uint32(magic))
 }
 
-// Lock creates and locks the file of a session; the file must not exist yet. unlock removes and unlocks the file. If
-// unlock is not called, the file stays locked until the process ends. Until this machine reboots, mark identifies the
-// file to the other processes on this machine. On other machines, mark means nothing.
+// Lock creates and locks the file of a session; the file must not exist yet. The returned function unlock removes and
+// unlocks the file. If unlock is not called, the file stays locked until the process ends. Until this machine reboots,
+// mark identifies the file to the other processes on this machine. On other machines, mark means nothing.
 func (d *Dir) Lock(session string) (mark string, unlock func(), err error) {
 	path := d.file(session)
 	// Open the file for writing, because Ended notices only the closing of files that were opened for writing.
@@ -115,7 +115,8 @@ func (d *Dir) free(f *os.File, session, mark string) bool {
 	if mark == "" || d.mark(f) != mark || syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) != nil {
 		return false
 	}
-	// A live process unlocks the file only after it has removed the name, which may have happened since f was opened.
+	// A live process removes the name before it unlocks the file. It may have done both since f was opened, so check
+	// that the name still exists.
 	opened, err := f.Stat()
 	named, gone := os.Lstat(d.file(session))
 	return err == nil && gone == nil && os.SameFile(opened, named)
@@ -125,8 +126,8 @@ func (d *Dir) free(f *os.File, session, mark string) bool {
 func (d *Dir) Remove(session string) { os.Remove(d.file(session)) }
 
 // Ended calls the function look several times when it begins to watch the folder, and again whenever a process may have
-// died. It returns when ctx ends or an error occurs. After the folder has been removed, Ended soon stops calling look,
-// but waits until ctx ends.
+// died. It returns when ctx ends or an error occurs. If the folder is removed, Ended soon stops calling look, but does
+// not return until ctx ends.
 func (d *Dir) Ended(ctx context.Context, look func()) error {
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/hostdir"
 )
 
-// If these variables are set, the test binary is the process that has the lock. It locks the file of the session "a"
-// in the folder that the first variable names, and does what the second variable says. Then it prints the file's mark
-// and the process id of its child, and waits until it is killed.
+// If these environment variables are set, the test binary acts as the process that has the lock. It locks the file of
+// the session "a" in the folder that the first variable names, and does what the second variable says. Then it prints
+// the file's mark and the process id of its child, and waits until it is killed.
 const folder, then = "LEASEHOLD_HOSTDIR", "LEASEHOLD_HOSTDIR_THEN"
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,8 @@ func own(path, then string) {
 	switch then {
 	case "close every descriptor":
 		for fd := 3; fd < 100; fd++ {
-			// Without its poller's descriptors, the Go runtime could end the process at any time.
+			// Spare the descriptors of the Go runtime's poller: without them, the runtime could end the process at any
+			// time.
 			if what, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); strings.HasPrefix(what, "anon_inode:") {
 				continue
 			}
@@ -185,7 +186,7 @@ func TestUnlockIsNoDeath(t *testing.T) {
 	}
 	wantDead(t, "when the lock has ended", d, mark, false)
 
-	// The same holds if another file has the name by the time the lock is tried.
+	// Dead must not return true either if another file has the name by the time the lock is tried.
 	if mark, unlock, err = d.Lock("a"); err != nil {
 		t.Fatal(err)
 	}

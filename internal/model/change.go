@@ -51,8 +51,8 @@ func (w *edit) resize(z driver.Resize) error {
 	return nil
 }
 
-// formerWith returns the former limits that the key will have after a Resize to kind and limit, the latest last. If
-// the key's kind changes, its own former limits are forgotten.
+// formerWith returns the key's former limits as they will be after a Resize to kind and limit, the latest last. If the
+// Resize changes the key's kind, the former limits of the old kind are dropped.
 func (w *edit) formerWith(kind driver.Kind, from, limit int64) []int64 {
 	var former []int64
 	if kind == w.Kind {

@@ -1,7 +1,7 @@
-// Package model is the specification of what a store does with the record of a key, as code: [Record.Edit] makes one
-// [driver.Edit]. It has no clock, no lock and no I/O. The stores in memory run on it: dsynctest.Memory, and the store
-// of package explore. The probe of package mongo compares a server with this package. The pipelines of package mongo
-// are the only other implementation.
+// Package model specifies, as code, what a store does with the record of a key: [Record.Edit] makes one [driver.Edit].
+// It has no clock, no lock and no I/O. The stores in memory run on it: dsynctest.Memory, and the store of package
+// explore. The probe of package mongo compares a server with this package. The pipelines of package mongo are the only
+// other implementation.
 //
 // An edit has three parts, which are one atomic step:
 //
@@ -11,7 +11,7 @@
 //  2. The edit itself changes one claim, the limit, or the seal. If it returns an error, the record is unchanged.
 //  3. Settling grants the key: while the first waiter fits, it becomes a holder.
 //
-// These are the rules of [driver.Store], and where the package keeps them:
+// These are the rules of [driver.Store], with the functions that enforce them:
 //
 //   - Kind and limit: a free key without a seal takes those of the next claim. Otherwise a claim must have them, or a
 //     limit from before a Resize: see suits. A claim for a tick that is over needs only the kind.
@@ -28,5 +28,5 @@
 //   - Values: a holder's value is removed with its hold, and only a value with a greater Seq replaces it.
 //   - Notices: see [Effect].
 //
-// The package has the limits of package mongo where [driver.Store] leaves a choice.
+// Where [driver.Store] leaves the choice of a limit to the store, this package has the same limit as package mongo.
 package model

@@ -59,8 +59,8 @@ func (r Record) Edit(e driver.Edit, now time.Time) (after Record, did Effect, er
 	return w.Record, did, nil
 }
 
-// Discard removes a claim like a Release without options, but leaves a hold that has an end, because that hold is a
-// lease or was kept on purpose.
+// Discard removes a claim, as a Release without options does. But it leaves a hold that has an end, because such a hold
+// is a lease or was kept on purpose.
 func (r Record) Discard(c driver.Claim, now time.Time) (after Record, did Effect) {
 	if h, _ := r.Holder(c.ID); !h.Until.IsZero() {
 		return r, Effect{}
@@ -69,8 +69,8 @@ func (r Record) Discard(c driver.Claim, now time.Time) (after Record, did Effect
 	return after, did
 }
 
-// MayAnswerEarly reports whether a store may answer the Release before it is committed, provided that nobody observes
-// the key: see [driver.Release].Early.
+// MayAnswerEarly reports whether a store may answer the Release before the Release is committed (see
+// [driver.Release].Early), if nobody observes the key.
 func (r Record) MayAnswerEarly(l driver.Release) bool {
 	return l.Early && l.Keep <= 0 && l.Seal <= 0 && l.Successor == "" && len(r.Queue) == 0 && r.holder(l.Claim.ID) >= 0
 }
@@ -193,8 +193,8 @@ func (w *edit) toHead(claim string) {
 	w.Queue = slices.Concat(w.Queue[i:i+1], w.Queue[:i], w.Queue[i+1:])
 }
 
-// keep sets the end of a hold, unless the hold has an earlier end, and reports whether it did. The hold stays with
-// its session, to show who held the key.
+// keep sets the end of a hold, unless the hold already has an end that is not later. It reports whether it has set the
+// end. The hold stays with its session, to show who held the key.
 func (w *edit) keep(i int, end time.Time) bool {
 	if h := w.Holders[i]; !h.Until.IsZero() && !end.Before(h.Until) {
 		return false
@@ -209,8 +209,8 @@ func (w *edit) change(i int, f func(*Holder)) {
 	f(&w.Holders[i])
 }
 
-// seal seals the key up to the tick, and removes the waiters whose ticks are over. It wakes the removed waiters and the
-// first of the others, if they are among the first maxWoken waiters.
+// seal seals the key up to the tick, and removes the waiters whose ticks are over. Of the first maxWoken waiters, it
+// wakes the removed ones and the first that remains.
 func (w *edit) seal(tick int64, result []byte) {
 	w.Sealed, w.Result = tick, slices.Clone(result)
 	stay := without(w.Queue, func(o Waiter) bool { return w.Over(o.Tick) })

@@ -4,8 +4,8 @@ import "github.com/leasehold-go/leasehold/dsync/driver"
 
 // An Effect is what an edit has done.
 type Effect struct {
-	// Edited is the reply, without Applied. Its notices have no addresses. The last of them is a NoticeChange whenever
-	// the observers of the key would need it; a store omits it if the key has no observers.
+	// Edited is the reply, without Applied. Its notices have no addresses. If the edit may matter to observers of the
+	// key, the last notice is a NoticeChange. A store leaves it out if the key has no observers.
 	driver.Edited
 
 	// Changed means that the record has changed.
@@ -13,8 +13,8 @@ type Effect struct {
 }
 
 // notices returns the notices that are due after the edit e. They do not include a grant of the claim that e acquires,
-// because the State in the reply shows it. A seal wakes even a waiter that has just been granted the key, because the
-// reply in package mongo shows the record from before the seal, without the token of the grant.
+// because the State in the reply shows it. A seal wakes even a waiter that has just been granted the key. The reason is
+// package mongo: its reply shows the record from before the seal, without the token of the grant.
 func (w *edit) notices(e driver.Edit) (notices []driver.Notice) {
 	add := func(t driver.NoticeType, session, claim string) *driver.Notice {
 		notices = append(notices, driver.Notice{Type: t, Session: session, Key: e.Key(), Claim: claim})

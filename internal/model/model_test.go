@@ -17,7 +17,7 @@ var start = time.UnixMilli(1_000_000_000).UTC()
 
 var never = start.Add(1000 * time.Hour)
 
-// A step is one edit, and what it must do: see done.
+// A step is one edit, and its expected result as done describes it.
 type step struct {
 	edit driver.Edit
 	want string
@@ -92,8 +92,9 @@ func forget(token int64) driver.Edit {
 	return driver.Edit{Forget: &driver.Forget{Key: "k", Token: token}}
 }
 
-// done describes the result of an edit: its error or, in this order, the holders, with the time until they end, a bar,
-// the queue, the seal and the notices. An equals sign means that the record has not changed.
+// done describes the result of an edit. If there is an error, it is the whole description. Otherwise the description
+// lists the holders with the time until they end, a bar, the queue, the seal and the notices. An equals sign means that
+// the record has not changed.
 func done(r model.Record, did model.Effect, err error, now time.Time) string {
 	for _, known := range []error{driver.ErrMismatch, driver.ErrNotHeld, driver.ErrNotWaiting, driver.ErrRefused} {
 		if errors.Is(err, known) {

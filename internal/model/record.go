@@ -12,7 +12,7 @@ const (
 	maxWoken  = 1_000 // waiters that a seal notifies
 )
 
-// A Record is the record of one key. The zero Record is that of a key without a record.
+// A Record is the record of one key. The zero Record stands for a key that has no record in the store.
 //
 // Edits never change the elements of a record's slices, so a record stays valid after an edit. But like append, an
 // edit may use the spare capacity of a slice. Make two edits of the same record only after [Record.Clip].
@@ -80,7 +80,8 @@ func (r Record) Position(claim string) int {
 	return n
 }
 
-// HeldBy returns the holders that belong to a session, with the fields that [driver.KeyQuery] sets for its Session.
+// HeldBy returns the holders that belong to a session. It sets the fields that a store returns for a [driver.KeyQuery]
+// with a Session.
 func (r Record) HeldBy(session string) (own []driver.Holder) {
 	for _, h := range r.Holders {
 		if h.Session == session {
@@ -90,7 +91,7 @@ func (r Record) HeldBy(session string) (own []driver.Holder) {
 	return own
 }
 
-// State returns the record's State as seen by a claim ("" for none). most is the largest number of waiters in it.
+// State returns the record's State as seen by a claim ("" for none). most limits how many waiters it lists.
 func (r Record) State(key, claim string, now time.Time, most int) driver.State {
 	s := driver.State{Key: key, Now: now, Kind: r.Kind, Limit: r.Limit, Token: r.Token, Waiting: len(r.Queue), Sealed: r.Sealed}
 	if r.Kind == driver.KindElection {
@@ -116,9 +117,9 @@ func (r Record) State(key, claim string, now time.Time, most int) driver.State {
 }
 
 // Idle reports whether a Sweep may delete the record. Nobody may hold the key or wait for it, and the record must not
-// have changed since the time old. The key must not be sealed, because a seal is permanent, nor have counted terms,
-// because the count would start over. And old must be later than the time in the last token, which is ahead of the
-// clock after several grants in a millisecond. Otherwise a new record could begin with a smaller token.
+// have changed since the time old. The key must not be sealed, because a seal is permanent. It must not have counted
+// terms, because the count would start over. Also, old must be later than the time in the last token; otherwise a new
+// record could begin with a smaller token. That time is ahead of the clock if several grants came within a millisecond.
 func (r Record) Idle(old time.Time) bool {
 	return r.Sealed == 0 && r.Term == 0 && !r.InUse() && r.LastChange.Before(old) &&
 		r.Token+driver.TokenStep <= old.UnixMilli()*driver.TokenStep

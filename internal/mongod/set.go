@@ -136,8 +136,8 @@ func (s *Set) Stop() {
 	os.RemoveAll(s.dir)
 }
 
-// Primary returns a member that reports that it is primary. A primary that is cut off from the other members may
-// still report that it is primary until it notices that they have elected another.
+// Primary returns a member that reports that it is primary. If the primary is cut off from the other members, it may go
+// on reporting this until it notices that they have elected another one.
 func (s *Set) Primary(ctx context.Context) (*Member, error) {
 	for {
 		for _, m := range s.members {

@@ -50,9 +50,9 @@ var quoted = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"|address .*: |lookup .*: `
 // harmless matches quoted words that come from the driver itself: names of schemes and of known options.
 var harmless = regexp.MustCompile(`scheme must be "mongodb" or "mongodb\+srv"$|invalid value for "[A-Za-z]+": `)
 
-// Redact returns err, an error of the driver about its options. It removes what err quotes from a malformed
-// connection string, because the quotes may contain part of the user name or the password. Other errors are
-// returned unchanged. A redacted error wraps nothing, because the wrapped error would still have the quotes.
+// Redact returns err, an error of the driver about its options. If err is about a malformed connection string, Redact
+// removes the quoted parts of that string, because they may contain part of the user name or the password. Other errors
+// are returned unchanged. A redacted error wraps nothing, because the wrapped error would still have the quotes.
 func Redact(err error) error {
 	if err == nil || !aboutURI.MatchString(err.Error()) {
 		return err

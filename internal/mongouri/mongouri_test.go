@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Redact removes what the driver quotes from the connection string, and keeps the rest of the error, which describes
+// The driver's errors quote parts of the connection string. Redact removes these quotes, and keeps the description of
 // the problem.
 func TestRedact(t *testing.T) {
 	for _, c := range []struct{ uri, want string }{

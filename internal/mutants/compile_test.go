@@ -73,7 +73,7 @@ type compiler struct {
 	packages map[string][]file // by folder
 }
 
-// The type file has a file of a package, parsed without and with the bodies of the functions.
+// The type file has the syntax trees of one source file: shape lacks the bodies of the functions, and bodies has them.
 type file struct {
 	name          string
 	shape, bodies *ast.File
@@ -98,9 +98,9 @@ func newCompiler(t *testing.T, root string) *compiler {
 	return c
 }
 
-// check returns why the mutant does not apply, or why its package does not compile. If a mutant changes only
-// function bodies, it can't affect the other files, so the other files are checked without function bodies.
-// Checking a thousand mutants would otherwise take too long.
+// check returns why the mutant does not apply, or why its package does not compile. A mutant that changes only function
+// bodies can't affect the other files. They are then checked without their function bodies, because checking a thousand
+// mutants would otherwise take too long.
 func (c *compiler) check(m mutant) error {
 	before, after, err := m.applyTo(c.root)
 	if err != nil {

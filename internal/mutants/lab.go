@@ -38,7 +38,7 @@ func (l *lab) test(pkg, pattern, timeout string, flags ...string) (output string
 
 var begun = regexp.MustCompile(`(?m)^=== RUN +(\S+)`)
 
-// baseline runs, without a change, the tests that the mutants name. All of them must exist and pass.
+// baseline runs the tests that the mutants name, on the unchanged code. All of these tests must exist and pass.
 func (l *lab) baseline(list []mutant) error {
 	patterns := map[string][]string{}
 	for _, m := range list {
@@ -67,7 +67,7 @@ func (l *lab) baseline(list []mutant) error {
 	return nil
 }
 
-// runs is how many runs of its test a mutant must survive to count as survived.
+// runs is how often a mutant's test must pass for the mutant to count as survived.
 const runs = 10
 
 // try runs the mutant's test, repeats it if it passes, and prints the verdict.

@@ -131,8 +131,8 @@ func (r *runner) ended(h *hold) {
 // touch records that the key was in use until now.
 func (p *page) touch() { p.held, p.unused = time.Now(), time.Now() }
 
-// idle returns how long nobody has held the key. If the argument line is true, it returns how long nobody has held the
-// key or waited for it. The time counts from the last fault if the fault was later, and is 0 while a link is cut or
+// idle returns how long nobody has held the key. If line is true, it returns how long nobody has held the key or waited
+// for it. If there was a fault in that time, idle returns the time since the fault. It returns 0 while a link is cut or
 // noisy. r.mu must be held.
 func (r *runner) idle(key string, line bool) time.Duration {
 	p := r.page(key)

@@ -23,7 +23,7 @@ type call struct {
 	shaky bool            // the link was cut or noisy when the call began, or less than a TTL before
 }
 
-// allowed is a set of errors that a call may return in addition to the errors that the method returned always allows.
+// allowed is a set of errors that a call may return. Some other errors are always allowed: see call.returned.
 type allowed int
 
 const (

@@ -8,7 +8,7 @@
 //   - Holds exclude each other and tokens grow: package rules checks each grant against all holds of its key.
 //   - Every loss has a reason: a link that was cut or noisy, a closed session, a Break or
 //     ForceHold, or the end of a lease. Hold.Release reports each loss.
-//   - Every call returns in time: when its context ends, or by the limit that its documentation gives. If a call
+//   - Every call returns in time: when its context ends, or within the limit that its documentation gives. If a call
 //     returns an error, its documentation allows that error in that situation.
 //   - No call waits for a key that has long been free, and no try for such a key fails. If every session is notified
 //     of every change, no call waits even a second for a free key.

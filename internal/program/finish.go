@@ -32,8 +32,8 @@ func (r *runner) finish() {
 	r.audit(who)
 }
 
-// clean waits until no living session has a claim and nobody keeps a key. It records a failure if that takes longer than
-// r.cleanBy.
+// clean waits until no living session has a claim, and no key is being kept. It records a failure if that takes longer
+// than r.cleanBy.
 func (r *runner) clean(who string) {
 	began := time.Now()
 	step := time.Second

@@ -82,7 +82,7 @@ func (g *goroutine) request(c *call, o Op, wait, try granter) (h *dsync.Hold) {
 	return h
 }
 
-// errTry represents false, the result of a failed try that returns no error.
+// errTry stands for the result false of a try that reports failure by a bool instead of an error.
 var errTry = errors.New("program: a try failed")
 
 // tries adapts a try that takes no context, for use with requests.
@@ -184,7 +184,8 @@ func (g *goroutine) beginRelease(h *hold) *call {
 	return g.call(g.name, h.life, h.Key)
 }
 
-// checkRelease checks the error of a release. The error must report every loss, but only losses that have a reason.
+// checkRelease checks the error of a release. The error must report every loss, and each loss that it reports must have
+// a reason.
 func (g *goroutine) checkRelease(c *call, h *hold, err error, wasLost, excused bool) {
 	c.returned(err, lost)
 	g.mu.Lock()

@@ -126,8 +126,8 @@ func (g *goroutine) doOnce(c *call, v *dsync.Once, o Op, r *run, over func(error
 	return value, err, panicked
 }
 
-// checkOnce checks, at the end, that the key is sealed if and only if a run succeeded, and with that run's result. Every
-// caller must have got this result.
+// checkOnce checks, at the end, that the key is sealed if and only if a run succeeded. If one did, the key must be
+// sealed with that run's result, and every caller must have got the result.
 func (r *runner) checkOnce(key string, value []byte, done bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,7 +18,7 @@ type Op struct {
 // A Verb is what an Op does.
 type Verb uint8
 
-// The verbs. A verb that releases something does nothing if the goroutine holds no such thing.
+// The verbs. A verb that releases a hold does nothing if the goroutine has no such hold.
 const (
 	Lock Verb = iota
 	TryLock

@@ -38,8 +38,8 @@ func (g *goroutine) reads(c *call, o Op) bool {
 	return dh != nil
 }
 
-// readers holds key for reading while many readers of this process share that hold. It checks that their
-// contexts end with their holds, and that their goroutines end.
+// readers holds key for reading, with many readers of this process that share the hold. It checks that
+// each reader's context ends with its hold, and that the readers' goroutines end.
 func (g *goroutine) readers(o Op, key string) {
 	c := g.begin(key)
 	if !g.reads(c, o) {

@@ -76,8 +76,7 @@ func (m tempo) holdTime(d time.Duration) time.Duration {
 	return d - d/1000 - min(m.margin(), d/10) - min(m.grace(), d/10)
 }
 
-// clock returns the argument of Step. The argument sets the clock back by less than the margin, so that all promises
-// hold.
+// clock returns the argument of Step. It sets the clock back by less than the margin, so that all promises still hold.
 func (m tempo) clock(o Op) time.Duration { return -m.margin() * time.Duration(o.Arg) / 16 }
 
 // sleepTime returns how long the op Sleep, or a run of a Once, sleeps.

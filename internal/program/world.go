@@ -24,8 +24,8 @@ type World struct {
 	// Prefix is put before each key.
 	Prefix string
 
-	// Skew is the greatest difference between the clocks that the store reads. Skew is more than 0 if the
-	// clock is stepped, or on a sharded cluster whose routers' clocks differ.
+	// Skew is the greatest difference between the clocks that the store reads. It is more than 0 if the clock is
+	// stepped, or if the store is a sharded cluster whose routers' clocks differ.
 	Skew time.Duration
 
 	// Step steps the store's clock by d. Step is nil if the clock can't be stepped.

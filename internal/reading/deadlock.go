@@ -12,7 +12,7 @@ import (
 
 // Deadlocks returns the deadlocks among the first 20,000 keys that begin with prefix, and the records of the sessions
 // in them. If the first reading seems to show any, Deadlocks reads the keys again and searches both readings.
-// [deadlock.Find] explains why, and describes the parameter ends.
+// [deadlock.Find] explains why; the parameter called ends is documented there, too.
 func Deadlocks(ctx context.Context, s Reader, prefix string, ends func(h deadlock.Claim, now time.Time) bool) ([]deadlock.Cycle, map[string]driver.Member, error) {
 	first, _, err := contended(ctx, s, prefix)
 	if err != nil || len(deadlock.Find(first, first, ends)) == 0 {
@@ -22,8 +22,8 @@ func Deadlocks(ctx context.Context, s Reader, prefix string, ends func(h deadloc
 	return deadlock.Find(first, again, ends), members, err
 }
 
-// contended returns those of the first 20,000 keys for which somebody waits, with as many waiters as Read shows, and
-// the records of the sessions involved.
+// contended reads the first 20,000 keys that begin with prefix. It returns the keys for which somebody waits, each with
+// as many waiters as Read shows, and the records of the sessions involved.
 func contended(ctx context.Context, s Reader, prefix string) (some []deadlock.Key, members map[string]driver.Member, err error) {
 	const most = 20_000
 	members = make(map[string]driver.Member)

@@ -24,9 +24,9 @@ type Reading struct {
 	Members map[string]driver.Member // by id; a zero Member means that the session's record was deleted; other readings may share this map
 }
 
-// End returns the time at which h's hold ends. This is the hold's fixed end or, if it has none, the time at which its
-// session lapses unless a heartbeat renews the session. lapsed reports whether the session has already lapsed; if so,
-// the hold does not count.
+// End returns the time at which h's hold ends. If the hold has no fixed end, this is the time at which its session
+// lapses, unless a heartbeat renews the session before that. lapsed reports whether the session has already lapsed; if
+// so, the hold does not count.
 func (r *Reading) End(h driver.Holder) (until time.Time, lapsed bool) {
 	if !h.Until.IsZero() {
 		return h.Until, false

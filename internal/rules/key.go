@@ -77,8 +77,8 @@ func (k *Key) Grant(o *Hold) []Violation {
 	return found
 }
 
-// keeps reports whether the store must still keep the key for b at the given time, because b's Keep is not over and
-// no Break can have ended it.
+// keeps reports whether the store must still keep the key for b at the given time. This is so while b's Keep is not
+// over, unless a Break may have ended it.
 func (k *Key) keeps(b *Hold, at time.Duration) bool {
 	until := b.Done + b.Keep - k.Skew - 2*time.Millisecond // the store counts in whole milliseconds
 	late := b.Done - 30*k.Grace                            // a session may take that long to learn that its claim was broken

@@ -8,8 +8,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/spawn"
 )
 
-// Free ports differ, can be listened on, and are outside the range of outgoing connections. Otherwise such
-// a connection could take the port of a server that is slow to start.
+// Free ports differ, can be listened on, and are outside the range of outgoing connections. An outgoing
+// connection could take a port in that range before a slow server listens on it.
 func TestFreePorts(t *testing.T) {
 	known := make(map[string]bool)
 	for range 20 {

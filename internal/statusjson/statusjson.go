@@ -119,7 +119,7 @@ func NewParticipant(p admin.Participant, queued bool, now time.Time) Participant
 	return r
 }
 
-// A Member is a session. It has a role if it is listed as a participant of an election.
+// A Member is a session. Its role is set only if the session is listed as a participant of an election.
 type Member struct {
 	Process
 	Role string       `json:"role,omitempty"` // its role in the election

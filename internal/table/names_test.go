@@ -44,9 +44,9 @@ var harness = []string{
 // called lists the methods that package errors calls through unnamed interfaces.
 var called = []string{"As", "Is", "Unwrap"}
 
-// Every exported name has an Example or a use outside its package, so the API contains nothing unused. A use counts in
-// an Example, in code that the documentation shows, or in another package's code except its tests (but see forTests).
-// These count as used, too:
+// Every exported name has an Example or a use outside its package, so the API contains nothing unused. A use counts if
+// it is in an Example, in code that the documentation shows, or in another package's code. Uses in another package's
+// tests do not count (but see forTests). These count as used, too:
 //
 //   - a method that makes its type satisfy an interface;
 //   - a method of an interface, if the interface's own package calls the method;
@@ -69,11 +69,11 @@ func TestExportedNamesAreUsed(t *testing.T) {
 	}
 }
 
-// A checker type-checks all packages of the repository, from their sources. Apart from these packages, it knows only
+// A checker type-checks all packages of the repository, from their sources. The only other packages that it knows are
 // those of the standard library. Names from other modules have no type here and are not checked.
 //
-// A package is checked a second time, together with its tests. The files are parsed only once, so every declaration
-// keeps its position, by which the checker identifies it.
+// A package is checked a second time, together with its tests. The checker identifies a declaration by its position,
+// which stays the same because each file is parsed only once.
 type checker struct {
 	t       *testing.T
 	fset    *token.FileSet
@@ -287,7 +287,7 @@ func (c *checker) check(folder string, imp types.Importer, names []string, kind 
 	return pkg
 }
 
-// embedded returns the embedded fields that a selection passes through without naming them.
+// embedded returns the embedded fields that a selection leaves out, such as B if a.f stands for a.B.f.
 func embedded(s *types.Selection) (fields []*types.Var) {
 	typ := s.Recv()
 	for _, i := range s.Index()[:len(s.Index())-1] {

@@ -237,8 +237,8 @@ func Into(h **dsync.Hold, acquire func(context.Context) (*dsync.Hold, error)) fu
 	}
 }
 
-// MakeLinger locks and unlocks m twice, so that its key lingers with a claim that was requested after the listener
-// was open. The first Unlock releases the first claim, because other sessions may have joined the queue before the
+// MakeLinger makes m's key linger. It locks and unlocks m twice, because a claim lingers only if it was requested after
+// the listener was open. The first Unlock releases its claim: other sessions may have joined the queue before the
 // listener was open.
 func MakeLinger(m sync.Locker) {
 	Turn(m)
