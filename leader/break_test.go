@@ -186,8 +186,8 @@ func TestBreakOfRun(t *testing.T) {
 	}
 }
 
-// If Resign is called outside Run's function after Break has ended the term, it waits for the function to return, but
-// no longer than the grace.
+// If Break has ended the term, and Resign is then called outside Run's function, Resign waits until the function
+// returns, but no longer than the grace.
 func TestResignAfterBreak(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

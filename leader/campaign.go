@@ -68,7 +68,7 @@ func (e *Election) TryCampaign(ctx context.Context) (context.Context, error) {
 	return t.ctx, nil
 }
 
-// how has the options of a campaign.
+// The type how has the options of a campaign.
 type how struct {
 	try bool // do not wait
 	run bool // the term is for Run's function

@@ -106,7 +106,7 @@ func (e *Election) candidates(ctx context.Context, st driver.State) (all []Candi
 	return all, nil
 }
 
-// queue returns all claims in the queue. st is the election's state.
+// queue returns all claims in the queue of the election whose state is st.
 func (e *Election) queue(ctx context.Context, st driver.State) ([]driver.Waiter, error) {
 	if st.Waiting > len(st.WaitersAhead) {
 		return e.s.Queue(ctx, e.name)

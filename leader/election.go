@@ -43,7 +43,8 @@ func New(s *dsync.Session, name string, opt *Options) (*Election, error) {
 	return newElection(context.Background(), engine.Of(s), name, opt)
 }
 
-// newElection is like New. If the hooks need the session to observe the election, the session does so until heard ends.
+// newElection is like New. If the hooks need the session to observe the election, the session does so until the context
+// heard ends.
 func newElection(heard context.Context, s *engine.Session, name string, opt *Options) (*Election, error) {
 	if err := dsync.CheckKey(name); err != nil {
 		return nil, fmt.Errorf("leader: name of the election: %w", err)

@@ -291,7 +291,7 @@ func TestContextEndsBeforeTheNextLeads(t *testing.T) {
 	}
 }
 
-// B29: when a term's ctx is cancelled, nobody else is elected until Resign or until the grace is over.
+// B29: when a term's ctx is cancelled, nobody else is elected until Resign is called or the grace is over.
 func TestWorkNeverOverlaps(t *testing.T) {
 	for _, resigns := range []time.Duration{0, grace / 2, time.Hour} {
 		t.Run(fmt.Sprint("done after ", resigns), func(t *testing.T) {

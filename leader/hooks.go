@@ -25,8 +25,8 @@ type Hooks struct {
 	// and may already have ended.
 	Elected func(ctx context.Context, t Term)
 
-	// Lost is called once for each Elected, however the term ended. cause is the cause of the
-	// term's context.
+	// Lost is called once for each Elected, however the term ended. Its argument cause is the cause of the term's
+	// context.
 	Lost func(t Term, cause error)
 
 	// NewLeader is called when another process leads, when nobody leads any more, and when the same leader begins
@@ -38,8 +38,8 @@ type Hooks struct {
 	// dsync.Options.PollInterval.
 	Refreshed func(Reading)
 
-	// ReturnedLate is called if Run's function returns after the end of its term, unless Run's ctx has ended, too. err
-	// is the function's result.
+	// ReturnedLate is called if Run's function returns after the end of its term, unless Run's ctx has ended, too. Its
+	// argument err is the function's result.
 	ReturnedLate func(t Term, err error)
 }
 

@@ -22,8 +22,8 @@ func outage(f *dsynctest.Faulty) {
 	synctest.Wait()
 }
 
-// If an Election neither campaigns nor observes, its session does not refer to it: its hooks are
-// not called, and it can be garbage-collected.
+// If an Election neither campaigns nor observes, its session does not refer to the Election. So the Election's hooks
+// are not called, and it can be garbage-collected.
 func TestUnusedElectionsAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)

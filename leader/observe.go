@@ -84,9 +84,9 @@ func (e *Election) Observe(ctx context.Context) <-chan Leader {
 	})
 }
 
-// observe calls read with each state of the election, and then changed with the value that read returned. Both are
-// called from one goroutine. The returned channel receives the first value, and then the values for which changed
-// returned true.
+// observe calls the function read with each state of the election, and then the function changed with the resulting
+// value. Both are called from one goroutine. The returned channel receives the first value, and then every value that
+// changed reports as a change.
 func observe[T any](ctx context.Context, e *Election, read func(context.Context, driver.State) (T, error), changed func(T) bool) <-chan T {
 	e.attachHooks()
 	ch := make(chan T, 1)

@@ -261,8 +261,8 @@ func TestNoLeaderAfterItsLease(t *testing.T) {
 	})
 }
 
-// A session that begins to observe another election is notified of its changes, too: it reopens its
-// listener with the election's key.
+// If a session begins to observe another election, it is notified of that election's changes, too:
+// it reopens its listener with that election's key.
 func TestEveryObservedElectionIsNotified(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -289,7 +289,7 @@ func TestEveryObservedElectionIsNotified(t *testing.T) {
 	})
 }
 
-// If a leader is elected again, for another term, it is reported as a new leader, even if the
+// If the same leader is elected for another term, it is reported as a new leader, even if the
 // observer missed the time between the two terms.
 func TestReelectedLeaderIsReportedAsNew(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -92,7 +92,7 @@ func TestValueIsPartOfTheElection(t *testing.T) {
 	}
 }
 
-// faultOfPublish returns a function that injects the fault into each Publish that is sent while may returns true.
+// faultOfPublish returns a function that injects the fault into each Publish, as long as may() returns true.
 func faultOfPublish(fault dsynctest.Fault, may func() bool) func(dsynctest.Request) dsynctest.Fault {
 	return func(r dsynctest.Request) dsynctest.Fault {
 		if r.Method == dsynctest.MethodPublish && may() {

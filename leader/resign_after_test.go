@@ -168,8 +168,8 @@ func TestTryCampaignAfterOnesOwnResignAfter(t *testing.T) {
 	})
 }
 
-// Run's function calls ResignAfter too late: its grace is over, and the term is being released, but the store has not
-// answered yet. ResignAfter then returns an error.
+// Run's function calls ResignAfter too late: the grace is over, and the store has not yet answered the release of the
+// term. ResignAfter then returns an error.
 func TestResignAfterTheGraceIsOver(t *testing.T) {
 	for name, fault := range map[string]dsynctest.Fault{
 		"the reply comes late": {ReplyDelay: ttl / 8},

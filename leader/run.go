@@ -37,8 +37,8 @@ func (e *Election) Run(ctx context.Context, f func(context.Context) error) error
 	}
 }
 
-// work calls f, and resigns when f has returned, panicked or exited its goroutine. over reports
-// whether the term ended before f returned.
+// work calls f, and resigns when f has returned, panicked or exited its goroutine. The result over reports whether the
+// term ended before f returned.
 func (e *Election) work(t *term, f func(context.Context) error) (over bool, err error) {
 	defer e.done(t)
 	err = f(t.ctx)

@@ -54,8 +54,8 @@ var (
 	alertWord     = regexp.MustCompile(`\bleasehold_[a-z_]+`)
 )
 
-// Every alert names only existing metrics, labels and values. If its expression is a sum, its text
-// names only the labels that the sum keeps.
+// Every alert names only existing metrics, labels and values. If an alert's expression is a sum,
+// its text names only the labels that the sum keeps.
 func TestAlertsAreOfTheMetrics(t *testing.T) {
 	labels, _ := prometheusSeries(t)
 	// values lists the values that doc.go documents for the labels used in rules.

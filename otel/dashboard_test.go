@@ -12,7 +12,8 @@ import (
 	"github.com/prometheus/otlptranslator"
 )
 
-// prometheusSeries returns, for each series name in Prometheus, its labels and the metric that it comes from.
+// prometheusSeries returns two maps from the names of the series in Prometheus: to the labels, and to the metric that
+// the series comes from.
 func prometheusSeries(t *testing.T) (labels map[string][]string, of map[string]string) {
 	t.Helper()
 	labels, of = make(map[string][]string), make(map[string]string)

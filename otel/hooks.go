@@ -93,7 +93,7 @@ func (t *Telemetry) trace(g dsync.HoldInfo, source attribute.KeyValue) context.C
 	return ctx
 }
 
-// held counts a hold that has ended. loss is why it was lost, or nil if the holder ended it.
+// held counts a hold that has ended. The parameter loss is why it was lost, or nil if the holder ended it.
 func (t *Telemetry) held(h hold, kind driver.Kind, lasted time.Duration, loss error) {
 	ctx, _ := t.spans.end(h, loss)
 	attrs := append(t.key(h.key), kindAttr.String(string(kind)))

@@ -33,9 +33,9 @@ func (s *spans) begin(what any, ctx context.Context) {
 	s.open[what] = open{ctx, time.Now()}
 }
 
-// end ends the span of a hold or a term. loss is why the hold or term was lost, or nil if its
-// holder ended it. The returned context carries the span, if there is one, and is for
-// measurements.
+// end ends the span of a hold or a term. The parameter loss is why the hold or term was lost, or
+// nil if its holder ended it. The returned context is for measurements; it carries the span, if
+// there is one.
 func (s *spans) end(what any, loss error) (ctx context.Context, lasted time.Duration) {
 	s.mu.Lock()
 	o, ok := s.open[what]

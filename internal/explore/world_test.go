@@ -942,7 +942,7 @@ func (w *world) notify(notices []driver.Notice) {
 }
 
 // atOnce reports whether the command is answered as soon as it is executed, unless a fault delays the answer. The
-// exploration misses nothing, because no event between the execution and the answer would make a difference.
+// exploration still covers every case, because no event between the execution and the answer would make a difference.
 func (w *world) atOnce(l *letter) bool {
 	switch l.command.Op {
 	case core.Register, core.Heartbeat, core.Read, core.Notify:

@@ -6,9 +6,9 @@ import (
 	"log/slog"
 )
 
-// OrDefault returns l. If l is nil, it returns a logger that passes only warnings and errors on, to whatever logger
-// is [slog.Default] at the time of each record. Failures must not go unnoticed, but other records would be noise in
-// the log of a program that did not ask for them.
+// OrDefault returns l. If l is nil, it returns a logger that passes on only warnings and errors. Each goes to the
+// logger that is [slog.Default] at that time. Failures must not go unnoticed, but other records would be noise in the
+// log of a program that did not ask for them.
 func OrDefault(l *slog.Logger) *slog.Logger {
 	if l != nil {
 		return l

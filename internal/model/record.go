@@ -91,7 +91,8 @@ func (r Record) HeldBy(session string) (own []driver.Holder) {
 	return own
 }
 
-// State returns the record's State as seen by a claim ("" for none). most limits how many waiters it lists.
+// State returns the record's State as seen by a claim ("" for none). The parameter most limits how many waiters the
+// State lists.
 func (r Record) State(key, claim string, now time.Time, most int) driver.State {
 	s := driver.State{Key: key, Now: now, Kind: r.Kind, Limit: r.Limit, Token: r.Token, Waiting: len(r.Queue), Sealed: r.Sealed}
 	if r.Kind == driver.KindElection {

@@ -150,7 +150,7 @@ func (s *Server) serve(conn net.Conn) {
 	}
 }
 
-// receive reads one message, an OP_QUERY of the handshake or an OP_MSG, and returns a function that writes its
+// receive reads one message, which is an OP_QUERY of the handshake or an OP_MSG. It returns a function that writes the
 // reply.
 func receive(conn net.Conn) (name string, cmd bson.Raw, reply func(bson.D) error, err error) {
 	const opReply, opQuery, opMsg = 1, 2004, 2013

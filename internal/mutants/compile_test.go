@@ -73,7 +73,8 @@ type compiler struct {
 	packages map[string][]file // by folder
 }
 
-// The type file has the syntax trees of one source file: shape lacks the bodies of the functions, and bodies has them.
+// The type file has the syntax trees of one source file: the field shape lacks the bodies of the functions, and the
+// field bodies has them.
 type file struct {
 	name          string
 	shape, bodies *ast.File

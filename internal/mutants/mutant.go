@@ -147,7 +147,7 @@ func (m *mutant) matches(name string) bool {
 }
 
 // apply returns the text with the change made. If the text to be changed does not occur exactly once, apply returns an
-// error, because a mutant that changes nothing, or the wrong place, proves nothing.
+// error. A mutant that changes nothing, or the wrong place, would prove nothing.
 func (m *mutant) apply(text string) (string, error) {
 	var errs []error
 	for _, e := range m.Edits {

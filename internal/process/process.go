@@ -7,8 +7,8 @@ import (
 )
 
 // Describe returns a process's name, followed by its process id and host, such as "worker-a (process 11 on
-// host-a)". It leaves out a name that equals the host, and returns the session's id if nothing else is
-// known. Unknown arguments are "" or 0.
+// host-a)". It leaves out the name if it equals the host. If nothing but the session's id is known, it
+// returns the id. Unknown arguments are "" or 0.
 func Describe(name, host string, pid int, session string) string {
 	where := host
 	if pid != 0 {

@@ -103,8 +103,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// end records that h's holder is done. lost reports whether the hold was seen to be lost before that; excused
-// reports whether there was a reason to lose it.
+// end records that h's holder is done. The result lost reports whether the hold was seen to be lost before that, and
+// excused whether there was a reason for the loss.
 func (r *runner) end(h *hold) (lost, excused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -108,8 +108,8 @@ func (r *runner) resized(key string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(key, r.w.Prefix), "sem") && r.p.has(Resize)
 }
 
-// waits records that a call waits for its key. When the call has returned, the function over must be called with the
-// call's error. It checks that the call did not wait for a key that was free.
+// waits records that a call waits for its key. When the call has returned, the caller of waits must call the function
+// over with the call's error. That function checks that the call did not wait for a key that was free.
 func (c *call) waits() (over func(err error)) {
 	r := c.r
 	r.mu.Lock()

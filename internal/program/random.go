@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Random returns the bytes of a random program. Most programs are small and use few keys and verbs, so that
-// operations interact more often.
+// Random returns the bytes of a random program. Most of the programs are small and use few keys and verbs,
+// so that their operations interact more often.
 func Random(r *rand.Rand) []byte {
 	b := []byte{byte(r.Uint32())}
 	for range 2 + int(b[0]&3)%3 {

@@ -46,8 +46,8 @@ func (h *Hold) Certain() time.Duration {
 }
 
 // Free returns the earliest time at which the store may have granted the hold's part of the key to others: when the
-// hold's grace was over, or when its release was called. grace is the grace of sessions; a lease's grace is at most a
-// tenth of its duration.
+// hold's grace was over, or when its release was called. The parameter grace is the grace of sessions; a lease's grace
+// is at most a tenth of its duration.
 func (h *Hold) Free(grace time.Duration) time.Duration {
 	if h.Lease > 0 {
 		grace = min(grace, h.Lease/10)

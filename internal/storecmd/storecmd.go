@@ -62,7 +62,8 @@ func Liveness(ctx context.Context, store driver.Store, ids ...string) ([]driver.
 	return store.Sessions(ctx, driver.SessionQuery{IDs: ids, Liveness: true})
 }
 
-// Observers reads up to n sessions that observe key, in the order of their ids. It reads only ids greater than after.
+// Observers reads up to n sessions that observe key, in the order of their ids. It reads only sessions whose ids are
+// greater than the parameter after.
 func Observers(ctx context.Context, store driver.Store, key, after string, n int) ([]driver.Member, error) {
 	m, _, err := store.Sessions(ctx, driver.SessionQuery{Observing: key, After: after, Limit: n})
 	return m, err

@@ -86,8 +86,8 @@ type checker struct {
 	foreign map[token.Pos]bool // the types that satisfy an interface of another module
 }
 
-// The type loaded describes a package of the repository. pkg is the package without its tests, or nil until load has
-// checked it.
+// The type loaded describes a package of the repository. Its field pkg is the package without its tests, or nil until
+// load has checked it.
 type loaded struct {
 	pkg *types.Package
 	dir *build.Package

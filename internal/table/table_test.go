@@ -47,8 +47,8 @@ var folders = map[string]string{
 // suite is the test whose cases may be named by the table and the docs.
 const suite = "dsynctest.TestStore"
 
-// untested lists the numbers (of promises, limits, …) that have no test. The row of every other
-// number must name a test.
+// untested lists the numbers (of promises, limits, …) that have no test. Every number that it does not list must have a
+// row that names a test.
 var untested = map[string]bool{}
 
 // numbers returns the numbers that must each have a row. Numbers without a letter belong to promises.

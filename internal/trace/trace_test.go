@@ -188,7 +188,7 @@ func TestReplaySaysWhatDiffers(t *testing.T) {
 	}
 }
 
-// A trace leaves out fields with the zero value, but does not change keys that look like such fields.
+// A trace leaves out fields with the zero value. A key whose text looks like such a field stays unchanged.
 func TestReplayOfAnyKey(t *testing.T) {
 	for _, key := range []string{`,}`, `"a":0,`, `{"a":null}`, `\",}`} {
 		var b bytes.Buffer
