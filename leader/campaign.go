@@ -37,9 +37,8 @@ func (e *Election) Campaign(ctx context.Context) (context.Context, error) {
 // channel receives the context of the term. If the campaign fails, the channel is closed without a
 // value, so a receiver gets nil.
 //
-// This process leads as soon as it is elected, even if nobody has received the context yet, so the
-// context may already have ended when it is received. If nobody receives the context before ctx ends,
-// the leadership is released.
+// This process leads as soon as it is elected, even if nobody has received the context yet. So the context may already
+// have ended when it is received. If nobody receives the context before ctx ends, the leadership is released.
 func (e *Election) CampaignChan(ctx context.Context) <-chan context.Context {
 	ch := make(chan context.Context)
 	go func() {
@@ -173,7 +172,7 @@ func (e *Election) begin(ctx context.Context, hold *engine.Hold, run bool) *term
 	if f := e.opt.Hooks.Elected; f != nil {
 		e.hooks.Add(func() { f(t.ctx, t.Term) })
 	}
-	// This runs once, however the term ends. If the hold is not lost, it is kept until its holder
+	// The function runs once, however the term ends. If the hold is not lost, WindDown keeps it until its holder
 	// releases it or the grace is over.
 	context.AfterFunc(t.ctx, func() {
 		cause := context.Cause(t.ctx)

@@ -53,8 +53,8 @@ func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
 // leaves, crashes or is elected. A heartbeat alone does not cause a new list. The receiver may
 // modify the slice.
 //
-// The channel holds the latest list, and is closed when ctx or the session ends. The crash of a candidate
-// is noticed when the election is next read, within dsync.Options.PollInterval after its session has
+// The channel holds the latest list, and is closed when ctx or the session ends. If a candidate crashes, the new list
+// comes with the next reading of the election, within dsync.Options.PollInterval after the candidate's session has
 // expired. Each reading costs as much as Candidates.
 func (e *Election) ObserveCandidates(ctx context.Context) <-chan []Candidate {
 	var last []Candidate

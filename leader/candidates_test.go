@@ -153,8 +153,8 @@ func TestRolesInAnElection(t *testing.T) {
 	})
 }
 
-// E8: Candidates returns every candidate, the leader first, even if the sessions in the store, the
-// claims in the queue and the observers of the election do not fit in one reply.
+// E8: Candidates returns every candidate, the leader first. It does so even if one reply has no room for all sessions
+// in the store, all claims in the queue, or all observers of the election.
 func TestManyCandidates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const strangers, observers, candidates = 1100, 1050, 1020

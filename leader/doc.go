@@ -17,9 +17,9 @@
 //
 //	observer ──Campaign──► candidate ──elected──► leader ──► observer
 //
-// An election is a lock on a key. Candidates wait in its queue and are elected in FIFO order, like the
-// waiters of a dsync.Mutex. A hundred elections of one session cost one heartbeat. Package dsync
-// documents what is promised and why.
+// An election is a lock on a key. Candidates wait in its queue and are elected in FIFO order, like the waiters of a
+// dsync.Mutex. A hundred elections of one session share one heartbeat. Package dsync documents what is promised and
+// why.
 //
 // A term begins when a candidate is elected. It has a number and a fencing token, both greater than
 // those of all earlier terms. It ends
@@ -37,7 +37,7 @@
 // # What is not promised
 //
 // A process that is frozen for most of a TTL cannot be notified in time. When it runs again, its first call of the
-// context's Err reports the loss, but work that had already begun goes on. If that matters, let the system that
-// stores your data check the term's token. Names are only for display: leadership belongs to a session, and a
-// restarted process has a new session.
+// context's Err reports the loss, but work that had already begun goes on. If that matters, the system that stores your
+// data should check the term's token. Names are only for display: leadership belongs to a session, and a restarted
+// process has a new session.
 package leader

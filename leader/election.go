@@ -132,16 +132,15 @@ func (e *Election) Resign(ctx context.Context) error {
 // itself. If d is the session's TTL, others wait as long as after a crash. After d the first candidate in
 // the queue is elected, which may be this process.
 //
-// d must be between 1 ms and 50 years. If the work takes longer than d to stop, the next leader is
-// elected as soon as the work has stopped or its grace is over. admin.Inspector.Break ends the
-// delay at once.
+// d must be between 1 ms and 50 years. If the work takes longer than d to stop, the next leader is elected when the
+// work has stopped or the grace is over. admin.Inspector.Break ends the delay at once.
 //
 // ResignAfter also works if the term has just ended because the ctx of Run or Campaign has ended, for
 // example on a signal. It must then be called within the session's grace and, with Run, before its
 // function has returned. The function itself can call it as its last step, with its own ctx.
 //
-// The error is [ErrNotLeader] if this process does not lead, or has resigned; [ErrLost] if the term was lost
-// before the store had the resignation; or ctx's error. ctx bounds only the wait.
+// The error is [ErrNotLeader] if this process does not lead, or has resigned; [ErrLost] if the term was lost before the
+// store had the resignation; or ctx's error. ctx bounds only the wait.
 func (e *Election) ResignAfter(ctx context.Context, d time.Duration) error {
 	if d < time.Millisecond || d > driver.MaxDuration {
 		return fmt.Errorf("leader: resign from %q after %v: the delay must be between 1ms and %v; to resign immediately, call Resign", e.name, d, driver.MaxDuration)

@@ -322,9 +322,9 @@ func TestWorkNeverOverlaps(t *testing.T) {
 	}
 }
 
-// E3, B16: after Resign, another process, or the same one, can lead at once. A restarted process
-// can also lead at once if the old process closed its session; after a crash, it leads when the
-// old session has lapsed.
+// E3, B16: after Resign, another process, or the same one, can lead at once. A restarted process can also lead at once
+// if the old process closed its session. If the old process crashed, the restarted one leads when the old session has
+// lapsed.
 func TestAnotherLeadsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
@@ -441,8 +441,8 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
-// E9, B18, promise 7: elections are independent. A hundred elections in one session cost, per
-// interval, one heartbeat and one read of the keys that the session holds.
+// E9, B18, promise 7: elections are independent. In each interval, a hundred elections of one session cost one
+// heartbeat, and one read of the session's keys.
 func TestHundredElections(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -48,9 +48,8 @@ type Group struct {
 // GroupOptions are the settings of a [Group]. The zero value of each field is its
 // default; a nil *GroupOptions is all defaults.
 type GroupOptions struct {
-	// BalanceInterval is how often a process checks whether it runs more than its share, jittered by
-	// ±50 %. It must be at least 10 ms and at most 50 years. Default: a third of the session's
-	// TTL. Negative: never.
+	// BalanceInterval is how often a process checks whether it runs more than its share, jittered by ±50 %. It must be
+	// at least 10 ms and at most 50 years. Default: a third of the session's TTL. Negative: never.
 	//
 	// Unless BalanceInterval is negative, each function waits for a random time before its first campaign, so that
 	// processes that start together share the functions. The wait is at most a tenth of BalanceInterval and at most a

@@ -25,10 +25,10 @@ import (
 // candidate has just stopped campaigning, the first in the queue leads when the store has the candidate's
 // release.
 //
-// If the term is lost before it is released, the error is [ErrLost], and the next leader comes from the queue as
-// usual. A lost reply does no harm: the repeated request elects nobody else and ends no other term. In one rare case
-// the candidate may have been elected although the error is ErrLost: the reply was lost, and a late copy of this
-// process's own request to lead has put this process back into the queue.
+// If the term is lost before it is released, the error is [ErrLost], and the next leader comes from the queue as usual.
+// A lost reply does no harm: the repeated request elects nobody else and ends no other term. In one rare case the error
+// is ErrLost although the candidate was elected: the reply was lost, and a late copy of this process's own request to
+// lead has put this process back into the queue.
 //
 // If ctx ends, Transfer returns ctx's error, and the transfer goes on. If ctx is the term's context
 // or made from it, as inside Run's function, Transfer ends the term and returns nil without waiting.
@@ -85,9 +85,8 @@ func (e *Election) candidate(ctx context.Context, session string) (claim string,
 	return claim, nil
 }
 
-// claimNumber returns the counter in the id of w's claim. The counter grows with each claim of the
-// session, but the claims can be queued in another order, because a delayed request joins behind
-// later ones.
+// claimNumber returns the counter in the id of w's claim. The counter grows with each claim of the session. But the
+// queue may have the claims in another order, because the claim of a delayed request joins behind later claims.
 func claimNumber(w driver.Waiter) uint64 {
 	_, counter, _ := strings.Cut(w.Claim, ".")
 	n, _ := strconv.ParseUint(counter, 10, 64) // 0 if no session of this library made the claim

@@ -171,8 +171,8 @@ func TestOnlyADeathFreesTheLock(t *testing.T) {
 	}
 }
 
-// A process that closes its session unlocks the session's file, but is still alive. Another process, which opened the
-// file earlier and tries the lock only now, must not take the first process for dead.
+// A process that closes its session unlocks the session's file, but is still alive. Another process may have opened the
+// file earlier but try the lock only now. That process must not take the first one for dead.
 func TestUnlockIsNoDeath(t *testing.T) {
 	d, path := open(t)
 	mark, unlock, err := d.Lock("a")
@@ -338,8 +338,8 @@ func TestDeathIsHeardOf(t *testing.T) {
 	wantDead(t, "removed", d, o.mark, false)
 }
 
-// listen watches the folder until the test ends; when listen returns, the watch has begun. The channel gets a value
-// when the process of the session "a" is found dead.
+// listen watches the folder until the test ends. The watch has begun when listen returns. The channel gets a value when
+// the process of the session "a" is found dead.
 func listen(t *testing.T, d *hostdir.Dir, mark string) <-chan bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -251,8 +251,8 @@ func (w *edit) settle() {
 	}
 }
 
-// ceilMilli rounds up to the millisecond, the resolution of the store's clock. Rounding down could turn a short
-// lease into 0, which would mean that the hold has no end.
+// ceilMilli rounds up to the millisecond, the resolution of the store's clock. Rounding down could turn a short lease
+// into 0, but 0 means that the hold has no end.
 func ceilMilli(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }

@@ -30,7 +30,8 @@ func (g *goroutine) campaign(o Op, key string) {
 	parent, end := context.WithCancelCause(context.Background())
 	by := func(campaign func(context.Context) (context.Context, error)) func(context.Context) error {
 		return func(ctx context.Context) (err error) {
-			// ctx bounds the wait only. Campaign itself would make ctx the parent of the term as well.
+			// ctx bounds the wait only. Campaign alone would not do, because it makes ctx the parent of the term as
+			// well.
 			stop := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
 			term, err = campaign(parent)
 			brief = !stop()

@@ -17,8 +17,8 @@ type Link struct {
 	faults     atomic.Int64 // requests and notices that had a fault
 }
 
-// newLink returns the link of the i-th session of p. The effect of noise on each request depends on p alone,
-// except for requests made at the same instant.
+// newLink returns the link of the i-th session of p. Unless requests are made at the same instant, p alone determines
+// how noise affects each of them.
 func newLink(store driver.Store, p Program, i int) *Link {
 	l := new(Link)
 	draw := rand.New(rand.NewPCG(p.hash(), uint64(i)))
@@ -59,7 +59,7 @@ func (l *Link) Heal() {
 	l.Faulty.Heal()
 }
 
-// latest is the longest time by which noise delays a request: longer than the TTL in a bubble.
+// latest is the longest delay of a request by noise. It is longer than the TTL in a bubble.
 const latest = 12 * time.Second
 
 func noise(draw *rand.Rand) dsynctest.Fault {

@@ -4,11 +4,11 @@
 //
 // # What is certain
 //
-// A hold is certain from the moment when the call that requested it returns, provided that it has a token then. If
-// Unlock returns nil, the hold is certain until Unlock was called; otherwise, until the holder last checked Lost
-// and found it open. A check counts as made when it began. So if a process freezes, nothing is certain after its
-// last check before the freeze, because the library can't notify it in time. But if its first check after the
-// freeze wrongly finds Lost open, the hold counts as certain until then.
+// A hold is certain from the moment when the call that requested it returns, provided that the hold has a token then.
+// If Unlock returns nil, the hold is certain until Unlock was called; otherwise, until the holder last checked Lost and
+// found it open. A check counts as made when it began. So if a process freezes, nothing is certain after its last check
+// before the freeze, because the library can't notify it in time. But if its first check after the freeze wrongly finds
+// Lost open, the hold counts as certain until then.
 //
 // # What is checked
 //

@@ -13,9 +13,9 @@ var (
 	given   = make(map[string]bool) // ports that FreePorts has returned
 )
 
-// Servers get their ports from this range. It is below the range of outgoing connections, which begins at 32,768 on
-// Linux and at 49,152 on other systems. An outgoing connection could otherwise take a server's port before the
-// server listens.
+// Servers get their ports from this range. It is below the range of ports for outgoing connections. That range begins
+// at 32,768 on Linux and at 49,152 on other systems. An outgoing connection could otherwise take a server's port before
+// the server listens.
 const (
 	firstPort = 10_000
 	portsEnd  = 32_768

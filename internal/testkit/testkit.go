@@ -29,8 +29,8 @@ const TTL = 10 * time.Second
 func Long() bool { return os.Getenv("LEASEHOLD_LONG") != "" }
 
 // Large skips a test of sizes or counts (thousands of goroutines or keys, or hours of time) if LEASEHOLD_REPEATED is
-// set. Tests are then repeated so that goroutines wake in different orders, which does not affect tests of sizes or
-// counts.
+// set. In that case, tests are repeated so that goroutines wake in different orders. Tests of sizes or counts do not
+// depend on that order.
 func Large(t testing.TB) {
 	t.Helper()
 	if os.Getenv("LEASEHOLD_REPEATED") != "" {
@@ -52,7 +52,7 @@ type Draws struct{ *rand.Rand }
 
 // Draw returns the Draws of a test. They depend on the test's name and are the same in every run, so that a test does
 // not fail by chance. LEASEHOLD_SEED sets another seed. If LEASEHOLD_REPEATED is set, tests are repeated to find new
-// failures, so each run has its own seed, which it logs.
+// failures, so each run uses and logs a seed of its own.
 func Draw(t testing.TB) Draws {
 	t.Helper()
 	name := fnv.New64()
@@ -86,7 +86,7 @@ func (l *locked) Uint64() uint64 {
 	return l.source.Uint64()
 }
 
-// NewSession returns a session that logs nothing unless opt has a Logger, and that is closed at the end of the test.
+// NewSession returns a session and closes it at the end of the test. The session logs nothing unless opt has a Logger.
 // Unless opt has a Retention, the session never sweeps, because tests count commands and sweeps come at random times.
 func NewSession(t testing.TB, store driver.Store, opt *dsync.Options) *dsync.Session {
 	t.Helper()

@@ -1,6 +1,6 @@
-// Package trace records the events that a [core.Core] handles, and replays them. A fresh Core must return the same
-// effects for the same events. So a run on a real server can be repeated step by step, and a trace in a bug report
-// shows what the session decided, and why.
+// Package trace records the events that a [core.Core] handles, and replays them. During a replay, a fresh Core must
+// return the same effects for the same events. So a run on a real server can be repeated step by step, and a trace in a
+// bug report shows what the session decided, and why.
 //
 // The first line of a trace has the settings, as JSON. Each further line has an event: the time, the event, its effects
 // in words, and when the next Tick is due. Values that callers publish, and results of a Once, are left out.
