@@ -15,7 +15,7 @@ import (
 // Resign, Pause, or Close of the session. No call is dropped, with one exception: if a call of Refreshed still waits
 // behind a slow hook, the next call of Refreshed replaces it.
 //
-// NewLeader and Refreshed are called on every process that campaigns or observes, from its first such call until its
+// NewLeader and Refreshed are called on every process that campaigns or observes, from when it first does so until its
 // session ends. If either is set, the process reads the election after every change, even if only a candidate joins or
 // leaves. If more than 8 changes come at once, the process reads at most ten times a second. If there are more than a
 // few hundred candidates, set these two hooks in only a few processes. The other hooks cause no reads.

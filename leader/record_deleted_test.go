@@ -16,8 +16,8 @@ import (
 )
 
 // B38: somebody deletes an election's record, and another process is elected. The first leader is notified within a
-// heartbeat interval, or at once if it observes the election. So when its own NewLeader hook names another leader, the
-// first leader no longer leads.
+// heartbeat interval, or at once if it observes the election. So the first leader no longer leads when its own
+// NewLeader hook names another leader.
 func TestRecordOfAnElectionDeleted(t *testing.T) {
 	for _, observes := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
