@@ -185,8 +185,8 @@ func ExampleGroup() {
 	// <nil>
 }
 
-// A Group's functions spread over the fleet. Beside them, the process's errgroup has an election of its own, and a
-// task that runs on every process. The first error ends all of them.
+// A Group's functions spread over the fleet. Besides the Group, the process's errgroup has an election of its own, and
+// a task that runs on every process. The first error ends all of them.
 func ExampleGroup_errgroup() {
 	locks, _ := dsync.New(dsynctest.NewMemory(), nil)
 	defer locks.Close(context.Background())

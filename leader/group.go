@@ -17,9 +17,9 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// A Group is an errgroup of named singletons. If several processes have a function in groups of the
-// same name, one process at a time runs it. When that process dies, loses the function's election or
-// removes the function, another process runs it.
+// A Group is an errgroup of named singletons. If several processes have a function of the same name in groups of the
+// same name, only one of them runs it at a time. When that process dies, loses the function's election or removes the
+// function, another process runs it.
 //
 // The functions spread evenly over the processes. A process's share is the number of functions in its
 // group divided by the number of processes that have them, rounded up. A process that runs more than
@@ -142,10 +142,10 @@ func (s *Singleton) Remove(ctx context.Context) bool {
 // errRemoved is the cause of a function's context when the function is removed.
 var errRemoved = errors.New("leader: removed from the group")
 
-// NewGroup returns a group of that name on s, and a context made from ctx. As with errgroup.WithContext,
-// that context ends when a function first returns an error, or when Wait returns. NewGroup returns an
-// error if s is nil or BalanceInterval is too short or too long. If name contains a slash or
-// dsync.CheckKey returns an error for it, the error matches dsync.ErrInvalidKey.
+// NewGroup returns a group of that name on s, and a context made from ctx. As with errgroup.WithContext, that context
+// ends when a function first returns an error, or when Wait returns. NewGroup returns an error if s is nil or
+// BalanceInterval is too short or too long. If name contains a slash, or if dsync.CheckKey refuses it, the error
+// matches dsync.ErrInvalidKey.
 func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOptions) (*Group, context.Context, error) {
 	if s == nil {
 		return nil, nil, errors.New("leader: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
@@ -173,13 +173,12 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 	return g, g.ctx, nil
 }
 
-// Go adds a function to the group under a name that is unique in the group, and returns at once. f is
-// called each time this process is elected to run it. Its context is made from the group's, and f
-// must return when its context ends.
+// Go adds a function to the group under a name that is unique in the group, and returns at once. f is called each time
+// this process is elected to run it. The context of f is made from the group's, and f must return when that context
+// ends.
 //
-// If f returns before its context ends, it leaves the group on this process. If f returned nil,
-// another process may run it. If f returned an error, the group's context ends, and [Group.Wait]
-// returns the first such error.
+// If f returns before its context ends, the function leaves the group on this process. If f returned nil, another
+// process may run it. If f returned an error, the group's context ends, and [Group.Wait] returns the first such error.
 //
 // Go returns an error if the name is already in the group or is not valid, or if the group has ended,
 // as it does when [Group.Wait] returns.

@@ -475,8 +475,8 @@ func TestTransferSkipsLocalCandidates(t *testing.T) {
 	})
 }
 
-// If Close cannot wait for the leader's work, because its ctx has ended, the leadership stays in the store until the
-// session expires. Then the first in the queue is elected. In that case Transfer must not report success.
+// If Close cannot wait for the leader's work, because the ctx of Close has ended, the leadership stays in the store.
+// The first candidate in the queue is elected when the session expires. Transfer must not report success then.
 func TestTransferOfATermLeftToExpire(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -162,8 +162,8 @@ func TestSpansOfCampaignsHaveTheCallerAsParent(t *testing.T) {
 }
 
 // Measurements are made in a context that carries the span, so that their exemplars refer to it.
-// This context has no other values of the caller's context, and does not end when the caller's
-// context ends.
+// From the caller's context, this context takes nothing but the span, and it does not end when the
+// caller's context ends.
 func TestMeasurementsKeepOnlyTheSpan(t *testing.T) {
 	type valueKey struct{}
 	for name, traced := range map[string]bool{"the caller's span": false, "the hold's span": true} {

@@ -212,7 +212,7 @@ func (r *runner) breakEnds(p *page) {
 }
 
 // A hold describes what a goroutine was granted, from the grant until the release has returned. The runner's mu guards
-// the fields, except for those that are set when the hold is created.
+// the fields that change after the hold has been created.
 type hold struct {
 	rules.Hold
 	verb    Verb // the verb that requested it

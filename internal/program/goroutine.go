@@ -24,8 +24,8 @@ type poolKey struct {
 	sem  bool // a semaphore, not an RWMutex
 }
 
-// A pool is a Semaphore or RWMutex that the goroutine holds several times at once, through its
-// own methods.
+// A pool is a Semaphore or RWMutex that the goroutine holds several times at once, through the
+// methods of the Semaphore or RWMutex itself.
 type pool struct {
 	sem *dsync.Semaphore
 	rw  *dsync.RWMutex

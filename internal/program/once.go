@@ -38,7 +38,7 @@ func (g *goroutine) once(o Op, key string) {
 	d := g.wait(o, key) + g.sleepTime(o)
 	cancel := c.context(d, o.Arg&2 == 0)
 	defer cancel()
-	// Do may return after its context has ended, because the run ignores the context and the hold is released
+	// Do may return after its context has ended, because the run ignores the context, and Do releases the hold only
 	// after the run.
 	c.ends = c.ends.Add(g.sleepTime(o) + g.ttl/3)
 	over := c.waits()
