@@ -14,11 +14,11 @@ import (
 	"github.com/leasehold-go/leasehold/internal/mongod"
 )
 
-// B07: the clock of a running primary is stepped while one session holds a key, two wait for it, and a fourth tries to
-// lock it. If the clock is set back, no session loses anything, and the fourth does not get the key. The same is true
-// if the clock is set forward, but not so far that the sessions lapse. After a step larger than the margin, each
-// session reports the jump once. If the clock is set forward by more than the TTL, the fourth session gets the key, and
-// the holder learns of the loss with its next heartbeat. Tokens grow, and all sessions continue.
+// B07: the clock of a running primary is stepped. One session holds a key, two sessions wait for the key, and a fourth
+// session tries to lock it. If the clock is set back, no session loses anything, and the fourth does not get the key.
+// The same is true if the clock is set forward, but not so far that the sessions lapse. After a step larger than the
+// margin, each session reports the jump once. If the clock is set forward by more than the TTL, the fourth session gets
+// the key, and the holder learns of the loss with its next heartbeat. Tokens grow, and all sessions continue.
 func TestB07ClockSteps(t *testing.T) {
 	t.Parallel()
 	lab.Each(t, server.Need{Members: true}, func(t *testing.T, s *server.Server) {

@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 )
 
-// If the collection is dropped, the holder learns within a TTL that its hold is lost, and the waiter is granted the key
+// If the collection is dropped, the holder learns within a TTL that its hold is lost. The waiter is granted the key
 // with a greater token. A Once that had succeeded runs again. No process has to be restarted.
 func TestDroppedCollection(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,8 @@ import (
 )
 
 // r.explained fails the test unless the server answers the command from the index, and scans only the range of the keys
-// with the prefix "many/". It returns the number of entries that the server examined, or 0 if the command has no
-// limit or the server is FerretDB.
+// with the prefix "many/". It returns the number of entries that the server examined. If the command has no limit, or
+// the server is FerretDB, it returns 0.
 func (r *room) explained(t *testing.T, command bson.Raw) (examined int) {
 	t.Helper()
 	var cmd bson.D

@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// If the server is too busy even to report that there is no majority, the error contains this text instead.
+// If the server is too busy even to report that there is no majority, the error contains this text.
 const slow = "not answered in time: it is out of reach, overloaded, or locked for a backup (fsyncLock)"
 
 // While one session holds a key and another session waits for it, outage harms the server so that no write is

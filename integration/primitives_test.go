@@ -203,7 +203,7 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// Promises 2 and 8: goroutines of one process mostly hand off holds without commands, other processes
+// Promises 2 and 8: goroutines of one process mostly hand off holds without sending commands. Even so, other processes
 // get their turns, and tokens grow with each hold.
 func TestHandOff(t *testing.T) {
 	const processes, goroutines, rounds = 3, 8, 200

@@ -345,8 +345,8 @@ func releases(key string) func(proxy.Command) bool {
 	}
 }
 
-// acquire reports whether the command requests a key, with the pipeline or with the short update
-// that grants the key to its sender.
+// acquire reports whether the command requests a key. Such a command is either the pipeline, or the short update that
+// grants the key to its sender.
 func acquire(command bson.Raw) bool {
 	for _, path := range [][]string{
 		{"update", "0", "$set", "_", "$literal", "claim"},

@@ -74,7 +74,7 @@ func TestTLS(t *testing.T) {
 						}
 						beat := p.Once(proxy.LoseRequest, heartbeats(holder.ID()))
 						select {
-						case <-beat: // the worst moment, because most time has passed since the last acknowledged heartbeat
+						case <-beat: // the worst moment: the session has had no acknowledgement for a whole heartbeat interval
 						case <-time.After(20 * time.Second):
 							t.Fatal("no heartbeat was sent within 20 s")
 						}

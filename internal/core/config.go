@@ -21,8 +21,8 @@ type Config struct {
 	Rand func(n int64) int64 `json:"-"`
 }
 
-// Hold returns how long a holder may rely on a grant of d, counted from before its request was sent: d·(1−ρ) −
-// MarginOf(d) − GraceOf(d), where ρ = 1/1000 allows for clocks that run at slightly different rates.
+// Hold returns how long a holder may rely on a grant of d, counted from before the request was sent. This time is
+// d·(1−ρ) − MarginOf(d) − GraceOf(d), where ρ = 1/1000 allows for clocks that run at slightly different rates.
 func (c *Config) Hold(d time.Duration) time.Duration {
 	return d - d/1000 - c.MarginOf(d) - c.GraceOf(d)
 }

@@ -301,7 +301,7 @@ func (r *rig) checking() {
 	r.answer("Acquire", r.behind(0))
 }
 
-// mismatched is like checking, but the claim is checking because the key is in use as another kind.
+// mismatched is like checking, but here the claim is checking because the key is in use as another kind of lock.
 func (r *rig) mismatched() {
 	r.joining()
 	r.answer("Acquire", core.Reply{Err: &driver.MismatchError{Key: "k", Kind: driver.KindSemaphore}})

@@ -12,8 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The network recognizes clients and members by every form of first message, so each sender's
-// messages pass over that sender's link only.
+// The network recognizes clients and members by every form of first message. So each sender's messages pass only over
+// that sender's link.
 func TestNetworkKnowsSenders(t *testing.T) {
 	upstream := echo(t)
 	for _, c := range []struct {
