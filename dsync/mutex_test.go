@@ -213,7 +213,7 @@ func TestHeldErrorSaysUntilAsTheStatusDoes(t *testing.T) {
 	})
 }
 
-// L1, L2, B25: the key's record and the error of a try name the holder, and show since when it has held the key.
+// L1, L2, B25: the key's record and the error of a try name the holder, and show when its hold began.
 func TestHeldErrorNamesHolder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -178,8 +178,8 @@ func (o *Options) withDefaults() (r Options, err error) {
 	return r, nil
 }
 
-// config returns the settings of the session's Core. o has the defaults filled in; asked has only what the caller set,
-// and may be nil.
+// config returns the settings of the session's Core. o has the defaults filled in. asked has only what the caller
+// set, and may be nil.
 func (o *Options) config(asked *Options) core.Config {
 	c := core.Config{
 		TTL: o.TTL, Margin: o.Margin, Grace: o.Grace, Heartbeat: o.HeartbeatInterval, Attempt: min(o.TTL/6, engine.MaxAttempt),

@@ -119,8 +119,8 @@ func TestPollsAreJittered(t *testing.T) {
 	})
 }
 
-// When a holder's session lapses, the waiter at position n delays its attempt to expire the session by n-1 to 2(n-1)
-// hundredths of the TTL, so that the waiters ahead of it try first.
+// When a holder's session lapses, the waiter at position n waits for n-1 to 2(n-1) hundredths of the TTL before it
+// tries to expire the session. So the waiters ahead of it try first.
 func TestChecksAfterACrashAreJittered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const waiters = 40

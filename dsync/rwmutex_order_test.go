@@ -67,8 +67,8 @@ func TestRWMutexServesInOrder(t *testing.T) {
 	}
 }
 
-// wantNoStarving has every Locker in crowd lock continuously, for d at a time. Meanwhile it locks the single Locker ten
-// times, and checks that none of these Locks takes a long time.
+// wantNoStarving has every Locker in crowd lock continuously, for d at a time. Meanwhile it locks the single Locker
+// ten times, and checks that none of these ten Locks takes long.
 func wantNoStarving(t *testing.T, polling bool, one sync.Locker, d time.Duration, crowd []sync.Locker) {
 	t.Helper()
 	stop := make(chan struct{})

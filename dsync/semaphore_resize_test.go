@@ -91,8 +91,8 @@ func TestResizeDownTakesEffectAsReleased(t *testing.T) {
 	})
 }
 
-// Processes that use the old size can go on beside processes that use the new size, and both can acquire all units of
-// the new size. A process with a third size gets an error.
+// Processes with the old size can go on beside processes with the new size. Both can acquire all units of the new
+// size. A process with a third size gets an error.
 func TestOldSizeStillWorksAfterResize(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

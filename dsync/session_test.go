@@ -428,8 +428,8 @@ func TestEveryHeartbeatHookIsCalled(t *testing.T) {
 	})
 }
 
-// B04, E1: the Lost hook is called exactly once for each hold that ends before its holder releases it, and never for
-// a hold that its holder releases first. All hooks are called in the order of the events.
+// B04, E1: the Lost hook is called exactly once for each hold that ends before its holder releases it. It is never
+// called for other holds. All hooks are called in the order of the events.
 func TestHooksReportGrantsAndLosses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		faulty := newFaulty(t, dsynctest.NewMemory(), nil)

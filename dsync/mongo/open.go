@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// ownPool is the number of connections that a session can use at a time: 32 for commands, one for heartbeats, two
-	// for listening (for the session and for keys), and one for registering and unregistering. So a heartbeat never
-	// waits for another command's connection. The driver opens a connection when it is needed.
+	// ownPool is the number of connections that a session can use at a time. The session uses 32 for commands, one
+	// for heartbeats, one to listen for the session, one to listen for keys, and one to register and unregister. So a
+	// heartbeat never waits for another command's connection. The driver opens a connection when it is needed.
 	ownPool = 36
 
 	// disconnectLimit bounds the wait for a server that may not answer.

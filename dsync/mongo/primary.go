@@ -47,8 +47,8 @@ func (w *PrimaryWatch) ServerMonitor(next *event.ServerMonitor) *event.ServerMon
 }
 
 // see compares the primary in d with the last known primary. It keeps the last known primary while the driver knows
-// none, so finding the same primary again after a broken connection changes nothing. The driver holds a lock while it
-// calls see, so see must not block.
+// none, so nothing changes if the driver finds the same primary again after a broken connection. The driver holds a
+// lock while it calls see, so see must not block.
 func (w *PrimaryWatch) see(d event.TopologyDescription) {
 	primary := primaryOf(d)
 	w.mu.Lock()

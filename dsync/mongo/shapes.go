@@ -151,8 +151,8 @@ func clean(h, q any, scratch ...bson.E) bson.D {
 func was(fields bson.A) bson.E { return e("_.was", fields) }
 
 // guard returns v. If a later version of this library wrote the record, guard makes the whole command fail instead:
-// it converts the _id to a number, which is an error (see failure). A filter cannot do that: if it did not match, an
-// upsert would try to insert a second record and fail with a duplicate key, which has another meaning.
+// it converts the _id to a number, which is an error (see failure). A filter cannot do that. If it did not match, an
+// upsert would try to insert a second record. It would then fail with a duplicate key, which has another meaning.
 func guard(v any) bson.D {
 	return op("$cond", op("$gt", "$f", formatVersion), op("$toInt", "$_id"), v)
 }

@@ -9,8 +9,8 @@ import (
 
 // joining puts the claim into the queue, if the claim may join and neither holds nor waits. The claim goes to the
 // head of the queue, or to its end, but ahead of claims with later ticks. joining adds no claim after the time
-// "until", so a request that arrives later leaves no claim behind. While the key is held, waited for or sealed, a
-// claim must have the record's kind, and either the record's limit or one of its former limits.
+// "until", so a request that arrives later leaves no claim behind. While the key is sealed, or has holders or
+// waiters, a claim must have the record's kind, and either the record's limit or one of its former limits.
 func joining(a acquiring) []bson.D {
 	h, q := list("$h"), list("$q")
 	if a.expired {

@@ -27,10 +27,10 @@ func (s *store) merged(changes any, fields ...string) bson.A {
 	return bson.A{set(e("_", changes)), set(last...)}
 }
 
-// acquiringShort does what joining and settle do to a record without claims, if token is at least a step greater than
-// the record's last token. claim is the record that c would have in the queue. The stages grant c only if the key has
-// no record, or was last used with c's kind and limit. A record that has only an _id, and perhaps the time that
-// create writes, counts as no record.
+// acquiringShort does what joining and settle do to a record without claims. It does so only if token is at least a
+// step greater than the record's last token. claim is c's record, as joining would put it into the queue. The stages
+// grant c only if the key has no record, or was last used with c's kind and limit. A record that has only an _id, and
+// perhaps the time that create writes, counts as no record.
 //
 // On MongoDB the pipeline replaces the record with a literal, which takes the server less time than changing
 // the existing record. So the record must not have fields that the literal lacks, such as an election's terms

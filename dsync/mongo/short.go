@@ -46,7 +46,7 @@ const maxLag = time.Second
 // it knows the last token. Otherwise the key may have no record, or another process may have used and released it, so
 // the short Acquire is still worth a try. The exceptions are:
 //
-//   - a key that was contended, and a repeated request, which usually comes from a waiter;
+//   - a key that was contended, and a repeated request, because it usually comes from a waiter;
 //   - servers other than MongoDB, where the short Acquire can't create a record.
 func (s *store) acquireFree(ctx context.Context, j driver.Acquire) (st driver.State, granted bool, err error) {
 	c := j.Claim

@@ -41,12 +41,13 @@ var (
 	_ driver.Namer = (*store)(nil)
 )
 
-// NewStore returns a [driver.Store] that keeps its locks in db, for tools and tests that call its methods
-// themselves; a program uses [Open] or [Connect]. It is a [driver.Namer], too.
+// NewStore returns a [driver.Store] that keeps its locks in db, for tools and tests that call its methods themselves.
+// Other programs use [Open] or [Connect]. The store is a [driver.Namer], too.
 //
-// It never closes db's client. It contacts the server. Unless the server is known to have passed the probe, it also
-// tries the store's commands on it. It returns an error if the server does not compute the same as MongoDB (see the
-// package comment, and [Options].ReadOnly). ctx bounds this contact as in [Open]. A nil *Options means the defaults.
+// NewStore never closes db's client. It contacts the server. Unless the server is known to have passed the probe, it
+// also tries the store's commands on it. It returns an error if the server does not compute the same as MongoDB (see
+// the package comment, and [Options].ReadOnly). ctx bounds this contact as in [Open]. A nil *Options means the
+// defaults.
 //
 // Almost every method sends one command. Writes are acknowledged by a majority, except notices and early releases. For
 // a write that was applied but not confirmed by a majority, the method returns an error, since a fail-over could undo

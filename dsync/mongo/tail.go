@@ -242,8 +242,8 @@ func (t *tail) primary(ctx context.Context) (string, error) {
 	return v.member, err
 }
 
-// reopen opens a cursor, and reads the notices that came after the last one seen. gap means that the last notice seen
-// is no longer in the collection, so later notices may be missing, too.
+// reopen opens a cursor, and reads the notices that came after the last one seen. gap means that the collection no
+// longer has the last notice seen, so later notices may be missing, too.
 func (t *tail) reopen(ctx context.Context) (gap bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, silenceLimit)
 	defer cancel()
