@@ -36,10 +36,10 @@ type Options struct {
 	// − Margin − Grace − 1.1·HeartbeatInterval, about half a TTL.
 	TTL time.Duration
 
-	// Margin allows for clock errors: a hold that is not renewed ends by the local clock at least Margin + Grace before
-	// the store may grant the key to anyone else. It must exceed the sum of these errors within one TTL: steps of the
-	// store's clock, clock differences between possible primaries, and late timers. Default 500 ms or TTL/10, whichever
-	// is smaller.
+	// Margin allows for clock errors: a hold that is not renewed ends, by the local clock, at least Margin + Grace
+	// before the store may grant the key to anyone else. It must exceed the sum of these errors within one TTL: steps
+	// of the store's clock, clock differences between possible primaries, and late timers. Default 500 ms or TTL/10,
+	// whichever is smaller.
 	Margin time.Duration
 
 	// Grace is the time that a holder has to stop after its Lost channel closed. Default TTL/10.

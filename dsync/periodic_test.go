@@ -421,7 +421,7 @@ func TestPeriodicMisuse(t *testing.T) {
 	})
 }
 
-// For hours, ten hosts call Do for a tick each minute, while processes die or are cut off and runs fail. No tick
+// For hours, ten hosts call Do for a tick each minute. Meanwhile processes die or are cut off, and runs fail. No tick
 // succeeds twice, and ticks succeed in order. When Do returns without an error, its tick is over. This holds even if
 // the hosts' clocks are up to an hour apart. If the clocks agree, no tick is missed.
 func TestPeriodicFleet(t *testing.T) {

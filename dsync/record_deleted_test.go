@@ -141,8 +141,8 @@ func TestRecordOfAHeldKeyDeleted(t *testing.T) {
 	}
 }
 
-// A session that holds many keys checks the records of some of them with each heartbeat, so that it checks all
-// records in turn.
+// With each heartbeat, a session that holds many keys checks some of their records, so that it checks all records in
+// turn.
 func TestRecordOfOneOfManyDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n, perLook = 1_200, 500

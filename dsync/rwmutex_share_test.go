@@ -139,7 +139,7 @@ func TestReadersYieldToAWriterElsewhere(t *testing.T) {
 					t.Error("a reader shared a hold although a writer waits for it")
 					late.RUnlock()
 				case !shared && polling:
-					t.Error("a reader did not share a hold within HandOffTime, although its session can't know of the writer yet")
+					t.Error("a reader did not share a hold within HandOffTime, although its session can't know yet that a writer waits")
 				case shared:
 					late.RUnlock()
 				}

@@ -386,7 +386,7 @@ func TestRLocker(t *testing.T) {
 }
 
 // Writers of one process hand off the key to each other, each with a greater token. A reader that follows them has an
-// even greater one.
+// even greater token.
 func TestWritersHandOffWithGreaterTokens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -61,7 +61,7 @@ func TestTryAcquireTakesALapsedPart(t *testing.T) {
 		acquire(t, a, 3)
 		faulty.Cut()
 		if !b.TryAcquire(2) || b.TryAcquire(1) {
-			t.Error("before the session has lapsed, a try must get the 2 units that nobody held, and no more")
+			t.Error("before the session has lapsed, a try must get only the 2 units that nobody held")
 		}
 		time.Sleep(ttl)
 		if err := errOf(b.TryHold(background, 3)); err != nil {

@@ -69,10 +69,10 @@ func Open(ctx context.Context, db *mongo.Database, opt *Options) (*dsync.Session
 // fail-over waiters get notices again as soon as the driver knows the new primary (see [PrimaryWatch]). The client is
 // made from clientOptions, and is closed when the session is closed.
 //
-// Unless clientOptions say otherwise, the client's application name is "leasehold", and it has at most 36 connections
-// to each server, so that a heartbeat always finds a free one. Its time-outs follow from the TTL. It gives up
-// connecting after TTL/12 (1 s to 30 s), and checks the servers every TTL/6 (500 ms to 10 s). It closes connections
-// that were idle for TTL/2 or, if that is longer, for 1.5 times the HeartbeatInterval. It polls the servers
+// Unless clientOptions say otherwise, the client has the application name "leasehold", and at most 36 connections to
+// each server, so that a heartbeat always finds a free one. Its time-outs follow from the TTL. It gives up connecting
+// after TTL/12 (1 s to 30 s), and checks the servers every TTL/6 (500 ms to 10 s). It closes connections that were
+// idle for TTL/2 or, if that is longer, for 1.5 times the HeartbeatInterval. It polls the servers
 // (ServerMonitoringModePoll): this takes one connection to each server instead of two, but the client may learn of a
 // planned step-down up to TTL/6 late. An idle session has two connections to the primary, and one that waits has
 // three. The functions of a ServerMonitor are called as usual.

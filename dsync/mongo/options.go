@@ -34,7 +34,7 @@ type Options struct {
 	PollOnly bool
 
 	// NoticeCollections is the number of capped collections, of 128 KiB each, in which the sessions of all processes
-	// listen. A notice wakes all sessions that listen in its collection, which costs the server about 40 µs for each
+	// listen. A notice wakes all sessions that listen in its collection. This costs the server about 40 µs for each
 	// session. So use more collections if there are more processes, or more hand-overs a second. A session chooses
 	// its collection by its id; processes need not use the same number. Default 64; from 1 to 1,000. One more
 	// collection is for the observers of keys. Each is created when a process first listens in it, or sends to it.

@@ -57,8 +57,9 @@ func electedAgain(n int) func(bson.D) bson.D {
 	}
 }
 
-// Within a second after the driver has found a new primary, a listener opens a cursor on it and reports NoticeReady,
-// even if the cursor on the former primary stays open. While there is no primary, the listener keeps its cursor.
+// Within a second after the driver has found a new primary, a listener opens a cursor on it and reports NoticeReady.
+// It does so even if the cursor on the former primary stays open. While there is no primary, the listener keeps its
+// cursor.
 func TestListenFollowsThePrimaryAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newWatched(t, elected(1))

@@ -63,8 +63,8 @@ func (s *store) tryCommandsOnce(ctx context.Context) error {
 }
 
 // refuseCapped returns an error if the collection is capped. From MongoDB 6.0 on, all commands would seem to work on
-// a capped collection, until the server deletes the oldest records. refuseCapped opens a tailable cursor, which only
-// a capped collection allows.
+// a capped collection, but once the collection is full, the server deletes its oldest records. refuseCapped opens a
+// tailable cursor, which only a capped collection allows.
 func (s *store) refuseCapped(ctx context.Context) error {
 	cursor, err := s.tail(ctx, s.collection, bson.D{e("_id", s.probeID())})
 	if err == nil {

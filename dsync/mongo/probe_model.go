@@ -72,8 +72,8 @@ type probeReply struct {
 	token     int64          // of a hand-over: the token that it granted
 }
 
-// try sends the command of a step, makes the same edit in the model, and compares the reply with the model's record. If
-// the reply does not show the record, the reply to a later command does.
+// try sends the command of a step, makes the same edit in the model, and compares the reply with the model's record.
+// If the reply does not show the record, the reply to a later command shows it.
 func (p *prober) try(ctx context.Context, s probeStep) error {
 	key := s.edit.Key()
 	before := p.records[key]

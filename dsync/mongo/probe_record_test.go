@@ -147,8 +147,7 @@ func TestDocsCountTheProbe(t *testing.T) {
 	}
 }
 
-// Open writes even to a server that is recorded as having passed the probe, so that it fails if the user may not
-// write.
+// Open writes even if a record says that the server has passed the probe. So Open fails if the user may not write.
 func TestOpenOfAPassedServerStillWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, m := newFake(t), newMemory()

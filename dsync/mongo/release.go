@@ -57,8 +57,8 @@ func (s *store) releaseQuick(ctx context.Context, c driver.Claim, early bool) (d
 	return done, err
 }
 
-// releaseAlone releases c with the pipeline if c holds the key, nobody waits and nobody observes the key. In
-// that case nobody needs a notice, so an update is enough, which costs the server less than a findAndModify.
+// releaseAlone releases c with the pipeline if c holds the key, nobody waits and nobody observes the key. In that
+// case nobody needs a notice, so an update is enough, and an update costs the server less than a findAndModify.
 func (s *store) releaseAlone(ctx context.Context, id string, c driver.Claim, early bool) (found bool, applied driver.OpTime, err error) {
 	missing := bson.D{e("$exists", false)}
 	found, _, applied, err = s.updateEarly(ctx, early, bson.D{

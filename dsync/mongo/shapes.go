@@ -132,8 +132,8 @@ func holds() bson.D { return op("$gt", op("$ifNull", "$$this.e", never), now) }
 // never is later than any time of the server's clock. It stands for the end of a claim without an end of its own.
 var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// If a holder has an end of its own, alive is true until that end, even if the session expires, because a hold
-// kept by ReleaseAfter must outlive its process. For any other holder, alive is true until the session expires.
+// If a holder has an end of its own, alive is true until that end, even if the session expires. So a hold kept by
+// ReleaseAfter outlives its process. For any other holder, alive is true until the session expires.
 func alive() bson.D { return op("$cond", "$$this.e", op("$gt", "$$this.e", now), waits()) }
 
 // claims returns the fields that show whether a command has changed the record. limits also returns the fields of the

@@ -10,9 +10,9 @@ import (
 // field. If a command changes nothing, the record must stay identical bit for bit, so that the server writes
 // nothing.
 //
-// The argument fields names the fields whose original values are in "_.was"; nil means that the command always changes
-// the record. If the argument rest is not nil, it is a condition: claims that are not granted and do not meet it are
-// removed from the queue.
+// The argument fields lists the record's fields whose original values are in "_.was". If fields is nil, the command
+// always changes the record. If the argument rest is not nil, it is a condition: claims that are not granted and do
+// not meet it are removed from the queue.
 func settle(fields bson.A, rest any) []bson.D {
 	// "$$this" is the first claim that still waits. This claim gets the next token. The token is based on the clock,
 	// so it is also greater than any token from before the record was swept and created again.

@@ -18,8 +18,8 @@ import (
 // For a short command, this process chooses the token of the grant, while a pipeline computes it from the record. The
 // command requires the token to be at least a step greater than the record's last token. acquireShort also writes the
 // time of the grant: the latest time that, as far as this process knows, the server's clock has reached. So the reply
-// need not contain the token and the time. If nobody needs a notice, an update is enough, which costs the server less
-// than a findAndModify.
+// need not contain the token and the time. If nobody needs a notice, an update is enough, and an update costs the
+// server less than a findAndModify.
 
 // simple reports whether c has weight 1 and limit 1, no end of its own, and no extra room for hand-offs.
 func simple(c driver.Claim) bool {

@@ -123,7 +123,8 @@ func TestSweepCommands(t *testing.T) {
 	}
 }
 
-// checkDeletes checks that the command deletes the records in these ranges that have been idle since the given time.
+// checkDeletes checks that the command deletes, from these ranges, the records that have been idle since the given
+// time.
 func checkDeletes(t *testing.T, c call, ranges []bson.D, then time.Time) {
 	t.Helper()
 	var cmd struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
 )
 
-// A holder that was frozen until after its lease ended still writes with its old token, which is smaller than the
+// A holder is frozen until its lease has ended. It then still writes with its old token, which is smaller than the
 // next holder's. The document here only imitates the fence's rule; dsync/mongo and integration test the fence on
 // MongoDB.
 func TestLateWriteHasTheSmallerToken(t *testing.T) {
