@@ -95,7 +95,7 @@ func TestPeriodicLast(t *testing.T) {
 			return []byte("no"), failed
 		})
 		if wantErr(t, "DoValue", err, failed); !ran {
-			t.Error("ran of DoValue is false, although the function has run (and failed)")
+			t.Error("DoValue returned false for ran, although the function has run (and failed)")
 		}
 		wantLast(t, p, 1, "up to here")
 		wantLast(t, newSession(t, store, nil).Periodic("k"), 1, "up to here")

@@ -135,7 +135,7 @@ func grantedOr(claim string) bson.D {
 	return op("$or", granted(), op("$eq", "$$this.a", literal(claim)))
 }
 
-// whomKept returns the fields that whom returns, and the first waiter. The kept claim is among the holders.
+// whomKept returns the fields that whom returns, and the first waiter. The holders include the kept claim.
 func whomKept(claim string) bson.D {
 	return append(whom(grantedOr(claim)), e("ahead", queueHead(1)))
 }
