@@ -153,8 +153,8 @@ func TestLostReplyOfARelease(t *testing.T) {
 	})
 }
 
-// A try for a key that nobody holds or waits for never returns ErrHeld, even if the request reaches the store too late
-// to take effect. This can happen if the store's clock has jumped forward, or if requests and replies are slow.
+// If nobody holds a key or waits for it, a try never returns ErrHeld, even if the request reaches the store too late to
+// take effect. This can happen if the store's clock has jumped forward, or if requests and replies are slow.
 func TestLateTryOfAFreeKeyIsNotHeld(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -105,8 +105,8 @@ func (s *breakingStore) Listen(ctx context.Context, session string, keys []strin
 	return s.Memory.Listen(ctx, session, keys, f)
 }
 
-// If a listener always breaks as soon as it is open, it is reopened with back-off, because each opening costs a
-// heartbeat and a request by every waiter.
+// If a listener always breaks as soon as it is open, it is reopened with back-off. Each opening costs a heartbeat and a
+// request by every waiter.
 func TestReopeningAListenerBacksOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -45,7 +45,7 @@ type env struct {
 	notices  []driver.Notice // returned by the last command
 	left     bool            // Edited.Found of the last edit with Acquire
 	seen     time.Time       // the store's clock in the last state
-	before   time.Time       // the store's clock in the last state that was returned before the last command
+	before   time.Time       // the value of seen before the last command
 	alone    map[string]bool // by claim: whether it was granted at once, with nobody waiting
 	observed map[string]bool // keys that a listener of the case observes
 }

@@ -13,8 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// B40: if the server refuses the command that finds a claim or the one that releases it, Discard still removes the
-// other claims, and returns an error.
+// B40: the server may refuse the command that finds a claim, or the claim's release. Discard still removes the other
+// claims, and returns an error.
 func TestDiscardGoesOnBehindARefusedClaim(t *testing.T) {
 	for _, refuses := range []string{"update", "findAndModify"} {
 		t.Run(refuses, func(t *testing.T) {

@@ -27,12 +27,11 @@
 // [Options].NoticeCollections for sessions. Each is created when a process first listens in it or sends to it.
 // Nothing else is created or changed: no index beyond _id, no server parameter, no transaction.
 //
-// The rights find, insert, update and remove on the first collection, and find, insert,
-// createCollection and convertToCapped on the others, are enough; readWrite includes them all.
-// Without the rights on the others, waiters poll, and holders learn of Break and ForceHold with
-// their next heartbeat. With [Options].ReadOnly, which writes and creates nothing, find is
-// enough. All commands are part of the Stable API, version 1, strict, except those on the
-// collections of notices.
+// It needs the rights find, insert, update and remove on the first collection, and find, insert, createCollection and
+// convertToCapped on the others. The role readWrite includes them all. Without the rights on the others, waiters poll,
+// and holders learn of Break and ForceHold with their next heartbeat. With [Options].ReadOnly, which writes and creates
+// nothing, find is enough. All commands are part of the Stable API, version 1, strict, except those on the collections
+// of notices.
 //
 // On a sharded cluster the first collection may be sharded by its hashed _id: every statement that writes, except
 // those of a sweep, is for one record and names its _id. The collections of notices cannot be sharded.

@@ -65,7 +65,7 @@ func (s *store) committed(ctx context.Context) driver.OpTime {
 	return s.early.learn(v.committed)
 }
 
-// earlyReleases tracks the latest early release, and the position up to which a majority has the log.
+// earlyReleases tracks the latest early release, and how much of the log a majority has.
 type earlyReleases struct {
 	mu      sync.Mutex
 	applied driver.OpTime // the latest early release

@@ -26,10 +26,10 @@ const maxListed = 1_000
 // Listen replaces its cursors, because a cursor on a member that was deposed, or cut off from the others, stays open
 // without an error. A cursor for the session lives five minutes, a cursor for keys one minute, and any cursor on a
 // sharded cluster twenty seconds. The next cursor continues where the last one ended. On a replica set, Listen also
-// follows the primary. With a [PrimaryWatch], which [Connect] has, it opens a cursor on a new primary as soon as the
-// driver finds it, but at most one cursor a second. Without a PrimaryWatch, it asks which member is the primary after
-// each Heartbeat of the store, and at least every 10 s; all listeners of the store share the answer. When the cursor
-// on the new primary is open, Listen calls f with driver.NoticeReady, because notices may have been missed.
+// follows the primary. With a [PrimaryWatch] ([Connect] sets one), Listen opens a cursor on a new primary as soon as
+// the driver finds that primary, but at most one cursor a second. Without a PrimaryWatch, Listen asks for the primary
+// after each Heartbeat of the store, and at least every 10 s. All listeners of the store share the answer. When the
+// cursor on the new primary is open, Listen calls f with driver.NoticeReady, because notices may have been missed.
 //
 // The error is errors.ErrUnsupported with [Options].PollOnly or [Options].ReadOnly, and on servers other than MongoDB.
 // It is also ErrUnsupported if the server refuses a command for good: because a privilege is missing, because a

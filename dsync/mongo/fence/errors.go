@@ -9,7 +9,7 @@ import (
 )
 
 // ErrStale means that the data has seen a greater token, that its field for the token has no number, or that the token
-// of the write is 0, which Token returns once a hold is lost. Nothing was written. The error is a [*StaleError].
+// of the write is 0. Token returns 0 once a hold is lost. Nothing was written. The error is a [*StaleError].
 var ErrStale = errors.New("fence: the token is stale")
 
 // A StaleError tells why a write or a transaction was refused. It matches [ErrStale].

@@ -147,7 +147,7 @@ func (g *Guard) raise(ctx context.Context, key string, token int64) error {
 	raw, err := g.tokens.FindOneAndUpdate(ctx, bson.D{e("_id", key)},
 		bson.D{
 			e("$max", bson.D{e("token", token)}),
-			// Every transaction must change the document: the server skips a write that changes nothing, and then a
+			// Every transaction must change the document, because the server skips a write that changes nothing. Then a
 			// holder's second transaction in the same millisecond would not conflict with the next holder's.
 			e("$inc", bson.D{e("n", int64(1))}),
 			e("$currentDate", bson.D{e("at", true)}),

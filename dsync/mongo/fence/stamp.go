@@ -80,8 +80,8 @@ func (c *Collection) stampOperators(operators bson.D, token int64) (any, error) 
 }
 
 // checkUntouched returns an error if an operator or a stage names the fence's field. The check serves only to make
-// mistakes easier to understand. Without it, the server would report two operators on the same field as a conflict,
-// and in a pipeline the fence's own last stage would win.
+// mistakes easier to understand. Without this check, the server would report two operators on the same field as a
+// conflict. In a pipeline, the fence's own last stage would win.
 func (c *Collection) checkUntouched(operator bson.E) error {
 	touches := func(path string) bool { return path == c.field || strings.HasPrefix(path, c.field+".") }
 	names := func(v any) (list []string) {
