@@ -28,7 +28,7 @@ func (r *rig) waitingHere() {
 
 const aMoment = time.Millisecond
 
-// expiresAfter checks that the Core sends an Expire for o, which has died, once the margin has passed and not before.
+// expiresAfter checks that the Core sends an Expire for the dead session o once the margin has passed, and not before.
 func (r *rig) expiresAfter(margin time.Duration) {
 	r.t.Helper()
 	r.pass(margin - aMoment)
@@ -59,7 +59,8 @@ func TestDeathCostsTheMarginOfTheDead(t *testing.T) {
 	r.expiresAfter(3 * time.Second)
 }
 
-// The answer to an Expire sent before a death does not change when the dead session is expired.
+// If an Expire was sent before a death, the Expire's answer does not change the time at which the dead session is
+// expired.
 func TestDeathDuringAnExpire(t *testing.T) {
 	for name, reply := range map[string]core.Reply{"it had not lapsed": {Left: 9 * time.Second}, "no answer": {Lost: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +82,8 @@ func TestDeathDuringAnExpire(t *testing.T) {
 	}
 }
 
-// The answer to a Read of several sessions, sent before a death, does not change when the dead session is expired.
+// If a Read of several sessions was sent before a death, the Read's answer does not change the time at which the dead
+// session is expired.
 func TestDeathDuringARead(t *testing.T) {
 	for name, failed := range map[string]bool{"": false, "no answer": true} {
 		t.Run(name, func(t *testing.T) {

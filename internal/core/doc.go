@@ -19,7 +19,7 @@
 //
 //	send of the last acknowledged heartbeat + TTL·0.999 − Margin − Grace
 //
-// regardless of events. After that it is lost: its holds end, its waiters request again under the next id, and nothing
+// regardless of events. After that it is lost: its holds end, and its waiters request again under the next id. Nothing
 // more is sent under the old id, except for leases. The session is not unregistered, because its holders' grace is
 // running.
 //

@@ -288,7 +288,8 @@ func (c *Core) loseLease(cl *claim, _ *args) { c.loseHold(cl, &args{cause: errLe
 func (c *Core) leaseIsOver(cl *claim, _ *args) bool { return c.leaseEnded(cl) }
 
 // leaseEnded reports whether the lease is known to be over by the store's clock, so that the next user of the key drops
-// the claim. An unanswered Extend may have been executed at any time before the lease's end, and have set a later end.
+// the claim. An unanswered Extend may have been executed at any time before the lease's end, and may have set a later
+// end.
 func (c *Core) leaseEnded(cl *claim) bool { return cl.endedBy(c.storeClock()) }
 
 // endedBy is like leaseEnded, but for a given time of the store's clock.

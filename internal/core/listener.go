@@ -31,7 +31,7 @@ const listenAfter = time.Second
 // gather is how long the session waits before it opens a listener for a new key, so that more keys can be added.
 const gather = 5 * time.Millisecond
 
-// listen opens the listener after the given time, unless it is running.
+// listen opens a listener after the given time, unless one is running already.
 func (c *Core) listen(after time.Duration) {
 	l := &c.listener
 	if l.running || l.unsupported || c.session.id == "" {

@@ -245,7 +245,7 @@ func (w *world) step(i int, e core.Event) error {
 			if errors.Is(f.Cause, core.ErrStalled) && (h.stalls == 0 || w.now < h.stalls) {
 				return fmt.Errorf("%s ends the hold of call %d before the limit for progress is over: %+v", name(i), f.Hold.Call, h)
 			}
-			h.ended = min(w.now, deadline) // w.now is after the deadline only after a freeze
+			h.ended = min(w.now, deadline) // w.now is past the deadline only after a freeze
 			if h.over != 0 && errors.Is(f.Cause, core.ErrClosed) {
 				n.leases = append(slices.Clip(n.leases), h.id)
 			}
