@@ -275,8 +275,8 @@ func TestPollCanBeSet(t *testing.T) {
 	})
 }
 
-// A session has one listener. The session opens its listener for the first waiter, and closes it a while after the last
-// waiter is done. A hold of less than a second opens no listener.
+// A session has one listener. The session opens its listener for the first waiter, and closes it some time after the
+// last waiter is done. A hold of less than a second opens no listener.
 func TestListensOnlyWhileSomeoneWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -102,8 +102,8 @@ func TestCopyOfARequestHoldsNothing(t *testing.T) {
 	}
 }
 
-// One command discards up to 1,000 claims that are due, whatever their keys. A claim needs no Discard if it was held
-// for so long that no copy of its request can still join the queue.
+// One command discards up to 1,000 claims that are due, even if they are of different keys. A claim needs no Discard if
+// it was held for so long that no copy of its request can still join the queue.
 func TestClaimsAreDiscardedTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()

@@ -23,9 +23,9 @@ const (
 	saidAgain = time.Minute
 )
 
-// A silence reports on standard error that the server does not answer while leasehold waits for a
-// key. Without a report, a silent server would look as if another process held the key for a long time.
-// Its methods are called by the session's hooks and by the job.
+// A silence is for the time when leasehold waits for a key: it reports on standard error if the server does not answer.
+// Without a report, a silent server would look as if another process held the key for a long time. Its methods are
+// called by the session's hooks and by the job.
 type silence struct {
 	say func(error)
 	key string

@@ -31,8 +31,8 @@ func cells(texts ...string) []cell {
 	return row
 }
 
-// A table prints rows in columns as they arrive. The first block of rows sets the widths of the
-// columns, which grow if wider cells follow. text/tabwriter would need all rows at once.
+// A table prints rows as they arrive, aligned in columns. The first block of rows sets the widths of the columns, which
+// grow if wider cells follow. text/tabwriter would need all rows at once.
 //
 // No line is wider than the display. The first block decides which columns fit.
 type table struct {

@@ -127,7 +127,7 @@ type spanView struct {
 }
 
 // read returns what q selects, except for the parts that the store does not return in time. Ages and timelines are
-// relative to the given anchor or, if that is zero or too old, to the current time. The view's anchor is the one that
+// relative to the given anchor or, if that is zero or too old, to the current time. The view contains the anchor that
 // was used.
 func (h *Handler) read(ctx context.Context, q query, since anchor) view {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -95,9 +95,10 @@ type Request struct {
 	Seq    int // number of the request in this Faulty, counted from 1
 	Method Method
 
-	// Session, Claim and Key are the session, the claim and the key that the request names, or empty. They come from
-	// the request's claim (for Discard, the first), revocation, notice (for Notify, the first) or other arguments.
-	// For a delivered notice, Session is the listener's. Load, Resize, Forget and Sessions set only Key.
+	// Session, Claim and Key are the session, the claim and the key that the request names. They are empty if it names
+	// none. They come from the request's claim (for Discard, the first), revocation, notice (for Notify, the first) or
+	// other arguments. For a delivered notice, Session is the listener's. Load, Resize, Forget and Sessions set only
+	// Key.
 	Session, Claim, Key string
 
 	Replaces string            // for an Acquire: the claim of the Release in the same Edit
