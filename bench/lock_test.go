@@ -57,11 +57,10 @@ func readTurn(rw *dsync.RWMutex) {
 	defer rw.RUnlock()
 }
 
-// BenchmarkContended lets 4 processes with 16 goroutines each acquire one key as often as they can:
-// once with hand-offs inside the processes, and once with every hold granted by the store. An op is
-// one acquisition. "share" is the smallest number of acquisitions by a process, divided by the
-// largest. It is meaningful only if the benchmark runs for several seconds: use -benchtime 10s. A
-// token that is not greater than the previous one is an error.
+// BenchmarkContended lets 4 processes with 16 goroutines each acquire one key as often as they can. It runs once with
+// hand-offs inside the processes, and once with every hold granted by the store. An op is one acquisition. "share" is
+// the smallest number of acquisitions by a process, divided by the largest. It is meaningful only if the benchmark runs
+// for several seconds: use -benchtime 10s. A token that is not greater than the previous one is an error.
 func BenchmarkContended(b *testing.B) {
 	for name, turn := range map[string]time.Duration{"handed off": 0, "granted by the store": -1} {
 		b.Run(name, func(b *testing.B) {

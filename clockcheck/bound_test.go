@@ -252,7 +252,7 @@ func TestCheckCosts(t *testing.T) {
 	}, "a:27017", "b:27017", "c:27017")
 }
 
-// fast returns a clock that starts d ahead of the host's and runs faster than it, by the given fraction.
+// fast returns a clock that starts d ahead of the host's clock, and runs faster by the given fraction.
 func fast(d time.Duration, by float64) func() time.Time {
 	begin := time.Now()
 	return func() time.Time {
@@ -261,8 +261,8 @@ func fast(d time.Duration, by float64) func() time.Time {
 	}
 }
 
-// The spread's bound is valid at the time of the last server's answer, although the clocks of the servers that answered
-// earlier may have drifted apart since their answers.
+// The spread's bound is valid at the time of the last server's answer, although the clocks of the other servers may
+// have drifted apart since their own last answers.
 func TestSpreadHoldsWhileOthersAreSlow(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {
 		c.set("rs", "a:27017", "b:27017", "slow:27017")

@@ -313,8 +313,8 @@ type Options struct {
 	Servers *options.ClientOptions
 
 	// DriftRate is the greatest rate at which a server's clock may drift from the host's clock, as a fraction less than
-	// 0.1. Default 0.001: enough for two clocks that their kernels slew in opposite directions, each at the maximum
-	// rate (500 ppm). While chrony corrects a large error, the rate may reach 0.083 (its maxslewrate).
+	// 0.1. Default 0.001: enough for two hosts whose kernels slew their clocks in opposite directions, each at the
+	// maximum rate (500 ppm). While chrony corrects a large error, the rate may reach 0.083 (its maxslewrate).
 	DriftRate float64
 
 	// Timeout bounds the measurement of each server, connecting included. Default 10 s.

@@ -26,18 +26,18 @@
 // suspended, the check fails with [ErrStepped]. It fails with the same error if a server's answers
 // contradict each other, which only a step of that server's clock can explain.
 //
-// The true difference can be outside the bound in two cases only: a server's clock drifts faster than
-// [Options].DriftRate, or it is stepped during the check by too little for the answers to show it. Such a step is at
-// most 2 ms plus two round trips, usually far less. After it, the difference is outside the bound by at most the size
-// of the step. Steps of the host's clock are detected if they are larger than some microseconds (on Windows, whose
+// The true difference can be outside the bound in two cases only. Either a server's clock drifts faster than
+// [Options].DriftRate, or the clock is stepped during the check, by too little for the answers to show it. Such a step
+// is at most 2 ms plus two round trips, usually far less. After it, the difference is outside the bound by at most the
+// size of the step. Steps of the host's clock are detected if they are larger than some microseconds (on Windows, whose
 // clocks tick every 15.6 ms, some tens of milliseconds).
 //
 // # What it costs
 //
-// A check sends eight hello commands ([Options].Samples) over the client's own connections, or up to four times as many
-// if the client spreads them over several mongos. If the server is near, the eight take some 10 ms. With
-// [Options].Servers it also sends eight hello commands to each further server. It opens and closes two connections to
-// each of these servers, one of them for the driver's own monitor. hello reads nothing from disk, takes no lock and
+// A check sends eight hello commands ([Options].Samples) over the client's own connections. If the client spreads them
+// over several mongos, the check sends up to four times as many. If the server is near, eight commands take some 10 ms.
+// With [Options].Servers it also sends eight hello commands to each further server. It opens and closes two connections
+// to each of these servers, one of them for the driver's own monitor. hello reads nothing from disk, takes no lock and
 // needs no privilege, not even a user.
 //
 // # Limits

@@ -7,8 +7,8 @@ import (
 )
 
 // A sample is one answer of a server. sent and got are readings of the host's monotonic clock, which is never stepped;
-// both count from the start of the check. server is the reading of the server's clock, less what the host's wall clock
-// showed at the start.
+// both count from the start of the check. The field server is the reading of the server's clock, less what the host's
+// wall clock showed at the start.
 type sample struct {
 	sent, got time.Duration // before the request was sent, after the answer arrived
 	server    time.Duration // what the server's clock showed between sent and got, truncated

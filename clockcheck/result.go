@@ -9,9 +9,9 @@ import (
 
 // A Result is what a [Check] has measured.
 type Result struct {
-	// Servers lists the servers that [Options].Servers selects: first the one that the client talks
-	// to, then the others that were measured, and last those that could not be measured, whose Err
-	// is set. Without Options.Servers it has one entry.
+	// Servers lists the servers that [Options].Servers selects: first the one that the client talks to, then the others
+	// that were measured, and last those that could not be measured. The latter have an Err. Without Options.Servers it
+	// has one entry.
 	Servers []Server
 
 	// Spread is the greatest difference between any two clocks of the measured Servers; the truth is within Spread ±

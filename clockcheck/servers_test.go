@@ -188,7 +188,7 @@ func TestEveryRouterIsMeasured(t *testing.T) {
 	}, "x:27017", "y:27017")
 }
 
-// If a client spreads the samples over several routers, samples of different routers are never combined, even if the
+// A client may spread the samples over several routers. Samples of different routers are never combined, even if the
 // routers' clocks are so close that the intervals would meet.
 func TestRoutersAreKeptApart(t *testing.T) {
 	bubble(t, func(t *testing.T, c *cluster) {

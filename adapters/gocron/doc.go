@@ -31,10 +31,9 @@
 //
 // # Limits
 //
-// gocron's interfaces have no way to report a loss. If the lock or the leadership is lost while a
-// job runs, the job continues, and another process may begin it after the grace. Only
-// dsync.Hooks.Lost and the log report the loss. The interfaces don't pass the fencing token either,
-// so the job's writes can't be fenced. If that matters, call dsync.Mutex.Do or leader.Election.Run
-// in the job's function: there the context ends when the lock or the leadership is lost, and the
-// token is available.
+// gocron's interfaces have no way to report a loss. If the lock or the leadership is lost while a job runs, the job
+// continues, and another process may begin it after the grace. Only dsync.Hooks.Lost and the log report the loss. The
+// interfaces don't pass the fencing token either, so the job's writes can't be fenced. If that matters, call
+// dsync.Mutex.Do or leader.Election.Run in the job's function. There the context ends when the lock or the leadership
+// is lost, and the token is available.
 package gocron

@@ -34,10 +34,9 @@
 // dsync.ErrLost, and do not call the inner driver. Unlock returns such an error, too, so that a loss during the last
 // step is reported.
 //
-// If the lock is lost between two migrations, the next process continues with the second migration.
-// If it is lost during a migration, the version stays dirty, as if the process had died.
-// golang-migrate then refuses to continue until a person calls Migrate.Force, because only a person
-// can find out how far the migration got.
+// If the lock is lost between two migrations, the next process continues with the second migration. If it is lost
+// during a migration, the version stays dirty, as if the process had died. golang-migrate then refuses to continue
+// until a person calls Migrate.Force: only a person can find out how far the migration got.
 //
 // A Migrate whose Unlock has failed returns migrate.ErrLocked from then on. To try again, make
 // another Migrate; it may use the same driver.

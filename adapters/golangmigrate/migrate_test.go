@@ -134,8 +134,8 @@ func TestAnotherMigrateContinuesAfterALoss(t *testing.T) {
 	})
 }
 
-// A Migrate that has given up on Lock leaves nothing behind once it is closed: its Lock does not
-// acquire the lock later, when nobody would unlock it.
+// A Migrate that has given up on Lock leaves nothing behind once it is closed: its Lock does not acquire the lock
+// later, because nobody would then unlock it.
 func TestClosedMigrateDoesNotLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, db := dsynctest.NewMemory(), newDB(t)

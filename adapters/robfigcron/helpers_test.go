@@ -79,8 +79,8 @@ func (b *book) want(t testing.TB, lines ...string) {
 	}
 }
 
-// schedule starts a crontab with one job that is due at the end of each period, beginning with the
-// current one. The crontab is stopped at the end of the test.
+// schedule starts a crontab with one job, which is due at the end of each period, beginning with the current period.
+// The crontab is stopped at the end of the test.
 func schedule(t testing.TB, period time.Duration, job cron.Job) {
 	t.Helper()
 	c := cron.New(cron.WithLogger(cron.DiscardLogger))

@@ -102,8 +102,8 @@ func delay(cron.Logger) cron.JobWrapper {
 	}
 }
 
-// B43: a chain that delays or skips runs while one is in progress loses no tick and keeps the order
-// of the ticks.
+// B43: a chain that delays or skips runs while another run is in progress loses no tick, and keeps the order of the
+// ticks.
 func TestPeriodicMakesUpForDelayedRuns(t *testing.T) {
 	for name, wrapper := range map[string]func(cron.Logger) cron.JobWrapper{"delay": delay, "skip": cron.SkipIfStillRunning} {
 		t.Run(name, func(t *testing.T) {

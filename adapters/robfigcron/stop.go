@@ -36,8 +36,8 @@ func watch(c *cron.Cron, stop func()) (end func()) {
 	})
 }
 
-// stopped reports whether c is stopped. Cron has no method for that, but a running Cron calls a schedule's Next method
-// as soon as the schedule is added, and a stopped Cron does not.
+// stopped reports whether c is stopped. Cron has no method for that. But a running Cron calls a schedule's Next method
+// as soon as the schedule is added; a stopped Cron does not.
 func stopped(c *cron.Cron) bool {
 	var asked probe
 	c.Remove(c.Schedule(&asked, cron.FuncJob(func() {})))

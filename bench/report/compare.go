@@ -8,9 +8,9 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 )
 
-// A contender is one column's part of a comparison. The figure is op's time divided by unit's time. unit is nil for
-// other systems: their times are divided by the time of column one's unit. early, if not nil, measures the commands of
-// op without the library.
+// A contender is one column's part of a comparison. The figure is op's time divided by unit's time. For other systems,
+// unit is nil, and their times are divided by the time of column one's unit. If early is not nil, it measures the
+// commands of op without the library.
 type contender struct {
 	column          column
 	op, unit, early measure.Op

@@ -18,9 +18,9 @@ func keyName(i int) string { return fmt.Sprintf("key %d", i) }
 // fleetReleases is how many keys are released per second.
 const fleetReleases = 20
 
-// A fleetSize determines how many sessions a fleet has, and how many of them wait for a key. Each
-// session has its own client, as if it were in its own process, unless shared is true: then all
-// sessions of a child process share one client.
+// A fleetSize determines how many sessions a fleet has, and how many of them wait for a key. If shared is true, all
+// sessions of a child process share one client. Otherwise each session has its own client, as if it were in its own
+// process.
 type fleetSize struct {
 	sessions, waiting int
 	shared            bool

@@ -151,8 +151,8 @@ func TestRunPassesDescriptors(t *testing.T) {
 	}
 }
 
-// leasehold does not change whether an inherited pipe is non-blocking: all processes that have the
-// pipe share that flag, for example those that use the same job server.
+// leasehold does not change whether an inherited pipe is non-blocking: all processes that have the pipe share that
+// flag. Processes that use the same job server, for example, have the same pipe.
 func TestRunLeavesDescriptorsAsTheyAre(t *testing.T) {
 	for _, nonblock := range []bool{false, true} {
 		var fds [2]int
@@ -283,8 +283,8 @@ func TestRunExitStatuses(t *testing.T) {
 	}
 }
 
-// A second signal ends leasehold at once, with that signal's status, if the store does not answer
-// and no command is running to handle the signal.
+// If the store does not answer, and no command is running to handle signals, a second signal ends leasehold at once,
+// with that signal's status.
 func TestRunEndsOnTheSecondSignal(t *testing.T) {
 	own := make(chan os.Signal, 1) // catches a signal that arrives too late, which would end the test
 	signal.Notify(own, syscall.SIGINT, syscall.SIGTERM)

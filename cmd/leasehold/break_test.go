@@ -52,8 +52,8 @@ func alone(t *testing.T, store driver.Store, ids ...string) {
 	}
 }
 
-// break notifies the holder, waits until the holder has released the key, and prints the names of the holder and of the
-// first waiter, which gets the key. It leaves nothing behind in the store.
+// break notifies the holder and waits until the holder has released the key. It prints the names of the holder and of
+// the first waiter, which gets the key. It leaves nothing behind in the store.
 func TestBreak(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -100,9 +100,8 @@ func TestBreak(t *testing.T) {
 	}
 }
 
-// A holder that does not stop keeps the key during its grace. If break's --timeout is shorter,
-// break reports that the holder still has the key and exits with the status for a timeout; the
-// holder releases the key later.
+// A holder that does not stop keeps the key during its grace. If break's --timeout is shorter, break reports that the
+// holder still has the key, and exits with the status for a timeout. The holder releases the key later.
 func TestBreakTimesOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -49,8 +49,8 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// If a name can't be looked up, leasehold exits with the status for an unreachable server, not with
-// that for a wrong command line, because a retry may succeed.
+// If a name can't be looked up, leasehold exits with the status for an unreachable server, because a retry may succeed.
+// It does not exit with the status for a wrong command line.
 func TestDNSFailureIsNoServer(t *testing.T) {
 	old := net.DefaultResolver
 	defer func() { net.DefaultResolver = old }()

@@ -204,8 +204,8 @@ func (j *job) tell(a *app, line string) {
 	}
 }
 
-// skipped returns the message for a command that is not run. done is the last tick for which a
-// command has succeeded.
+// skipped returns the message for a command that is not run. The parameter done is the last tick for which a command
+// has succeeded.
 func (j *job) skipped(done int64) string {
 	switch {
 	case j.kind == driver.KindOnce:
@@ -230,8 +230,8 @@ func (j *job) seal(h *engine.Hold) error {
 	return nil
 }
 
-// campaignsAgain reports whether to call turn again after turn has returned err: in an election, if
-// the leadership was lost and no signal has asked leasehold to end.
+// campaignsAgain reports whether to call turn again after turn has returned err. It returns true only in an election,
+// if the leadership was lost and no signal has asked leasehold to end.
 func (j *job) campaignsAgain(err error, sig *signals) bool {
 	var f *failure
 	return j.kind == driver.KindElection && errors.As(err, &f) && f.status == exitLost && !sig.lastEnding().ends()

@@ -112,8 +112,8 @@ func besideInherited(files ...*os.File) (extra []*os.File, at []int, closeFiles 
 	return extra, at, closeFiles, nil
 }
 
-// forSockets wraps the command so that it accepts the sockets that systemd passed to leasehold: a
-// process accepts them only if LISTEN_PID is its own process ID.
+// forSockets wraps the command so that it accepts the sockets that systemd passed to leasehold. A process accepts such
+// sockets only if LISTEN_PID is its own process ID.
 func forSockets(command []string) []string {
 	if os.Getenv("LISTEN_PID") != strconv.Itoa(os.Getpid()) {
 		return command

@@ -140,9 +140,9 @@ func newPageServer(h http.Handler, page *dsynchttp.Handler, at net.Addr) *http.S
 	return s
 }
 
-// onlyLoopback refuses requests whose Host is not this machine's own. This prevents DNS rebinding:
-// a hostile site could point its own name to a loopback address, and a browser on this machine
-// would then send that site's requests here as if they were same-origin.
+// onlyLoopback refuses requests whose Host is not this machine's own. This prevents DNS rebinding: a hostile site could
+// point its own name to a loopback address. A browser on this machine would then send that site's requests here as if
+// they were same-origin.
 func onlyLoopback(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r.Host) {

@@ -73,8 +73,8 @@ func (r *Raw) Write(ctx context.Context) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
-// WriteEarly is the [Op] that writes twice, as Lock and Unlock do: the first write is acknowledged by
-// a majority, the second by the primary alone.
+// WriteEarly is the [Op] that writes twice, as Lock and Unlock do: a majority acknowledges the first write, and the
+// primary alone the second.
 func (r *Raw) WriteEarly(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
 	err := r.run(ctx, r.update)
