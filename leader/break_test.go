@@ -109,9 +109,9 @@ func TestBreakDeposes(t *testing.T) {
 	}
 }
 
-// B15, B29: when Break deposes a leader that works in Run's function, the next leader's work begins
-// only when the function has returned or the grace is over. Run waits for its function and then
-// campaigns again, behind the waiting candidates.
+// B15, B29: if Break deposes a leader while Run's function runs, the next leader's work begins only when the function
+// has returned or the grace is over. Run waits for its function and then campaigns again, behind the waiting
+// candidates.
 func TestBreakOfRun(t *testing.T) {
 	for _, wind := range []time.Duration{grace / 4, 5 * grace} { // how long Run's function takes to return
 		t.Run(wind.String(), func(t *testing.T) {

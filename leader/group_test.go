@@ -482,8 +482,7 @@ func TestSingletonHandle(t *testing.T) {
 	})
 }
 
-// BalanceInterval delays the first start of a function by less than a thirtieth of the TTL, however rarely the
-// group is balanced.
+// Even if BalanceInterval is long, it delays the first start of a function by less than a thirtieth of the TTL.
 func TestGroupStartsSoon(t *testing.T) {
 	for _, balance := range []time.Duration{0, -1, 10 * time.Millisecond, 24 * time.Hour, driver.MaxDuration} {
 		t.Run(fmt.Sprint(balance), func(t *testing.T) {

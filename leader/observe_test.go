@@ -97,7 +97,7 @@ func TestObserveLatestWins(t *testing.T) {
 	})
 }
 
-// If the store sends notices, the observers and the elected candidate learn of a change of leader
+// If the store sends notices, the elected candidate and the observers learn of a change of leader
 // without waiting for a poll.
 func TestChangesAreNotified(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// The value later is too long for the write that elects a leader, so it is published after the election.
+// The value in the variable later is too long for the write that elects a leader, so it is published after the
+// election.
 var later = strings.Repeat("a", driver.MaxClaimValue+1)
 
 // Every write that elects a leader also publishes the leader's value, if it is short. So whoever sees the leader sees

@@ -10,9 +10,9 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// LeaderHooks returns hooks for leader.Options.Hooks that record the terms of this process and then call own, which
-// may be nil. Several elections may share them.
-// Failed commands are recorded by the session's hooks: see [Telemetry.Hooks].
+// LeaderHooks returns hooks for leader.Options.Hooks. They record the terms of this process, and then call the
+// program's own hooks, if own is not nil. Several elections may share them. Failed commands are recorded by the
+// session's hooks: see [Telemetry.Hooks].
 func (t *Telemetry) LeaderHooks(own *leader.Hooks) *leader.Hooks {
 	var h leader.Hooks
 	if own != nil {

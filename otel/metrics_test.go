@@ -54,8 +54,8 @@ func TestMetricsOfHolds(t *testing.T) {
 	})
 }
 
-// Each cause of a loss has its own error.type. A hold that its holder ended does not count as a
-// loss.
+// Each cause of a loss has its own error.type. If the holder itself ended the hold, this does not
+// count as a loss.
 func TestMetricsOfLosses(t *testing.T) {
 	tests := []struct {
 		cause string // "": none

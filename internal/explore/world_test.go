@@ -865,8 +865,8 @@ func (w *world) letterActions(m int, l *letter, fair bool, add add) {
 var errTimeout = errors.New("no answer")
 
 // cutOff cuts a process off. Every message under way from or to the process is lost, and so is every message that it
-// sends until it is no longer cut off. The process's listener misses all notices sent meanwhile. It can become ready
-// again only when the process is no longer cut off.
+// sends until it is no longer cut off. The process's listener misses all notices sent meanwhile. The listener can
+// become ready again only when the process is no longer cut off.
 func (w *world) cutOff(i int) {
 	w.nodes[i].cut, w.nodes[i].listener.ready = true, false
 	w.mail = slices.DeleteFunc(w.mail, func(l letter) bool { return l.node == i && (l.command == nil || l.answered && l.reply == nil) })
@@ -877,7 +877,7 @@ func (w *world) cutOff(i int) {
 	}
 }
 
-// delete deletes the record of a key, as somebody outside the library can.
+// delete deletes the record of a key, as somebody could do without the library.
 func (w *world) delete(key string) {
 	delete(w.store.keys, key)
 	w.deleted = true
@@ -890,7 +890,7 @@ func (w *world) delete(key string) {
 	}
 }
 
-// crash ends a process. Commands that it has sent may still arrive.
+// crash ends a process. Commands that the process has sent may still arrive.
 func (w *world) crash(i int) {
 	n := &w.nodes[i]
 	n.dead, n.died, n.listener, n.holds = true, w.now, listener{}, slices.DeleteFunc(slices.Clone(n.holds), func(h hold) bool { return h.kept <= w.now })
@@ -951,7 +951,7 @@ func (w *world) atOnce(l *letter) bool {
 	return false
 }
 
-// execute makes the store execute a command. If replies is true, its reply is then on its way.
+// execute makes the store execute a command. If replies is true, the reply to the command is then on its way.
 func (w *world) execute(m int, replies bool) error {
 	l := &w.mail[m]
 	var r core.Reply
@@ -1208,8 +1208,8 @@ func (w *world) unlock(i, c int) error {
 	return w.step(i, done)
 }
 
-// nextTime returns the next time at which something happens by itself. ok is false if there is none. It is also false
-// if time can't pass, because a timer is due, or a letter is under way and is not late.
+// nextTime returns the next time at which something happens by itself. The result ok is false if there is none. It is
+// also false if time can't pass, because a timer is due, or a letter is under way and is not late.
 func (w *world) nextTime() (next core.Instant, ok bool) {
 	earlier := func(i core.Instant) {
 		if i > w.now && (!ok || i < next) {

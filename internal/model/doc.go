@@ -1,5 +1,5 @@
 // Package model specifies, as code, what a store does with the record of a key: [Record.Edit] makes one [driver.Edit].
-// It has no clock, no lock and no I/O. The stores in memory run on it: dsynctest.Memory, and the store of package
+// It has no clock, no lock and no I/O. The in-memory stores run on it: dsynctest.Memory, and the store of package
 // explore. The probe of package mongo compares a server with this package. The pipelines of package mongo are the only
 // other implementation.
 //

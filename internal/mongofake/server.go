@@ -55,13 +55,13 @@ type Server struct {
 	open  int
 }
 
-// New returns a server that answers each command, including the driver's own, with the result of answer.
-// Different connections may call answer concurrently; a single connection makes one call at a time.
+// New returns a server that answers each command, including the driver's own, with the result of the function answer.
+// Different connections may call that function concurrently; a single connection makes one call at a time.
 func New(answer func(name string, cmd bson.Raw) bson.D) *Server {
 	return &Server{answer: answer, ended: make(chan struct{})}
 }
 
-// Client returns a client of the server. Both end with the test. Call it inside the test's bubble.
+// Client returns a client of the server. The client and the server end with the test. Call it inside the test's bubble.
 func (s *Server) Client(t testing.TB, opts ...*options.ClientOptions) *mongo.Client {
 	t.Helper()
 	c, err := mongo.Connect(options.MergeClientOptions(append(opts, s.ClientOptions())...))

@@ -18,8 +18,8 @@ import (
 	"testing"
 )
 
-// TestMutantsCompile is quick, whereas running all mutants takes a quarter of an hour. A mutant that does not
-// compile proves nothing.
+// TestMutantsCompile is quick, whereas running all mutants takes a quarter of an hour. A mutant that does not compile
+// proves nothing.
 func TestMutantsCompile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it type-checks a package for each mutant")

@@ -93,7 +93,7 @@ func (r *runner) succeeds(p *page, key string, term int64) {
 const nobody = "nobody"
 
 // candidate chooses one of the candidates other than the leader. In variant 3 it may also choose the leader, or a
-// session that does not exist. ok is false if there is no candidate, or if the store did not answer.
+// session that does not exist. The result ok is false if there is no candidate, or if the store did not answer.
 func (g *goroutine) candidate(o Op, h *hold, e *leader.Election) (to leader.Candidate, ok bool) {
 	c := g.beginRelease(h)
 	cancel := c.context(g.long, true)

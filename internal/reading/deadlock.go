@@ -56,7 +56,7 @@ func contended(ctx context.Context, s Reader, prefix string) (some []deadlock.Ke
 	return some, members, nil
 }
 
-// forDeadlocks returns the parts of r that a search for deadlocks needs.
+// forDeadlocks returns those parts of r that are needed to search for deadlocks.
 func (r *Reading) forDeadlocks() deadlock.Key {
 	k := deadlock.Key{Name: r.Key, Kind: r.Kind, Limit: r.Limit, Now: r.Now}
 	for _, h := range r.Holders {

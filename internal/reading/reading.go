@@ -1,5 +1,5 @@
-// Package reading reads keys together with the sessions that hold them or wait for them, and searches what it has read
-// for deadlocks.
+// Package reading reads keys, together with the sessions that hold them or wait for them. It also searches for
+// deadlocks in what it has read.
 package reading
 
 import (
@@ -25,8 +25,8 @@ type Reading struct {
 }
 
 // End returns the time at which h's hold ends. If the hold has no fixed end, this is the time at which its session
-// lapses, unless a heartbeat renews the session before that. lapsed reports whether the session has already lapsed; if
-// so, the hold does not count.
+// lapses, unless a heartbeat renews the session before that. The result lapsed reports whether the session has already
+// lapsed; if so, the hold does not count.
 func (r *Reading) End(h driver.Holder) (until time.Time, lapsed bool) {
 	if !h.Until.IsZero() {
 		return h.Until, false

@@ -25,8 +25,8 @@ type Key struct {
 	granted []*Hold
 }
 
-// Grant returns the rules that the grant of o breaks. It also reads the holds of earlier grants, so their fields must be
-// up to date as of the grant of o.
+// Grant returns the rules that the grant of o breaks. It also reads the holds of earlier grants, so their fields must
+// be up to date as of the grant of o.
 func (k *Key) Grant(o *Hold) []Violation {
 	var found []Violation
 	fail := func(rule, format string, args ...any) {

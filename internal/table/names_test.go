@@ -30,8 +30,8 @@ var public = []string{
 	"adapters/certmagic", "adapters/clientgo", "adapters/gocron", "adapters/golangmigrate", "adapters/robfigcron",
 }
 
-// forTests lists packages for implementing and testing stores. For their names, a use in another package's tests
-// counts, too.
+// forTests lists packages for implementing and testing stores. If such a package exports a name, a use in another
+// package's tests counts, too.
 var forTests = []string{"dsync/driver", "dsync/dsynctest"}
 
 // harness lists the folders whose programs and packages only test or measure other packages. All their code counts as
@@ -365,7 +365,8 @@ func (c *checker) exported() (names []name) {
 	return names
 }
 
-// members returns the methods and fields of a type, including those promoted from embedded types that are not public.
+// members returns the methods and fields of a type. These include methods and fields that are promoted from embedded
+// types, if those types are not public.
 func (c *checker) members(typ types.Type) (all []types.Object) {
 	named := namedOf(typ)
 	if named == nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/leasehold-go/leasehold/leader"
 )
 
-// record returns the trace of a session that does a bit of everything while another session uses the
-// same store.
+// record returns the trace of a session that does a bit of everything. Meanwhile, another session
+// uses the same store.
 func record(t *testing.T) []byte {
 	var b bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
