@@ -104,11 +104,10 @@ func (e *Election) Publish(ctx context.Context, value []byte) error {
 	return nil
 }
 
-// Resign ends the present term of this process, if there is one. It cancels the term's context with the
-// cause [ErrResigned] and releases the leadership, so that the next leader can be elected at once. But if
-// the term belongs to [Election.Run], its function first has the session's grace to return. Resign waits
-// until the function has returned or the grace is over, unless ctx is the term's context or was made from
-// it, as inside the function.
+// Resign ends the present term of this process, if there is one. It cancels the term's context with the cause
+// [ErrResigned] and releases the leadership, so that the next leader can be elected at once. But if the term belongs to
+// [Election.Run], Run's function first gets the session's grace to return. Resign waits until the function has returned
+// or the grace is over. It does not wait if ctx is the term's context or was made from it, as inside the function.
 //
 // A process that campaigns again, as Run does, joins the end of the queue.
 //

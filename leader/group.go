@@ -101,8 +101,9 @@ func (s *Singleton) String() string {
 	return fmt.Sprintf("function %q of group %q: %s", s.Name, s.g.name, state)
 }
 
-// Done returns a channel that is closed when the function has left the group, because it returned during its term, was
-// removed or could not campaign, or because the group has ended. From then on it does not run on this process.
+// Done returns a channel that is closed when the function has left the group. The function leaves because it returned
+// during its term, was removed or could not campaign, or because the group has ended. Afterwards the function does not
+// run on this process.
 func (s *Singleton) Done() <-chan struct{} { return s.done }
 
 // runs records that the function runs in the term t, until done is called.

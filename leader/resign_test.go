@@ -18,8 +18,7 @@ func slowRelease(r dsynctest.Request) dsynctest.Fault {
 	return dsynctest.Fault{}
 }
 
-// begin campaigns. If run is true, it instead calls Run with a function that takes half the grace
-// to stop.
+// begin campaigns or, if run is true, calls Run with a function that takes half the grace to stop.
 func begin(t *testing.T, e *leader.Election, run bool) {
 	t.Helper()
 	if !run {
@@ -36,8 +35,8 @@ func begin(t *testing.T, e *leader.Election, run bool) {
 	time.Sleep(time.Second)
 }
 
-// Resign and Pause return nil only when the store has released the leadership, even if that takes a second, and even if
-// several goroutines call them.
+// Resign and Pause return nil only when the store has released the leadership. This holds even if the release takes a
+// second, and even if several goroutines call them.
 func TestResignReturnsAfterTheRelease(t *testing.T) {
 	for name, resign := range map[string]func(*leader.Election) error{
 		"Resign": func(e *leader.Election) error { return e.Resign(background) },
@@ -100,8 +99,7 @@ func TestResignWithinItsContext(t *testing.T) {
 	}
 }
 
-// Resign also waits for the release if Run's function returns after its grace, while the release is
-// under way.
+// Resign also waits for the release if Run's function returns late: its grace is over, and the release is under way.
 func TestResignReturnsAfterTheReleaseOfALateFunction(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()

@@ -78,8 +78,8 @@ func TestRunResignsOnPanicAndExit(t *testing.T) {
 	}
 }
 
-// B15: after an outage of three TTLs Run campaigns again by itself, and the error that f returned
-// after the loss goes to the hook. B04: Lost is called once per Elected.
+// B15: after an outage of three TTLs Run campaigns again by itself. If f returns an error after the
+// loss, the error goes to the hook ReturnedLate. B04: Lost is called once per Elected.
 func TestRunContinuesAfterAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
