@@ -30,7 +30,7 @@ const (
 // first stage that puts them, as one literal document, into the field "_". All stages use this field as scratch space,
 // and the last stage removes it. (The "let" option of commands exists only since MongoDB 5.0.)
 //
-// Every pipeline that may grant claims edits the record, then settles it:
+// Every pipeline that may grant claims cleans the record, makes the edit, and then settles the key:
 //
 //	clean   drop the claims of expired sessions, and holders whose end has come
 //	edit    queue or remove the command's own claim, move its end, seal, resize, forget

@@ -32,7 +32,7 @@ type World struct {
 	Step func(d time.Duration)
 }
 
-// InMemory returns a World for p, for use within a bubble. A Cleanup of t closes its links.
+// InMemory returns a World for p, for use within a bubble. A Cleanup of t closes the links of the World.
 func InMemory(t testing.TB, p Program) World {
 	store := dsynctest.NewMemory()
 	w := On(t, p, store)
