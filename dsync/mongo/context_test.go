@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
@@ -19,30 +20,63 @@ func TestStoreIgnoresContextValues(t *testing.T) {
 				f := newFake(t)
 				client := f.client()
 				s := f.storeOn(client, nil, null)
-				sess, err := client.StartSession()
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer sess.EndSession(t.Context())
-				if err := sess.StartTransaction(); err != nil {
-					t.Fatal(err)
-				}
+				sess := transaction(t, client)
 				_ = m.call(mongo.NewSessionContext(t.Context(), sess), s)
-				for _, c := range f.took() {
-					for _, field := range []string{"txnNumber", "autocommit", "startTransaction"} {
-						if _, err := c.cmd.LookupErr(field); err == nil {
-							t.Errorf("%s is part of the caller's transaction: %v", c.name, c.cmd)
-						}
-					}
-					if got := c.cmd.Lookup("lsid").String(); got == sess.ID().String() {
-						t.Errorf("%s has the caller's session", c.name)
-					}
-				}
-				if len(f.took()) == 0 {
-					t.Error("no command was sent")
-				}
+				f.wantNone(sess)
 			})
 		})
+	}
+}
+
+// The same holds for all commands of Open.
+func TestOpenIgnoresContextValues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		f.script(honest)
+		client := f.client()
+		sess := transaction(t, client)
+		ctx, cancel := context.WithTimeout(mongo.NewSessionContext(t.Context(), sess), time.Minute)
+		defer cancel()
+		s, err := dsyncmongo.Open(ctx, client.Database("app"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.wantNone(sess)
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// transaction returns a driver session in which a transaction has begun.
+func transaction(t *testing.T, client *mongo.Client) *mongo.Session {
+	t.Helper()
+	sess, err := client.StartSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sess.EndSession(context.Background()) })
+	if err := sess.StartTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	return sess
+}
+
+// wantNone checks that commands were sent, and that none of them belongs to sess or its transaction.
+func (f *fake) wantNone(sess *mongo.Session) {
+	f.t.Helper()
+	for _, c := range f.took() {
+		for _, field := range []string{"txnNumber", "autocommit", "startTransaction"} {
+			if _, err := c.cmd.LookupErr(field); err == nil {
+				f.t.Errorf("%s is part of the caller's transaction: %v", c.name, c.cmd)
+			}
+		}
+		if got := c.cmd.Lookup("lsid").String(); got == sess.ID().String() {
+			f.t.Errorf("%s has the caller's session", c.name)
+		}
+	}
+	if len(f.took()) == 0 {
+		f.t.Error("no command was sent")
 	}
 }
 

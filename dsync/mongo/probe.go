@@ -19,8 +19,9 @@ const probePrefix = "p/"
 // own commands on the server. A server that emulates MongoDB may change while its version stays the same, so a
 // portable server is tried each time. For a read-only store, probe only asks what the server is.
 func (s *store) probe(ctx context.Context) error {
+	ctx = noValues{ctx}
 	var v server
-	err := answered(noValues{ctx}, func(ctx context.Context) (err error) {
+	err := answered(ctx, func(ctx context.Context) (err error) {
 		v, err = s.hello(ctx)
 		return err
 	})
