@@ -105,22 +105,27 @@ func (cl *claim) outlives() bool { return cl.fixed() && cl.token != 0 && cl.stat
 func (c *Core) newClaim(q *queue, a *Call) *claim {
 	c.last.claim++
 	lingers := c.cfg.Linger > 0 && a.exclusive() && a.Lease == 0 && !a.Auto
-	cl := &claim{
-		timer: timer{never, never}, number: c.last.claim, state: gone, call: a, slot: q.share(a.Weight), wait: &wait{},
-		request: driver.Claim{
-			Key: a.Key, ID: c.claimID(c.last.claim), Session: c.session.id,
-			Kind: a.Kind, Weight: a.Weight, Limit: a.Limit, Tick: a.Tick, Lease: a.Lease,
-			Yield: lingers || a.Shares, First: a.First, Value: a.Value,
-		},
+	cl := c.addClaim(c.last.claim)
+	cl.call, cl.slot, cl.wait = a, q.share(a.Weight), &wait{}
+	cl.request = driver.Claim{
+		Key: a.Key, ID: c.claimID(cl.number), Session: c.session.id,
+		Kind: a.Kind, Weight: a.Weight, Limit: a.Limit, Tick: a.Tick, Lease: a.Lease,
+		Yield: lingers || a.Shares, First: a.First, Value: a.Value,
 	}
 	if a.First {
 		cl.wait.revokes = make(map[string]revoking)
 	}
-	c.claims[cl.number] = cl
 	q.claims = append(q.claims, cl.number)
 	if lingers || a.Shares && q.readersWaited {
 		c.listen(0)
 	}
+	return cl
+}
+
+// addClaim adds a claim with that number. Its state is gone until its first transition.
+func (c *Core) addClaim(number uint64) *claim {
+	cl := &claim{timer: timer{never, never}, number: number, state: gone}
+	c.claims[number] = cl
 	return cl
 }
 

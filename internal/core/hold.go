@@ -138,7 +138,7 @@ func (c *Core) settle(cl *claim, _ *args) { c.settled(cl, cl.lostBy) }
 // not freed before the holder is done, unless the hold has Auto or is a lease.
 func (c *Core) settled(cl *claim, err error) {
 	if a := cl.call; a != nil {
-		if cl.users > 0 && !a.Auto && !cl.fixed() {
+		if c.inUse(cl, nil) {
 			return
 		}
 		cl.call, cl.users = nil, 0

@@ -237,11 +237,9 @@ func (c *Core) orphan(key, id string) {
 		return
 	}
 	c.past = slices.DeleteFunc(c.past, func(p pastClaim) bool { return p.number == n })
-	cl := &claim{
-		timer: timer{never, never}, number: n, state: gone, mayBe: true, joinsUntil: c.storeClock().Add(c.cfg.Attempt),
-		request: driver.Claim{Key: key, ID: id, Session: session},
-	}
-	c.claims[n] = cl
+	cl := c.addClaim(n)
+	cl.mayBe, cl.joinsUntil = true, c.storeClock().Add(c.cfg.Attempt)
+	cl.request = driver.Claim{Key: key, ID: id, Session: session}
 	c.fire(cl, appeared, args{})
 }
 

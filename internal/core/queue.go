@@ -80,7 +80,7 @@ func (c *Core) acquire(a *Call) {
 	case a.Try && lingered != 0 && q.lingering == 0:
 		q.calls = slices.Insert(q.calls, 0, a) // wait until the unused claim that blocks the caller is released
 	case a.Try:
-		c.deny(a, c.heldHere(q, a.Key))
+		c.deny(a, c.heldHere(q))
 	default:
 		q.insert(a, false)
 		if a.First {
@@ -225,7 +225,7 @@ func (c *Core) next(q *queue) {
 			q.calls = calls
 			break
 		}
-		c.deny(a, c.heldHere(q, a.Key))
+		c.deny(a, c.heldHere(q))
 	}
 	if q.used == 0 && len(q.calls) == 0 && c.queues[q.key] == q {
 		delete(c.queues, q.key)
@@ -238,7 +238,7 @@ func (c *Core) refuseTries(cl *claim) {
 	for cl.slot != 0 && len(q.calls) > 0 && q.calls[0].Try {
 		a := q.calls[0]
 		q.calls = q.calls[1:]
-		c.deny(a, c.heldHere(q, a.Key))
+		c.deny(a, c.heldHere(q))
 	}
 }
 
@@ -304,8 +304,8 @@ func (c *Core) windDownAll(q *queue) {
 }
 
 // heldHere returns the error for a try when this process holds the key or waits for it.
-func (c *Core) heldHere(q *queue, key string) *driver.HeldError {
-	e := &driver.HeldError{Key: key, Here: true}
+func (c *Core) heldHere(q *queue) *driver.HeldError {
+	e := &driver.HeldError{Key: q.key, Here: true}
 	for _, n := range q.claims {
 		if cl := c.claims[n]; cl.users > 0 {
 			e.Session, e.Since, e.Until = cl.request.Session, cl.since, cl.until
