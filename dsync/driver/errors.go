@@ -57,7 +57,8 @@ func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
 // as a [*HeldError]; no store does.
 var ErrHeld = errors.New("dsync: held by another")
 
-// A HeldError names who holds the key that a try failed to acquire, or who waits for it. It matches [ErrHeld].
+// A HeldError names the holder of the key that a try failed to acquire or, if nobody holds the key, a waiter. It matches
+// [ErrHeld].
 type HeldError struct {
 	Key     string
 	Here    bool      // the caller's own session holds the key or, if Session is "", waits for it

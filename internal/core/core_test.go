@@ -221,6 +221,13 @@ func (r *rig) giveUp(call uint64) { r.step(core.GiveUp{Call: r.calls[call]}) }
 func (r *rig) leave(call uint64, l *driver.Release) {
 	r.step(&core.Done{Claim: 1, Hold: r.calls[call], Release: l})
 }
+
+// doneFor makes the holder ask for a release to the successor, and then be done.
+func (r *rig) doneFor(successor string) {
+	r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: successor}})
+	r.done(1)
+}
+
 func (r *rig) deadline() { r.now = r.c.Deadline(); r.step(core.Tick{}) }
 func (r *rig) revoke()   { r.step(core.Revoked{Claim: "s.1", Key: "k"}) }
 

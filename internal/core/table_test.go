@@ -278,7 +278,7 @@ var tableCases = []tableCase{
 	{"held", "done, early, with a successor", func(r *rig) { r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}}); r.early(1) }, "leaving", "Release to o.2"},
 	{"held", "done, and kept", func(r *rig) { r.leave(1, &driver.Release{Keep: time.Second}) }, "leaving", "Release keeping"},
 	{"held", "done, and sealed", func(r *rig) { r.leave(1, &driver.Release{Seal: 1}) }, "leaving", "Release sealing"},
-	{"held", "done, with a successor", func(r *rig) { r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}}); r.done(1) }, "leaving", "Release to o.2"},
+	{"held", "done, with a successor", func(r *rig) { r.doneFor("o.2") }, "leaving", "Release to o.2"},
 	{"held", "done, as said before: kept", func(r *rig) {
 		r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Keep: time.Second}})
 		r.done(1)
@@ -565,13 +565,11 @@ var tableCases = []tableCase{
 		r.answer("Release", core.Reply{})
 	}, "past", "Freed 1: dsync: hold lost: the store did not know it any more"},
 	{"held", "done, and the successor does not wait", func(r *rig) {
-		r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}})
-		r.done(1)
+		r.doneFor("o.2")
 		r.answer("Release", core.Reply{Err: driver.ErrNotWaiting})
 	}, "leaving", "Release"},
 	{"held for a long lease", "done, as said before, no answer; the session is lost, and the store has it no more", func(r *rig) {
-		r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}})
-		r.done(1)
+		r.doneFor("o.2")
 		r.answer("Release", noAnswer)
 		r.deadline()
 		r.pass(time.Second)
@@ -580,8 +578,7 @@ var tableCases = []tableCase{
 		r.answer("Release", core.Reply{})
 	}, "gone", "Freed 1, not as said: dsync: hold lost"},
 	{"held", "done, as said before, no answer, and the store has it no more", func(r *rig) {
-		r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}})
-		r.done(1)
+		r.doneFor("o.2")
 		r.answer("Release", noAnswer)
 		r.pass(time.Second)
 		r.answer("Release", core.Reply{})
@@ -589,8 +586,7 @@ var tableCases = []tableCase{
 		r.answer("Release", core.Reply{})
 	}, "past", "Freed 1"},
 	{"held for a lease", "done, as said before, no answer, and the store has it no more", func(r *rig) {
-		r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}})
-		r.done(1)
+		r.doneFor("o.2")
 		r.answer("Release", noAnswer)
 		r.pass(time.Second)
 		r.answer("Release", core.Reply{})
@@ -598,8 +594,7 @@ var tableCases = []tableCase{
 		r.answer("Release", core.Reply{})
 	}, "past", "Freed 1, not as said: dsync: hold lost"},
 	{"held", "done, as said before, no answer, and the successor does not wait, or has held since", func(r *rig) {
-		r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}})
-		r.done(1)
+		r.doneFor("o.2")
 		r.pass(r.cfg.Attempt + 2*r.cfg.Margin) // before that, a copy of the claim's request could join
 		r.answer("Release", noAnswer)
 		r.pass(time.Second)
@@ -607,8 +602,7 @@ var tableCases = []tableCase{
 		r.answer("Release", core.Reply{Found: true})
 	}, "past", "Freed 1, not as said: dsync: hold lost: it is not known whether the successor was granted the key"},
 	{"held for good", "done, as said before, no answer, and the successor does not wait", func(r *rig) {
-		r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}})
-		r.done(1)
+		r.doneFor("o.2")
 		r.answer("Release", noAnswer)
 		r.pass(time.Second)
 		r.answer("Release", core.Reply{Err: driver.ErrNotWaiting})

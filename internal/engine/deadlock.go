@@ -6,12 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leasehold-go/leasehold/internal/reading"
-
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/core"
 	"github.com/leasehold-go/leasehold/internal/deadlock"
 	"github.com/leasehold-go/leasehold/internal/process"
+	"github.com/leasehold-go/leasehold/internal/reading"
 )
 
 // lookIfDue searches for deadlocks once a wait is half a TTL old (at least 5 s and at most 15 s), and again each time

@@ -14,15 +14,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/trace"
 )
 
-// A Session registers this process with a [driver.Store] and keeps its locks alive. Make one per process with [New], or
-// with Open or Connect in a store's package. A Session must not be copied.
-//
-// The session registers when the first lock is requested, under a new id, and one heartbeat renews everything that it
-// holds and waits for. If no heartbeat is acknowledged in time, the session loses everything it holds before the store
-// can grant it to anyone else. The session then registers again under a new id, and its waiters request their locks
-// again.
-//
-// All methods may be called concurrently.
+// A Session is the engine of a *dsync.Session, which documents it. All methods may be called concurrently.
 type Session struct {
 	store   driver.Store
 	config  *core.Config
