@@ -4,6 +4,7 @@
 //	leasehold run KEY -- command args…      run a command while holding a lock
 //	leasehold once KEY -- command args…     run a command until it has succeeded once
 //	leasehold elect NAME -- command args…   run a command while being the leader
+//	leasehold agent                         hold locks for programs in other languages, over HTTP
 //	leasehold status [PREFIX]               show the holders and waiters of keys
 //	leasehold break KEY                     make the holders of a key release it
 //	leasehold forget KEY                    forget a key that nobody uses
@@ -141,7 +142,7 @@ All processes that share locks must use the same --uri, --db and --collection.`,
 	f.StringVar(&a.trace, "trace", "", "file to write the session's events to, for a bug report")
 	f.MarkHidden("trace")
 
-	root.AddCommand(newStatus(a), newMembers(a), newServe(a), newBreak(a), newForget(a), newClock(a), newMan())
+	root.AddCommand(newStatus(a), newMembers(a), newServe(a), newAgent(a), newBreak(a), newForget(a), newClock(a), newMan())
 	root.AddCommand(runners(a)...)
 	for _, c := range root.Commands() {
 		run := c.RunE

@@ -7,12 +7,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynchttp"
+	"github.com/leasehold-go/leasehold/internal/loopback"
 	"github.com/spf13/cobra"
 )
 
@@ -103,6 +103,11 @@ func (a *app) servePage(ctx context.Context, listen string, s *dsync.Session, op
 	}
 	server := newPageServer(withProbes(page, admin.New(s)), page, l.Addr())
 	fmt.Fprintln(a.stdout, pageURL(listen, l.Addr()))
+	return serveUntil(ctx, server, l, func(context.Context) {})
+}
+
+// serveUntil serves until ctx ends. Then it calls end, while the server goes on, and shuts the server down.
+func serveUntil(ctx context.Context, server *http.Server, l net.Listener, end func(context.Context)) error {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	select {
@@ -110,7 +115,9 @@ func (a *app) servePage(ctx context.Context, listen string, s *dsync.Session, op
 		return err
 	case <-ctx.Done():
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
+	ctx = context.WithoutCancel(ctx)
+	end(ctx)
+	ctx, cancel := context.WithTimeout(ctx, shutdownTime)
 	defer cancel()
 	if server.Shutdown(ctx) != nil {
 		server.Close()
@@ -133,34 +140,22 @@ func newPageServer(h http.Handler, page *dsynchttp.Handler, at net.Addr) *http.S
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 	}
-	if isLoopback(at.String()) {
+	if loopback.Is(at.String()) {
 		s.Handler = onlyLoopback(h)
 	}
 	s.RegisterOnShutdown(func() { page.Close() }) // otherwise Shutdown would wait for the page's streams
 	return s
 }
 
-// onlyLoopback refuses requests whose Host is not this machine's own. This prevents DNS rebinding: a hostile site could
-// point its own name to a loopback address. A browser on this machine would then send that site's requests here as if
-// they were same-origin.
+// onlyLoopback refuses requests whose Host is not this machine's own: see [loopback.Is].
 func onlyLoopback(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isLoopback(r.Host) {
+		if !loopback.Is(r.Host) {
 			http.Error(w, "this page is only for requests to localhost: see leasehold serve --help", http.StatusMisdirectedRequest)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
-}
-
-// isLoopback reports whether host, with or without a port, is localhost or a loopback
-// address.
-func isLoopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // pageURL returns the page's URL, with the host from --listen and the actual port.

@@ -26,6 +26,7 @@ const module = "github.com/leasehold-go/leasehold"
 // public lists the folders of the packages that users may import.
 var public = []string{
 	"dsync", "dsync/admin", "dsync/mongo", "dsync/mongo/fence", "dsync/driver", "dsync/dsynctest", "dsync/dsynchttp",
+	"dsync/agent",
 	"leader", "leader/mongo", "clockcheck", "otel",
 	"adapters/certmagic", "adapters/clientgo", "adapters/gocron", "adapters/golangmigrate", "adapters/robfigcron",
 }

@@ -1,0 +1,209 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+)
+
+// overSocket returns a client of the agent at a Unix socket.
+func overSocket(path string) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		},
+	}}
+}
+
+// hold requests a lock and returns the lines of the response from the second on.
+func hold(t *testing.T, c *http.Client, at, key string) (lines *bufio.Reader, release func() error) {
+	t.Helper()
+	answer, err := c.Get(at + "v1/locks/" + key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { answer.Body.Close() })
+	lines = bufio.NewReader(answer.Body)
+	if line, err := lines.ReadString('\n'); !strings.HasPrefix(line, `{"held":"`+key+`","id":"`) {
+		t.Fatalf("the response begins with %q, %v", line, err)
+	}
+	return lines, answer.Body.Close
+}
+
+// At a Unix socket with its mode, agent holds locks for as long as responses are open. SIGTERM tells the clients that
+// their locks are lost, and ends agent cleanly when they have stopped.
+func TestAgentAtASocket(t *testing.T) {
+	store := dsynctest.NewMemory()
+	path := filepath.Join(t.TempDir(), "agent.sock")
+	out, end := start(t.Context(), store, "agent", "--listen", "unix:"+path, "--socket-mode", "0660", "--ttl", "5s", "--grace", "100ms")
+	for at := ""; at != "unix:"+path+"\n"; at += out.take() {
+		select {
+		case got := <-end:
+			t.Fatalf("agent ended: %+v", got)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != os.ModeSocket|0o660 {
+		t.Errorf("the socket is %v, %v", info, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".leasehold-*")); len(left) != 0 {
+		t.Errorf("%v is left behind", left)
+	}
+	second := command(t, store, "agent", "--listen", "unix:"+path)
+	if second.status != exitFailed || !strings.Contains(second.err, "another process serves there") {
+		t.Errorf("a second agent there: %+v", second)
+	}
+
+	c := overSocket(path)
+	_, release := hold(t, c, "http://agent/", "first")
+	release()
+	mu := session(t, store).Mutex("first")
+	if err := mu.LockContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mu.Unlock()
+	lines, _ := hold(t, c, "http://agent/", "second")
+	terminate(t)
+	last := ""
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			if err != io.EOF {
+				t.Errorf("the response ended with %v", err)
+			}
+			break
+		}
+		last = line
+	}
+	if !strings.HasPrefix(last, `{"lost":"`) {
+		t.Errorf("the last line is %q, want lost", last)
+	}
+	if got := <-end; got != (result{}) {
+		t.Errorf("agent: %+v, want a clean end", got)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+	free(t, store, "second")
+}
+
+// When agent is killed, all responses end at once.
+func TestAgentKilled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "agent.sock")
+	cmd := onMemoryCommand(t, "agent", "--listen", "unix:"+path)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	if at, err := bufio.NewReader(out).ReadString('\n'); at != "unix:"+path+"\n" {
+		t.Fatalf("agent prints %q, %v", at, err)
+	}
+	c := overSocket(path)
+	first, _ := hold(t, c, "http://agent/", "first")
+	second, _ := hold(t, c, "http://agent/", "second")
+	cmd.Process.Kill()
+	cmd.Wait()
+	for _, lines := range []*bufio.Reader{first, second} {
+		rest, err := io.ReadAll(lines)
+		if err == nil || strings.Contains(string(rest), "held") {
+			t.Errorf("the response goes on with %q, %v, want that it breaks off", rest, err)
+		}
+	}
+	// The next agent takes the place of the socket that was left behind.
+	l, err := listenUnix(path, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+}
+
+// Other machines need a token, which the operator gives.
+func TestAgentToken(t *testing.T) {
+	store := dsynctest.NewMemory()
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("0123456789abcdef\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, end := start(t.Context(), store, "agent", "--listen", ":0", "--token-file", file)
+	at := ""
+	for !strings.HasSuffix(at, "\n") {
+		select {
+		case got := <-end:
+			t.Fatalf("agent ended: %+v", got)
+		case <-time.After(time.Millisecond):
+			at += out.take()
+		}
+	}
+	at = strings.TrimSpace(at)
+	for token, want := range map[string]int{"": 401, "0123456789abcdeX": 401, "0123456789abcdef": 200} {
+		r, err := http.NewRequest("GET", at+"v1/health", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("with the token %q: %s, want %d", token, answer.Status, want)
+		}
+	}
+	terminate(t)
+	if got := <-end; got != (result{}) {
+		t.Errorf("agent: %+v, want a clean end", got)
+	}
+}
+
+func TestAgentRefuses(t *testing.T) {
+	dir := t.TempDir()
+	short, plain := filepath.Join(dir, "short"), filepath.Join(dir, "plain")
+	for _, name := range []string{short, plain} {
+		if err := os.WriteFile(name, []byte("secret\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		flags  string
+		status int
+		want   string
+	}{
+		{"--listen 7474", exitUsage, `--listen is "7474"; it must be a host and a port, such as localhost:7474, or unix:PATH`},
+		{"--listen :0", exitUsage, "--listen :0 can be reached from other machines; give a --token-file, or listen at localhost"},
+		{"--listen 0.0.0.0:0", exitUsage, "--listen 0.0.0.0:0 can be reached from other machines"},
+		{"--listen localhost:many", exitFailed, "can't serve at localhost:many: "},
+		{"--listen unix:" + plain, exitFailed, "can't serve at unix:" + plain + ": there is a file that is not a socket"},
+		{"--listen unix:" + dir + "/none/s", exitFailed, "can't serve at unix:"},
+		{"--listen unix:" + dir + "/s --socket-mode rw", exitUsage, `--socket-mode is "rw"; it must be an octal mode such as 0600 or 0660`},
+		{"--token-file " + short, exitUsage, "the token in " + short + " has 6 bytes; it must have at least 16"},
+		{"--token-file " + dir + "/none", exitUsage, "the token can't be read: "},
+		{"--listen localhost:0 --grace 1h", exitUsage, ""},
+		{"more", exitUsage, "agent takes flags and nothing else"},
+	} {
+		got := command(t, dsynctest.NewMemory(), append([]string{"agent"}, strings.Fields(c.flags)...)...)
+		if got.status != c.status || !strings.HasPrefix(got.err, "leasehold: "+c.want) || strings.Count(got.err, "\n") != 1 || got.out != "" {
+			t.Errorf("%q: %+v, want status %d and %q", c.flags, got, c.status, c.want)
+		}
+	}
+	if text, err := os.ReadFile(plain); string(text) != "secret\n" {
+		t.Errorf("the file that is not a socket has %q, %v", text, err)
+	}
+}
