@@ -41,18 +41,13 @@ func (q *queue) over(tick int64) bool { return q.sealed != nil && tick <= q.seal
 // forceWaits reports whether the first caller in the queue wants the key by force.
 func (q *queue) forceWaits() bool { return len(q.calls) > 0 && q.calls[0].First }
 
-// insert puts a caller into the queue. A caller with First goes to the front. A caller that has already had the turn
-// goes directly behind the callers with First. Any other caller goes to the end, but ahead of callers with later ticks.
-func (q *queue) insert(a *Call, hadTurn bool) {
-	i := len(q.calls)
-	switch {
-	case a.First:
-		i = 0
-	case hadTurn:
-		i = slices.IndexFunc(q.calls, func(o *Call) bool { return !o.First })
-	case a.Tick > 0:
-		i = slices.IndexFunc(q.calls, func(o *Call) bool { return o.Tick > a.Tick })
-	}
+// insert puts a caller into the queue. A caller with First goes to the front. The others follow in the order of their
+// ticks, and callers with the same tick in the order in which they came, even if one of them has had the turn and is put
+// back.
+func (q *queue) insert(a *Call) {
+	i := slices.IndexFunc(q.calls, func(o *Call) bool {
+		return a.First || !o.First && (o.Tick > a.Tick || o.Tick == a.Tick && o.Call > a.Call)
+	})
 	if i < 0 {
 		i = len(q.calls)
 	}
@@ -82,7 +77,7 @@ func (c *Core) acquire(a *Call) {
 	case a.Try:
 		c.deny(a, c.heldHere(q))
 	default:
-		q.insert(a, false)
+		q.insert(a)
 		if a.First {
 			c.windDownAll(q)
 		}
@@ -146,13 +141,13 @@ func (c *Core) request(q *queue, a *Call) {
 		c.dismiss(q, a)
 	case q.forceWaits() && !a.First && !a.Try:
 		// The forced claim must be first in the store's queue, and this process has only one claim there at a time.
-		q.insert(a, true)
+		q.insert(a)
 		c.dismiss(q, a)
 	case c.session.id != "" && a.Tick > c.storeClock().Add(driver.MaxDuration).UnixMilli():
 		c.deny(a, farTick(a.Tick, c.storeClock()))
 		c.dismiss(q, a)
 	case a.Kind == driver.KindPeriodic && !a.Try && !c.later(q, a):
-		q.insert(a, false)
+		q.insert(a)
 		c.dismiss(q, a)
 	case c.session.id != "":
 		c.move(c.newClaim(q, a), requested, nil)

@@ -123,6 +123,18 @@ func TestCallerThatStepsBackKeepsItsPlace(t *testing.T) {
 	r.says("it is done", "Freed 3, Deliver 1: hold 1, token 7001")
 }
 
+// So does a caller that must wait for the holder of an earlier tick after all, because its session was lost.
+func TestTickThatIsPutBackKeepsItsPlace(t *testing.T) {
+	r := newRig(t)
+	r.ticking()
+	r.acquire(3, func(w *core.Want) { w.Kind, w.Tick = driver.KindPeriodic, 2 })
+	r.deadline()
+	r.done(1)
+	r.answer("Register", core.Reply{Session: "s2"})
+	r.answer("Acquire", core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: "s2.3", Session: "s2", Token: 7000}}}})
+	r.says("the earlier tick is done", "Deliver 2: hold 2, token 7000")
+}
+
 // If a claim in doubt is released, the doubt begins anew: the store's answer that it does not know the claim is
 // believed only after another heartbeat.
 func TestReleaseOfADoubtedHold(t *testing.T) {
