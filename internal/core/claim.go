@@ -23,34 +23,42 @@ type claim struct {
 	failed  int    // number of consecutive requests or releases that failed
 
 	requests   int       // number of requests to join that were sent
-	unanswered int       // number of requests to join that have no answer
-	mayBe      bool      // a reply or a notice has shown that the store has the claim
+	presence   presence  // whether the store has the claim, as far as this process knows
 	joinsUntil time.Time // the last time, by the store's clock, at which a request or a copy of it can join; zero if none can
 	wait       *wait     // nil once the grant is known
 
-	token      int64     // fencing token of the current hold
-	granted    Instant   // when this process learned of the grant
-	since      time.Time // when it was granted, by the store's clock; zero if unknown
-	until      time.Time // when the lease ends, by the store's clock
-	extends    int       // number of unanswered Extends; each may have set a later end of the lease
-	readies    uint64    // listener.readies when the last request was sent; 0 if the listener was not ready then
-	othersWait bool      // other sessions wait for the key, or may do so
-	ender      ender     // who wants the claim to end
+	token   int64     // fencing token of the current hold
+	granted Instant   // when this process learned of the grant
+	since   time.Time // when it was granted, by the store's clock; zero if unknown
+	until   time.Time // when the lease ends, by the store's clock
+	extends int       // number of unanswered Extends, a count because each may have set a later end of the lease: see leaseEnded
+	readies uint64    // listener.readies when the last request was sent; 0 if the listener was not ready then
+	ender   ender     // who wants the claim to end
 
 	leave   *leave // how to release the claim; nil means without options
 	refused error  // why the store refuses the release
 	lostBy  error  // why no release was sent, or why the release may not have arrived; nil if it was released or has not ended yet
-	doubted uint64 // >0: the store has reported the claim missing; decided once session.acks is greater
+	doubted uint64 // >0: the store has reported the claim missing, which is decided once session.acks is greater than this number
 }
 
-// ender is who wants a claim to end. If anybody wants a claim to end, the store does not keep the claim after its
-// release. The exception is a ReleaseBy by the holder while nobody else wants the key.
+// presence is what this process knows about whether the store has a claim.
+type presence int
+
+const (
+	absent  presence = iota // no request was sent, or the last answer did not show the claim
+	unsure                  // the same, but a later request had no answer
+	present                 // a reply or a notice has shown the claim
+)
+
+// ender is who wants a claim to end, the most urgent last. If its holder or others want a claim to end, the store does
+// not keep the claim after its release. The exception is a ReleaseBy by the holder while nobody else wants the key.
 type ender int
 
 const (
-	byNobody ender = iota
-	byHolder       // the holder has resigned
-	byOthers       // another process wants the key, the holder has stalled, or the store has lost the claim
+	byNobody  ender = iota
+	byWaiters       // other sessions wait for the key, or may do so: when its holder is done, this process must not use the claim again
+	byHolder        // the holder has resigned
+	byOthers        // another process wants the key, the holder has stalled, or the store has lost the claim
 )
 
 // A leave describes how to release a claim. To change a claim's leave, replace it: many claims may share the variable

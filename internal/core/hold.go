@@ -17,7 +17,7 @@ func (c *Core) begin(cl *claim, x *args) {
 		c.at(&cl.timer, cl.number, x.ends)
 	}
 	if c.listener.ready && !c.wouldKnow(cl) && !a.Shares && cl.request.Yield {
-		cl.othersWait = true // this session may have missed the notice that another session waits
+		cl.ender = max(cl.ender, byWaiters) // this session may have missed the notice that another session waits
 	}
 	c.deliver(cl, a, x.term, false)
 	if a.Shares {
@@ -115,7 +115,7 @@ func (c *Core) saysHow(_ *claim, x *args) bool { return x.done.Release != nil }
 // mayLeaveAsSaid is like saysHow, for a hold that winds down: a lost hold must not seal, and a revoked key must not be
 // kept.
 func (c *Core) mayLeaveAsSaid(cl *claim, x *args) bool {
-	return cl.ender == byNobody && x.done.Release != nil && x.done.Release.Seal == 0
+	return cl.ender <= byWaiters && x.done.Release != nil && x.done.Release.Seal == 0
 }
 
 func (c *Core) releaseAsSaid(cl *claim, x *args) {
@@ -241,7 +241,7 @@ func (c *Core) joinable(cl *claim) bool {
 // grant, and for at least notifiedTurn if the session would be notified of other waiters. Once others wait, it may not
 // be kept.
 func (c *Core) mayKeep(cl *claim, d time.Duration) bool {
-	if cl.othersWait {
+	if cl.ender != byNobody {
 		return false
 	}
 	if c.wouldKnow(cl) {

@@ -188,7 +188,7 @@ func (c *Core) noticed(n driver.Notice) {
 		case cl.state.in(joining | waiting | checking):
 			c.granted(cl, grant{token: n.Token, term: n.Term, crowded: n.Crowded})
 		case cl.state == leaving:
-			cl.mayBe = true
+			cl.presence = present
 		}
 	}
 }
@@ -197,7 +197,7 @@ func (c *Core) noticed(n driver.Notice) {
 // it is released.
 func (c *Core) crowded(cl *claim) {
 	if cl.request.Yield {
-		cl.othersWait = true
+		cl.ender = max(cl.ender, byWaiters)
 		c.fire(cl, othersCame, args{})
 	}
 }

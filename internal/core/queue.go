@@ -94,7 +94,7 @@ func (c *Core) admit(q *queue, a *Call) bool {
 			c.give(Deliver{To: a, Hold: cl.call, Claim: cl.number, Request: &cl.request, Token: cl.token, Local: true})
 			return true
 		}
-		q.readersWaited = q.readersWaited || cl.state == held && !cl.othersWait
+		q.readersWaited = q.readersWaited || cl.state == held && cl.ender == byNobody
 	}
 	if cl := c.claims[q.lingering]; cl != nil {
 		c.args = args{call: a}

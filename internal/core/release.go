@@ -17,7 +17,7 @@ func (c *Core) release(cl *claim, _ *args) {
 	}
 	switch {
 	case cl.command != 0:
-	case !cl.mayBe && cl.unanswered == 0: // the store never had the claim
+	case cl.presence == absent:
 		c.then(cl, left, args{})
 	case cl.outlives() && c.leaseEnded(cl):
 		c.then(cl, left, args{cause: LostTo(errLeaseOver(cl))})

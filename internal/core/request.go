@@ -25,7 +25,6 @@ func (c *Core) join(cl *claim, _ *args) {
 func (c *Core) sendJoin(cl *claim, poll bool, old *claim) {
 	cl.wait.named = c.expiredAmong(cl.wait.ahead)
 	cl.requests++
-	cl.unanswered++
 	cl.readies = 0
 	if c.listener.ready {
 		cl.readies = c.listener.readies
@@ -62,8 +61,8 @@ func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
 	if cl == nil {
 		return
 	}
-	if !r.Lost {
-		cl.unanswered--
+	if r.Lost {
+		cl.presence = max(cl.presence, unsure)
 	}
 	if (r.Err != nil || !r.State.Final) && s.notAfter.After(cl.joinsUntil) {
 		cl.joinsUntil = s.notAfter
@@ -73,8 +72,13 @@ func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
 	if r.Err == nil {
 		c.sawClock(st.Now)
 		c.unknown(st, cl)
-		joined := cl.mayBe
-		cl.mayBe = holds || st.Position > 0 || joined && cl.state > dating
+		joined := cl.presence == present
+		switch {
+		case holds || st.Position > 0:
+			cl.presence = present
+		case cl.state.in(ungiven): // later, the answer may be from before the grant
+			cl.presence = absent
+		}
 		if st.Position > 0 && joined || cl.call != nil && cl.call.Try && !holds {
 			r.Notices = unchanged(r.Notices)
 		}
@@ -222,8 +226,10 @@ type grant struct {
 func (c *Core) granted(cl *claim, g grant) {
 	cl.request.Token, cl.request.NoneWaiting = g.token, g.alone
 	cl.token, cl.since, cl.granted = g.token, g.since, c.now
-	cl.mayBe, cl.failed = true, 0
-	cl.othersWait = cl.othersWait || g.crowded
+	cl.presence, cl.failed = present, 0
+	if g.crowded {
+		cl.ender = max(cl.ender, byWaiters)
+	}
 	if cl.command == inLine {
 		cl.command = 0
 	}

@@ -176,9 +176,9 @@ func (c *Core) claimState(w *writer, cl *claim, needed map[string]bool) {
 	w.put(uint64(cl.users)<<8 | uint64(cl.slot&0xff))
 	w.at(cl.due)
 	w.put(uint64(min(cl.failed, 8)))
-	w.put(uint64(cl.ender))
+	w.put(uint64(cl.ender)<<2 | uint64(cl.presence))
 	w.put(uint64(min(cl.extends, 8)))
-	w.flags(cl.requests > 0, cl.requests > 1, cl.unanswered > 0, cl.mayBe, cl.othersWait, cl.request.NoneWaiting, cl.refused != nil, c.wouldKnow(cl))
+	w.flags(cl.requests > 0, cl.requests > 1, cl.request.NoneWaiting, cl.refused != nil, c.wouldKnow(cl))
 	if !cl.joinsUntil.IsZero() {
 		w.put(uint64(max(cl.joinsUntil.Sub(c.clockAt(w.now)), -2*c.cfg.Margin)))
 	}
