@@ -13,12 +13,20 @@ type other struct {
 	lapses   Instant        // no other process can expire it before then
 	until    time.Time      // the same time by the store's clock, in whole milliseconds; zero: lapses is a guess
 	member   *driver.Member // its record as last read; nil: never read whole
-	lapsed   bool           // the last reading showed it as lapsed, expired or missing, and no Expire has contradicted that
-	died     bool           // its process has ended; lapses is one margin after that
-	expired  bool           // it has expired, which is final
-	underWay bool           // a Read or Expire of it is under way
-	failed   int            // consecutive failed Reads and Expires of it
+	standing standing
+	underWay bool // a Read or Expire of it is under way
+	failed   int  // consecutive failed Reads and Expires of it
 }
+
+// standing is what has been learned of a session, the most certain last.
+type standing int
+
+const (
+	alive   standing = iota // or it is not known
+	lapsed                  // the last reading showed it as lapsed, expired or missing, and no Expire has contradicted that
+	died                    // its process has ended; lapses is one margin after that
+	expired                 // it has expired, which is final
+)
 
 const (
 	// MaxRead is the most sessions that one command reads: see [driver.SessionQuery].
@@ -67,8 +75,11 @@ func (c *Core) readAnswered(s *sent, r *Reply) {
 		o.underWay = false
 		if r.Err != nil {
 			c.askLater(&o)
-		} else if !o.expired && !o.died {
-			o.lapses, o.until, o.lapsed = c.now, time.Time{}, s.claim != 0
+		} else if o.standing < died {
+			o.lapses, o.until, o.standing = c.now, time.Time{}, alive
+			if s.claim != 0 {
+				o.standing = lapsed
+			}
 		}
 		c.others[id] = o
 	}
@@ -81,8 +92,8 @@ func (c *Core) readAnswered(s *sent, r *Reply) {
 		if m.Host != "" || m.PID != 0 || m.Name != "" || m.HostFile != "" {
 			o.member = m
 		}
-		if left := m.LastHeartbeat.Add(m.TTL).Sub(r.Now); !m.Expired && !o.died && left > 0 {
-			o.lapses, o.lapsed = c.now.Add(min(left, m.TTL)), false // at most the TTL, because the store's clock may have gone back
+		if left := m.LastHeartbeat.Add(m.TTL).Sub(r.Now); !m.Expired && o.standing < died && left > 0 {
+			o.lapses, o.standing = c.now.Add(min(left, m.TTL)), alive // at most the TTL, because the store's clock may have gone back
 			o.failed = 0
 			o.until = m.LastHeartbeat.Add(m.TTL)
 		}
@@ -95,13 +106,13 @@ func (c *Core) expiryAnswered(s *sent, r *Reply) {
 	o := c.others[s.session]
 	o.underWay = false
 	switch {
-	case r.Err != nil, o.died && r.Left > 0: // it died after this was sent
+	case r.Err != nil, o.standing == died && r.Left > 0: // it died after this was sent
 		c.askLater(&o)
 	case r.Left <= 0:
-		o.expired = true
+		o.standing = expired
 		c.do(Expired{s.session})
 	default:
-		o.lapses, o.lapsed, o.failed = c.now.Add(r.Left), false, 0
+		o.lapses, o.standing, o.failed = c.now.Add(r.Left), alive, 0
 		o.until = c.storeClock().Add(r.Left).Round(time.Millisecond)
 	}
 	c.others[s.session] = o
@@ -119,10 +130,10 @@ func (c *Core) askLater(o *other) {
 // margin, the session is expired as if it had lapsed.
 func (c *Core) died(id string) {
 	o := c.others[id]
-	if o.member == nil || o.died || o.expired {
+	if o.member == nil || o.standing >= died {
 		return
 	}
-	o.died, o.lapsed, o.until, o.lapses = true, true, time.Time{}, c.now.Add(max(c.cfg.Margin, o.member.Settings.Margin))
+	o.standing, o.until, o.lapses = died, time.Time{}, c.now.Add(max(c.cfg.Margin, o.member.Settings.Margin))
 	c.others[id] = o
 	c.learned([]string{id}, 0, nil)
 }

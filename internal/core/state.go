@@ -130,8 +130,8 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 		if o := c.others[id]; needed[id] {
 			w.put(name.Session(id))
 			w.at(max(o.lapses, now-1))
-			w.flags(o.expired, o.underWay, o.lapsed, o.died)
-			w.put(uint64(min(o.failed, 8)))
+			w.flags(o.underWay)
+			w.put(uint64(o.standing)<<4 | uint64(min(o.failed, 8)))
 		}
 	}
 	for _, m := range c.inOrder() {

@@ -23,7 +23,7 @@ func (c *Core) Member(id string) (driver.Member, bool) {
 // Lapses returns the earliest time, by the store's clock, at which another process can expire the session, according to
 // the store's last answer. If that time is unknown or has passed, Lapses returns the zero time.
 func (c *Core) Lapses(id string) time.Time {
-	if o, known := c.others[id]; known && !o.expired && o.lapses > c.now {
+	if o, known := c.others[id]; known && o.standing != expired && o.lapses > c.now {
 		return o.until
 	}
 	return time.Time{}
@@ -33,7 +33,7 @@ func (c *Core) Lapses(id string) time.Time {
 func (c *Core) HostFiles() map[string]string {
 	files := make(map[string]string)
 	for id, o := range c.others {
-		if !o.died && !o.expired && o.member != nil && o.member.HostFile != "" {
+		if o.standing < died && o.member != nil && o.member.HostFile != "" {
 			files[id] = o.member.HostFile
 		}
 	}

@@ -108,7 +108,7 @@ func (c *Core) lookAhead(cl *claim) {
 	}
 	next := w.poll
 	for _, id := range w.ahead {
-		if o := c.others[id]; !o.expired && !o.underWay {
+		if o := c.others[id]; o.standing != expired && !o.underWay {
 			next = min(next, max(o.lapses, c.now).Add(w.stagger))
 		}
 	}
@@ -129,7 +129,7 @@ func (c *Core) expireAhead(cl *claim, _ *args) {
 // newlyExpired reports whether any session ahead is known to have expired and was not named in the last request.
 func (c *Core) newlyExpired(w *wait) bool {
 	for _, id := range w.ahead {
-		if c.others[id].expired && !slices.Contains(w.named, id) {
+		if c.others[id].standing == expired && !slices.Contains(w.named, id) {
 			return true
 		}
 	}
@@ -137,13 +137,13 @@ func (c *Core) newlyExpired(w *wait) bool {
 }
 
 // expiredAmong returns the ids of the sessions that are known to have expired.
-func (c *Core) expiredAmong(ids []string) (expired []string) {
+func (c *Core) expiredAmong(ids []string) (some []string) {
 	for _, id := range ids {
-		if c.others[id].expired {
-			expired = append(expired, id)
+		if c.others[id].standing == expired {
+			some = append(some, id)
 		}
 	}
-	return expired
+	return some
 }
 
 // expireLapsed sends an Expire for each session ahead of the claim that may have lapsed. If there are several such
@@ -153,9 +153,9 @@ func (c *Core) expireLapsed(cl *claim) bool {
 	var due []string
 	read := false
 	for _, id := range cl.wait.ahead {
-		if o, known := c.others[id]; known && !o.expired && !o.underWay && o.lapses <= c.now {
+		if o, known := c.others[id]; known && o.standing != expired && !o.underWay && o.lapses <= c.now {
 			due = append(due, id)
-			read = read || !o.lapsed
+			read = read || o.standing == alive
 		}
 	}
 	if len(due) > 1 && read {
@@ -164,7 +164,7 @@ func (c *Core) expireLapsed(cl *claim) bool {
 	}
 	for _, id := range due {
 		c.markUnderWay(id)
-		c.send(&Command{Op: Expire, Session: id, Died: c.others[id].died}, cl.number)
+		c.send(&Command{Op: Expire, Session: id, Died: c.others[id].standing == died}, cl.number)
 	}
 	return len(due) > 0
 }
