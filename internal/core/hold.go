@@ -16,14 +16,14 @@ func (c *Core) begin(cl *claim, x *args) {
 	if cl.fixed() {
 		c.at(&cl.timer, cl.number, x.ends)
 	}
-	if c.listener.ready && !c.wouldKnow(cl) && !a.Shares && cl.request.Yield {
+	if c.listener.state == ready && !c.wouldKnow(cl) && !a.Shares && cl.request.Yield {
 		cl.ender = max(cl.ender, byWaiters) // this session may have missed the notice that another session waits
 	}
 	c.deliver(cl, a, x.term, false)
 	if a.Shares {
 		q.shared = cl.number
 	}
-	if !c.listener.running {
+	if !c.listener.running() {
 		c.listen(listenAfter)
 	}
 	if q.forceWaits() || cl.ender == byOthers {
@@ -252,7 +252,7 @@ func (c *Core) mayKeep(cl *claim, d time.Duration) bool {
 
 // wouldKnow reports whether the session would be notified if others began to wait for the claim.
 func (c *Core) wouldKnow(cl *claim) bool {
-	return cl.readies != 0 && c.listener.ready && cl.readies == c.listener.readies
+	return cl.readies != 0 && cl.readies == c.listener.hears()
 }
 
 // notifiedTurn is how long a session may keep a claim if it would be notified of other waiters, even if HandOff and

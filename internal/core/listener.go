@@ -9,20 +9,39 @@ import (
 // A listener receives the session's notices. A session has at most one. It runs while somebody waits for a key,
 // observes one, or has held one for a while, and stops when nobody has needed it for a TTL.
 type listener struct {
-	running     bool
-	ready       bool
-	unsupported bool
-	number      uint64         // number of the last listener that was opened
-	readies     uint64         // how often a listener became ready
-	at          Instant        // when to open a listener; never: nobody needs one, or one is running
-	opened      Instant        // when the last listener was opened
-	idle        Instant        // when somebody last needed a listener
-	failed      int            // number of consecutive listeners that broke
-	keys        map[string]int // number of observers, by key
+	state   listening
+	number  uint64         // number of the last listener that was opened
+	readies uint64         // how often a listener became ready
+	at      Instant        // when to open a listener; never: nobody needs one, or one is running
+	opened  Instant        // when the last listener was opened
+	idle    Instant        // when somebody last needed a listener
+	failed  int            // number of consecutive listeners that broke
+	keys    map[string]int // number of observers, by key
 }
 
+// listening is the state of a listener.
+type listening int
+
+const (
+	silent  listening = iota // there is no listener
+	opening                  // it runs, but may miss notices
+	ready                    // it receives all notices
+	unable                   // there is none, because the store can't notify
+)
+
+func (l *listener) running() bool { return l.state == opening || l.state == ready }
+
 // is reports whether a listener with the given number is running.
-func (l *listener) is(number uint64) bool { return l.running && l.number == number }
+func (l *listener) is(number uint64) bool { return l.running() && l.number == number }
+
+// hears returns the number in l.readies if the listener is ready, and 0 otherwise. As long as it does not change, the
+// listener misses no notice.
+func (l *listener) hears() uint64 {
+	if l.state == ready {
+		return l.readies
+	}
+	return 0
+}
 
 // listenAfter is how long a session that only holds keys waits before it opens a listener. Most holds end sooner and
 // need none.
@@ -34,7 +53,7 @@ const gather = 5 * time.Millisecond
 // listen opens a listener after the given time, unless one is running already.
 func (c *Core) listen(after time.Duration) {
 	l := &c.listener
-	if l.running || l.unsupported || c.session.id == "" {
+	if l.state != silent || c.session.id == "" {
 		return
 	}
 	if l.failed == 0 || l.at == never { // otherwise a retry is scheduled already
@@ -54,7 +73,7 @@ func (c *Core) listenerDue() {
 		return
 	}
 	l.number++
-	l.running, l.ready, l.opened, l.idle = true, false, c.now, c.now
+	l.state, l.opened, l.idle = opening, c.now, c.now
 	c.do(&Listen{l.number, c.session.id, sortedKeys(l.keys)})
 }
 
@@ -90,17 +109,18 @@ func (c *Core) keepListening() {
 	case c.listenerNeeded():
 		l.idle = c.now
 		c.listen(listenAfter)
-	case l.running && c.now.Sub(l.idle) > c.cfg.TTL:
+	case l.running() && c.now.Sub(l.idle) > c.cfg.TTL:
 		c.stopListening()
 	}
 }
 
 func (c *Core) stopListening() {
 	l := &c.listener
-	if l.running {
+	if l.running() {
+		l.state = silent
 		c.do(StopListening{})
 	}
-	l.running, l.ready, l.at, l.failed = false, false, never, 0
+	l.at, l.failed = never, 0
 }
 
 // observe changes the number of observers of a key. To receive the changes of a new key, the listener must be
@@ -123,8 +143,8 @@ func (c *Core) observe(key string, n int) {
 // again. So the pause before the next listener grows with each failure, unless the broken listener had run for a while.
 func (c *Core) listenerBroken(unsupported bool) {
 	l := &c.listener
-	l.running, l.ready, l.unsupported = false, false, unsupported
-	if unsupported {
+	if l.state = silent; unsupported {
+		l.state = unable
 		return
 	}
 	if c.now.Sub(l.opened) > c.cfg.Backoff {
@@ -138,7 +158,7 @@ func (c *Core) listenerBroken(unsupported bool) {
 // missed. So all waiters request again, a heartbeat checks the holds, and observers read their keys.
 func (c *Core) listenerReady() {
 	l := &c.listener
-	l.ready = true
+	l.state = ready
 	l.readies++
 	for _, cl := range c.those(func(cl *claim) bool { return cl.request.Session == c.session.id }) {
 		switch cl.state {

@@ -25,10 +25,7 @@ func (c *Core) join(cl *claim, _ *args) {
 func (c *Core) sendJoin(cl *claim, poll bool, old *claim) {
 	cl.wait.named = c.expiredAmong(cl.wait.ahead)
 	cl.requests++
-	cl.readies = 0
-	if c.listener.ready {
-		cl.readies = c.listener.readies
-	}
+	cl.readies = c.listener.hears()
 	s := &sent{session: cl.request.Session, claim: cl.number, poll: poll, notAfter: c.storeClock().Add(c.cfg.Attempt)}
 	e := driver.Edit{Acquire: &driver.Acquire{
 		Claim: cl.request, Wait: !cl.call.Try, Expired: cl.wait.named, NotAfter: s.notAfter, Repeated: cl.requests > 1,
@@ -144,7 +141,7 @@ func fits(r *driver.Claim, st *driver.State) bool {
 // missedWake reports whether the claim should request again, because a notice to do so came, or may have been missed,
 // while the request was under way.
 func (c *Core) missedWake(cl *claim, _ *args) bool {
-	return cl.wait.woken || c.listener.ready && cl.readies != c.listener.readies
+	return cl.wait.woken || c.listener.state == ready && cl.readies != c.listener.readies
 }
 
 func (c *Core) joinAgain(cl *claim, x *args) {

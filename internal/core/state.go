@@ -91,10 +91,10 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 	}
 	w.at(s.registerAt)
 	l := &c.listener
-	w.flags(l.running, l.ready, l.unsupported)
+	w.put(uint64(l.state))
 	w.at(l.at)
 	w.put(uint64(min(l.failed, 8)))
-	if l.running {
+	if l.running() {
 		w.put(uint64(min(now.Sub(l.idle), c.cfg.TTL+1)))
 		w.put(uint64(min(now.Sub(l.opened), c.cfg.Backoff+1)))
 	}

@@ -10,7 +10,9 @@ import (
 func (c *Core) Knows(claim string) bool { return c.byID(claim) != nil }
 
 // Listening reports whether a listener is ready, and whether the store can't notify.
-func (c *Core) Listening() (ready, unsupported bool) { return c.listener.ready, c.listener.unsupported }
+func (c *Core) Listening() (receives, unsupported bool) {
+	return c.listener.state == ready, c.listener.state == unable
+}
 
 // Member returns the session's record if it has been read.
 func (c *Core) Member(id string) (driver.Member, bool) {

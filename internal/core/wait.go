@@ -82,7 +82,7 @@ func (c *Core) PollTime(position int) time.Duration {
 	d := c.cfg.Poll
 	switch {
 	case d > 0:
-	case c.listener.ready:
+	case c.listener.state == ready:
 		return min(max(c.cfg.TTL, 5*time.Second), 30*time.Second)
 	default:
 		d = 250 * time.Millisecond
