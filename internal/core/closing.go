@@ -110,6 +110,7 @@ func (c *Core) hurry() {
 		return
 	}
 	cg.phase, cg.due = hurried, c.now.Add(c.cfg.Attempt)
+	c.lanes.times = hurryLanes
 	c.fillLanes()
 	for _, cl := range c.those(func(cl *claim) bool { return cl.state.in(windingDown | leaving) }) {
 		if cl.state == leaving {
@@ -240,7 +241,7 @@ func (c *Core) closeAnyway(why error) {
 	clear(c.messages)
 	clear(c.changes)
 	c.sent = make(map[uint64]*sent)
-	c.lanes = lanes{}
+	c.lanes = lanes{times: 1}
 	c.closeDone()
 }
 

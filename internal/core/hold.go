@@ -23,9 +23,7 @@ func (c *Core) begin(cl *claim, x *args) {
 	if a.Shares {
 		q.shared = cl.number
 	}
-	if !c.listener.running() {
-		c.listen(listenAfter)
-	}
+	c.listen(listenAfter)
 	if q.forceWaits() || cl.ender == byOthers {
 		c.then(cl, revoke, args{cause: ErrRevoked}) // after the request was sent, the claim was revoked or a caller with First came
 	}
@@ -165,12 +163,8 @@ func (c *Core) mayReuse(cl *claim) bool {
 // nextFits reports whether the claim can be handed off to the next caller in this process, without other processes
 // getting their turn first.
 func (c *Core) nextFits(cl *claim, _ *args) bool {
-	q := c.queues[cl.request.Key]
-	if !c.mayReuse(cl) || len(q.calls) == 0 || !c.like(q.calls[0], cl) {
-		return false
-	}
-	turn := c.now.Sub(cl.granted) < c.cfg.HandOff
-	return turn || c.cfg.Linger > 0 && c.mayKeep(cl, c.cfg.HandOff)
+	return c.nextLike(cl) && c.mayReuse(cl) &&
+		(c.now.Sub(cl.granted) < c.cfg.HandOff || c.cfg.Linger > 0 && c.mayKeep(cl, c.cfg.HandOff))
 }
 
 func (c *Core) handOffToNext(cl *claim, _ *args) {
@@ -195,7 +189,7 @@ func (c *Core) handOffTo(cl *claim, a *Call) {
 
 // mayLinger reports whether nobody waits for the claim, so that it can be kept for a while.
 func (c *Core) mayLinger(cl *claim, _ *args) bool {
-	return c.mayReuse(cl) && len(c.queues[cl.request.Key].calls) == 0 && cl.request.Yield && c.mayKeep(cl, max(c.cfg.HandOff, c.cfg.Linger))
+	return cl.request.Yield && len(c.queues[cl.request.Key].calls) == 0 && c.mayReuse(cl) && c.mayKeep(cl, max(c.cfg.HandOff, c.cfg.Linger))
 }
 
 func (c *Core) linger(cl *claim, _ *args) {
@@ -207,8 +201,7 @@ func (c *Core) linger(cl *claim, _ *args) {
 
 // mayReplace reports whether replace can release the claim.
 func (c *Core) mayReplace(cl *claim, _ *args) bool {
-	q := c.queues[cl.request.Key]
-	return cl.leave == nil && len(q.calls) > 0 && c.closing == nil && cl.command == 0 && cl.request.Session == c.session.id && c.like(q.calls[0], cl) && c.lanes.busy < c.cfg.Lanes
+	return cl.leave == nil && c.closing == nil && cl.command == 0 && cl.request.Session == c.session.id && c.lanes.busy < c.cfg.Lanes && c.nextLike(cl)
 }
 
 // replace releases the claim, whose holder is done, with the command that requests the key for the next caller in this
@@ -223,6 +216,12 @@ func (c *Core) replace(cl *claim, _ *args) {
 	c.forgetJoins(cl)
 	c.enterLane(false, delayed{})
 	c.then(next, replaces, args{before: cl})
+}
+
+// nextLike reports whether the claim could serve the next caller in this process.
+func (c *Core) nextLike(cl *claim) bool {
+	calls := c.queues[cl.request.Key].calls
+	return len(calls) > 0 && c.like(calls[0], cl)
 }
 
 // like reports whether the claim could serve the caller.
@@ -317,11 +316,4 @@ func (c *Core) earlierTick(cl *claim) *claim {
 }
 
 // earlierTickRuns reports whether the granted claim's caller must wait in this process for an earlier tick.
-func (c *Core) earlierTickRuns(cl *claim, _ *args) bool { return c.earlierTick(cl) != nil }
-
-// endEarlierTick ends the hold of an earlier tick, because the store has granted the claim.
-func (c *Core) endEarlierTick(cl *claim) {
-	if o := c.earlierTick(cl); o != nil {
-		c.fire(o, deleted, args{cause: fmt.Errorf("%w: the store has granted a later tick", ErrRecordDeleted)})
-	}
-}
+func (c *Core) earlierTickRuns(_ *claim, x *args) bool { return x.before != nil }

@@ -12,6 +12,7 @@ import (
 // requests and notices also need one of the few lanes for polls, because there can be as many of them as there are
 // waiters. Commands wait for a lane in FIFO order. Heartbeats, Register and Unregister need none.
 type lanes struct {
+	times       int // multiplies the limits: 1, or hurryLanes after a Hurry
 	busy, polls int
 	line        []delayed // waiting for any lane
 	pollLine    []delayed // waiting for a lane for polls
@@ -29,7 +30,7 @@ type delayed struct {
 func (c *Core) enterLane(poll bool, d delayed) bool {
 	l := &c.lanes
 	switch {
-	case l.busy < c.most(c.cfg.Lanes) && (!poll || l.polls < c.most(c.cfg.PollLanes)):
+	case l.busy < l.times*c.cfg.Lanes && (!poll || l.polls < l.times*c.cfg.PollLanes):
 		l.busy++
 		if poll {
 			l.polls++
@@ -61,10 +62,10 @@ func (c *Core) leaveLane(s *sent) {
 // fillLanes sends waiting commands while lanes are free.
 func (c *Core) fillLanes() {
 	l := &c.lanes
-	for l.busy < c.most(c.cfg.Lanes) {
+	for l.busy < l.times*c.cfg.Lanes {
 		var d delayed
 		switch {
-		case len(l.pollLine) > 0 && l.polls < c.most(c.cfg.PollLanes):
+		case len(l.pollLine) > 0 && l.polls < l.times*c.cfg.PollLanes:
 			d, l.pollLine = l.pollLine[0], l.pollLine[1:]
 		case len(l.line) > 0:
 			d, l.line = l.line[0], l.line[1:]
@@ -82,14 +83,6 @@ func (c *Core) fillLanes() {
 			c.messageDue(m)
 		}
 	}
-}
-
-// most returns how many commands may be under way: normally n, and more after a Hurry.
-func (c *Core) most(n int) int {
-	if c.closing != nil && c.closing.phase == hurried {
-		return n * hurryLanes
-	}
-	return n
 }
 
 // send sends a command as soon as a lane is free.

@@ -117,10 +117,8 @@ func (c *Core) admit(q *queue, a *Call) bool {
 // a position among the callers of other processes. full also returns false if the caller's tick is later than the ticks
 // of all holds.
 func (c *Core) full(q *queue, a *Call) bool {
-	if a.Kind == driver.KindSemaphore || a.Weight <= a.Limit-q.used {
-		return false
-	}
-	return q.used > 0 && (a.Kind != driver.KindPeriodic || len(q.admitted) > 0 || !c.later(q, a))
+	return a.Kind != driver.KindSemaphore && a.Weight > a.Limit-q.used && q.used > 0 &&
+		(a.Kind != driver.KindPeriodic || len(q.admitted) > 0 || !c.later(q, a))
 }
 
 // later reports whether all claims of this process are holds for ticks that are earlier than the caller's. For a try it
@@ -168,8 +166,13 @@ func (c *Core) dismiss(q *queue, a *Call) {
 	c.admitLater(q)
 }
 
-// admitLater admits the queue's next callers after the transition under way.
-func (c *Core) admitLater(q *queue) { c.task().queue = q }
+// admitLater admits the queue's next callers after the transition under way. A queue that is no longer used is deleted
+// then.
+func (c *Core) admitLater(q *queue) {
+	if len(q.calls) > 0 || q.used == 0 {
+		c.task().queue = q
+	}
+}
 
 // beginAdmitted requests claims for callers that were admitted while the session was not registered. If it still isn't
 // registered, they keep waiting, and request begins a registration if needed.

@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -230,8 +231,11 @@ func (c *Core) granted(cl *claim, g grant) {
 	if cl.command == inLine {
 		cl.command = 0
 	}
-	c.endEarlierTick(cl)
-	c.fire(cl, granted, args{term: g.term})
+	before := c.earlierTick(cl)
+	if before != nil {
+		c.fire(before, deleted, args{cause: fmt.Errorf("%w: the store has granted a later tick", ErrRecordDeleted)})
+	}
+	c.fire(cl, granted, args{term: g.term, before: before})
 }
 
 // isForced reports whether the claim's caller wants the key by force.

@@ -85,7 +85,7 @@ type args struct {
 	cause   error         // why a wait or a hold ends
 	call    *Call         // wanted: the caller
 	done    *Done         // done
-	before  *claim        // replaces: the claim that the request also releases
+	before  *claim        // replaces: the claim that the request also releases; granted: the result of earlierTick
 	term    int64         // granted
 	ends    Instant       // extended: when the lease ends
 	limit   time.Duration // progress
@@ -291,7 +291,11 @@ func (c *Core) task() *task {
 
 // fire moves the claim, and does everything that follows from it.
 func (c *Core) fire(cl *claim, on trigger, x args) {
-	c.then(cl, on, x)
+	if len(c.tasks) > 0 {
+		panic("core: fire while tasks wait: " + on.String())
+	}
+	c.args = x
+	c.move(cl, on, &c.args)
 	c.work()
 }
 
