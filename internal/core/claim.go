@@ -31,7 +31,7 @@ type claim struct {
 	granted Instant   // when this process learned of the grant
 	since   time.Time // when it was granted, by the store's clock; zero if unknown
 	until   time.Time // when the lease ends, by the store's clock
-	extends int       // number of unanswered Extends, a count because each may have set a later end of the lease: see leaseEnded
+	extends int       // number of unanswered Extends, a count because each may have set a later end of the lease: see leaseIsOver
 	readies uint64    // listener.hears when the last request was sent
 	ender   ender     // who wants the claim to end
 

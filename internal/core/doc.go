@@ -56,7 +56,7 @@
 //	gone                        appeared                                                                 leaving      releaseOrphan
 //	joining                     again, laneFree, timeOver                                                joining      join
 //	joining                     wake                                                                     joining      noteWake
-//	joining                     queued                                                 missedWake        joining      joinAgain
+//	joining                     queued                                                 missedWake        joining      join
 //	joining                     queued                                                                   waiting      waits
 //	joining                     blocked                                                                  checking     check
 //	joining                     mismatched                                                               checking     load
@@ -85,13 +85,12 @@
 //	held                        done                                                                     leaving      releaseDone
 //	held                        progress                                               isLease           held
 //	held                        progress                                                                 held         limitProgress
-//	held                        resigned                                                                 windingDown  windDown
-//	held                        revoke                                                                   windingDown  windDownUnkept
+//	held                        revoke, resigned                                                         windingDown  windDown
 //	held                        timeOver                                               extendUnanswered  windingDown  windDownLease
 //	held                        timeOver                                               isLease           lost         loseLease
 //	held                        timeOver                                                                 windingDown  stalled
 //	held                        deleted                                                leaseIsOver       lost         loseLease
-//	held                        deleted                                                                  windingDown  windDownUnkept
+//	held                        deleted                                                                  windingDown  windDown
 //	held                        excluded, sessionEnd                                                     lost         loseHold
 //	held                        closes                                                 isLease           lost         loseHold
 //	held                        closes                                                                   windingDown  windDown

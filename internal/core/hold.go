@@ -49,18 +49,12 @@ func (c *Core) windDown(cl *claim, x *args) {
 	switch {
 	case cause == ErrClosed:
 	case cause == ErrRevoked, cause == ErrStalled, notThere(cause):
-		cl.ender = byOthers
+		c.dropKeep(cl, x)
 	default:
 		cl.ender = byHolder
 	}
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Grace))
 	c.do(&End{cl.call, cause, cause != ErrClosed && cause != ErrStalled && !notThere(cause)})
-}
-
-// windDownUnkept is like windDown, but the store need not keep the claim after its release.
-func (c *Core) windDownUnkept(cl *claim, x *args) {
-	c.dropKeep(cl, x)
-	c.windDown(cl, x)
 }
 
 // stalled ends a hold whose holder has made no progress within its limit.
@@ -266,7 +260,7 @@ func (c *Core) extended(e Extended) {
 	}
 	cl.extends--
 	switch {
-	case errors.Is(e.Err, driver.ErrNotHeld) && c.leaseEnded(cl): // the store's clock must have jumped
+	case errors.Is(e.Err, driver.ErrNotHeld) && c.leaseIsOver(cl, nil): // the store's clock must have jumped
 		c.fire(cl, excluded, args{cause: errLeaseOver(cl)})
 	case errors.Is(e.Err, driver.ErrNotHeld):
 		c.fire(cl, excluded, args{cause: fmt.Errorf("%w: %w", ErrRecordDeleted, e.Err)})
@@ -284,14 +278,12 @@ func (c *Core) windDownLease(cl *claim, _ *args) { c.windDown(cl, &args{cause: e
 
 func (c *Core) loseLease(cl *claim, _ *args) { c.loseHold(cl, &args{cause: errLeaseOver(cl)}) }
 
-func (c *Core) leaseIsOver(cl *claim, _ *args) bool { return c.leaseEnded(cl) }
-
-// leaseEnded reports whether the lease is known to be over by the store's clock, so that the next user of the key drops
+// leaseIsOver reports whether the lease is known to be over by the store's clock, so that the next user of the key drops
 // the claim. An unanswered Extend may have been executed at any time before the lease's end, and may have set a later
 // end.
-func (c *Core) leaseEnded(cl *claim) bool { return cl.endedBy(c.storeClock()) }
+func (c *Core) leaseIsOver(cl *claim, _ *args) bool { return cl.endedBy(c.storeClock()) }
 
-// endedBy is like leaseEnded, but for a given time of the store's clock.
+// endedBy is like leaseIsOver, but for a given time of the store's clock.
 func (cl *claim) endedBy(now time.Time) bool {
 	lease := cl.request.Lease
 	if cl.until.IsZero() || int64(cl.extends) > int64(math.MaxInt64/lease) {

@@ -19,7 +19,7 @@ func (c *Core) release(cl *claim, _ *args) {
 	case cl.command != 0:
 	case cl.presence == absent:
 		c.then(cl, left, args{})
-	case cl.outlives() && c.leaseEnded(cl):
+	case cl.outlives() && c.leaseIsOver(cl, nil):
 		c.then(cl, left, args{cause: LostTo(errLeaseOver(cl))})
 	default:
 		cl.command = inLine

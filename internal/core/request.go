@@ -24,7 +24,7 @@ func (c *Core) join(cl *claim, _ *args) {
 // sendJoin sends a request to join. The request names the sessions ahead that have expired. If old is not nil, the same
 // command releases old.
 func (c *Core) sendJoin(cl *claim, poll bool, old *claim) {
-	cl.wait.named = c.expiredAmong(cl.wait.ahead)
+	cl.wait.named, cl.wait.woken = c.expiredAmong(cl.wait.ahead), false
 	cl.requests++
 	cl.readies = c.listener.hears()
 	s := &sent{session: cl.request.Session, claim: cl.number, poll: poll, notAfter: c.storeClock().Add(c.cfg.Attempt)}
@@ -143,11 +143,6 @@ func fits(r *driver.Claim, st *driver.State) bool {
 // while the request was under way.
 func (c *Core) missedWake(cl *claim, _ *args) bool {
 	return cl.wait.woken || c.listener.state == ready && cl.readies != c.listener.readies
-}
-
-func (c *Core) joinAgain(cl *claim, x *args) {
-	cl.wait.woken = false
-	c.join(cl, x)
 }
 
 func (c *Core) noteWake(cl *claim, _ *args) { cl.wait.woken = true }
