@@ -40,6 +40,33 @@ func TestRunLiveIsLogged(t *testing.T) {
 	}
 }
 
+// leasehold doctor names the servers that support.md lists as run live, and no others.
+func TestDoctorKnowsTheServersRunLive(t *testing.T) {
+	_, section, _ := strings.Cut(pages(t)["support.md"], "\n**Run live.**")
+	section, _, _ = strings.Cut(section, "\n**")
+	var want []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([^`,]+), ").FindAllStringSubmatch(section, -1) {
+		want = append(want, m[1])
+	}
+	source, err := os.ReadFile("../cmd/leasehold/doctor_checks.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`func runLive\(\).*return \[\]string\{(.*)\} \}`).FindStringSubmatch(string(source))
+	if list == nil {
+		t.Fatal("doctor_checks.go has no function runLive")
+	}
+	var got []string
+	for _, m := range regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(list[1], -1) {
+		got = append(got, m[1])
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if want = slices.Compact(want); !slices.Equal(got, want) {
+		t.Errorf("leasehold doctor knows %q, want %q", got, want)
+	}
+}
+
 // CI and Dependabot cover every module, and docs/releasing.md names every published module. Each
 // published module's directory has a README.
 func TestModulesAreListed(t *testing.T) {

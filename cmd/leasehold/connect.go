@@ -29,6 +29,7 @@ import (
 type target struct {
 	uri, db, collection, name string
 	ttl, timeout              time.Duration
+	dialer                    options.ContextDialer // nil: the network; tests use a fake server
 }
 
 // resolve returns the target with its defaults, or an error if it is invalid.
@@ -141,7 +142,11 @@ func (t target) String() string {
 }
 
 func (t target) options() *options.ClientOptions {
-	return options.Client().ApplyURI(t.uri).SetServerSelectionTimeout(t.timeout)
+	o := options.Client().ApplyURI(t.uri).SetServerSelectionTimeout(t.timeout)
+	if t.dialer != nil {
+		o.SetDialer(t.dialer)
+	}
+	return o
 }
 
 // unreached returns the failure for err, an error of the server or of an attempt to reach it.

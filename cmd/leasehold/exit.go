@@ -20,6 +20,7 @@ const (
 	exitRefused     = 116 // the server refused a command, for example because of missing rights
 	exitClock       = 117 // from the clock command: a clock is off, or may be
 	exitNothing     = 118 // there is no such key, election or process
+	exitDoctor      = 119 // from the doctor command: a check failed
 	exitNotRunnable = 126 // the command can't be run; the same as in env(1) and shells
 	exitNotFound    = 127 // the command was not found; the same as in env(1) and shells
 	exitSignal      = 128 // plus the number of the signal that ended the command or leasehold
@@ -41,13 +42,14 @@ as a shell does. The other statuses are leasehold's own:
   116  refused: the server answers but refuses (no rights, wrong password, …)
   117  clock: a clock is off, or may be off
   118  nothing: there is no such key, election or process to show or to break
+  119  doctor: a check failed, so something must be done
   126  the command can't be run (it is not executable, say)
   127  the command was not found
   130  interrupted (128+2); 143 terminated (128+15)
 
-A command may exit with any of these itself, but hardly any uses 110 to 118:
+A command may exit with any of these itself, but hardly any uses 110 to 119:
 sysexits(3) has 64 to 78, timeout(1) and env(1) have 124 to 127, shells 126 to 165,
-systemd 200 and above. If leasehold itself fails, with 110 to 118, 126 or 127, the
+systemd 200 and above. If leasehold itself fails, with 110 to 119, 126 or 127, the
 last line on standard error begins with "leasehold: " and says why.
 `
 

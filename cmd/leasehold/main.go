@@ -11,6 +11,7 @@
 //	leasehold members [NAME]                show the live processes, or those in an election
 //	leasehold serve                         serve a page that shows all of this
 //	leasehold clock                         measure how far the clocks are apart
+//	leasehold doctor                        check the server, the rights and the connection string
 //	leasehold completion SHELL              print a script that completes commands, flags and keys
 //
 // --uri or MONGODB_URI names the server. See each command's --help for details.
@@ -37,7 +38,7 @@
 //
 // The exit status is that of the command, 128+n if signal n ended it, or one of leasehold's own:
 // 110 failed, 111 usage, 112 held by another, 113 time-out, 114 lost, 115 unreachable, 116 refused
-// by the server, 117 a clock is off, 118 no such key, 126 and 127 as in a shell. See leasehold help
+// by the server, 117 a clock is off, 118 no such key, 119 the doctor has found something, 126 and 127 as in a shell. See leasehold help
 // exit-status.
 package main
 
@@ -142,7 +143,7 @@ All processes that share locks must use the same --uri, --db and --collection.`,
 	f.StringVar(&a.trace, "trace", "", "file to write the session's events to, for a bug report")
 	f.MarkHidden("trace")
 
-	root.AddCommand(newStatus(a), newMembers(a), newServe(a), newAgent(a), newBreak(a), newForget(a), newClock(a), newMan())
+	root.AddCommand(newStatus(a), newMembers(a), newServe(a), newAgent(a), newBreak(a), newForget(a), newClock(a), newDoctor(a), newMan())
 	root.AddCommand(runners(a)...)
 	for _, c := range root.Commands() {
 		run := c.RunE

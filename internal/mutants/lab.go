@@ -28,7 +28,9 @@ func (l *lab) test(pkg, pattern, timeout string, flags ...string) (output string
 		"-gcflags=-N -l", "-ldflags=-s -w", "-run", pattern, "-timeout", timeout}, flags...)
 	cmd := exec.Command("go", append(args, pkg)...)
 	cmd.Dir = l.root
-	cmd.Env = append(os.Environ(), "GOWORK=off")
+	if !strings.HasPrefix(pkg, "./cmd/") { // commands are modules of their own, which need the workspace
+		cmd.Env = append(os.Environ(), "GOWORK=off")
+	}
 	b, err := cmd.CombinedOutput()
 	if l.verbose {
 		os.Stdout.Write(b)
