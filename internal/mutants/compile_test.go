@@ -81,7 +81,7 @@ type file struct {
 }
 
 func newCompiler(t *testing.T, root string) *compiler {
-	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./...", "./cmd/...")
+	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./...", "./cmd/leasehold/...")
 	list.Dir = root
 	out, err := list.Output()
 	if err != nil {
