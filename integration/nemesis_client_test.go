@@ -89,7 +89,8 @@ func nemesisWork(env *proc.Env) {
 			time.Sleep(c.TTL / 10) // the server may have a fault
 		}
 	}
-	if c.election, err = leader.New(c.session, nemesisLeader, nil); err != nil {
+	prefers := &leader.Options{Preference: rand.N(3), YieldAfter: c.TTL} // some leaders hand over by themselves
+	if c.election, err = leader.New(c.session, nemesisLeader, prefers); err != nil {
 		env.Fatal(err)
 	}
 	env.Emit(proc.Event{Name: "ready"})

@@ -126,6 +126,7 @@ func (e *Election) hold(ctx context.Context, try bool) (*engine.Hold, error) {
 		get = e.s.TryHold
 	}
 	want := engine.Whole(e.name, driver.KindElection)
+	want.Tick = e.opt.tick()
 	if e.elects() {
 		want.Value = string(e.opt.Value)
 	}
@@ -168,6 +169,7 @@ func (e *Election) begin(ctx context.Context, hold *engine.Hold, run bool) *term
 		// publishing fails.
 		hold.PublishLater(e.opt.Value)
 	}
+	e.yieldLater(t)
 	e.term = t // from here on, Publish can replace the value
 	if f := e.opt.Hooks.Elected; f != nil {
 		e.hooks.Add(func() { f(t.ctx, t.Term) })

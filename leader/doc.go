@@ -17,8 +17,8 @@
 //
 //	observer ──Campaign──► candidate ──elected──► leader ──► observer
 //
-// An election is a lock on a key. Candidates wait in its queue and are elected in FIFO order, like the waiters of a
-// dsync.Mutex. A hundred elections of one session share one heartbeat. Package dsync documents what is promised and
+// An election is a lock on a key. Candidates wait in its queue and are elected in the order of [Options].Preference, and
+// among equals in FIFO order, like the waiters of a dsync.Mutex. A hundred elections of one session share one heartbeat. Package dsync documents what is promised and
 // why.
 //
 // A term begins when a candidate is elected. It has a number and a fencing token, both greater than
@@ -26,7 +26,7 @@
 //
 //   - when it is lost, for example because the session's lease is over by the local clock ([ErrLost] lists all
 //     causes);
-//   - by Resign, Pause, Transfer or ResignAfter, or by the return of Run's function;
+//   - by Resign, Pause, Transfer, ResignAfter or [Options].YieldAfter, or by the return of Run's function;
 //   - when the context that was passed to Campaign or Run ends, or the session is closed.
 //
 // When a term ends, its context is cancelled. Nobody else is elected until the leader's work is

@@ -109,7 +109,7 @@ func (e *Election) Publish(ctx context.Context, value []byte) error {
 // [Election.Run], Run's function first gets the session's grace to return. Resign waits until the function has returned
 // or the grace is over. It does not wait if ctx is the term's context or was made from it, as inside the function.
 //
-// A process that campaigns again, as Run does, joins the end of the queue.
+// A process that campaigns again, as Run does, joins the queue behind candidates of the same preference.
 //
 // ctx bounds only the wait. If the error is nil, the store has the resignation, there was no term to end, or Resign did
 // not wait. Otherwise it is ctx's error; [ErrLost] if the term was lost before the store had the resignation;

@@ -17,7 +17,7 @@ var (
 	ErrLost = dsync.ErrLost
 
 	// ErrResigned is the cause of a term's end by Resign, ResignAfter, Pause or Transfer, or by the return of
-	// Run's function.
+	// Run's function. With [Options].YieldAfter, the cause matches it.
 	ErrResigned = errors.New("leader: resigned")
 
 	// ErrPaused is returned by TryCampaign if the election is paused in this process.

@@ -91,6 +91,30 @@ func ExampleElection_Transfer() {
 	// Output: term 2 of node-2
 }
 
+// The database is in zone 2. Of the candidates that wait, one in that zone is elected. A leader in zone 1 hands over to
+// such a candidate once it has led for ten minutes.
+func ExampleOptions() {
+	ctx, store := context.Background(), dsynctest.NewMemory()
+	var nodes []*leader.Election
+	for i, preference := range []int{1, 1, 2} { // the number of the node's zone
+		locks, _ := dsync.New(store, &dsync.Options{Name: fmt.Sprint("node-", i+1)})
+		defer locks.Close(ctx)
+		election, _ := leader.New(locks, "reports", &leader.Options{Preference: preference, YieldAfter: 10 * time.Minute})
+		nodes = append(nodes, election)
+	}
+	nodes[0].Campaign(ctx)
+	for i := 1; i < 3; i++ { // in other processes
+		go nodes[i].Campaign(ctx)
+		for all, _ := nodes[0].Candidates(ctx); len(all) < i+1; all, _ = nodes[0].Candidates(ctx) {
+		}
+	}
+
+	nodes[0].Resign(ctx)
+	next, err := nodes[0].Leader(ctx)
+	fmt.Println(next.Name, err)
+	// Output: node-3 <nil>
+}
+
 // A background job of a service runs on one process of the fleet. It is a task of the process's
 // errgroup like any other.
 func ExampleElection_Run() {

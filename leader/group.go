@@ -56,7 +56,7 @@ type GroupOptions struct {
 	// thirtieth of the TTL.
 	BalanceInterval time.Duration
 
-	// Election has the options of each function's election.
+	// Election has the options of each function's election. With YieldAfter, BalanceInterval must be negative.
 	Election *Options
 }
 
@@ -168,6 +168,9 @@ func NewGroup(ctx context.Context, s *dsync.Session, name string, opt *GroupOpti
 	case b > 0 && b < minBalance || b > driver.MaxDuration:
 		return nil, nil, fmt.Errorf("leader: BalanceInterval is %v; it must be at least %v and at most %v (0: a third of the session's TTL; negative: never)",
 			b, minBalance, driver.MaxDuration)
+	}
+	if o := g.opt.Election; o != nil && o.YieldAfter > 0 && g.opt.BalanceInterval > 0 {
+		return nil, nil, fmt.Errorf("leader: YieldAfter is %v in a group that spreads its functions, so they would move back and forth; make BalanceInterval negative", o.YieldAfter)
 	}
 	g.ctx, g.cancel = context.WithCancelCause(ctx)
 	go g.balance()

@@ -3,10 +3,14 @@ package leader
 import (
 	"bytes"
 	"fmt"
+	"time"
 )
 
 // maxValue is the maximum size of a published value, in bytes.
 const maxValue = 64 << 10
+
+// endPreference is greater than any preference, and its negative is less.
+const endPreference = 1_000_000
 
 // Options are the settings of an [Election]. The zero value of each field is its default; a nil
 // *Options is all defaults. The TTL, the identity that others see and the logger are settings of the
@@ -20,6 +24,20 @@ type Options struct {
 	// the value is published, [Election.Publish] replaces the value, the term ends, or the store
 	// refuses the value. Nil: only Publish publishes a value.
 	Value []byte
+
+	// Preference ranks this process among the candidates: the most preferred is elected, in FIFO order among equals.
+	// The preference can stand for a zone, a version or a host's size. It must be between -999,999 and 999,999. A more
+	// preferred candidate does not end the term of a leader, unless the leader has YieldAfter. Within a process, all
+	// elections of one name should have the same preference, because only one of them at a time waits in the store's
+	// queue. Default 0.
+	Preference int
+
+	// YieldAfter, if positive, makes this process hand over to a more preferred candidate when it has led for that
+	// time or longer. The term's context ends, with a cause that matches [ErrResigned] and names the candidate's
+	// session. The candidate is elected as by [Election.Transfer], when the work is done or the session's grace is over.
+	// YieldAfter also limits how often the leadership changes if the most preferred process fails again and again. A
+	// leader that has led for YieldAfter observes the election, at the cost of [Election.Observe]. 0: never.
+	YieldAfter time.Duration
 
 	// Hooks are called when something happens. Nil: none.
 	Hooks *Hooks
@@ -36,8 +54,17 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	r.Hooks = &hooks
 	r.Value = bytes.Clone(r.Value)
+	switch p := r.Preference; {
+	case p <= -endPreference || p >= endPreference:
+		return r, fmt.Errorf("leader: the preference is %d; it must be between %d and %d", p, 1-endPreference, endPreference-1)
+	case r.YieldAfter < 0:
+		return r, fmt.Errorf("leader: YieldAfter is %v; it must not be negative (0: never)", r.YieldAfter)
+	}
 	return r, checkValue(r.Value)
 }
+
+// tick returns the tick of this process's claims. The store serves claims for earlier ticks first.
+func (o *Options) tick() int64 { return int64(endPreference - o.Preference) }
 
 func checkValue(value []byte) error {
 	if len(value) > maxValue {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
@@ -52,6 +53,39 @@ func (e *Election) Transfer(ctx context.Context, to Candidate) error {
 		return fmt.Errorf("leader: transfer of %q to session %q: %w", e.name, to.Session, err)
 	}
 	return nil
+}
+
+// yieldLater makes t end if it is older than YieldAfter and a more preferred candidate campaigns.
+func (e *Election) yieldLater(t *term) {
+	if e.opt.YieldAfter == 0 {
+		return
+	}
+	wait := time.AfterFunc(e.opt.YieldAfter, func() {
+		e.s.Observe(t.ctx, e.name, func(st driver.State, err error) {
+			if err == nil {
+				e.yield(t, st)
+			}
+		}, func() {})
+	})
+	context.AfterFunc(t.ctx, func() { wait.Stop() })
+}
+
+// yield ends t if a candidate in the queue is alive and more preferred than this process. The store will elect the most
+// preferred of them. Unlike Transfer, yield must not release the term: the work has not been told to stop.
+func (e *Election) yield(t *term, st driver.State) {
+	for _, w := range st.WaitersAhead {
+		if t.over() || w.Tick >= e.opt.tick() {
+			return
+		}
+		claim, err := e.candidate(t.ctx, w.Session)
+		if errors.Is(err, ErrNotCandidate) {
+			continue
+		}
+		if err == nil && t.hold.ReleaseBy(driver.Release{Successor: claim}) {
+			t.cancel(fmt.Errorf("%w: a more preferred candidate campaigns, session %s", ErrResigned, w.Session))
+		}
+		return
+	}
 }
 
 // candidate returns the id of the session's latest claim in the queue. If the session gave up a

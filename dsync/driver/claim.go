@@ -22,8 +22,8 @@ const (
 	// KindPeriodic is for keys of Periodics: exclusive holds, each for one tick.
 	KindPeriodic Kind = "periodic"
 
-	// KindElection is for keys of package leader: exclusive holds whose grants are counted as
-	// terms.
+	// KindElection is for keys of package leader: exclusive holds whose grants are counted as terms. The key is never
+	// sealed: a Tick only ranks the candidate.
 	KindElection Kind = "election"
 )
 
@@ -43,7 +43,7 @@ type Claim struct {
 	// Weight is how much of the key's Limit the claim takes: 1 ≤ Weight ≤ Limit.
 	Weight, Limit int64
 
-	// Tick, if positive, is the tick that the claim is for. While the key is sealed up to a tick (see [Release]), it is
+	// Tick, if positive, is the tick that the claim is for. Waiters for earlier ticks are served first. While the key is sealed up to a tick (see [Release]), it is
 	// not granted to claims with that Tick, an earlier Tick, or none.
 	Tick int64
 

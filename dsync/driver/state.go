@@ -70,6 +70,7 @@ type Waiter struct {
 	Claim   string
 	Session string
 	Weight  int64
+	Tick    int64 // as in [Claim]
 }
 
 // A Member is the record of a session.

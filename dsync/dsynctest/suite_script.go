@@ -194,6 +194,9 @@ func scripts() []scriptRow {
 			"leave f; .; join f; ."},
 		{name: "Tick/SealedKeyKeepsItsKindAndLimit", kind: driver.KindPeriodic, text: "a:5 |; seal a 5; |; mismatch b:5=once; .; " +
 			"mismatch c:6=once; .; mismatch d/2:6; ."},
+		{name: "Tick/RanksCandidates", kind: driver.KindElection, text: "a:5 |; join b:5; a | b; join c:7; a | b c; join D:3; a | D b c; " +
+			"join e:5; a | D b e c; try f:1; .; leave a; D | b e c; join g:5; D | b e g c; join D:3; .; leave D; b | e g c; leave b to g; " +
+			"g | e c; leave g; e | c"},
 		{name: "Tick/RunThatFailsIsFollowed", kind: driver.KindPeriodic, text: "a:4 |; seal a 4; |; join b:5; b |; join c:5; " +
 			"b | c; join d:4; .; leave b; c |; seal c 5; |"},
 	}
@@ -530,13 +533,13 @@ func (s *stage) want(edit, text string, joined driver.Claim, st *driver.State, n
 	s.holding, s.waiting, s.state = holders, queue, now
 }
 
-// wantWaiters checks the sessions and weights of the waiters that a state shows.
+// wantWaiters checks the sessions, weights and ticks of the waiters that a state shows.
 func (s *stage) wantWaiters(edit string, st driver.State, queue []driver.Claim) {
 	s.Helper()
 	for _, w := range st.WaitersAhead {
 		i := slices.IndexFunc(queue, func(c driver.Claim) bool { return c.ID == w.Claim })
-		if i < 0 || w.Session != queue[i].Session || w.Weight != queue[i].Weight {
-			s.Errorf("%q: waiter %+v, want the session and weight of one in %+v", edit, w, queue)
+		if i < 0 || w.Session != queue[i].Session || w.Weight != queue[i].Weight || w.Tick != queue[i].Tick {
+			s.Errorf("%q: waiter %+v, want the session, weight and tick of one in %+v", edit, w, queue)
 		}
 	}
 }

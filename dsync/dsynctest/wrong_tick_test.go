@@ -2,6 +2,7 @@ package dsynctest_test
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -47,6 +48,16 @@ func wrongTicks() []plant {
 		{"the earliest tick goes behind the first", "Tick/EarlierOnesAreServedFirst", joins(func(s driver.State, c *driver.Claim) {
 			if s.Sealed == 0 && len(s.WaitersAhead) > 0 && c.Tick == 4 {
 				c.Tick = 5
+			}
+		})},
+		{"candidates are not ranked", "Tick/RanksCandidates", joins(func(_ driver.State, c *driver.Claim) {
+			if c.Kind == driver.KindElection {
+				c.Tick = 0
+			}
+		})},
+		{"the last of equal candidates is the first", "Tick/RanksCandidates", joins(func(s driver.State, c *driver.Claim) {
+			if c.Kind == driver.KindElection && slices.ContainsFunc(s.WaitersAhead, func(o driver.Waiter) bool { return o.Tick == c.Tick }) {
+				c.Tick--
 			}
 		})},
 		{"a seal empties the queue", "Tick/SealDropsThoseThatAreOver", joins(func(_ driver.State, c *driver.Claim) { c.Tick = min(c.Tick, 5) })},

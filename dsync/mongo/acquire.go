@@ -129,9 +129,9 @@ func (s *store) acquire(ctx context.Context, id string, j driver.Acquire) (r key
 		dead = bson.D{e("dead", j.Expired)}
 	}
 	var early []driver.Notice
-	// A claim that is requested again is usually in the queue already. A claim with a tick usually is not, because its
-	// tick is over by then.
-	if j.Wait && j.Repeated && c.Tick == 0 {
+	// A claim that is requested again is usually in the queue already. A run's claim usually is not, because its tick is
+	// over by then.
+	if j.Wait && j.Repeated && (c.Tick == 0 || c.Kind == driver.KindElection) {
 		r, found, err := s.poll(ctx, id, c, dead)
 		if err != nil || found {
 			r.polled = true

@@ -43,7 +43,7 @@ type claimDoc struct {
 }
 
 func (d claimDoc) waiter() model.Waiter {
-	return model.Waiter{Waiter: driver.Waiter{Claim: d.A, Session: d.S, Weight: d.W}, Tick: d.K, Yield: d.L, Value: string(d.B)}
+	return model.Waiter{Waiter: driver.Waiter{Claim: d.A, Session: d.S, Weight: d.W, Tick: d.K}, Yield: d.L, Value: string(d.B)}
 }
 
 func (d claimDoc) holder() model.Holder {

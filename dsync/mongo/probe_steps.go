@@ -47,7 +47,7 @@ type probeStep struct {
 func startRecords() map[string]model.Record {
 	past := time.UnixMilli(1).UTC()
 	waiter := func(session string, weight, tick int64) model.Waiter {
-		return model.Waiter{Waiter: driver.Waiter{Claim: session + ".1", Session: session, Weight: weight}, Tick: tick}
+		return model.Waiter{Waiter: driver.Waiter{Claim: session + ".1", Session: session, Weight: weight, Tick: tick}}
 	}
 	one := waiter("one", 2, 0)
 	one.Yield, one.Value = true, probeValue

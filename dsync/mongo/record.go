@@ -86,7 +86,7 @@ func (r *keyRecord) state(key string) driver.State {
 		st.Sealed, st.Value = r.Done.Tick, append([]byte{}, r.Done.Result...)
 	}
 	for _, w := range r.Ahead {
-		st.WaitersAhead = append(st.WaitersAhead, driver.Waiter{Claim: w.Claim, Session: w.Session, Weight: w.Weight})
+		st.WaitersAhead = append(st.WaitersAhead, driver.Waiter{Claim: w.Claim, Session: w.Session, Weight: w.Weight, Tick: w.Tick})
 	}
 	return st
 }

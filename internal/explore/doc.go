@@ -22,6 +22,8 @@
 //   - While a hold's Lost is open, and for the grace after Lost has closed, the store has the hold's claim. The total
 //     weight of these claims and of kept claims never exceeds the key's limit. A release never moves the end of a hold
 //     to a later time, and an Extend never to an earlier one.
+//   - Waiters are granted the key in the order of the queue, which is FIFO, except that claims for earlier ticks, and so
+//     the more preferred candidates, come first. A named successor may overtake.
 //   - Only a caller whose tick is over is told so, and such a caller is never granted the key. The last successful
 //     tick never decreases, its result does not change, and its seal does not remove a waiter for a later tick.
 //   - A holder that names a successor learns whether the successor was granted the key. Tokens grow.

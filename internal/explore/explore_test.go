@@ -486,6 +486,13 @@ func ticking(tick int64) caller {
 	return o
 }
 
+// ranked returns a caller that campaigns once. The lower its tick, the more it is preferred.
+func ranked(tick int64) caller {
+	o := candidate()
+	o.want.Tick, o.rounds = tick, 1
+	return o
+}
+
 func deaf(w *world)     { w.deaf = true }
 func eager(w *world)    { w.deaf, w.eager = true, true }
 func oneHost(w *world)  { w.deaf, w.eager, w.store.hostFile = true, true, "file" }
@@ -641,6 +648,9 @@ func settings() []setting {
 		{name: "a run that fails, and a later tick", processes: together(first.leaves(driver.Release{}), second, first), set: deaf},
 		{name: "a run that fails, and a later tick, no hand-off", processes: together(first.leaves(driver.Release{}), second, first), change: noHandOff, set: deaf},
 		{name: "a run that fails, and a later tick elsewhere", processes: [][]caller{{first.leaves(driver.Release{})}, {second}, {first}}, set: eager, without: inHaste},
+		{name: "preferences", processes: each(ranked(2), ranked(2), ranked(1)), set: eager, without: inHaste},
+		{name: "preferences, a crash", budget: budget{crashes: 1}, processes: each(ranked(2), ranked(1)), set: eager},
+		{name: "preferences, a fault", budget: budget{faults: 1}, processes: each(ranked(2).passing(), ranked(1)), set: eager, without: inHaste},
 		{name: "kept, a fault", budget: budget{faults: 1}, processes: each(mutex(1).leaves(driver.Release{Keep: 3 * time.Second})), set: deaf},
 		{name: "two callers, unlocked twice", budget: budget{unlocks: 1}, processes: together(mutex(2), mutex(1)), set: deaf},
 		{name: "a crash, and the store is swept", budget: budget{crashes: 1, sweeps: 1}, processes: each(mutex(1), mutex(1)), set: eager},

@@ -512,9 +512,7 @@ func (w *world) protected(i int, h *hold) bool {
 
 // mayChange checks how a command has changed a key. A Release must not move the end of a hold to a later time, nor an
 // Extend to an earlier time. The same claim with another token is a new hold. The last tick that succeeded may only
-// grow, and its result must not change. A seal may remove only waiters whose tick is over. While a waiter for an
-// earlier tick waits, no waiter for a later tick may be granted the key, unless the Release names that waiter as the
-// successor.
+// grow, and its result must not change. A seal may remove only waiters whose tick is over.
 func (w *world) mayChange(c *core.Command, before model.Record) error {
 	after := w.store.keys[claimOf(c).Key]
 	if after.Sealed < before.Sealed || after.Sealed == before.Sealed && string(before.Result) != string(after.Result) {
@@ -527,12 +525,8 @@ func (w *world) mayChange(c *core.Command, before model.Record) error {
 			}
 		}
 	}
-	for _, q := range before.Queue {
-		passed := func(o model.Waiter) bool { return o.Tick < q.Tick }
-		named := c.Edit.Release != nil && c.Edit.Release.Successor == q.Claim
-		if _, holds := after.Holder(q.Claim); holds && !named && slices.ContainsFunc(after.Queue, passed) {
-			return fmt.Errorf("claim %s was granted for tick %d while a claim for an earlier tick waits", q.Claim, q.Tick)
-		}
+	if err := inOrder(c, before, after); err != nil {
+		return err
 	}
 	for _, h := range before.Holders {
 		now, holds := after.Holder(h.Claim)
@@ -547,6 +541,38 @@ func (w *world) mayChange(c *core.Command, before model.Record) error {
 		}
 		if later := now.Until.Compare(h.Until); later > 0 && c.Op == core.Release || later < 0 && c.Op != core.Release {
 			return fmt.Errorf("the end of claim %s has moved to %v, from %v", h.Claim, now.Until, h.Until)
+		}
+	}
+	return nil
+}
+
+// inOrder checks how a command has changed a key's queue. Waiters must be granted the key in the order of the queue, and
+// keep that order, except for a successor that a Release names. A claim must join at the end, but ahead of all claims
+// for later ticks, such as candidates that are less preferred, or at the head with First.
+func inOrder(c *core.Command, before, after model.Record) error {
+	last := 0 // the position of the last waiter that was in the queue before
+	for _, q := range before.Queue {
+		n := after.Position(q.Claim)
+		_, holds := after.Holder(q.Claim)
+		switch {
+		case c.Edit.Release != nil && c.Edit.Release.Successor == q.Claim:
+		case holds && last > 0:
+			return fmt.Errorf("claim %s was granted for tick %d, although claim %s was ahead of it", q.Claim, q.Tick, after.Queue[last-1].Claim)
+		case n > 0 && n < last:
+			return fmt.Errorf("claim %s has moved ahead of claim %s", q.Claim, after.Queue[last-1].Claim)
+		case n > 0:
+			last = n
+		}
+	}
+	j := c.Edit.Acquire
+	if j == nil || before.Position(j.Claim.ID) > 0 {
+		return nil
+	}
+	n := after.Position(j.Claim.ID) - 1
+	for i, q := range after.Queue {
+		later := j.Claim.First || j.Claim.Tick > 0 && q.Tick > j.Claim.Tick
+		if n >= 0 && i != n && later != (i > n) {
+			return fmt.Errorf("claim %s joins at position %d for tick %d, and claim %s waits at position %d for tick %d", j.Claim.ID, n+1, j.Claim.Tick, q.Claim, i+1, q.Tick)
 		}
 	}
 	return nil

@@ -137,7 +137,7 @@ func (w *edit) enqueue(c driver.Claim) {
 	if !w.knows(c) { // the key is free
 		w.Kind, w.Limit, w.Former = c.Kind, c.Limit, nil
 	}
-	o := Waiter{driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight}, c.Tick, c.Yield, c.Value}
+	o := Waiter{driver.Waiter{Claim: c.ID, Session: c.Session, Weight: c.Weight, Tick: c.Tick}, c.Yield, c.Value}
 	later := func(o Waiter) bool { return c.Tick > 0 && o.Tick > c.Tick }
 	switch {
 	case c.First:

@@ -40,7 +40,6 @@ type Holder struct {
 // A Waiter is a claim in the queue.
 type Waiter struct {
 	driver.Waiter
-	Tick  int64
 	Yield bool
 	Value string
 }

@@ -14,8 +14,8 @@ import (
 
 // newElection returns an Election for one term. If two terms shared an Election, campaigning for the second would
 // end the first.
-func newElection(l *life, key string) *leader.Election {
-	e, err := leader.New(l.Session, key, nil)
+func newElection(l *life, key string, preference int) *leader.Election {
+	e, err := leader.New(l.Session, key, &leader.Options{Preference: preference})
 	if err != nil {
 		panic(err) // cannot fail: the keys of programs are valid
 	}
@@ -24,7 +24,7 @@ func newElection(l *life, key string) *leader.Election {
 
 func (g *goroutine) campaign(o Op, key string) {
 	c := g.begin(key)
-	e := newElection(c.life, key)
+	e := newElection(c.life, key, o.Arg%3)
 	var term context.Context
 	brief := false // the term may have ended together with the wait's context
 	parent, end := context.WithCancelCause(context.Background())

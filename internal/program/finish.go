@@ -146,7 +146,7 @@ func (r *runner) lockAny(ctx context.Context, l *life, key string) error {
 		return nil
 	}
 	if st.Kind == driver.KindElection {
-		e := newElection(l, key)
+		e := newElection(l, key, 0)
 		if _, err := e.Campaign(ctx); err != nil {
 			return err
 		}
