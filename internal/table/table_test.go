@@ -36,6 +36,7 @@ var folders = map[string]string{
 	"dsync/mongo":         "dsync/mongo",
 	"dsynctest":           "dsync/dsynctest",
 	"engine":              "internal/engine",
+	"examples/languages":  "examples/languages",
 	"fence":               "dsync/mongo/fence",
 	"hostdir":             "internal/hostdir",
 	"integration":         "integration",
@@ -58,7 +59,7 @@ func numbers() []string {
 	for _, s := range []struct {
 		format string
 		n      int
-	}{{"%d", 10}, {"L%d", 16}, {"E%d", 16}, {"S%d", 5}, {"A%d", 5}, {"B%02d", 45}} {
+	}{{"%d", 10}, {"L%d", 16}, {"E%d", 16}, {"S%d", 5}, {"A%d", 6}, {"B%02d", 45}} {
 		for i := range s.n {
 			all = append(all, fmt.Sprintf(s.format, i+1))
 		}

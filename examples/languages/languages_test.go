@@ -1,0 +1,485 @@
+//go:build linux
+
+// Package languages_test runs the clients in other languages, beside programs in Go on the same keys.
+package languages_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/agent"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/leader"
+)
+
+// A language has programs that use its client. The programs print lines, and wait for lines on standard input.
+type language struct {
+	name    string
+	command []string // runs a program, which is the last argument
+	count   string   // adds 1 to the number in the file $FILE, 50 times, each time while it holds "count"
+	hold    string   // holds "k", prints "held" and "lost", and waits for a line before it releases
+	try     string   // prints "held by NAME" for the holder of "k"
+	run     string   // runs "nightly" for a tick, with the result "done", and prints the result
+	elect   string   // campaigns in "reports", prints "elected" and "revoked", and waits for a line before it stops
+}
+
+var languages = []language{
+	{
+		name: "Python", command: []string{"python3", "-u", "-c"},
+		count: `
+import os
+from leasehold import Agent
+agent, file = Agent(os.environ["LEASEHOLD_AGENT"]), os.environ["FILE"]
+for _ in range(50):
+    with agent.lock("count"):
+        n = int(open(file).read())
+        open(file, "w").write(str(n + 1))
+`,
+		hold: `
+import os
+from leasehold import Agent, Lost
+try:
+    with Agent(os.environ["LEASEHOLD_AGENT"]).lock("k", on_lost=lambda _: print("lost")) as hold:
+        hold.check()
+        print("held")
+        input()
+except Lost:
+    print("over")
+`,
+		try: `
+import os
+from leasehold import Agent, Held
+try:
+    with Agent(os.environ["LEASEHOLD_AGENT"]).lock("k", wait=0):
+        print("held")
+except Held as e:
+    print("held by", e.holder["name"])
+`,
+		run: `
+import os
+from leasehold import Agent
+with Agent(os.environ["LEASEHOLD_AGENT"]).run("nightly", tick="2026-11-01T02:00:00Z") as run:
+    if run:
+        print("runs")
+        run.value = "done"
+print(run.value)
+`,
+		elect: `
+import os
+from leasehold import Agent, Elector
+e = Elector(Agent(os.environ["LEASEHOLD_AGENT"]), "reports", value="python",
+            on_leader=lambda term: print("elected", e.is_leader), on_leader_loss=lambda: print("revoked", e.is_leader))
+e.start()
+input()
+e.stop()
+print("stopped")
+`,
+	},
+	{
+		name: "Node", command: []string{"node", "--input-type=module", "-e"},
+		count: `
+import fs from 'node:fs'
+import { Agent } from './leasehold.mjs'
+const agent = new Agent(process.env.LEASEHOLD_AGENT), file = process.env.FILE
+for (let i = 0; i < 50; i++) await agent.lock('count', async () => {
+  const n = Number(fs.readFileSync(file))
+  await new Promise(setImmediate)
+  fs.writeFileSync(file, String(n + 1))
+})
+`,
+		hold: `
+import { once } from 'node:events'
+import { Agent, LostError } from './leasehold.mjs'
+try {
+  await new Agent(process.env.LEASEHOLD_AGENT).lock('k', async (hold) => {
+    hold.on('lost', () => console.log('lost'))
+    console.log(hold.lost ? 'lost' : 'held')
+    await once(process.stdin, 'data')
+  })
+} catch (e) {
+  console.log(e instanceof LostError ? 'over' : e)
+}
+process.exit()
+`,
+		try: `
+import { Agent, HeldError } from './leasehold.mjs'
+try {
+  await new Agent(process.env.LEASEHOLD_AGENT).lock('k', () => console.log('held'), { wait: 0 })
+} catch (e) {
+  console.log(e instanceof HeldError ? 'held by ' + e.holder.name : e)
+}
+`,
+		run: `
+import { Agent } from './leasehold.mjs'
+console.log(await new Agent(process.env.LEASEHOLD_AGENT).run('nightly', () => {
+  console.log('runs')
+  return 'done'
+}, { tick: '2026-11-01T02:00:00Z' }))
+`,
+		elect: `
+import { once } from 'node:events'
+import { Agent, Elector } from './leasehold.mjs'
+const python = (b) => (b ? 'True' : 'False')
+const e = new Elector(new Agent(process.env.LEASEHOLD_AGENT), 'reports', { value: 'node' })
+e.on('elected', () => console.log('elected', python(e.isLeader()))).on('revoked', () => console.log('revoked', python(e.isLeader())))
+e.start()
+await once(process.stdin, 'data')
+e.stop()
+console.log('stopped')
+process.exit()
+`,
+	},
+	{
+		name: "shell", command: []string{"bash", "-c"},
+		count: `
+. ./leasehold.sh
+export FILE
+for i in {1..50}; do with_lock count bash -c 'n=$(<"$FILE"); echo $((n + 1)) >"$FILE"' || exit; done
+`,
+		hold: `
+. ./leasehold.sh
+exec 3<&0
+with_lock k bash -c 'trap "echo lost; exit" TERM; echo held; while ! read -t 0.05 -u 3; do [ $? -gt 128 ] || exit; done'
+if [ $? = 114 ]; then echo over; fi
+`,
+		try: `
+. ./leasehold.sh
+message=$(with_lock 'k?wait=0s' echo held 2>&1)
+echo "held by $([ $? = 112 ] && sed 's/.*"name":"\([a-z]*\)".*/\1/' <<<"$message")"
+`,
+	},
+}
+
+// needs returns the program, or skips the test if the client has none or its interpreter is missing. In CI it must be there.
+func (l language) needs(t *testing.T, program string) string {
+	t.Helper()
+	if program == "" {
+		t.Skip("the client does not do this")
+	}
+	if _, err := exec.LookPath(l.command[0]); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	return program
+}
+
+// A place has an agent, on a store in memory that programs in Go share with it.
+type place struct {
+	t      *testing.T
+	locks  *dsync.Session // of a program in Go
+	server *httptest.Server
+	url    string
+}
+
+func newPlace(t *testing.T) *place {
+	if os.Getenv("LEASEHOLD_REPEATED") != "" {
+		t.Skip("real processes in real time, and LEASEHOLD_REPEATED is set")
+	}
+	store := dsynctest.NewMemory()
+	session := func(name string) *dsync.Session {
+		s, err := dsync.New(store, &dsync.Options{Name: name, Grace: 5 * time.Second, AlwaysListen: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			s.Close(ctx)
+		})
+		return s
+	}
+	p := &place{t: t, locks: session("go")}
+	p.server = httptest.NewUnstartedServer(agent.New(session("agent"), nil))
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.server.Listener.Close()
+	p.server.Listener, p.url = l, "unix:"+path
+	p.server.Start()
+	t.Cleanup(func() {
+		p.server.CloseClientConnections()
+		p.server.Close()
+	})
+	return p
+}
+
+// A program is one that runs.
+type program struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	lines *bufio.Reader
+}
+
+func (p *place) start(l language, text string, env ...string) *program {
+	p.t.Helper()
+	cmd := exec.Command(l.command[0], append(l.command[1:len(l.command):len(l.command)], text)...)
+	cmd.Env = append(os.Environ(), append(env, "LEASEHOLD_AGENT="+p.url, "PYTHONDONTWRITEBYTECODE=1")...)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return &program{p.t, cmd, in, bufio.NewReader(out)}
+}
+
+// want fails the test unless the program's next lines are these.
+func (g *program) want(lines ...string) {
+	g.t.Helper()
+	defer time.AfterFunc(time.Minute, func() { g.cmd.Process.Kill() }).Stop() // so that a test fails that would hang
+	for _, want := range lines {
+		got, err := g.lines.ReadString('\n')
+		if strings.TrimSpace(got) != want {
+			g.t.Fatalf("the program prints %q, %v, want %q", got, err, want)
+		}
+	}
+}
+
+// wantEnd fails the test unless the program ends with the status 0, and prints nothing more.
+func (g *program) wantEnd() {
+	g.t.Helper()
+	if rest, err := io.ReadAll(g.lines); len(rest) > 0 || err != nil {
+		g.t.Errorf("the program prints %q, %v", rest, err)
+	}
+	if err := g.cmd.Wait(); err != nil {
+		g.t.Error(err)
+	}
+}
+
+// enter sends a line to the program.
+func (g *program) enter() {
+	g.t.Helper()
+	if _, err := io.WriteString(g.in, "\n"); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func each(t *testing.T, f func(*testing.T, language)) {
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) { f(t, l) })
+	}
+}
+
+// Programs in all languages and in Go take turns with a key: none reads the number between another's read and write.
+func TestTurnsWithGo(t *testing.T) {
+	p := newPlace(t)
+	file := filepath.Join(t.TempDir(), "number")
+	if err := os.WriteFile(file, []byte("0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var programs []*program
+	for _, l := range languages {
+		if _, err := exec.LookPath(l.command[0]); err == nil {
+			programs = append(programs, p.start(l, l.count, "FILE="+file), p.start(l, l.count, "FILE="+file))
+		}
+	}
+	number := func() int {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Error(err)
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	mu := p.locks.Mutex("count")
+	for range 50 {
+		mu.Lock()
+		if err := os.WriteFile(file, fmt.Append(nil, number()+1), 0o600); err != nil {
+			t.Error(err)
+		}
+		mu.Unlock()
+	}
+	for _, g := range programs {
+		g.wantEnd()
+	}
+	if got, want := number(), 50*(len(programs)+1); got != want {
+		t.Errorf("the number is %d, want %d", got, want)
+	}
+}
+
+// A client's lock is free when its program releases it, and when the program is killed.
+func TestRelease(t *testing.T) {
+	each(t, func(t *testing.T, l language) {
+		text := l.needs(t, l.hold)
+		p := newPlace(t)
+		mu := p.locks.Mutex("k")
+		first := p.start(l, text)
+		first.want("held")
+		if mu.TryLock() {
+			t.Fatal("the key is locked, and a program in Go has it, too")
+		}
+		p.start(l, l.try).want("held by agent")
+		first.enter()
+		first.wantEnd()
+		mu.Lock()
+		p.start(l, l.try).want("held by go")
+		second := p.start(l, text)
+		mu.Unlock()
+		second.want("held")
+		second.cmd.Process.Kill()
+		if l.name == "shell" { // the command outlives its shell, and holds the lock until it has ended
+			if mu.TryLock() {
+				t.Fatal("the key is free although the command runs")
+			}
+			second.enter()
+		}
+		mu.Lock()
+		mu.Unlock()
+	})
+}
+
+// A client is told when its lock is broken, and the next holds the key when it has stopped.
+func TestLost(t *testing.T) {
+	each(t, func(t *testing.T, l language) {
+		text := l.needs(t, l.hold)
+		p := newPlace(t)
+		g := p.start(l, text)
+		g.want("held")
+		broken := make(chan error, 1)
+		go func() { broken <- admin.New(p.locks).Break(context.Background(), "k") }()
+		g.want("lost")
+		if l.name != "shell" {
+			if p.locks.Mutex("k").TryLock() {
+				t.Error("the key is free although the client has not stopped")
+			}
+			g.enter()
+		}
+		g.want("over")
+		g.wantEnd()
+		if err := <-broken; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// When the agent dies, its clients know at once.
+func TestAgentDies(t *testing.T) {
+	each(t, func(t *testing.T, l language) {
+		text := l.needs(t, l.hold)
+		p := newPlace(t)
+		g := p.start(l, text)
+		g.want("held")
+		p.server.CloseClientConnections()
+		g.want("lost")
+		if l.name != "shell" {
+			g.enter()
+		}
+		g.want("over")
+		g.wantEnd()
+	})
+}
+
+// A run that has succeeded is not run again, in any language.
+func TestRun(t *testing.T) {
+	each(t, func(t *testing.T, l language) {
+		text := l.needs(t, l.run)
+		p := newPlace(t)
+		first := p.start(l, text)
+		first.want("runs", "done")
+		first.wantEnd()
+		second := p.start(l, text)
+		second.want("done")
+		second.wantEnd()
+		tick := time.Date(2026, 11, 1, 2, 0, 0, 0, time.UTC)
+		value, ran, err := p.locks.Periodic("nightly").DoValue(t.Context(), tick, nil)
+		if string(value) != "done" || ran || err != nil {
+			t.Errorf("in Go the run has %q, %t, %v", value, ran, err)
+		}
+	})
+}
+
+// A candidate is elected and revoked once for each term, beside candidates in Go.
+func TestElector(t *testing.T) {
+	each(t, func(t *testing.T, l language) {
+		text := l.needs(t, l.elect)
+		p := newPlace(t)
+		e, err := leader.New(p.locks, "reports", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := p.start(l, text)
+		g.want("elected True")
+		if now, err := e.Leader(t.Context()); err != nil || string(now.Value) != strings.ToLower(l.name) {
+			t.Errorf("the leader is %+v, %v", now, err)
+		}
+		elected := make(chan error, 1)
+		go func() {
+			_, err := e.Campaign(context.Background())
+			elected <- err
+		}()
+		go admin.New(p.locks).Break(context.Background(), "reports")
+		g.want("revoked False")
+		if err := <-elected; err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Resign(t.Context()); err != nil {
+			t.Error(err)
+		}
+		g.want("elected True")
+		g.enter()
+		g.want("revoked False", "stopped")
+		g.wantEnd()
+		if _, err := e.Campaign(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What docs/other-languages.md shows runs.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/other-languages.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := map[string]string{
+		"Python": `
+import os
+from leasehold import Agent
+invoices, charge = [7], lambda invoice, token: print("charged", token > 0)
+`,
+		"Node": `
+import { Agent } from './leasehold.mjs'
+const agent = new Agent(process.env.LEASEHOLD_AGENT), invoices = [7]
+const charge = async (invoices, { token, signal }) => console.log('charged', token > 0 && !signal.aborted ? 'True' : 'False')
+`,
+	}
+	each(t, func(t *testing.T, l language) {
+		l.needs(t, before[l.name])
+		_, text, _ := strings.Cut(string(page), map[string]string{"Python": "\n```python\n", "Node": "\n```js\n"}[l.name])
+		text, _, _ = strings.Cut(text, "```")
+		g := newPlace(t).start(l, before[l.name]+strings.Replace(text, `"http://localhost:7474"`, `os.environ["LEASEHOLD_AGENT"]`, 1))
+		g.want("charged True")
+		g.wantEnd()
+	})
+}

@@ -1,0 +1,214 @@
+// Locks and elections for Node, over `leasehold agent`. One file without dependencies: copy it. Node 18 or later.
+//
+//   import { Agent, Elector, HeldError, LostError } from './leasehold.mjs'
+//
+//   const agent = new Agent('http://localhost:7474')       // or 'unix:/run/leasehold/agent.sock'
+//   await agent.lock('invoices', async (hold) => {         // { wait: 30 }: at most 30 s, { wait: 0 }: a try; then HeldError
+//     await charge(invoices, { token: hold.token, signal: hold.signal })   // aborted if the lock is lost: then stop
+//   })                                                     //   within hold.grace seconds. Rejects with LostError if it was
+//
+//   const value = await agent.run('nightly', backup, { tick: '2026-11-01T02:00:00Z' })   // without tick: once, for good
+//
+//   const elector = new Elector(agent, 'reports', { value: 'http://me:8080' })
+//   elector.on('elected', start).on('revoked', stop)       // also 'select'; and 'change' (value, name) on every process
+//   elector.start()                                        // pause() resigns, resume() campaigns again, stop() ends
+import { EventEmitter } from 'node:events'
+import http from 'node:http'
+import { createInterface } from 'node:readline'
+
+export class HeldError extends Error {} // others hold the key; holder has their name, host, pid and since
+export class LostError extends Error {} // the hold is lost
+
+export class Agent {
+  constructor(url = 'http://localhost:7474', { token } = {}) {
+    Object.assign(this, { url, token })
+  }
+
+  // Calls f with a Hold while the lock is held. Options: wait in seconds, signal, mode, of, n, limit ('1m').
+  async lock(key, f, { wait, signal, ...params } = {}) {
+    const stream = await this.open('GET', ['locks', key], { wait: seconds(wait), ...params }, { signal })
+    return new Hold(this, stream, await stream.next()).during(f)
+  }
+
+  // Calls f unless a run has succeeded before, of a Periodic if there is a tick, else of a Once. Resolves to the result.
+  async run(key, f, { tick, wait, signal, ...params } = {}) {
+    const stream = await this.open('GET', [tick ? 'periodic' : 'once', key], { tick, wait: seconds(wait), ...params }, { signal })
+    const first = await stream.next()
+    return 'done' in first ? first.value : new Hold(this, stream, first).during(f, true)
+  }
+
+  status(key) { return this.call('GET', ['status', key]) }
+  async leader(name) { return (await this.call('GET', ['elections', name, 'leader'])).leader }
+
+  async call(method, path, params = {}, body) {
+    const stream = await this.open(method, path, params, { body })
+    return stream.status === 204 ? null : stream.next()
+  }
+
+  // Sends a request. Resolves to its response, or rejects with HeldError, LostError or another error.
+  open(method, path, params = {}, { body, signal } = {}) {
+    const query = new URLSearchParams(Object.entries(params).filter(([, value]) => value !== undefined)).toString()
+    const where = '/v1/' + path.map(encodeURIComponent).join('/') + (query && '?' + query)
+    const options = { method, signal, agent: false, headers: this.token ? { Authorization: `Bearer ${this.token}` } : {} }
+    return new Promise((resolve, reject) => {
+      const sent = this.url.startsWith('unix:')
+        ? http.request({ ...options, socketPath: this.url.slice(5), path: where, setHost: true, host: 'localhost' })
+        : http.request(new URL(where, this.url), options)
+      sent.on('error', reject).on('response', async (response) => {
+        const stream = new Stream(sent, response)
+        if (response.statusCode < 300) return resolve(stream)
+        const { error, holder } = await stream.next().catch((e) => ({ error: e.message }))
+        const Kind = { 409: HeldError, 404: LostError, 410: LostError }[response.statusCode] ?? Error
+        reject(Object.assign(new Kind(error), { holder }))
+      })
+      sent.end(body)
+    })
+  }
+}
+
+const seconds = (wait) => (wait === undefined ? undefined : `${wait}s`)
+
+// The lines of a response. A line must come while the last one still lets the client rely on the hold.
+class Stream {
+  constructor(sent, response) {
+    Object.assign(this, { sent, status: response.statusCode, until: 0 })
+    response.on('error', () => {}) // the lines end
+    this.lines = createInterface({ input: response })[Symbol.asyncIterator]()
+  }
+
+  async next() {
+    const rest = this.until ? this.until - performance.now() : 0
+    let timer
+    const late = new Promise((_, reject) => {
+      if (rest > 0) timer = setTimeout(() => reject(new LostError('no sign of life')), rest)
+    })
+    try {
+      const { value, done } = await Promise.race([this.lines.next(), late])
+      if (done) throw new LostError('the response has ended')
+      const line = JSON.parse(value)
+      if ('left_ms' in line) this.until = performance.now() + (line.left_ms || 30_000)
+      return line
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  close() { this.sent.destroy() }
+}
+
+// One hold. It emits 'lost' with the reason, and then its signal is aborted.
+export class Hold extends EventEmitter {
+  #stop = new AbortController()
+  #over = false
+
+  constructor(agent, stream, { held, id, token, grace_ms: grace, tick, error }) {
+    super()
+    if (!held) throw new LostError(error)
+    Object.assign(this, { agent, stream, key: held, id, token, grace: grace / 1000, tick, signal: this.#stop.signal })
+    this.#watch()
+  }
+
+  async #watch() {
+    let cause
+    try {
+      while (!cause) cause = (await this.stream.next()).lost
+    } catch (e) {
+      cause = e.message
+    }
+    if (this.#over) return
+    this.#stop.abort(new LostError(`${this.key}: ${cause}`))
+    this.emit('lost', cause)
+  }
+
+  // Whether the hold is lost. It compares the clock, so it is right even if a timer is late.
+  get lost() { return this.signal.aborted || performance.now() > this.stream.until }
+
+  // Renews the limit, such as '1m', with which the hold was requested.
+  progress(limit) { return this.agent.call('POST', ['holds', this.id, 'progress'], { limit }) }
+
+  async during(f, run = false) {
+    try {
+      const result = await f(this)
+      this.#over = !this.signal.aborted
+      await this.agent.call('POST', ['holds', this.id, 'done'], {}, run && result !== undefined ? String(result) : undefined)
+        .catch((e) => { throw this.signal.reason ?? e })
+      return result
+    } finally {
+      this.#over = true
+      this.stream.close() // frees a lock, and fails a run, if f has thrown
+    }
+  }
+}
+
+// A candidate. Emits 'elected' (and 'select') for each term, and 'revoked' once for each, at once. Then the work must
+// stop within the grace, which is in the argument of 'elected': grace_ms.
+export class Elector extends EventEmitter {
+  #term = null
+  #campaign = null
+  #watch = null
+
+  constructor(agent, name, { value } = {}) {
+    super()
+    Object.assign(this, { agent, name, value })
+  }
+
+  start() {
+    this.resume()
+    if (this.listenerCount('change') > 0) this.#watch ??= this.#follow(['leaders'], {}, (line) => this.#change(line))
+  }
+
+  resume() { this.#campaign ??= this.#follow([], { value: this.value }, (line, stream) => this.#line(line, stream)) }
+
+  pause() {
+    this.#campaign?.end()
+    this.#campaign = null
+    this.#revoke()
+  }
+
+  stop() {
+    this.pause()
+    this.#watch?.end()
+    this.#watch = null
+  }
+
+  isLeader() { return this.#term !== null && performance.now() < this.#term.stream.until }
+
+  // Reads a stream of the election, again and again, until end is called.
+  #follow(path, params, f) {
+    const follower = { wanted: true, end() { this.wanted = false; this.stream?.close() } }
+    const read = async () => {
+      while (follower.wanted) {
+        try {
+          follower.stream = await this.agent.open('GET', ['elections', this.name, ...path], params)
+          while (follower.wanted) f(await follower.stream.next(), follower.stream)
+        } catch { /* no agent, or no sign of life */ }
+        follower.stream?.close()
+        if (follower.wanted && path.length === 0) this.#revoke()
+        if (follower.wanted) await new Promise((resolve) => setTimeout(resolve, 1000))
+      }
+    }
+    read()
+    return follower
+  }
+
+  #line(line, stream) {
+    if ('elected' in line) {
+      this.#term = { ...line, stream }
+      this.emit('elected', line)
+      this.emit('select', line)
+    } else if ('lost' in line || 'error' in line) {
+      if (!this.#revoke()) throw new LostError(line.error)
+    }
+  }
+
+  #change({ leader }) {
+    if (leader !== undefined) this.emit('change', leader?.value, leader?.name)
+  }
+
+  #revoke() {
+    const term = this.#term
+    this.#term = null
+    if (term) this.emit('revoked')
+    return term !== null
+  }
+}

@@ -1,0 +1,60 @@
+# Locks for bash 4.4 or later and curl, over `leasehold agent`. One file: source it, or copy it.
+#
+#   . leasehold.sh
+#   with_lock invoices ./invoices.sh          # waits; the command has LEASEHOLD_KEY and LEASEHOLD_TOKEN
+#   with_lock 'nightly?wait=0s' ./backup.sh   # or not at all: exit status 112 if others hold it
+#
+# The exit status is the command's, or 112 if the key is held, 114 if the lock was lost and the command stopped (SIGTERM,
+# and SIGKILL after the grace), 110 if the agent refuses or can't be reached. LEASEHOLD_AGENT is the agent's address:
+# http://localhost:7474 by default, or unix:PATH. In keys, write a slash as %2F and a question mark as %3F.
+
+with_lock() (
+	key=$1
+	shift
+	at=${LEASEHOLD_AGENT:-http://localhost:7474} socket=()
+	case $at in unix:*) socket=(--unix-socket "${at#unix:}") at=http://localhost ;; esac
+
+	# number NAME prints the number NAME of the line, without its fraction.
+	number() { [[ $line =~ \"$1\":([0-9]+) ]] && echo "${BASH_REMATCH[1]}"; }
+
+	exec {lock}< <(exec curl -sN --connect-timeout 10 "${socket[@]}" "$at/v1/locks/$key")
+	curl=$! watch=
+	trap 'kill "$curl" "$watch" 2>/dev/null' EXIT # frees the lock
+	IFS= read -r line <&"$lock" || line='no answer from the agent'
+	case $line in
+	'{"held":'*) ;;
+	*'"holder":'*) echo "with_lock: $line" >&2; exit 112 ;;
+	*) echo "with_lock: $line" >&2; exit 110 ;;
+	esac
+	grace=$(number grace_ms)
+	[[ $line =~ \"id\":\"([^\"]+)\" ]] && id=${BASH_REMATCH[1]}
+
+	LEASEHOLD_KEY=${key%%\?*} LEASEHOLD_TOKEN=$(number token) "$@" {lock}<&- &
+	work=$! main=$BASHPID lost=
+	trap 'kill "$work" 2>/dev/null' INT TERM
+	trap 'lost=yes' USR1
+	(
+		# Each line says how long to rely on the lock without another, and the end of the response that it is lost. If the
+		# shell above was killed, the lock is held until the command has ended.
+		while left=$(number left_ms) && IFS= read -r -t "$((left / 1000)).$(printf %03d "$((left % 1000))")" line <&"$lock"; do
+			case $line in *'"lost":'*) break ;; esac
+			kill -0 "$work" 2>/dev/null || exit
+		done
+		kill -USR1 "$main" 2>/dev/null
+		kill "$work" 2>/dev/null
+		sleep "$((grace / 1000)).$(printf %03d "$((grace % 1000))")"
+		kill -KILL "$work" 2>/dev/null
+	) >/dev/null 2>&1 &
+	watch=$!
+	wait "$work"
+	status=$?
+	while [ "$status" -gt 128 ] && kill -0 "$work" 2>/dev/null; do # a signal has interrupted wait
+		wait "$work"
+		status=$?
+	done
+	if [ -n "$lost" ]; then # the command has stopped, so the next may have the key
+		curl -s -X POST "${socket[@]}" "$at/v1/holds/$id/done" >/dev/null
+		exit 114
+	fi
+	exit "$status"
+)
