@@ -59,7 +59,7 @@ func TestDNSFailureIsNoServer(t *testing.T) {
 	}}
 	const want = "can't be looked up: lookup "
 	for _, args := range [][]string{
-		{"run", "k", "--", "true"}, {"once", "k", "--", "true"}, {"elect", "k", "--", "true"}, {"status"}, {"break", "k"}, {"forget", "k"}, {"members"}, {"clock"},
+		{"run", "k", "--", "true"}, {"once", "k", "--", "true"}, {"elect", "k", "--", "true"}, {"status"}, {"break", "k"}, {"forget", "k"}, {"members"}, {"clock"}, {"doctor"},
 	} {
 		args = append([]string{"--uri", "mongodb+srv://cluster.example.invalid/app"}, args...)
 		got := command(t, nil, args...)
@@ -81,6 +81,7 @@ func TestServersOwnDatabase(t *testing.T) {
 		{"--uri", "mongodb://db.example.invalid/admin", "status"},
 		{"--uri", "mongodb://db.example.invalid/app", "--db", "local", "break", "k"},
 		{"--uri", "mongodb://db.example.invalid/", "--db", "config", "members"},
+		{"--uri", "mongodb://db.example.invalid/admin", "doctor"},
 	} {
 		got := command(t, nil, args...)
 		if got.status != exitUsage || !strings.Contains(got.err, "which belongs to the server; name the database for the locks with --db") {
@@ -115,7 +116,7 @@ func TestErrorsHaveNoPasswords(t *testing.T) {
 		"mongodb://me:se%zzcret@h/", "mongodb://me:se/cret@h/", "mongodb://me:se:cret@h/", "mongodb://me:s@ecret@h/", "mongodb://me:s@ecret/x@h/", "mongodb://me:s@ecret:cret/x@h/",
 		"mongodb://me:s@ecret:ecret:x/@h/", "mongodb+srv://me:s@ecret/x@h/", "mongodb://h/?tlsCertificateKeyFilePassword=secret%zz", "me:secret@h",
 	} {
-		for _, args := range [][]string{{"run", "k", "--", "true"}, {"status"}, {"break", "k"}, {"clock"}, {"serve"}} {
+		for _, args := range [][]string{{"run", "k", "--", "true"}, {"status"}, {"break", "k"}, {"clock"}, {"doctor"}, {"serve"}} {
 			got := command(t, nil, append([]string{"--connect-timeout", "100ms", "--uri", uri}, args...)...)
 			if got.status != exitUsage || got.out != "" || strings.Contains(got.err, "cret") || strings.Contains(got.err, "%zz") || strings.Count(got.err, "\n") != 1 {
 				t.Errorf("%s, %s: %+v, want one line without a piece of the password", uri, args[0], got)

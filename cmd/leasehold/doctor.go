@@ -120,12 +120,14 @@ func (f finding) with(name string, value any) finding {
 type exam struct {
 	target target
 	db     *mongo.Database
-	id     string   // identifies this run's records
-	wrote  []string // the _id of each record that this run may have written
-	before []string // the library's collections at the beginning
-	hello  helloReply
+	id     string       // identifies this run's records
+	wrote  []string     // the _id of each record that this run may have written
 	store  driver.Store // nil unless the probe has passed
 	log    *lastWarning // of store
+
+	hello     helloReply
+	before    []string // the library's collections at the beginning
+	noJournal bool
 
 	// session opens a session of its own, as another process would have. view opens a store that only reads.
 	session func(context.Context) (*dsync.Session, error)

@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/internal/mongoclient"
+	"github.com/leasehold-go/leasehold/internal/mongouri"
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -185,37 +186,43 @@ func (e *exam) checkProbe(ctx context.Context) finding {
 // deletes those that were left.
 func (e *exam) ownRecord() string { return "p/doctor/" + e.id }
 
-// concern returns the write concern that the library uses.
+// concern returns the write concern of the library. A replica set journals majority writes by default.
 func (e *exam) concern() bson.D {
 	c := bson.D{{Key: "w", Value: "majority"}, {Key: "wtimeout", Value: max(1, (e.target.timeout * 7 / 8).Milliseconds())}}
-	if e.hello.mongoDB() && e.hello.topology() == "standalone" {
+	if e.hello.mongoDB() && !e.noJournal {
 		c = append(c, bson.E{Key: "j", Value: true})
 	}
 	return c
 }
 
+// write makes a plain write with the library's write concern.
+func (e *exam) write(ctx context.Context) error {
+	return e.command(ctx, e.target.db, bson.D{
+		{Key: "update", Value: e.target.collection},
+		{Key: "updates", Value: bson.A{bson.D{
+			{Key: "q", Value: bson.D{{Key: "_id", Value: e.ownRecord()}}},
+			{Key: "u", Value: bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}, {Key: "$setOnInsert", Value: bson.D{{Key: "at", Value: time.Now()}}}}},
+			{Key: "upsert", Value: true},
+		}}},
+		{Key: "writeConcern", Value: e.concern()},
+	}, nil)
+}
+
 func (e *exam) checkWrites(ctx context.Context) finding {
-	concern := e.concern()
-	if e.hello.mongoDB() && len(concern) == 2 {
-		concern = append(concern, bson.E{Key: "j", Value: true})
-	}
 	e.wrote = append(e.wrote, e.ownRecord())
 	began := time.Now()
-	err := e.command(ctx, e.target.db, bson.D{
-		{Key: "insert", Value: e.target.collection},
-		{Key: "documents", Value: bson.A{bson.D{{Key: "_id", Value: e.ownRecord()}, {Key: "at", Value: began}}}},
-		{Key: "writeConcern", Value: concern},
-	}, nil)
+	err := e.write(ctx)
 	took := time.Since(began)
 	var w mongo.WriteException
 	var refusal mongo.ServerError
 	switch {
 	case err == nil:
 	case errors.As(err, &refusal) && refusal.HasErrorCode(2) && strings.Contains(err.Error(), "journal"):
+		e.noJournal = true
 		return finding{Found: "the server keeps no journal: if it crashes, it forgets locks that were granted"}.
 			advise(levelFail, "start it with a journal, or use a replica set")
 	case errors.As(err, &w) && w.WriteConcernError != nil:
-		return finding{Found: "no majority confirmed a write: " + oneLine(err)}.
+		return finding{Found: "no majority confirmed a write: " + cutMiddle(oneLine(err), longestError)}.
 			advise(levelFail, "see rs.status(): a member is down, or lags")
 	default:
 		return e.failed(err)
@@ -302,7 +309,7 @@ func (e *exam) checkPool(context.Context) finding {
 	set, want := options.Client().ApplyURI(e.target.uri), mongoclient.Options(e.target.ttl, 0)
 	parsed, err := connstring.ParseAndValidate(e.target.uri)
 	if err != nil {
-		return e.failed(err) // cannot happen: it was parsed before
+		return e.failed(mongouri.Redact(err)) // cannot happen: it was parsed before
 	}
 	ms := func(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 	advised := []string{fmt.Sprint("maxPoolSize=", *want.MaxPoolSize)}
@@ -329,14 +336,14 @@ func (e *exam) checkPool(context.Context) finding {
 	}
 	advised = append(advised, "serverMonitoringMode="+*want.ServerMonitoringMode)
 	if parsed.SocketTimeoutSet {
-		bad, better = append(bad, "socketTimeoutMS="+ms(parsed.SocketTimeout)), append(better, "no socketTimeoutMS, which the Go driver ignores")
+		bad, better = append(bad, "socketTimeoutMS="+ms(parsed.SocketTimeout)), append(better, "no socketTimeoutMS (the Go driver ignores it)")
 	}
 	if set.Direct != nil && *set.Direct && e.hello.SetName != "" && len(e.hello.Hosts) > 1 {
-		bad, better = append(bad, "directConnection=true"), append(better, "replicaSet="+plain(e.hello.SetName)+" in place of directConnection, to follow a fail-over")
+		bad, better = append(bad, "directConnection=true"), append(better, "replicaSet="+plain(e.hello.SetName)+" and no directConnection (or it cannot follow a fail-over)")
 	}
 	if len(bad) > 0 {
 		return finding{Found: "the connection string has " + strings.Join(bad, ", ")}.
-			advise(l, "remove that, or set %s (for a TTL of %v)", strings.Join(better, ", "), e.target.ttl)
+			advise(l, "for a TTL of %v, use %s", e.target.ttl, strings.Join(better, ", "))
 	}
 	return found("the connection string suits Connect and a TTL of %v; for Open, add %s", e.target.ttl, strings.Join(advised, "&"))
 }

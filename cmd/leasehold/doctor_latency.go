@@ -28,7 +28,7 @@ func (e *exam) checkLatency(ctx context.Context) finding {
 	}
 	var sessions [2]*dsync.Session
 	var mutexes [2]*dsync.Mutex
-	key := "leasehold doctor/" + e.id
+	key := "leasehold-doctor/" + e.id
 	e.wrote = append(e.wrote, "k/"+key)
 	defer func() { e.close(ctx, sessions[:]) }()
 	for i := range sessions {
@@ -97,18 +97,6 @@ func (e *exam) close(ctx context.Context, sessions []*dsync.Session) {
 		all.Go(func() { s.Close(ctx) }) // if it fails, checkLeft deletes its record all the same
 	}
 	all.Wait()
-}
-
-// write makes a plain write with the library's write concern.
-func (e *exam) write(ctx context.Context) error {
-	return e.command(ctx, e.target.db, bson.D{
-		{Key: "update", Value: e.target.collection},
-		{Key: "updates", Value: bson.A{bson.D{
-			{Key: "q", Value: bson.D{{Key: "_id", Value: e.ownRecord()}}},
-			{Key: "u", Value: bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}}},
-		}}},
-		{Key: "writeConcern", Value: e.concern()},
-	}, nil)
 }
 
 func lockAndUnlock(ctx context.Context, m *dsync.Mutex) error {

@@ -256,9 +256,9 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 		{"rights unknown", "", refuses("connectionStatus", 59), "rights", levelOK, "the probe tries them", "", 0},
 		{"the probe is refused", "", refuses("findAndModify", 13), "probe", levelFail, "the server refuses", "grant what the check rights names", exitDoctor},
 		{"nothing after the probe", "", refuses("findAndModify", 13), "notices", levelFail, "not tried", `"probe"`, exitDoctor},
-		{"no journal", "", replies("insert", bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: 2}, {Key: "errmsg", Value: "cannot use 'j' option when a host does not have journaling enabled"}}),
+		{"no journal", "", replies("update", bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: 2}, {Key: "errmsg", Value: "cannot use 'j' option when a host does not have journaling enabled"}}),
 			"writes", levelFail, "keeps no journal", "use a replica set", exitDoctor},
-		{"no majority", "", replies("insert", mongofake.OK(bson.E{Key: "n", Value: 1}, bson.E{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: 64}, {Key: "errmsg", Value: "waiting for replication timed out"}}})),
+		{"no majority", "", replies("update", mongofake.OK(bson.E{Key: "n", Value: 1}, bson.E{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: 64}, {Key: "errmsg", Value: "waiting for replication timed out"}}})),
 			"writes", levelFail, "no majority confirmed a write: ", "rs.status()", exitDoctor},
 		{"majority without journal", "", replies("replSetGetConfig", mongofake.OK(bson.E{Key: "config", Value: bson.D{{Key: "writeConcernMajorityJournalDefault", Value: false}}})),
 			"writes", levelWarn, "not by the journal", "writeConcernMajorityJournalDefault = true", 0},
@@ -273,11 +273,11 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 		}, "notices", levelWarn, "waiters poll", "grant find, insert, createCollection and convertToCapped", 0},
 		{"not capped", "", refuses("find", 2), "notices", levelWarn, "is not capped: waiters poll", "drop it and restart the processes", 0},
 		{"strict API, notices", "", refuses("find", 323), "notices", levelWarn, "no capped collections", "use a client that is not strict", 0},
-		{"a small pool", wardURI + "?maxPoolSize=2", func(*ward) {}, "pool", levelWarn, "maxPoolSize=2", "set maxPoolSize=36", 0},
-		{"a pool of one", wardURI + "?maxPoolSize=1", func(*ward) {}, "pool", levelFail, "maxPoolSize=1", "set maxPoolSize=36", exitDoctor},
+		{"a small pool", wardURI + "?maxPoolSize=2", func(*ward) {}, "pool", levelWarn, "maxPoolSize=2", "for a TTL of 30s, use maxPoolSize=36", 0},
+		{"a pool of one", wardURI + "?maxPoolSize=1", func(*ward) {}, "pool", levelFail, "maxPoolSize=1", "use maxPoolSize=36", exitDoctor},
 		{"time-outs", wardURI + "?connectTimeoutMS=30000&heartbeatFrequencyMS=10000&socketTimeoutMS=99&maxIdleTimeMS=0&timeoutMS=9&serverSelectionTimeoutMS=9", func(*ward) {}, "pool", levelWarn,
 			"has connectTimeoutMS=30000, heartbeatFrequencyMS=10000, maxIdleTimeMS=0, socketTimeoutMS=99",
-			"connectTimeoutMS=2500, heartbeatFrequencyMS=5000, maxIdleTimeMS=15000, no socketTimeoutMS, which the Go driver ignores (for a TTL of 30s)", 0},
+			"connectTimeoutMS=2500, heartbeatFrequencyMS=5000, maxIdleTimeMS=15000, no socketTimeoutMS (the Go driver ignores it)", 0},
 		{"one member only", wardURI + "?directConnection=true", hello(bson.E{Key: "hosts", Value: bson.A{"fake:27017", "fake:2"}}), "pool", levelWarn, "directConnection=true", "replicaSet=rs", 0},
 		{"a silent process", "", func(w *ward) {
 			if _, err := w.mem.Register(context.Background(), driver.Member{ID: "z", Host: "h", PID: 3, TTL: time.Minute}); err != nil {
@@ -295,7 +295,7 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 			}
 			time.Sleep(3 * time.Second)
 		}, "records", levelWarn, "processes: 0; keys: 1, held: 0", "the next request gets the key: nightly of z ", 0},
-		{"not removed", "", refuses("delete", 13), checkLeft, levelWarn, "could not delete this run's records in app.leasehold", `db.getSiblingDB("app").getCollection("leasehold").deleteMany({_id: {$in: ["k/leasehold doctor/`, 0},
+		{"not removed", "", refuses("delete", 13), checkLeft, levelWarn, "could not delete this run's records in app.leasehold", `db.getSiblingDB("app").getCollection("leasehold").deleteMany({_id: {$in: ["k/leasehold-doctor/`, 0},
 	}
 	for _, action := range []string{"find", "insert", "update", "remove"} {
 		troubles = append(troubles, trouble{"no " + action, "", without("leasehold", action), "rights", levelFail, "missing: " + action + " on app.leasehold", grant, exitDoctor})
@@ -351,7 +351,7 @@ func TestDoctorJudgesClocks(t *testing.T) {
 // answered costs its check's time, and the other checks are made. Nothing hangs.
 func TestDoctorIsBounded(t *testing.T) {
 	for command, check := range map[string]string{
-		"hello": checkServer, "connectionStatus": "rights", "findAndModify": "probe", "insert": "writes", "find": "notices", "update": "latency", "delete": checkLeft,
+		"hello": checkServer, "connectionStatus": "rights", "findAndModify": "probe", "update": "writes", "find": "notices", "delete": checkLeft,
 	} {
 		t.Run(command, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -385,7 +385,14 @@ func TestDoctorInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWard(t, wardURI)
 		ctx, cancel := context.WithCancel(t.Context())
-		w.answer("update", func(bson.Raw) bson.D { cancel(); return mongofake.Silent })
+		updates := 0
+		w.answer("update", func(bson.Raw) bson.D {
+			if updates++; updates < 5 { // the measurement has begun
+				return nil
+			}
+			cancel()
+			return mongofake.Silent
+		})
 		began := time.Now()
 		got := w.run(ctx, false)
 		lines := strings.Split(strings.TrimSuffix(got.out, "\n"), "\n")
@@ -413,7 +420,7 @@ func TestDoctorRemovesWhatItWrites(t *testing.T) {
 		if _, got := w.found(t); got.status != 0 {
 			t.Errorf("%+v, want status 0", got)
 		}
-		want := []string{"leasehold k/leasehold doctor/" + w.id, "leasehold p/doctor/" + w.id}
+		want := []string{"leasehold k/leasehold-doctor/" + w.id, "leasehold p/doctor/" + w.id}
 		sessions := 0
 		for id := range removed {
 			if strings.HasPrefix(id, "leasehold s/") {
@@ -436,7 +443,7 @@ func TestDoctorRemovesWhatItWrites(t *testing.T) {
 			}
 		}
 		states, err := w.mem.Keys(t.Context(), driver.KeyQuery{Limit: 10})
-		if err != nil || len(states) != 1 || states[0].Key != "leasehold doctor/"+w.id || len(states[0].Holders) > 0 || states[0].Waiting > 0 {
+		if err != nil || len(states) != 1 || states[0].Key != "leasehold-doctor/"+w.id || len(states[0].Holders) > 0 || states[0].Waiting > 0 {
 			t.Errorf("keys %+v, %v; want the doctor's, free", states, err)
 		}
 	})
