@@ -43,8 +43,9 @@ type Claim struct {
 	// Weight is how much of the key's Limit the claim takes: 1 ≤ Weight ≤ Limit.
 	Weight, Limit int64
 
-	// Tick, if positive, is the tick that the claim is for. Waiters for earlier ticks are served first. While the key is sealed up to a tick (see [Release]), it is
-	// not granted to claims with that Tick, an earlier Tick, or none.
+	// Tick, if positive, is the tick that the claim is for. Waiters for earlier ticks are served first. While
+	// the key is sealed up to a tick (see [Release]), it is not granted to claims with that Tick, an earlier Tick, or
+	// none.
 	Tick int64
 
 	// Lease, if positive, is how long the hold lasts after an [Extend], by the store's clock: Extend sets the end of

@@ -6,7 +6,8 @@
 // are made by Edit, whose argument, an [Edit], describes the change. Waiting, retries, timing and local queues are on
 // the other side of the interface, in package dsync. Every primitive of package dsync is a weighted [Claim] on a key:
 //
-//	Mutex, Election   1 of 1
+//	Mutex             1 of 1
+//	Election          1 of 1, for a tick that ranks the candidate; the key is never sealed
 //	RWMutex           a writer takes the whole limit, a reader 1
 //	Semaphore         n of its size
 //	Periodic          1 of 1, for a tick; a success seals the key up to that tick, with a result

@@ -155,7 +155,8 @@ func TestAcquireRefusesNonsense(t *testing.T) {
 }
 
 // A repeated Acquire of a claim that may wait first sends a poll, which never adds the claim to the queue. If the claim
-// is not in the record, the Acquire then sends a command that adds it.
+// is not in the record, the Acquire then sends a command that adds it. A run's claim is not polled, because its tick is
+// usually over by then.
 func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
 	now := time.Now()
 	there := ok(e("value", bson.D{e("now", now), e("position", 1), e("waiting", 1)}))
@@ -165,12 +166,15 @@ func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first bson.D
 		wait  bool
-		want  int // number of commands
+		kind  driver.Kind // if it is set, the claim has a tick
+		want  int         // number of commands
 	}{
-		"there":               {there, true, 1},
-		"no record has it":    {null(call{}), true, 2},
-		"the poll removed it": {removed, true, 2},
-		"a try":               {there, false, 1},
+		"there":               {there, true, "", 1},
+		"no record has it":    {null(call{}), true, "", 2},
+		"the poll removed it": {removed, true, "", 2},
+		"a try":               {there, false, "", 1},
+		"a candidate":         {there, true, driver.KindElection, 1},
+		"a run":               {there, true, driver.KindPeriodic, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -182,7 +186,11 @@ func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
 					}
 					return there
 				})
-				done, err := s.Edit(t.Context(), driver.Edit{Acquire: &driver.Acquire{Claim: mutexClaim(1), Wait: tc.wait, NotAfter: time.Now(), Repeated: true}})
+				c := mutexClaim(1)
+				if tc.kind != "" {
+					c.Kind, c.Tick = tc.kind, 7
+				}
+				done, err := s.Edit(t.Context(), driver.Edit{Acquire: &driver.Acquire{Claim: c, Wait: tc.wait, NotAfter: time.Now(), Repeated: true}})
 				if granted := strings.HasPrefix(name, "the poll removed"); granted != (len(done.Notices) == 1) {
 					t.Errorf("got the notices %v, want one if the poll granted another's claim, otherwise none", done.Notices)
 				}
@@ -194,7 +202,7 @@ func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
 					t.Errorf("sent %d commands, want %d", len(sent), tc.want)
 				}
 				last := sent[len(sent)-1].cmd.Lookup("update", "0", "$set", "_", "$literal", "claim").IsZero()
-				if poll := tc.wait && tc.want == 1; last != poll {
+				if poll := tc.wait && tc.want == 1 && tc.kind != driver.KindPeriodic; last != poll {
 					t.Errorf("the last command is a poll, without a claim: %t, want %t", last, poll)
 				}
 			})
