@@ -233,11 +233,15 @@ func (e *exam) failed(err error) finding {
 	switch {
 	case unauthorized(err):
 		return f.advise(levelFail, "grant what the check rights names")
-	case mongo.IsTimeout(err) && !errors.As(err, new(topology.ServerSelectionError)):
+	case timedOut(err) && !errors.As(err, new(topology.ServerSelectionError)):
 		f.Found = fmt.Sprintf("the server has not answered within %v", e.target.timeout)
 		return f.advise(levelFail, "look at the server and the network, or raise --connect-timeout")
 	}
 	return f.advise(levelFail, "see Troubleshooting in docs/runbook.md")
+}
+
+func timedOut(err error) bool {
+	return mongo.IsTimeout(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // unauthorized reports whether the server refused a command because a right is missing.

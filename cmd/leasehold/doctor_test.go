@@ -295,6 +295,12 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 			}
 			time.Sleep(3 * time.Second)
 		}, "records", levelWarn, "processes: 0; keys: 1, held: 0", "the next request gets the key: nightly of z ", 0},
+		{"slow hand-offs", "", func(w *ward) {
+			w.mem.Polling = true
+			w.exam.session = func(context.Context) (*dsync.Session, error) {
+				return dsync.New(w.mem, &dsync.Options{PollInterval: time.Minute, Retention: -1})
+			}
+		}, "latency", levelWarn, "a hand-off not measured in time, two plain", "without a notice, a waiter learns of a release from its next poll", 0},
 		{"not removed", "", refuses("delete", 13), checkLeft, levelWarn, "could not delete this run's records in app.leasehold", `db.getSiblingDB("app").getCollection("leasehold").deleteMany({_id: {$in: ["k/leasehold-doctor/`, 0},
 	}
 	for _, action := range []string{"find", "insert", "update", "remove"} {
