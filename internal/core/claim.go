@@ -155,3 +155,12 @@ func numberOf(id string) (n uint64, session string) {
 	n, _ = strconv.ParseUint(number, 10, 63)
 	return n, session
 }
+
+// doubt puts the claim in doubt until a heartbeat that is sent from now on has been acknowledged.
+func (c *Core) doubt(cl *claim) {
+	cl.doubted = max(c.session.acks, 1)
+	if c.session.heartbeat != 0 { // the heartbeat under way was sent before the doubt, so it does not count
+		cl.doubted = c.session.acks + 1
+	}
+	c.heartbeatSoon()
+}

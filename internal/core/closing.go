@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
@@ -62,14 +61,6 @@ func (c *Core) unregistering() bool {
 func (c *Core) repeats(s *sent) bool {
 	cg := c.closing
 	return cg == nil || cg.phase == patient || cg.phase == hurried && s.at < cg.due.Add(-c.cfg.Attempt)
-}
-
-// pause returns how long to wait before retrying a command that has failed this many times.
-func (c *Core) pause(failed int) time.Duration {
-	if c.closing != nil && c.closing.phase == hurried {
-		return 0
-	}
-	return c.cfg.pause(failed)
 }
 
 // close refuses all waiting callers, ends all holds and releases lingering claims.

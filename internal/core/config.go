@@ -38,19 +38,3 @@ func (c *Config) MarginOf(d time.Duration) time.Duration {
 
 // GraceOf returns the grace of a grant of d: a tenth of d, but at least LeastGrace and at most Grace.
 func (c *Config) GraceOf(d time.Duration) time.Duration { return min(c.Grace, max(d/10, c.LeastGrace)) }
-
-// Jitter returns d ± a random amount of up to d/part. rand is a function like [Config].Rand.
-func Jitter(d time.Duration, part int64, rand func(n int64) int64) time.Duration {
-	return d - d/time.Duration(part) + time.Duration(rand(2*(int64(d)/part)+1))
-}
-
-func (c *Config) jitter(d time.Duration, part int64) time.Duration { return Jitter(d, part, c.Rand) }
-
-// Pause returns how long to wait after the given number of consecutive failures. The pause doubles from first up to
-// longest, and is jittered. rand is a function like [Config].Rand.
-func Pause(first, longest time.Duration, failed int, rand func(n int64) int64) time.Duration {
-	d := min(first<<min(failed, 20), longest)
-	return d/2 + time.Duration(rand(int64(d/2)+1))
-}
-
-func (c *Config) pause(failed int) time.Duration { return Pause(c.Retry, c.Backoff, failed, c.Rand) }

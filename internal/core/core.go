@@ -168,31 +168,6 @@ func (c *Core) free(f Freed) {
 	c.do(&c.freeds[len(c.freeds)-1])
 }
 
-// checkDeadline ends the session if its deadline has passed, and ends holds whose lease or progress limit has run out.
-func (c *Core) checkDeadline() {
-	if c.session.id != "" && c.now >= c.Deadline() {
-		cause := &outage{c.cfg.Hold(c.cfg.TTL), c.session.why}
-		if c.closing != nil {
-			c.closing.listed = cause
-		}
-		c.lose(cause)
-	}
-	for _, cl := range c.endsDue() {
-		c.fire(cl, timeOver, args{})
-	}
-}
-
-// endsDue returns the held claims whose lease or progress limit has run out.
-func (c *Core) endsDue() (over []*claim) {
-	for _, e := range c.timers {
-		if cl := c.claims[e.number]; e.at <= c.now && cl != nil && cl.state == held && cl.due <= c.now && !slices.Contains(over, cl) {
-			over = append(over, cl)
-		}
-	}
-	slices.SortFunc(over, byNumber)
-	return over
-}
-
 // Next returns when a Tick is due.
 func (c *Core) Next() Instant { return c.tickAt }
 
@@ -308,4 +283,68 @@ func (c *Core) reply(r *Reply) {
 		c.notify(r.Notices)
 	}
 	c.leaveLane(s)
+}
+
+// send sends a command as soon as a lane is free.
+func (c *Core) send(cmd *Command, claim uint64) {
+	if c.enterLane(false, delayed{cmd: cmd, claim: claim}) {
+		c.sendNow(&sent{session: cmd.Session, claim: claim, others: cmd.Sessions, revoked: cmd.Revoked}, cmd)
+	}
+}
+
+// sendNow sends a command that has its lane or needs none.
+func (c *Core) sendNow(s *sent, cmd *Command) uint64 {
+	c.last.send++
+	s.at, s.op = c.now, cmd.Op
+	c.sent[c.last.send] = s
+	c.do(&Send{c.last.send, cmd})
+	return c.last.send
+}
+
+// storeClock returns a lower bound of the store's clock: the time in the store's last reply plus the time since that
+// reply.
+func (c *Core) storeClock() time.Time { return c.clockAt(c.now) }
+
+// clockAt is like storeClock, but for the given time instead of the time of the last Step.
+func (c *Core) clockAt(now Instant) time.Time { return c.session.clock.Add(now.Sub(c.session.at)) }
+
+func (c *Core) sawClock(now time.Time) { c.session.clock, c.session.at = now, c.now }
+
+// An Instant is a time on a local clock that does not stop while the machine sleeps, counted from an arbitrary
+// moment before the first event.
+type Instant time.Duration
+
+// Add returns i + d.
+func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
+
+// Sub returns i − o.
+func (i Instant) Sub(o Instant) time.Duration { return time.Duration(i - o) }
+
+const never = Never
+
+// Never is later than any other Instant.
+const Never = Instant(1<<63 - 1)
+
+// Jitter returns d ± a random amount of up to d/part. rand is a function like [Config].Rand.
+func Jitter(d time.Duration, part int64, rand func(n int64) int64) time.Duration {
+	return d - d/time.Duration(part) + time.Duration(rand(2*(int64(d)/part)+1))
+}
+
+func (c *Config) jitter(d time.Duration, part int64) time.Duration { return Jitter(d, part, c.Rand) }
+
+// Pause returns how long to wait after the given number of consecutive failures. The pause doubles from first up to
+// longest, and is jittered. rand is a function like [Config].Rand.
+func Pause(first, longest time.Duration, failed int, rand func(n int64) int64) time.Duration {
+	d := min(first<<min(failed, 20), longest)
+	return d/2 + time.Duration(rand(int64(d/2)+1))
+}
+
+func (c *Config) pause(failed int) time.Duration { return Pause(c.Retry, c.Backoff, failed, c.Rand) }
+
+// pause returns how long to wait before retrying a command that has failed this many times.
+func (c *Core) pause(failed int) time.Duration {
+	if c.closing != nil && c.closing.phase == hurried {
+		return 0
+	}
+	return c.cfg.pause(failed)
 }

@@ -146,7 +146,7 @@
 //
 // # How to read it
 //
-//	core.go      Core: New, Step, and when a Tick is due
+//	core.go      Core: New, Step, when a Tick is due; and what all files use: sending, clocks, pauses
 //	config.go    the settings
 //	event.go     the events, effects and commands
 //	errors.go    the errors that callers and holders get

@@ -11,9 +11,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
-// errLeaseOver returns the error of a hold whose lease ran out.
-func errLeaseOver(cl *claim) error { return fmt.Errorf("%w after %v", ErrLeaseOver, cl.request.Lease) }
-
 // notThere reports whether cause means that the store no longer has the claim.
 func notThere(cause error) bool {
 	return errors.Is(cause, ErrRecordDeleted) || errors.Is(cause, ErrNotRenewed)

@@ -276,6 +276,9 @@ func (c *Core) extended(e Extended) {
 // windDownLease ends a lease that is over. An unanswered Extend may have set a later end, so the claim is released.
 func (c *Core) windDownLease(cl *claim, _ *args) { c.windDown(cl, &args{cause: errLeaseOver(cl)}) }
 
+// errLeaseOver returns the error of a hold whose lease ran out.
+func errLeaseOver(cl *claim) error { return fmt.Errorf("%w after %v", ErrLeaseOver, cl.request.Lease) }
+
 func (c *Core) loseLease(cl *claim, _ *args) { c.loseHold(cl, &args{cause: errLeaseOver(cl)}) }
 
 // leaseIsOver reports whether the lease is known to be over by the store's clock, so that the next user of the key drops
@@ -291,21 +294,3 @@ func (cl *claim) endedBy(now time.Time) bool {
 	}
 	return now.After(cl.until.Add(time.Duration(cl.extends) * lease))
 }
-
-// earlierTick returns the claim of a holder in this process that has not finished an earlier tick, or nil. The store
-// may still grant a later tick: it may have lost that claim, or the claim may have been released at the end of its
-// grace.
-func (c *Core) earlierTick(cl *claim) *claim {
-	if cl.request.Kind != driver.KindPeriodic {
-		return nil
-	}
-	for _, n := range c.queues[cl.request.Key].claims {
-		if o := c.claims[n]; o.users > 0 {
-			return o
-		}
-	}
-	return nil
-}
-
-// earlierTickRuns reports whether the granted claim's caller must wait in this process for an earlier tick.
-func (c *Core) earlierTickRuns(_ *claim, x *args) bool { return x.before != nil }

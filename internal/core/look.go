@@ -209,12 +209,3 @@ func (c *Core) missing(cl *claim, acks uint64) {
 		c.heartbeatSoon()
 	}
 }
-
-// doubt puts the claim in doubt until a heartbeat that is sent from now on has been acknowledged.
-func (c *Core) doubt(cl *claim) {
-	cl.doubted = max(c.session.acks, 1)
-	if c.session.heartbeat != 0 { // the heartbeat under way was sent before the doubt, so it does not count
-		cl.doubted = c.session.acks + 1
-	}
-	c.heartbeatSoon()
-}

@@ -85,22 +85,6 @@ func (c *Core) fillLanes() {
 	}
 }
 
-// send sends a command as soon as a lane is free.
-func (c *Core) send(cmd *Command, claim uint64) {
-	if c.enterLane(false, delayed{cmd: cmd, claim: claim}) {
-		c.sendNow(&sent{session: cmd.Session, claim: claim, others: cmd.Sessions, revoked: cmd.Revoked}, cmd)
-	}
-}
-
-// sendNow sends a command that has its lane or needs none.
-func (c *Core) sendNow(s *sent, cmd *Command) uint64 {
-	c.last.send++
-	s.at, s.op = c.now, cmd.Op
-	c.sent[c.last.send] = s
-	c.do(&Send{c.last.send, cmd})
-	return c.last.send
-}
-
 // A message has notices for other sessions. It is sent again until the store has accepted it or notifyTime is over.
 type message struct {
 	timer

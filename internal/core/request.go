@@ -3,7 +3,6 @@ package core
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -233,6 +232,24 @@ func (c *Core) granted(cl *claim, g grant) {
 	c.fire(cl, granted, args{term: g.term, before: before})
 }
 
+// earlierTick returns the claim of a holder in this process that has not finished an earlier tick, or nil. The store
+// may still grant a later tick: it may have lost that claim, or the claim may have been released at the end of its
+// grace.
+func (c *Core) earlierTick(cl *claim) *claim {
+	if cl.request.Kind != driver.KindPeriodic {
+		return nil
+	}
+	for _, n := range c.queues[cl.request.Key].claims {
+		if o := c.claims[n]; o.users > 0 {
+			return o
+		}
+	}
+	return nil
+}
+
+// earlierTickRuns reports whether the granted claim's caller must wait in this process for an earlier tick.
+func (c *Core) earlierTickRuns(_ *claim, x *args) bool { return x.before != nil }
+
 // isForced reports whether the claim's caller wants the key by force.
 func (c *Core) isForced(cl *claim, _ *args) bool { return cl.request.First }
 
@@ -243,21 +260,6 @@ func (c *Core) learnGrant(cl *claim, _ *args) {
 	if cl.ender != byOthers {
 		cl.ender = byOthers
 		c.then(cl, wake, args{})
-	}
-}
-
-// check is called for a claim that the store has refused. It finds out whether a session that blocks the claim has
-// expired. If so, the next request names that session, so that a program that only tries still gets the key after a
-// crash. If not, the caller gets the refusal.
-func (c *Core) check(cl *claim, _ *args) {
-	w := cl.wait
-	switch {
-	case c.newlyExpired(w):
-		c.then(cl, again, args{})
-	case c.readUnknown(w.ahead), c.expireLapsed(cl):
-	case slices.ContainsFunc(w.ahead, func(id string) bool { return c.others[id].underWay }):
-	default:
-		c.then(cl, refused, args{cause: w.refusal})
 	}
 }
 

@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -34,15 +35,6 @@ type session struct {
 
 // Deadline returns when the session is lost if no further heartbeat is acknowledged.
 func (c *Core) Deadline() Instant { return c.session.sent.Add(c.cfg.Hold(c.cfg.TTL)) }
-
-// storeClock returns a lower bound of the store's clock: the time in the store's last reply plus the time since that
-// reply.
-func (c *Core) storeClock() time.Time { return c.clockAt(c.now) }
-
-// clockAt is like storeClock, but for the given time instead of the time of the last Step.
-func (c *Core) clockAt(now Instant) time.Time { return c.session.clock.Add(now.Sub(c.session.at)) }
-
-func (c *Core) sawClock(now time.Time) { c.session.clock, c.session.at = now, c.now }
 
 // need registers the session for package engine, unless it is registered.
 func (c *Core) need() {
@@ -188,6 +180,31 @@ func (c *Core) checkJump(sent Instant, now time.Time) {
 	case d < lo-limit:
 		c.do(Jumped{d - lo})
 	}
+}
+
+// checkDeadline ends the session if its deadline has passed, and ends holds whose lease or progress limit has run out.
+func (c *Core) checkDeadline() {
+	if c.session.id != "" && c.now >= c.Deadline() {
+		cause := &outage{c.cfg.Hold(c.cfg.TTL), c.session.why}
+		if c.closing != nil {
+			c.closing.listed = cause
+		}
+		c.lose(cause)
+	}
+	for _, cl := range c.endsDue() {
+		c.fire(cl, timeOver, args{})
+	}
+}
+
+// endsDue returns the held claims whose lease or progress limit has run out.
+func (c *Core) endsDue() (over []*claim) {
+	for _, e := range c.timers {
+		if cl := c.claims[e.number]; e.at <= c.now && cl != nil && cl.state == held && cl.due <= c.now && !slices.Contains(over, cl) {
+			over = append(over, cl)
+		}
+	}
+	slices.SortFunc(over, byNumber)
+	return over
 }
 
 // lose ends the session. After that, only commands for leases are sent under its id.

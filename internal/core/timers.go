@@ -1,24 +1,6 @@
 package core
 
-import (
-	"container/heap"
-	"time"
-)
-
-// An Instant is a time on a local clock that does not stop while the machine sleeps, counted from an arbitrary
-// moment before the first event.
-type Instant time.Duration
-
-// Add returns i + d.
-func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
-
-// Sub returns i − o.
-func (i Instant) Sub(o Instant) time.Duration { return time.Duration(i - o) }
-
-const never = Never
-
-// Never is later than any other Instant.
-const Never = Instant(1<<63 - 1)
+import "container/heap"
 
 // A timer fires at due. Its entry in timers may be earlier: setting a later time leaves the entry where it is. So a
 // timer that is often set and stopped, such as a lingering claim's, costs almost nothing.

@@ -169,6 +169,21 @@ func (c *Core) expireLapsed(cl *claim) bool {
 	return len(due) > 0
 }
 
+// check is called for a claim that the store has refused. It finds out whether a session that blocks the claim has
+// expired. If so, the next request names that session, so that a program that only tries still gets the key after a
+// crash. If not, the caller gets the refusal.
+func (c *Core) check(cl *claim, _ *args) {
+	w := cl.wait
+	switch {
+	case c.newlyExpired(w):
+		c.then(cl, again, args{})
+	case c.readUnknown(w.ahead), c.expireLapsed(cl):
+	case slices.ContainsFunc(w.ahead, func(id string) bool { return c.others[id].underWay }):
+	default:
+		c.then(cl, refused, args{cause: w.refusal})
+	}
+}
+
 // learned resumes the claims behind the given sessions after a Read or Expire of them. err is the command's error, or
 // nil.
 func (c *Core) learned(ids []string, by uint64, err error) {
