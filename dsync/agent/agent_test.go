@@ -17,6 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/agent"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
@@ -405,6 +406,31 @@ func TestAgentEnds(t *testing.T) {
 			if r := w.get(path); r.status != 503 {
 				t.Errorf("GET %s after the end: status %d, %+v", path, r.status, r.next())
 			}
+		}
+	})
+}
+
+// When the agent dies, all responses break off at once, and nobody holds a key before the TTL of the agent's session is
+// over.
+func TestAgentDies(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		first, _ := w.hold("/v1/locks/first")
+		second, _ := w.hold("/v1/elections/second")
+		time.Sleep(ttl / 2)
+		member, _, err := storecmd.Members(background, w.memory, w.s.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.faulty.Cut() // nothing of a dead process reaches the store
+		w.server.Close()
+		first.wantEnd()
+		second.wantEnd()
+		if err := w.other.Mutex("first").LockContext(background); err != nil {
+			t.Fatal(err)
+		}
+		if since := time.Since(member[0].LastHeartbeat); since < ttl {
+			t.Errorf("another holds the key %v after the last heartbeat, want at least the TTL, %v", since, ttl)
 		}
 	})
 }

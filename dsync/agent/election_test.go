@@ -27,11 +27,13 @@ func TestOnce(t *testing.T) {
 		if value, ok, err := w.other.Once("schema").Value(background); string(value) != "v7" || !ok || err != nil {
 			t.Errorf("a program in Go has %q, %t, %v", value, ok, err)
 		}
-		again := w.get("/v1/once/schema")
-		if l := again.next(); l.Done != "schema" || l.Value == nil || *l.Value != "v7" || l.ID != "" {
-			t.Errorf("after the run: %+v", l)
+		for _, path := range []string{"/v1/once/schema", "/v1/once/schema?wait=0s"} {
+			again := w.get(path)
+			if l := again.next(); l.Done != "schema" || l.Value == nil || *l.Value != "v7" || l.ID != "" {
+				t.Errorf("after the run, %s: %+v", path, l)
+			}
+			again.wantEnd()
 		}
-		again.wantEnd()
 	})
 }
 

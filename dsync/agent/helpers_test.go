@@ -44,6 +44,7 @@ type world struct {
 	s      *dsync.Session    // the agent's
 	other  *dsync.Session    // a program in Go, with a way of its own
 	pipes  *pipes
+	server *http.Server
 	client *http.Client
 }
 
@@ -59,7 +60,7 @@ func newWorldOf(t *testing.T, session *dsync.Options, opt *agent.Options) *world
 	session.Name = "agent"
 	w.s = newSession(t, w.faulty, session)
 	w.pipes = newPipes()
-	server := &http.Server{
+	w.server = &http.Server{
 		Handler:           documented(t, agent.New(w.s, opt)),
 		ReadTimeout:       20 * time.Second, // shorter than some responses are open
 		ReadHeaderTimeout: 10 * time.Second,
@@ -67,14 +68,14 @@ func newWorldOf(t *testing.T, session *dsync.Options, opt *agent.Options) *world
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		server.Serve(w.pipes)
+		w.server.Serve(w.pipes)
 	}()
 	transport := &http.Transport{DialContext: w.pipes.dial, MaxIdleConnsPerHost: -1}
 	w.client = &http.Client{Transport: transport}
 	t.Cleanup(func() {
 		w.s.Close(background)
 		transport.CloseIdleConnections()
-		server.Close()
+		w.server.Close()
 		<-done
 	})
 	return w
