@@ -1,6 +1,7 @@
 package dsynctest
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,16 @@ func CaseNames() []string {
 		names = append(names, c.name)
 	}
 	return names
+}
+
+// Scripts returns the names of the cases that are scripts, each with the number of edits that make its first state.
+func Scripts() map[string]int {
+	edits := make(map[string]int)
+	for _, row := range scripts() {
+		first, _, _ := strings.Cut(row.text, ";")
+		edits[row.name] = len(strings.Fields(strings.ReplaceAll(first, "|", " ")))
+	}
+	return edits
 }
 
 // RunCase runs one conformance case. It returns false if there is no case of that name.

@@ -13,38 +13,11 @@ import (
 // acquireCases test Acquire of one claim, Load, and the rules for all commands.
 func acquireCases() []conformanceCase {
 	return []conformanceCase{
-		{name: "Load/UnusedKeyIsZero", test: testLoadUnused},
-		{name: "Load/AsAcquired_B25", test: testLoadAsAcquired},
 		{name: "Acquire/GrantsFreeKey", test: testAcquireGrantsFreeKey},
 		{name: "Acquire/AfterNotAfterJoinsNothing", test: testNotAfterJoinsNothing},
 		{name: "Acquire/KeysAreApart", test: testKeysAreApart},
 		{name: "Contexts/EndedOneEndsEveryCall", test: testEndedContext},
 		{name: "Contexts/ValuesDoNotMatter", test: testContextValues},
-	}
-}
-
-func testLoadUnused(e *env) {
-	key := newID()
-	for range 2 { // the first Load must not create a record
-		s := e.load(key)
-		if s.Kind != "" || s.Limit != 0 || s.Token != 0 || s.Term != 0 || s.Value != nil || len(s.Holders) != 0 || s.Waiting != 0 || s.Position != 0 || len(s.WaitersAhead) != 0 {
-			e.Fatalf("Load of a key that was never used = %+v, want the zero State except for Key and Now", s)
-		}
-	}
-}
-
-func testLoadAsAcquired(e *env) {
-	c := e.leased(newID(), e.session(), long)
-	asked := e.acquire(c)
-	read := e.load(c.Key)
-	e.wantHolders(asked, c)
-	e.wantHolders(read, c)
-	a, b := asked.Holders[0], read.Holders[0]
-	if !a.Since.Equal(b.Since) || !a.Until.Equal(b.Until) || a.Token != b.Token || a.Session != b.Session || a.Weight != b.Weight {
-		e.Errorf("Load reads %+v back, Acquire returned %+v", b, a)
-	}
-	if read.Kind != asked.Kind || read.Limit != asked.Limit || read.Token != asked.Token || read.Now.Before(asked.Now) {
-		e.Errorf("Load = %+v after Acquire = %+v", read, asked)
 	}
 }
 
@@ -183,61 +156,6 @@ func testContextValues(e *env) {
 	})
 }
 
-// tokenCases test fencing tokens.
-func tokenCases() []conformanceCase {
-	return []conformanceCase{
-		{name: "Token/GrowsOverEveryHandOff_B08", test: testTokenGrows},
-	}
-}
-
-// testTokenGrows makes a key change hands in four ways. As in all cases, env.check compares the tokens of all states.
-func testTokenGrows(e *env) {
-	key, living := newID(), e.session()
-	var last int64
-	for i := range 24 {
-		var c driver.Claim
-		var h driver.Holder
-		switch i % 4 {
-		case 0: // after a release
-			c = e.claim(key, living)
-			h = e.hold(c)
-			e.release(c)
-		case 1: // by a release
-			first := e.claim(key, living)
-			c = e.claim(key, living)
-			e.hold(first)
-			e.queue(c)
-			e.release(first)
-			h, _ = e.load(key).Holder(c.ID)
-			e.release(c)
-		case 2: // from an expired session
-			session := e.session()
-			e.hold(e.claim(key, session))
-			e.expire(session)
-			c = e.claim(key, living)
-			h = e.hold(c, session)
-			e.release(c)
-		case 3: // from a lapsed lease
-			e.until(e.hold(e.leased(key, living, time.Millisecond)).Until)
-			c = e.claim(key, living)
-			h = e.hold(c)
-			e.release(c)
-		}
-		if h.Token < last+driver.TokenStep {
-			e.Fatalf("round %d: token %d after %d, want at least %d more", i, h.Token, last, driver.TokenStep)
-		}
-		last = h.Token
-	}
-}
-
-// termCases test that an election's term is the number of its grants.
-func termCases() []conformanceCase {
-	return []conformanceCase{
-		{name: "Term/CountsEveryGrant", test: testTermCounts},
-		{name: "Notice/GrantCarriesItsTerm", test: testTermNotice},
-	}
-}
-
 // candidate returns a new claim of KindElection.
 func (e *env) candidate(key, session string) driver.Claim {
 	c := e.claim(key, session)
@@ -251,82 +169,4 @@ func (e *env) wantTerm(s driver.State, want int64) {
 	if read := e.load(s.Key); s.Term != want || read.Term != want {
 		e.Fatalf("term %d, read back as %d, want %d", s.Term, read.Term, want)
 	}
-}
-
-// testTermCounts changes the leader in several ways.
-func testTermCounts(e *env) {
-	key, living := newID(), e.session()
-	for term := int64(0); term < 12; {
-		first, next := e.candidate(key, living), e.candidate(key, living)
-
-		e.wantTerm(e.acquire(first), term+1) // acquiring a free key
-		e.queue(next)
-		e.release(first) // by a release
-		e.wantTerm(e.load(key), term+2)
-		e.wantHolders(e.load(key), next)
-		e.release(next)
-		e.wantTerm(e.load(key), term+2) // nobody leads
-
-		expired := e.session() // from an expired session
-		e.wantTerm(e.acquire(e.candidate(key, expired)), term+3)
-		e.expire(expired)
-		leased := e.candidate(key, living) // from a lapsed lease
-		leased.Lease = time.Millisecond
-		e.wantTerm(e.acquire(leased, expired), term+4)
-		e.until(e.extend(leased).Until)
-		first = e.candidate(key, living)
-		e.wantTerm(e.try(first), term+5)
-		e.release(first)
-		term += 5
-	}
-
-	// One command grants several claims.
-	all := e.weighted(newID(), living, 3, 3)
-	all.Kind = driver.KindElection
-	e.wantTerm(e.acquire(all), 1)
-	for range 3 {
-		one := e.weighted(all.Key, living, 1, 3)
-		one.Kind = driver.KindElection
-		e.queue(one)
-	}
-	e.release(all)
-	e.wantTerm(e.load(all.Key), 4)
-}
-
-// testTermNotice causes notices of grants. As in every case, env.noticed compares their terms with the term that Load
-// returns.
-func testTermNotice(e *env) {
-	key, session := newID(), e.session()
-	l := e.hears()
-	if l == nil {
-		return
-	}
-	for range 3 {
-		leader, waiter := e.candidate(key, session), e.candidate(key, l.session)
-		e.hold(leader)
-		e.queue(waiter)
-		e.release(leader)
-		e.wantNotices(granted(waiter, false))
-		e.release(waiter)
-	}
-	holder, waiter := e.claim(key, session), e.claim(key, l.session) // the key was used by an election before
-	e.hold(holder)
-	e.queue(waiter)
-	e.release(holder)
-	e.wantNotices(granted(waiter, false))
-	e.release(waiter)
-
-	// If one command grants several claims, each has its own term.
-	all := e.weighted(newID(), session, 3, 3)
-	all.Kind = driver.KindElection
-	e.hold(all)
-	var want []driver.Notice
-	for range 3 {
-		one := e.weighted(all.Key, l.session, 1, 3)
-		one.Kind = driver.KindElection
-		e.queue(one)
-		want = append(want, granted(one, false))
-	}
-	e.release(all)
-	e.wantNotices(want...)
 }

@@ -9,9 +9,6 @@ import (
 func discardCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Discard/LetsTheNextIn", test: testDiscardHolder},
-		{name: "Discard/FromTheQueue", test: testDiscardWaiter},
-		{name: "Discard/OfWhatIsGoneChangesNothing", test: testDiscardGone},
-		{name: "Discard/LeavesWhatWasKept", test: testDiscardKept},
 	}
 }
 
@@ -63,50 +60,5 @@ func testDiscardHolder(e *env) {
 		if i == 0 {
 			e.wantQueue(s, kept)
 		}
-	}
-}
-
-func testDiscardWaiter(e *env) {
-	key, session := newID(), e.session()
-	holder, first, second := e.claim(key, session), e.claim(key, session), e.claim(key, session)
-	e.hold(holder)
-	for _, c := range []driver.Claim{first, second} {
-		e.queue(c)
-		e.release(c)
-		e.again(c)
-	}
-	e.discard(second, first)
-	s := e.load(key)
-	e.wantHolders(s, holder)
-	e.wantQueue(s)
-}
-
-func testDiscardKept(e *env) {
-	session := e.session()
-	kept, leased := e.claim(newID(), session), e.leased(newID(), session, long)
-	e.hold(kept)
-	e.releaseKeep(kept, long, true)
-	e.hold(leased)
-	e.discard(kept, leased)
-	e.wantHolders(e.load(kept.Key), kept)
-	e.wantHolders(e.load(leased.Key), leased)
-}
-
-func testDiscardGone(e *env) {
-	key, session := newID(), e.session()
-	gone, holder, waiter := e.claim(key, session), e.claim(key, session), e.claim(key, session)
-	e.hold(gone)
-	e.release(gone)
-	e.hold(holder)
-	e.queue(waiter)
-	never := e.claim(newID(), session)
-	if notices := e.discard(gone, never); len(notices) > 0 {
-		e.Errorf("Discard of absent claims returned %v", notices)
-	}
-	s := e.load(key)
-	e.wantHolders(s, holder)
-	e.wantQueue(s, waiter)
-	if s := e.load(never.Key); s.Kind != "" {
-		e.Errorf("Discard made a record: %+v", s)
 	}
 }

@@ -13,7 +13,6 @@ import (
 // every case of the suite.
 func noticeCases() []conformanceCase {
 	return []conformanceCase{
-		{name: "Notice/GrantAfterALapsedLease", test: testNoticeLapsed},
 		{name: "Notice/NoneWhereNobodyCanListen", test: testNoticeUnsupported},
 	}
 }
@@ -109,21 +108,6 @@ func (e *env) wantNotices(want ...driver.Notice) {
 	}
 }
 
-func testNoticeLapsed(e *env) {
-	other := e.session()
-	l := e.hears()
-	if l == nil {
-		return
-	}
-	leased := e.leased(newID(), other, short)
-	waiter := e.claim(leased.Key, l.session)
-	h := e.hold(leased)
-	e.queue(waiter)
-	e.until(h.Until)
-	e.try(e.claim(leased.Key, other))
-	e.wantNotices(granted(waiter, false))
-}
-
 // testNoticeUnsupported tests stores whose Listen returns ErrUnsupported.
 func testNoticeUnsupported(e *env) {
 	key, session := newID(), e.session()
@@ -157,13 +141,6 @@ func testNoticeUnsupported(e *env) {
 	}
 }
 
-// wakeCases test the notices that make waiters request their claims again.
-func wakeCases() []conformanceCase {
-	return []conformanceCase{
-		{name: "Notice/SealWakesTheQueue", test: testSealNotice},
-	}
-}
-
 // testSealRace seals a key while others acquire it. Each of these claims must either join the queue or get the result
 // in the reply. In the end, the queue is empty.
 func testSealRace(e *env) {
@@ -194,40 +171,4 @@ func testSealRace(e *env) {
 		e.wantSealed(e.load(key), token, []byte("result"))
 		e.wantFree(key)
 	}
-}
-
-// testSealNotice uses only as many waiters as a server can queue in a short time.
-func testSealNotice(e *env) {
-	key := newID()
-	a, b := e.hears(), e.hears()
-	if a == nil || b == nil {
-		return
-	}
-	holder := e.claim(key, a.session)
-	e.hold(holder)
-	var want []driver.Notice
-	for i := range 40 {
-		c := e.claim(key, []string{a.session, b.session}[i%2])
-		e.queue(c)
-		want = append(want, wakes(c))
-	}
-	gone := e.claim(key, a.session)
-	e.queue(gone)
-	e.release(gone)
-	e.seal(holder, nil, true)
-	e.wantNotices(want...)
-	e.seal(holder, nil, false)
-	e.wantNotices()
-
-	// The command returns no notice if nobody waits, or if the hold has ended.
-	alone, lapsed := e.claim(newID(), a.session), e.leased(newID(), a.session, time.Millisecond)
-	e.hold(alone)
-	e.seal(alone, nil, true)
-	e.wantNotices()
-	until := e.hold(lapsed).Until
-	waiter := e.claim(lapsed.Key, b.session)
-	e.until(until)
-	e.acquire(waiter) // drops the lapsed lease
-	e.seal(lapsed, nil, false)
-	e.wantNotices()
 }

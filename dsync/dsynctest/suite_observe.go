@@ -286,65 +286,9 @@ func testQueueAll(e *env) {
 // changeCases test the notices for the observers of a key.
 func changeCases() []conformanceCase {
 	return []conformanceCase{
-		{name: "Notice/EveryChangeOfAnObservedKey", test: testChangeEvery},
 		{name: "Notice/ChangesOnlyOfObservedKeys", test: testChangeOnly},
-		{name: "Notice/ChangeOfAKeyThatIsObservedLate", test: testChangeLate},
 		{name: "Notice/ChangeOfAKeyThatSeveralObserve", test: testChangeSeveral},
-		{name: "Notice/ObservingAKeyChangesNothing", test: testChangeNothing},
 	}
-}
-
-// wantChange checks that the last command has returned a change notice for the key.
-func (e *env) wantChange(key, what string) {
-	e.Helper()
-	if !contains(e.notices, change(key)) {
-		e.Fatalf("no notice of a change of key %q: %s; got %+v", key, what, e.notices)
-	}
-}
-
-// testChangeEvery observes a key without a record, and then changes it in many ways.
-func testChangeEvery(e *env) {
-	key, other := newID(), e.session()
-	l := e.hears(newID(), key) // the listening session itself changes nothing
-	if l == nil {
-		return
-	}
-	expired := e.session()
-	c, waiter, leaver, heir := e.leased(key, other, long), e.claim(key, expired), e.claim(key, other), e.claim(key, other)
-	lapsing, last := e.leased(key, other, short), e.claim(key, other)
-	for _, step := range []struct {
-		what string
-		do   func()
-	}{
-		{"granted, the first time", func() { e.hold(c) }},
-		{"published", func() { e.publish(c, []byte("value")) }},
-		{"published anew", func() { e.publish(c, []byte("another")) }},
-		{"joined", func() { e.queue(waiter) }},
-		{"joined again", func() { e.queue(leaver) }},
-		{"joined once more", func() { e.queue(heir) }},
-		{"left", func() { e.release(leaver) }},
-		{"kept", func() { e.releaseKeep(c, long/2, true) }},
-		{"released with waiters", func() { e.release(c) }},
-		{"taken from an expired session", func() {
-			e.expire(expired)
-			e.try(e.claim(key, other), expired)
-		}},
-		{"released", func() { e.release(heir) }},
-		{"granted", func() { e.hold(lapsing) }},
-		{"taken from a lapsed lease", func() {
-			e.until(e.load(key).Holders[0].Until)
-			e.try(e.claim(key, other)) // this claim is granted
-		}},
-		{"resized", func() { e.resize(key, 1, 2) }},
-		{"granted once more", func() { e.hold(last) }},
-		{"sealed", func() { e.seal(last, []byte("result"), true) }},
-	} {
-		step.do()
-		e.wantChange(key, step.what)
-		e.send()
-	}
-	l.wantHeard(change(key))
-	l.wantOnly(change(key))
 }
 
 // testChangeOnly uses keys that nobody observes, with nearly the same names as an observed key. After each command,
@@ -367,38 +311,6 @@ func testChangeOnly(e *env) {
 		c = e.claim(other, session)
 		e.hold(c)
 		e.seal(c, []byte(key), true)
-	}
-}
-
-// testChangeLate begins to observe keys only when they are already in use.
-func testChangeLate(e *env) {
-	session := e.session()
-	for _, step := range []struct {
-		what    string
-		waiters int
-		do      func(c driver.Claim)
-	}{
-		{"released", 0, func(c driver.Claim) { e.release(c) }},
-		{"released with waiters", 2, func(c driver.Claim) { e.release(c) }},
-		{"published", 0, func(c driver.Claim) { e.publish(c, []byte("value")) }},
-		{"joined", 0, func(c driver.Claim) { e.queue(e.claim(c.Key, session)) }},
-		{"kept", 1, func(c driver.Claim) { e.releaseKeep(c, long, true) }},
-		{"sealed", 0, func(c driver.Claim) { e.seal(c, []byte("result"), true) }},
-		{"resized", 0, func(c driver.Claim) { e.resize(c.Key, 1, 2) }},
-	} {
-		c := e.claim(newID(), session)
-		e.hold(c)
-		for range step.waiters {
-			e.queue(e.claim(c.Key, session))
-		}
-		l := e.listen("", c.Key)
-		if l == nil {
-			return
-		}
-		step.do(c)
-		e.wantChange(c.Key, step.what)
-		e.send()
-		l.wantHeard(change(c.Key))
 	}
 }
 
@@ -440,33 +352,6 @@ func (l *listener) changes(key string) (n int) {
 		}
 	}
 	return n
-}
-
-// testChangeNothing reads observed keys. What the store writes for observers must not show.
-func testChangeNothing(e *env) {
-	unused, session := newID(), e.session()
-	c, waiter := e.candidate(newID(), session), e.candidate(newID(), session)
-	waiter.Key = c.Key
-	e.hold(c)
-	e.publish(c, []byte("value"))
-	e.queue(waiter)
-	before := e.load(c.Key)
-	l := e.hears(unused, c.Key)
-	if l == nil {
-		return
-	}
-	after, none := e.load(c.Key), e.load(unused)
-	e.wantHolders(after, c)
-	e.wantQueue(after, waiter)
-	e.wantValue(after, []byte("value"))
-	if after.Token != before.Token || after.Term != 1 || after.Kind != c.Kind || after.Limit != 1 {
-		e.Errorf("an observed key reads %+v, before that %+v", after, before)
-	}
-	e.wantFree(unused)
-	if none.Kind != "" || none.Limit != 0 || none.Token != 0 || none.Term != 0 || none.Value != nil || none.Sealed != 0 {
-		e.Errorf("an observed key without a record reads %+v", none)
-	}
-	e.wantTerm(e.acquire(e.candidate(unused, session)), 1)
 }
 
 // testSweepObserved is one of sweepCases. It sweeps observed keys that have long been idle.

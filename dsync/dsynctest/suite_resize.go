@@ -1,7 +1,6 @@
 package dsynctest
 
 import (
-	"errors"
 	"sync/atomic"
 	"time"
 
@@ -12,8 +11,6 @@ import (
 // resizeCases test Resize.
 func resizeCases() []conformanceCase {
 	return []conformanceCase{
-		{name: "Resize/OtherKindIsMismatch", test: testResizeKind},
-		{name: "Notice/GrantByResize", test: testResizeNotice},
 		{name: "Race/ResizeAndAcquire", test: testResizeRace},
 	}
 }
@@ -21,71 +18,21 @@ func resizeCases() []conformanceCase {
 // resize sends a Resize for KindMutex, which must not fail.
 func (e *env) resize(key string, from, limit int64) {
 	e.Helper()
+	e.resizeTo(driver.Resize{Key: key, Kind: driver.KindMutex, From: from, Limit: limit})
+}
+
+// resizeTo sends a Resize, which must not fail.
+func (e *env) resizeTo(z driver.Resize) {
+	e.Helper()
 	before := e.seen
-	notices, err := storecmd.Resize(e.ctx, e.store, key, driver.KindMutex, from, limit)
+	done, err := e.store.Edit(e.ctx, driver.Edit{Resize: &z})
 	if err != nil {
-		e.Fatalf("Resize(%d, %d): %v", from, limit, err)
+		e.Fatalf("%+v: %v", z, err)
 	}
-	if g := e.tokens[key]; g != nil {
+	if g := e.tokens[z.Key]; g != nil {
 		g.shrunk = true
 	}
-	e.noticed(driver.Claim{Key: key}, before, notices)
-}
-
-// wantSize checks a key's kind and limit.
-func (e *env) wantSize(key string, kind driver.Kind, limit int64) {
-	e.Helper()
-	if s := e.load(key); s.Kind != kind || s.Limit != limit {
-		e.Fatalf("kind %q, limit %d; want %q, %d", s.Kind, s.Limit, kind, limit)
-	}
-}
-
-func testResizeKind(e *env) {
-	key, session := newID(), e.session()
-	holder, waiter := e.weighted(key, session, 2, 2), e.weighted(key, session, 2, 2)
-	e.hold(holder)
-	e.queue(waiter)
-	for range 2 { // first held and waited for, then only held
-		var mismatch *driver.MismatchError
-		_, err := storecmd.Resize(e.ctx, e.store, key, "other", 2, 3)
-		want := driver.MismatchError{Key: key, Kind: holder.Kind, WantKind: "other", Limit: 2, WantLimit: 3}
-		if !errors.As(err, &mismatch) || !errors.Is(err, driver.ErrMismatch) || *mismatch != want {
-			e.Errorf("Resize as another kind: %v, want %+v", err, want)
-		}
-		e.wantSize(key, holder.Kind, 2)
-		e.release(holder)
-		holder = waiter
-	}
-	if _, err := storecmd.Resize(e.ctx, e.store, key, "other", 1, 3); err != nil { // nobody holds or waits
-		e.Errorf("Resize of a free key as another kind: %v", err)
-	}
-	e.wantSize(key, "other", 3)
-	c := e.weighted(key, session, 1, 1)
-	c.Kind = "other"
-	e.wantHolders(e.acquire(c), c)
-	e.wantSize(key, "other", 3)
-}
-
-func testResizeNotice(e *env) {
-	key, other := newID(), e.session()
-	l := e.hears(key)
-	if l == nil {
-		return
-	}
-	first, second, third := e.weighted(key, l.session, 1, 1), e.yielding(key, l.session, 1, 1), e.claim(key, l.session)
-	e.hold(e.claim(key, other))
-	e.queue(first)
-	e.queue(second)
-	e.queue(third)
-	e.resize(key, 1, 3)
-	// Crowded is true, because the third claim still waits.
-	e.wantNotices(granted(first, true), granted(second, true), change(key))
-	e.resize(key, 3, 3)
-	e.wantNotices()
-	e.resize(key, 3, 4)
-	e.wantNotices(granted(third, false), change(key))
-	e.resize(key, 4, 2)
-	e.wantNotices(change(key))
+	e.noticed(driver.Claim{Key: z.Key}, before, done.Notices)
 }
 
 // testResizeRace changes the limit back and forth while claims with both limits arrive.

@@ -2,12 +2,7 @@ package dsynctest
 
 import (
 	"cmp"
-	"errors"
-	"regexp"
-	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
@@ -16,25 +11,35 @@ import (
 // followed by edits, each with the state afterwards. This is the notation:
 //
 //	a2 b | c d3           a and b hold and c and d wait, in this order; a has the weight 2, and d 3
-//	A b/4 c:7 d~          A is of another session; b has the limit 4, c the tick 7, and d yields
-//	e=once                e is of the kind once
+//	A b/4 c:7 d~ e=once   A is of another session; b has the limit 4, c the tick 7, d yields, and e is of the kind once
+//	a! b? c'              a has a long lease, b a short one, and c has a value
 //	.                     the same state as before
+//	? |                   this state, which Load need not show yet
 //	leave a; keep a       a Release, and one with Keep
-//	keep a sooner         a Release with a shorter Keep
+//	keep a sooner         a Release with a shorter Keep; longer, with a longer one; briefly, with one to wait for
 //	leave a by id         a Release that has only the key and the id of a
 //	leave a to c          a Release with the successor c; with Keep, too
+//	leave a early         a Release with Early, as if a's session knew of no waiters; with keep and seal, too
 //	seal a 7              a Release that seals up to tick 7
 //	join e; try e         an Acquire that waits, and one that doesn't
 //	join e first late     an Acquire at the head of the queue, after its NotAfter; for try, too
+//	join e again          a late copy of e's first Acquire
 //	expire A              A's session expires
 //	join e naming         an Acquire that names the session of A as expired; for try, too
 //	join e/4 over         an Acquire whose kind and limit the free key takes over
 //	mismatch e/4          an Acquire and a try, both refused with a MismatchError
 //	e for a               a Release of a with an Acquire of e
 //	e for a late          the same, after the NotAfter of the Acquire
+//	discard a b           a Discard of both
+//	extend a              an Extend by the lease of a; shorter, by less
+//	extend a late         an Extend with the token that a had before "join a again"; with b, with the token of b
+//	lapse a               no edit; the end of a's hold comes
 //	wait                  no edit; the store's clock goes on
-//	resize 5; publish a   a Resize to 5, and a Publish by a
+//	publish a text 3      a Publish by a with the sequence number 3, by default the next; the text is by default "a"
+//	resize 5; resize 3=x  a Resize to 5, and one with another kind
 //	resize 5 from 3       a Resize from another limit than the key has
+//	forget; forget a      a Forget with the last token, and one with a's token
+//	observe               no edit; from now on, changes of the key are notified
 //
 // Two slashes begin another script, which runs on another key. The states determine what each edit must return:
 // whether a Release found its claim, the error, the notices, and the position of a claim that joins.
@@ -199,8 +204,142 @@ func scripts() []scriptRow {
 			"g | e c; leave g; e | c"},
 		{name: "Tick/RunThatFailsIsFollowed", kind: driver.KindPeriodic, text: "a:4 |; seal a 4; |; join b:5; b |; join c:5; " +
 			"b | c; join d:4; .; leave b; c |; seal c 5; |"},
+
+		{name: "Load/UnusedKeyIsZero", text: "|; wait; .; wait; ."},
+		{name: "Load/AsAcquired_B25", text: "|; join a!; a |; join a; .; try a; .; extend a; .; join a; ."},
+		{name: "Token/GrowsOverEveryHandOff_B08", text: "|; join a; a |; leave a; |; join b; b |; join c; b | c; leave b; c |; " +
+			"leave c; |; join D; D |; expire D; .; join e naming; e |; leave e; |; join f?; f |; extend f; .; lapse f; .; join g; g |; " +
+			"leave g; |; join h?; h |; extend h; .; join i; h | i; leave h; i |; leave i; |; try j; j |; leave j; |; join k; k |; l for k; l |"},
+		{name: "Term/CountsEveryGrant", kind: driver.KindElection, text: "|; join a; a |; join b; a | b; leave a; b |; leave b; |; " +
+			"try c; c |; leave c; |; join D; D |; expire D; .; join e? naming; e |; extend e; .; lapse e; .; try f; f |; leave f; |; " +
+			"join g; g |; h for g; h |; leave h; | // a | b! c; leave a; b | c; extend b; .; leave b; c |"},
+		{name: "Term/CountsEachOfSeveralGrants", kind: driver.KindElection, limit: 3, text: "|; join a3; a |; join b; a | b; join c; a | b c; " +
+			"join d; a | b c d; leave a; b c d |"},
+		{name: "Notice/GrantCarriesItsTerm", kind: driver.KindElection, text: "|; join A; A |; join b; A | b; leave A; b |; leave b; |; " +
+			"join C; C |; join d; C | d; leave C; d |; leave d; |; join E=mutex over; E |; join f=mutex; E | f; leave E; f |"},
+
+		{name: "Discard/FromTheQueue", text: "a |; join b; a | b; leave b; a |; join c; a | c; leave c; a |; join b again; a | b; " +
+			"join c again; a | b c; discard c b; a |"},
+		{name: "Discard/OfWhatIsGoneChangesNothing", text: "a |; leave a; |; join b; b |; join c; b | c; discard a x; . // |; discard a; ."},
+		{name: "Discard/LeavesWhatWasKept", text: "a |; keep a; .; discard a; . // a! |; extend a; .; discard a; ."},
+
+		{name: "Early/TheNextIsLetIn", text: "a |; leave a early; ? |; join b; b |; leave b early; ? |; join c; c |; leave c early; ? |; " +
+			"join D; D |"},
+		{name: "Early/AHeartbeatSaysWhenCommitted", text: "a |; leave a early; |; join b; b |; leave b early; |; join c; c |; leave c early; |"},
+		{name: "Early/RepeatedOrLateChangesNothing", text: "a |; leave a early; ? |; join b; b |; leave a early; .; leave a early; ."},
+		{name: "Early/CommittedIfSomebodyWaits", limit: 2, text: "a | b2; leave a early; b | // a2 | B2; leave a early; B |"},
+		{name: "Early/CommittedIfObserved", text: "a |; observe; .; leave a early; | // |; observe; .; join a; a |; leave a early; |"},
+		{name: "Early/CommittedWithOptions", text: "a |; keep a early; . // a |; seal a 1 early; | // a | b c; leave a to c early; c | b"},
+
+		{name: "Forget/SealGoesAndTokensGrowOn", kind: driver.KindOnce, text: "|; forget; .; join a; a |; leave a; |; join b; b |; leave b; |; " +
+			"join c; c |; leave c; |; join d; d |; leave d; |; join e; e |; leave e; |; join f; f |; seal f 1; |; forget; .; forget; .; " +
+			"seal f 1; .; join g; g |; seal g 1; |; forget; .; seal g 1; .; join h; h |"},
+		{name: "Forget/TermsCountFromOne", kind: driver.KindElection, text: "|; join a; a |; leave a; |; join b; b |; leave b; |; forget; .; " +
+			"join c; c |; leave c; |; join d; d |; leave d; |; forget; ."},
+		{name: "Forget/FormerLimitsAreUnknown", limit: 2, text: "a |; resize 3; .; leave a; |; forget; .; join b/2 over; b |; mismatch c/3; ."},
+		{name: "Forget/KeyInUseStays", kind: driver.KindElection, text: "a |; publish a; .; forget; .; join b; a | b; forget; .; " +
+			"leave a; b |; forget; ."},
+		{name: "Forget/HolderWhoseEndHasComeIsNone", kind: driver.KindElection, text: "a |; keep a; .; forget; . // " +
+			"a |; keep a briefly; .; lapse a; .; forget; |"},
+		{name: "Forget/OtherTokenForgetsNothing", kind: driver.KindOnce, text: "x |; leave x; |; join a; a |; seal a 1; |; forget x; .; " +
+			"forget a; .; join b; b |; seal b 1; |; forget a; ."},
+		{name: "Notice/ChangeByForget", kind: driver.KindElection, text: "|; observe; .; join a; a |; leave a; |; forget; ."},
+
+		{name: "Release/FixedLeaseEndsAtOnce", text: "a! | b; leave a; b | // a! | b; extend a; .; leave a; b |"},
+		{name: "Keep/RepeatingDoesNotProlong", text: "a |; keep a; .; wait; .; keep a; .; wait; .; keep a longer; .; join a; ."},
+		{name: "Keep/ShorterOneShortens", text: "a |; keep a longer; .; keep a; ."},
+		{name: "Keep/EarlierEndOfFixedLeaseStays", text: "a! |; extend a; .; wait; .; keep a longer; . // a! |; extend a; .; keep a sooner; ."},
+		{name: "Lease/EndsThatLongAfterItsGrant", text: "a! |; extend a; ."},
+		{name: "Lease/LivesWithItsSessionUntilItIsExtended", text: "|; join A!; A |; expire A; .; join b naming; b |; extend A; . // " +
+			"|; try A!; A |; expire A; .; join b naming; b | // b | A!; leave b; A |; expire A; .; join c naming; c |; extend A; . // " +
+			"B | a!; expire B; .; try c naming; a |"},
+		{name: "Lease/LapsedIsShownUntilItIsDropped", text: "a? |; extend a; .; lapse a; .; join a late; |"},
+		{name: "Lease/RepeatedAcquireDoesNotProlong", text: "a! |; extend a; .; wait; .; join a; .; try a; ."},
+		{name: "Extend/MovesTheEnd_B25", text: "a! |; extend a; .; wait; .; extend a; ."},
+		{name: "Extend/OfASecondGrant", text: "a? |; extend a; .; lapse a; .; join b; b |; leave b; |; join a again; a |; extend a late; .; extend a; ."},
+		{name: "Extend/NeverShortens", text: "a! |; extend a; .; extend a shorter; .; extend a shorter; ."},
+		{name: "Extend/NotHeld", text: "|; extend a!; . // a | b!; extend a; .; extend b; .; extend c!; .; leave a; b |; extend c with b; .; " +
+			"leave b; |; extend b; ."},
+		{name: "Extend/NotAfterItsEnd", text: "a? |; extend a; .; lapse a; .; extend a; .; extend a; .; join b; b |; extend a; ."},
+
+		{name: "Expired/WaitersAreDropped", text: "a | B C d E; expire B; .; join f naming; a | d f"},
+		{name: "Expired/WaiterForFixedLeaseIsDropped", text: "a | B!; expire B; .; join c naming; a | c"},
+
+		{name: "Publish/StaysWhileItsHolderHolds", text: "a! |; publish a; .; extend a; .; join a; .; join B; a | B; join c; a | B c; try d; .; " +
+			"expire B; .; join c naming; a | c; leave c; a |; extend a; .; keep a sooner; ."},
+		{name: "Publish/GoesWithItsHolder", text: "a |; publish a; .; join b; a | b; leave a; b |; join b; .; publish a; .; publish b; .; leave b; |; " +
+			"publish b; .; join C; C |; join C; .; publish a; .; publish b; .; publish C; .; expire C; .; join d? naming; d |; publish C; .; " +
+			"publish d; .; extend d; .; lapse d; .; join e; e |; join e; .; publish d; ."},
+		{name: "Publish/NotHeld", text: "|; publish a; . // a | b; publish a; .; publish b; .; publish c; .; leave a; b |; publish a; .; " +
+			"leave b; |; publish b; ."},
+		{name: "Publish/NotAfterItsEnd", text: "a? |; extend a; .; lapse a; .; publish a; ."},
+		{name: "Publish/LateOlderOneChangesNothing", text: "a |; publish a a 1; .; publish a b 2; .; publish a a 1; .; publish a b 2; .; " +
+			"publish a c 12; .; publish a b 2; .; publish a d 9; .; publish a empty 13; .; publish a c 12; ."},
+		{name: "Publish/EveryClaimCountsFromOne", text: "a | b; publish a first 1000; .; leave a; b |; publish b second 1; .; publish b again 999; .; " +
+			"leave b; |; join c; c |; publish c third 1; ."},
+		{name: "Publish/ByTheGrant", text: grantValues},
+		{name: "Publish/ByTheGrantOfALeader", kind: driver.KindElection, text: grantValues},
+		{name: "Publish/ByTheGrantOfEverySort", text: "a' | b' c'; d' for a; b | c d; leave b to d; d | c // " +
+			"a!' | b!' c!'; d!' for a; b | c d; leave b to d; d | c // a~' | b~' c~'; d~' for a; b | c d; leave b to d; d | c"},
+		{name: "Publish/ByTheGrantOfSeveral", limit: 3, text: "a3 | b' c' d; leave a; b c d |; leave c; b d |; publish d; .; leave d; b |; leave b; |"},
+
+		{name: "Seal/NobodyJoinsAnyMore", limit: 2, text: "a |; seal a 1; |; join a; .; try a; .; join b2; .; try b; .; join C first; .; " +
+			"try C first; .; join d!; .; join d; .; try e; ."},
+		{name: "Seal/NotAfterItsEnd", text: "a? |; extend a; .; lapse a; .; publish a; .; seal a 1; | // " +
+			"a |; keep a briefly; .; lapse a; .; seal a 1; |; join b; b |; seal a 1; .; seal b 1; |"},
+		{name: "Seal/OtherKindIsMismatch", kind: driver.KindOnce, text: "a |; seal a 1; |; mismatch b=mutex; .; resize 2=mutex; ."},
+		{name: "Seal/RepeatedOrLateDoesNothing", text: "x |; leave x; |; join a!; a |; join b; a | b; seal a 1; |; seal a 1; .; seal x 1; .; " +
+			"seal b 1; .; leave a; .; leave x; .; leave b; .; keep a; .; keep x; .; keep b; .; publish a; .; publish x; .; publish b; .; " +
+			"join a; .; join x; .; join b; .; extend a; .; seal a 1; ."},
+		{name: "Seal/OtherHoldersDoNotChangeTheResult", limit: 2, text: "a b | c; seal b 1; a |; publish a; .; seal a 1; |"},
+		{name: "Notice/SealWakesTheQueue", text: "a | b C d E f G h I j K l M n O p Q; leave f; a | b C d E G h I j K l M n O p Q; " +
+			"seal a 1; |; seal a 1; . // a |; seal a 1; | // a? | B; extend a; .; lapse a; .; join B; B |; seal a 1; ."},
+
+		{name: "Replace/OfAnySort", text: "a | b; c for a; b | c // a | b~; c for a; b | c // a | b!; c for a; b | c; extend b; . // " +
+			"a~ | b; c~ for a; b | c // a~ | b~; c~ for a; b | c // a~ | b!; c~ for a; b | c; extend b; . // " +
+			"a! | b; publish a; .; c! for a; b | c // a! | b~; c! for a; b | c // a! | b!; publish a; .; extend a; .; c! for a; b | c; extend b; . // " +
+			"a | b; publish a; .; c for a; b | c // a~ | b~; publish a; .; c~ for a; b | c // a!; c! for a; c"},
+		{name: "Replace/OfAWriter", limit: 3, text: "a3 | b; c3 for a; b | c"},
+
+		{name: "Resize/OtherKindIsMismatch", limit: 2, text: "a2 | b2; resize 3=other; .; leave a; b |; resize 3=other; .; leave b; |; " +
+			"resize 3=other from 1; .; join c/1=other; c |"},
+		{name: "Notice/GrantByResize", text: "A | b c~ d; resize 3; A b c | d; resize 3; .; resize 4; A b c d |; resize 2; . // a | b c~; observe; .; resize 2; a b | c; resize 1; ."},
+
+		{name: "Token/RoomBehindOneThatYields", text: yieldRoom},
+		{name: "Token/RoomBehindOneThatYieldsAll", limit: 3, text: strings.NewReplacer("a~", "a3~", "c~", "c3~", "E~", "E3~", "g~", "g3~").Replace(yieldRoom)},
+		{name: "Token/NoRoomBehindAPart", limit: 2, text: "|; join a~; a |; leave a; |; join b2; b |; leave b; |; join c~; c |; join d; c d |; " +
+			"leave c; d |; leave d; |; join e2; e |"},
+
+		{name: "Tick/OverForItselfAndEarlierOnes", kind: driver.KindPeriodic, text: "a:5 |; seal a 5; |; join b:5; .; try b; .; join c:4; .; " +
+			"try c; .; join d:1; .; try d; .; join e; .; try e; .; leave b; .; leave e; .; join f:6; f |"},
+		{name: "Tick/AnEarlierSealChangesNothing", kind: driver.KindPeriodic, limit: 3, text: "a:9 b:9 c:9 | d3:8; seal a 6; b c | d; seal b 5; c | d; " +
+			"seal c 6; d |"},
+		{name: "Tick/Forgotten", kind: driver.KindPeriodic, text: "a:5 |; seal a 5; |; join b:6; b |; leave b; |; forget a; .; forget; .; " +
+			"join c:1; c |"},
+		{name: "Notice/SealUpToATick", kind: driver.KindPeriodic, text: "a:5 |; join b:4; a | b; join C:5; a | b C; join d:6; a | b C d; " +
+			"join E:7; a | b C d E; seal a 5; d | E; seal d 7; |"},
+		{name: "Notice/GrantAfterALapsedLease", text: "A? | b; extend A; .; lapse A; .; try c; b |"},
+
+		{name: "Notice/EveryChangeOfAnObservedKey", text: "|; observe; .; join a!; a |; publish a; .; publish a text; .; join B; a | B; join c; a | B c; " +
+			"join d; a | B c d; leave c; a | B d; keep a; .; leave a; B | d; expire B; .; try e naming; d |; leave d; |; join f?; f |; extend f; .; " +
+			"lapse f; .; try g; g |; resize 2; .; join h; g h |; seal h 1; g |"},
+		{name: "Notice/ChangeOfAKeyThatIsObservedLate", text: "a |; observe; .; leave a; | // a | b c; observe; .; leave a; b | c // " +
+			"a |; observe; .; publish a; . // a |; observe; .; join b; a | b // a | b; observe; .; keep a; . // a |; observe; .; seal a 1; | // " +
+			"a |; observe; .; resize 2; ."},
+		{name: "Notice/ObservingAKeyChangesNothing", kind: driver.KindElection, text: "a | b; publish a; .; observe; . // " +
+			"|; observe; .; wait; .; join a; a |"},
 	}
 }
+
+// grantValues are scripts of claims that have values. From the grant on, the key has the claim's value, until the claim
+// publishes another one or its hold ends.
+const grantValues = "|; join a'; a |; join a; .; join B'; a | B; join c; a | B c; join a; .; publish a text; .; publish a empty; .; leave a; B | c; " +
+	"join B; .; publish B $h 1; .; leave B; c |; leave c; |; try D'; D |; join D; .; expire D; .; join e' naming; e |; publish e text; .; " +
+	"leave e; |; join e again; e |; f' for e; f |"
+
+// yieldRoom is a script in which claims follow others that yield.
+const yieldRoom = "|; join a~; a |; leave a; |; join b; b |; leave b; |; join c~; c |; join d; c | d; leave c; d |; leave d; |; join E~; E |; " +
+	"expire E; .; join f naming; f |; leave f; |; join g~?; g |; extend g; .; lapse g; .; join h; h |"
 
 // A scriptRow is a case of one or more scripts.
 type scriptRow struct {
@@ -222,324 +361,4 @@ func scriptCases() []conformanceCase {
 		}})
 	}
 	return cases
-}
-
-// The clock is read before and after each command. A grant's time lies between these readings, give or take lag.
-// MongoDB's routers have clocks of their own, and a short Acquire uses a slightly older time.
-const lag = 2 * time.Second
-
-// A stage is the key on which a script runs.
-type stage struct {
-	*env
-	key       string
-	kind      driver.Kind
-	limit     int64
-	by        string // session of the claims with small letters; it listens if the store can notify
-	others    string // session of the claims with capital letters
-	names     map[string]driver.Claim
-	holding   []driver.Claim
-	waiting   []driver.Claim
-	state     driver.State // as last read
-	publisher string       // name of the last claim that published
-	terms     int64        // grants of the key as an election
-	sealed    int64        // the last tick up to which the key is sealed
-	result    string
-	kept      map[string]bool // the ids of holders that were released with Keep
-	woken     bool            // the last edit set the end of a hold
-}
-
-// script runs a script on a key of its own.
-func (e *env) script(kind driver.Kind, limit int64, text string) {
-	e.Helper()
-	s := &stage{env: e, key: newID(), kind: kind, limit: limit, names: make(map[string]driver.Claim), kept: make(map[string]bool)}
-	s.others = e.session()
-	l := e.hears()
-	if l != nil {
-		s.by = l.session
-	} else {
-		s.by = e.session()
-	}
-	steps := strings.Split(text, ";")
-	s.holding, s.waiting = s.parse(steps[0])
-	for _, c := range s.holding {
-		e.hold(c)
-	}
-	for _, c := range s.waiting {
-		e.queue(c)
-	}
-	s.state = e.load(s.key)
-	s.terms = s.state.Term
-	for i := 1; i < len(steps); i += 2 {
-		e.notices, e.left, s.woken = nil, false, false
-		joined, st := s.edit(strings.Fields(steps[i]))
-		s.want(steps[i], steps[i+1], joined, st, l != nil)
-	}
-}
-
-// parse returns the holders and the queue of a state.
-func (s *stage) parse(text string) (holders, queue []driver.Claim) {
-	if strings.TrimSpace(text) == "." {
-		return s.holding, s.waiting
-	}
-	left, right, _ := strings.Cut(text, "|")
-	for _, word := range strings.Fields(left) {
-		holders = append(holders, s.named(word))
-	}
-	for _, word := range strings.Fields(right) {
-		queue = append(queue, s.named(word))
-	}
-	return holders, queue
-}
-
-// claimWord matches a name of one letter and, if they follow, the weight, the limit, the tick, the kind and Yield of
-// the claim.
-var claimWord = regexp.MustCompile(`^([a-zA-Z])(\d*)(?:/(\d+))?(?::(\d+))?(?:=(\w+))?(~?)$`)
-
-// named returns the claim for a word of the script. It creates the claim at the first mention of its name.
-func (s *stage) named(word string) driver.Claim {
-	s.Helper()
-	parts := claimWord.FindStringSubmatch(word)
-	if parts == nil {
-		s.Fatalf("the script names a claim %q", word)
-	}
-	c, ok := s.names[parts[1]]
-	if !ok {
-		session := s.by
-		if word < "a" {
-			session = s.others
-		}
-		c = s.weighted(s.key, session, cmp.Or(number(parts[2]), 1), cmp.Or(number(parts[3]), s.limit))
-		c.Kind, c.Tick, c.Yield = cmp.Or(driver.Kind(parts[5]), s.kind), number(parts[4]), parts[6] != ""
-		s.names[parts[1]] = c
-	}
-	return c
-}
-
-func number(text string) int64 {
-	n, _ := strconv.ParseInt(text, 10, 64)
-	return n
-}
-
-func among(claims []driver.Claim, c driver.Claim) bool {
-	return slices.ContainsFunc(claims, func(o driver.Claim) bool { return o.ID == c.ID })
-}
-
-// leaving returns c for a Release: with its token and NoneWaiting, as a session sets them.
-func (s *stage) leaving(c driver.Claim) driver.Claim {
-	if h, ok := s.state.Holder(c.ID); ok {
-		c.Token, c.NoneWaiting = h.Token, s.alone[c.ID]
-	}
-	return c
-}
-
-// edit sends an edit and checks its reply, except for the state. After an Acquire it returns the claim and the state,
-// so that the method want can check the state.
-func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
-	s.Helper()
-	if words[0] == "wait" {
-		s.until(s.now().Add(2 * time.Millisecond))
-		return joined, nil
-	}
-	option := strings.Join(words[2:], " ")
-	c := driver.Claim{}
-	if words[0] != "resize" && words[1] != "for" {
-		c = s.named(words[1])
-	}
-	switch words[0] {
-	case "leave", "keep":
-		l := driver.Release{Claim: s.leaving(c)}
-		left := among(s.holding, c) || among(s.waiting, c)
-		if words[0] == "keep" {
-			l.Keep = long
-			s.woken = among(s.holding, c) && !s.kept[c.ID]
-			s.kept[c.ID] = s.kept[c.ID] || s.woken
-		}
-		if option == "sooner" {
-			l.Keep, s.woken = long/4, true
-		}
-		if option == "by id" {
-			l.Claim = driver.Claim{Key: c.Key, ID: c.ID}
-		}
-		if name, ok := strings.CutPrefix(option, "to "); ok {
-			to := s.named(name)
-			l.Successor = to.ID
-			if left = among(s.holding, c); left && !among(s.waiting, to) {
-				if done, err := s.store.Edit(s.ctx, driver.Edit{Release: &l}); !errors.Is(err, driver.ErrNotWaiting) || len(done.Notices) > 0 {
-					s.Errorf("%q: %+v, %v; want ErrNotWaiting", words, done, err)
-				}
-				return joined, nil
-			}
-		}
-		s.releaseAs(l.Claim, l, left)
-	case "join", "try":
-		notAfter := s.far
-		if slices.Contains(words, "late") {
-			notAfter = s.state.Now.Add(-time.Second)
-		}
-		c.First = slices.Contains(words, "first")
-		if slices.Contains(words, "over") {
-			s.kind, s.limit = c.Kind, c.Limit
-		}
-		var expired []string
-		if slices.Contains(words, "naming") {
-			expired = []string{newID(), s.others, newID()} // the two new ids belong to no session
-		}
-		state := s.acquireAs(c, words[0] == "join", notAfter, expired...)
-		return c, &state
-	case "seal":
-		holds := among(s.holding, c)
-		s.releaseAs(s.leaving(c), driver.Release{Seal: number(words[2]), Result: []byte(words[1])}, holds || among(s.waiting, c))
-		if holds && number(words[2]) > s.sealed {
-			s.sealed, s.result = number(words[2]), words[1]
-		}
-	case "expire":
-		s.expire(c.Session)
-	case "mismatch":
-		s.wantMismatch(c, driver.MismatchError{Key: s.key, Kind: s.kind, WantKind: c.Kind, Limit: s.limit, WantLimit: c.Limit})
-	case "resize":
-		from, limit := s.limit, number(words[1])
-		if len(words) > 2 {
-			from = number(words[3])
-		}
-		if slices.ContainsFunc(s.waiting, func(w driver.Claim) bool { return w.Weight > limit }) {
-			e := driver.Edit{Resize: &driver.Resize{Key: s.key, Kind: s.kind, From: from, Limit: limit}}
-			if done, err := s.store.Edit(s.ctx, e); !errors.Is(err, driver.ErrRefused) || len(done.Notices) > 0 {
-				s.Errorf("%q: %+v, %v; want ErrRefused", words, done, err)
-			}
-			return joined, nil
-		}
-		s.resize(s.key, from, limit)
-		s.limit = limit
-	case "publish":
-		s.publish(c, []byte(words[1]))
-		s.publisher = words[1]
-	default: // "c for a"
-		old := s.named(words[2])
-		notAfter := s.far
-		if len(words) > 3 {
-			notAfter = s.state.Now.Add(-time.Second)
-		}
-		c = s.named(words[0])
-		state := s.join(driver.Edit{Release: &driver.Release{Claim: s.leaving(old)}, Acquire: &driver.Acquire{Claim: c, Wait: true, NotAfter: notAfter}})
-		if want := among(s.holding, old) || among(s.waiting, old); s.left != want {
-			s.Errorf("%q: the claim was there: %t, want %t", words, s.left, want)
-		}
-		return c, &state
-	}
-	return joined, nil
-}
-
-// want checks the key's state after an edit. After an Acquire, joined is the claim and st is the state in the reply,
-// which want also checks. After other edits, st is nil.
-func (s *stage) want(edit, text string, joined driver.Claim, st *driver.State, notified bool) {
-	s.Helper()
-	notices := s.notices
-	now, before := s.load(s.key), s.state
-	holders, queue := s.parse(text)
-	s.wantHolders(now, holders...)
-	s.wantQueue(now, queue...)
-	var due []driver.Notice
-	grants := int64(0)
-	for i, h := range now.Holders {
-		c := holders[i]
-		if h.Session != c.Session || h.Weight != c.Weight || h.Yield != c.Yield || h.Until.IsZero() == s.kept[c.ID] {
-			s.Errorf("%q: %s holds as %+v, want the session, the weight and Yield of %+v, and an end only after keep", edit, c.ID, h, c)
-		}
-		if among(s.holding, c) {
-			continue
-		}
-		grants++
-		room := now.Token - h.Token // reserved for hand-offs
-		if h.Since.Before(before.Now.Add(-lag)) || h.Since.After(now.Now.Add(lag)) ||
-			i == len(holders)-1 && room != 0 && (!c.Yield || room < 0 || room >= driver.TokenRoom) {
-			s.Errorf("%q: granted %+v between %v and %v, the key's last token is %d", edit, h, before.Now, now.Now, now.Token)
-		}
-		switch {
-		case now.Sealed > before.Sealed:
-			due = append(due, wakes(c)) // the first that remains
-		case c.ID != joined.ID:
-			due = append(due, granted(c, len(queue) > 0))
-		}
-	}
-	for _, c := range s.waiting {
-		if now.Sealed > before.Sealed && !among(holders, c) && !among(queue, c) {
-			due = append(due, wakes(c))
-		}
-	}
-	if len(queue) > 0 && queue[0].ID == joined.ID {
-		for _, c := range holders {
-			if c.Yield {
-				due = append(due, yields(c))
-			}
-		}
-	}
-	if s.woken && len(queue) > 0 {
-		due = append(due, wakes(queue[0]))
-	}
-	if grants == 0 && now.Token != before.Token {
-		s.Errorf("%q: granted nothing, but the last token was %d and is %d", edit, before.Token, now.Token)
-	}
-	term := int64(0)
-	if s.kind == driver.KindElection {
-		s.terms += grants
-		term = s.terms
-	}
-	if now.Term != term {
-		s.Errorf("%q: term %d, want %d", edit, now.Term, term)
-	}
-	unused := before.Kind == "" && !among(holders, joined) && !among(queue, joined) && !strings.Contains(edit, "resize")
-	if now.Kind == "" != unused {
-		s.Errorf("%q: the key's kind was %q and is %q", edit, before.Kind, now.Kind)
-	}
-	if now.Kind != "" && (now.Kind != s.kind || now.Limit != s.limit) {
-		s.Errorf("%q: kind %q, limit %d; want %q, %d", edit, now.Kind, now.Limit, s.kind, s.limit)
-	}
-	value := []byte(nil)
-	switch {
-	case s.publisher != "" && among(holders, s.named(s.publisher)):
-		value = []byte(s.publisher)
-	case s.sealed > 0:
-		value = []byte(s.result)
-	}
-	s.wantValue(now, value)
-	if now.Sealed != s.sealed {
-		s.Errorf("%q: sealed up to %d, want %d", edit, now.Sealed, s.sealed)
-	}
-	s.wantWaiters(edit, now, queue)
-	if st != nil {
-		i := slices.IndexFunc(queue, func(c driver.Claim) bool { return c.ID == joined.ID })
-		var nearest []string
-		if i >= 0 {
-			nearest = claimIDs(queue[max(0, i-8):i])
-		}
-		if i < 0 && s.sealed == 0 && !among(holders, joined) {
-			nearest = claimIDs(queue[:min(8, len(queue))])
-		}
-		s.wantHolders(*st, holders...)
-		s.wantWaiters(edit, *st, queue)
-		if st.Term != now.Term || st.Sealed != now.Sealed {
-			s.Errorf("%q: the reply has term %d, sealed up to %d; Load has %d, %d", edit, st.Term, st.Sealed, now.Term, now.Sealed)
-		}
-		if st.Position != i+1 || st.Waiting != len(queue) || st.Token != now.Token ||
-			(i >= 0 || nearest != nil) && !slices.Equal(ahead(*st), nearest) {
-			s.Errorf("%q: the reply has %+v, want position %d of %d, behind %q, and the token %d", edit, st, i+1, len(queue), nearest, now.Token)
-		}
-		s.wantValue(*st, value)
-	}
-	if notified {
-		s.notices = notices
-		s.wantNotices(due...)
-	}
-	s.holding, s.waiting, s.state = holders, queue, now
-}
-
-// wantWaiters checks the sessions, weights and ticks of the waiters that a state shows.
-func (s *stage) wantWaiters(edit string, st driver.State, queue []driver.Claim) {
-	s.Helper()
-	for _, w := range st.WaitersAhead {
-		i := slices.IndexFunc(queue, func(c driver.Claim) bool { return c.ID == w.Claim })
-		if i < 0 || w.Session != queue[i].Session || w.Weight != queue[i].Weight || w.Tick != queue[i].Tick {
-			s.Errorf("%q: waiter %+v, want the session, weight and tick of one in %+v", edit, w, queue)
-		}
-	}
 }

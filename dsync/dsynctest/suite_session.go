@@ -497,29 +497,8 @@ func testUnregisterOnly(e *env) {
 // expiredCases test what an Acquire does to the claims of the sessions in Acquire.Expired.
 func expiredCases() []conformanceCase {
 	return []conformanceCase{
-		{name: "Expired/WaitersAreDropped", test: testExpiredWaiters},
 		{name: "Expired/FixedLeaseStaysUntilItsEnd", test: testExpiredFixedLease},
-		{name: "Expired/WaiterForFixedLeaseIsDropped", test: testExpiredLeaseWaiter},
 	}
-}
-
-func testExpiredWaiters(e *env) {
-	key, a, b := newID(), e.session(), e.session()
-	holder, living := e.claim(key, e.session()), e.claim(key, e.session())
-	e.hold(holder)
-	e.queue(e.claim(key, a))
-	e.queue(e.claim(key, b))
-	e.queue(living)
-	e.queue(e.claim(key, a))
-	e.expire(a)
-	e.expire(b)
-	last := e.claim(key, e.session())
-	s := e.acquire(last, a, b)
-	e.wantHolders(s, holder)
-	if s.Position != 2 || s.Waiting != 2 || len(s.WaitersAhead) != 1 || s.WaitersAhead[0].Claim != living.ID {
-		e.Errorf("position %d of %d, ahead %q; want 2 of 2, %q", s.Position, s.Waiting, ahead(s), living.ID)
-	}
-	e.wantQueue(e.load(key), living, last)
 }
 
 func testExpiredFixedLease(e *env) {
@@ -528,17 +507,6 @@ func testExpiredFixedLease(e *env) {
 	h := e.hold(holder)
 	e.expire(a)
 	e.wantLapse(waiter, h, a)
-}
-
-func testExpiredLeaseWaiter(e *env) {
-	key, a := newID(), e.session()
-	holder, living := e.claim(key, e.session()), e.claim(key, e.session())
-	e.hold(holder)
-	e.queue(e.leased(key, a, long))
-	e.expire(a)
-	if s := e.acquire(living, a); s.Position != 1 || s.Waiting != 1 {
-		e.Errorf("position %d of %d behind an expired session's wait for a fixed lease, want 1 of 1", s.Position, s.Waiting)
-	}
 }
 
 // wantLapse repeats an Acquire of c, which names the expired sessions, until c is granted. It checks that this

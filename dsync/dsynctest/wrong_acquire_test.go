@@ -101,7 +101,7 @@ func staleState(m *dsynctest.Memory, w *wrong) {
 // wrongTerms are defects in how an election's grants are counted.
 func wrongTerms() []plant {
 	return []plant{
-		{"grants of one command are one term", "Term/CountsEveryGrant", seen(func(s *driver.State) {
+		{"grants of one command are one term", "Term/CountsEachOfSeveralGrants", seen(func(s *driver.State) {
 			s.Term -= int64(max(0, len(s.Holders)-1))
 		})},
 		{"a key that nobody leads has no term", "Term/CountsEveryGrant", seen(func(s *driver.State) {

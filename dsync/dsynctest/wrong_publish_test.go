@@ -92,7 +92,7 @@ func wrongPublishes() []plant {
 				c.Value = ""
 			}
 		})},
-		{"the first value counts", "Publish/ByTheGrantOfEverySort", asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) {
+		{"the first value counts", "Publish/ByTheGrantOfSeveral", asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) {
 			if c.Limit == 3 && s.Waiting > 0 {
 				c.Value = ""
 			}
