@@ -33,45 +33,11 @@ func wrongAcquires() []plant {
 		}},
 		{"the state is as before the command", "Acquire/GrantsFreeKey", staleState},
 		{"the queue is as before the command", "Acquire/JoinsQueue", staleState},
-		{"a repeated try gives up what it was granted", "Acquire/TryIsGranted", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key, 1000); !wait && holds(s, c) {
-					_, n, _ := storecmd.Release(ctx, m, c, driver.Release{})
-					s, err := m.Load(ctx, c.Key, 1000)
-					return s, n, err
-				}
-				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-			}
-		}},
 		{"a late Acquire joins a free key", "Acquire/AfterNotAfterJoinsNothing", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				if s, _ := m.Load(ctx, c.Key, 1000); len(s.Holders) == 0 {
 					notAfter = s.Now.Add(time.Hour)
 				}
-				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-			}
-		}},
-		{"a late Acquire hides its own claim", "Acquire/AfterNotAfterReportsOwnClaim", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-				if s.Now.After(notAfter) {
-					s.Holders, s.Position = nil, 0
-				}
-				return s, n, err
-			}
-		}},
-		{"a try leaves its claim in the queue", "Acquire/TryLeavesNothing", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, _ bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				return storecmd.Acquire(ctx, m, c, true, expired, notAfter)
-			}
-		}},
-		{"a repeated Acquire joins twice", "Acquire/WaiterMayRepeat", func(m *dsynctest.Memory, w *wrong) {
-			asked := make(map[string]bool)
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if asked[c.ID] {
-					c.ID += "again"
-				}
-				asked[c.ID] = true
 				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
 			}
 		}},
@@ -104,17 +70,7 @@ func wrongTerms() []plant {
 		{"grants of one command are one term", "Term/CountsEachOfSeveralGrants", seen(func(s *driver.State) {
 			s.Term -= int64(max(0, len(s.Holders)-1))
 		})},
-		{"a key that nobody leads has no term", "Term/CountsEveryGrant", seen(func(s *driver.State) {
-			if len(s.Holders) == 0 {
-				s.Term = 0
-			}
-		})},
 		{"waiters count", "Term/OnlyGrantsCount", seen(func(s *driver.State) { s.Term += int64(s.Waiting) })},
-		{"other kinds have terms", "Term/ZeroOfOtherKinds", seen(func(s *driver.State) {
-			if s.Kind != driver.KindElection && s.Token > 0 {
-				s.Term = 1
-			}
-		})},
 		{"notices have no terms", "Notice/GrantCarriesItsTerm", reading(func(n *driver.Notice) { n.Term = 0 })},
 		{"notices have terms of other kinds", "Notice/GrantCarriesItsTerm", reading(func(n *driver.Notice) { n.Term = max(n.Term, 1) })},
 	}

@@ -23,26 +23,6 @@ func wrongEarlies() []plant {
 		}
 	}
 	return []plant{
-		{"Early leaves the claim there", "Early/TheNextIsLetIn", func(m *dsynctest.Memory, w *wrong) {
-			w.edit = func(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-				if e.Release != nil && e.Release.Early {
-					return driver.Edited{Found: true}, nil
-				}
-				return m.Edit(ctx, e)
-			}
-		}},
-		{"Early frees the key, whoever holds it", "Early/RepeatedOrLateChangesNothing", func(m *dsynctest.Memory, w *wrong) {
-			w.edit = func(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-				if e.Release != nil && e.Release.Early {
-					s, _ := m.Load(ctx, e.Key(), 1000)
-					for _, h := range s.Holders {
-						l := *e.Release
-						l.Claim.ID, e.Release = h.Claim, &l
-					}
-				}
-				return m.Edit(ctx, e)
-			}
-		}},
 		{"no heartbeat says what is committed", "Early/AHeartbeatSaysWhenCommitted", func(m *dsynctest.Memory, w *wrong) {
 			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
 				r, err := m.Heartbeat(ctx, id, given)

@@ -42,21 +42,11 @@ func wrongNotices() []plant {
 		{"a command returns one grant", "Notice/SeveralGrantsOfOneCommand", noticing(func(_ command, n []driver.Notice) []driver.Notice {
 			return n[:min(1, len(n))]
 		})},
-		{"the last one that is granted is not crowded", "Notice/SeveralGrantsOfOneCommand", noticing(func(_ command, n []driver.Notice) []driver.Notice {
-			if len(n) > 0 {
-				n[len(n)-1].Crowded = false
-			}
-			return n
-		})},
 		{"one's own grant is a notice too", "Notice/OwnGrantIsInTheReply", noticing(func(by command, n []driver.Notice) []driver.Notice {
 			if h, ok := by.state.Holder(by.claim.ID); ok {
 				n = append(n, grantOf(by, h))
 			}
 			return n
-		})},
-		{"a granted Acquire hides other grants", "Notice/OwnGrantIsInTheReply", grants(func(by command) bool {
-			_, ok := by.state.Holder(by.claim.ID)
-			return ok
 		})},
 		{"every request wakes the first in the queue", "Notice/OnlyOfWhatTheCommandDid", noticing(func(by command, n []driver.Notice) []driver.Notice {
 			if by.method == dsynctest.MethodAcquire {
@@ -91,18 +81,6 @@ func wrongWakes() []plant {
 			return n[:min(2, len(n))]
 		})},
 		{"Keep wakes nobody", "Notice/KeepWakesTheFirstWaiter", nobody},
-		{"Keep wakes all", "Notice/KeepWakesTheFirstWaiter", noticing(func(by command, n []driver.Notice) []driver.Notice {
-			if by.outcome.Keep > 0 && len(n) > 0 {
-				n = append(n, wakeOf(by, 1, by.state.Waiting)...)
-			}
-			return n
-		})},
-		{"Keep wakes when it moved nothing", "Notice/KeepWakesTheFirstWaiter", noticing(func(by command, n []driver.Notice) []driver.Notice {
-			if by.outcome.Keep > 0 && len(n) == 0 {
-				n = wakeOf(by, 0, 1)
-			}
-			return n
-		})},
 	}
 }
 

@@ -191,15 +191,6 @@ func wrongChanges() []plant {
 		}))},
 		{"Keep is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(releases(func(by command) bool { return by.outcome.Keep > 0 }))},
 		{"Seal is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(releases(func(by command) bool { return by.outcome.Seal > 0 }))},
-		{"a take-over is no change", "Notice/EveryChangeOfAnObservedKey", passesBy(func(by command) bool {
-			_, ok := by.state.Holder(by.claim.ID)
-			return by.method == dsynctest.MethodAcquire && by.state.Position == 0 && !ok
-		})},
-		{"only keys with a record can be observed", "Notice/EveryChangeOfAnObservedKey", func(m *dsynctest.Memory, w *wrong) {
-			w.listen = func(ctx context.Context, id string, keys []string, f func(driver.Notice)) error {
-				return m.Listen(ctx, id, slices.DeleteFunc(keys, func(key string) bool { return !slices.Contains(m.Records(), key) }), f)
-			}
-		}},
 		{"every key is observed", "Notice/ChangesOnlyOfObservedKeys", observed(func(_, _ string) bool { return true })},
 		{"keys with the same prefix are observed", "Notice/ChangesOnlyOfObservedKeys", observed(func(key, named string) bool { return strings.HasPrefix(key, named) })},
 		{"observed keys fold case", "Notice/ChangesOnlyOfObservedKeys", observed(strings.EqualFold)},

@@ -35,17 +35,6 @@ func wrongPublishes() []plant {
 				return storecmd.Publish(ctx, m, c, seq, value)
 			}
 		}},
-		{"joining the queue removes the value", "Publish/StaysWhileItsHolderHolds", seen(func(s *driver.State) {
-			if s.Waiting > 0 {
-				s.Value = nil
-			}
-		})},
-		{"Extend removes the value", "Publish/StaysWhileItsHolderHolds", func(m *dsynctest.Memory, w *wrong) {
-			w.extend = func(ctx context.Context, c driver.Claim) (driver.Holder, error) {
-				storecmd.Publish(ctx, m, c, 1<<40, nil)
-				return storecmd.Extend(ctx, m, c)
-			}
-		}},
 		{"a value stays for the next holder", "Publish/GoesWithItsHolder", inherited(func(s driver.State) bool { return len(s.Holders) > 0 })},
 		{"a value stays when nobody holds", "Publish/GoesWithItsHolder", inherited(func(s driver.State) bool { return len(s.Holders) == 0 })},
 		{"anybody can publish for the holder", "Publish/GoesWithItsHolder", publishForHolder},
@@ -58,45 +47,12 @@ func wrongPublishes() []plant {
 				return nil, nil
 			}
 		}},
-		{"Publish ignores the clock", "Publish/NotAfterItsEnd", func(m *dsynctest.Memory, w *wrong) {
-			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-				m.SetUntil(c, time.Now().Add(time.Minute))
-				return storecmd.Publish(ctx, m, c, seq, value)
-			}
-		}},
-		{"the last to arrive counts", "Publish/LateOlderOneChangesNothing", func(m *dsynctest.Memory, w *wrong) {
-			arrived := int64(0)
-			w.publish = func(ctx context.Context, c driver.Claim, _ int64, value []byte) ([]driver.Notice, error) {
-				arrived++
-				return storecmd.Publish(ctx, m, c, arrived, value)
-			}
-		}},
-		{"the key counts what is published", "Publish/EveryClaimCountsFromOne", func(m *dsynctest.Memory, w *wrong) {
-			last := make(map[string]int64)
-			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
-				if seq < last[c.Key] {
-					return nil, nil
-				}
-				last[c.Key] = seq
-				return storecmd.Publish(ctx, m, c, seq, value)
-			}
-		}},
 		{"values are cut", "Publish/MoreThan64KiBIsRefused", func(m *dsynctest.Memory, w *wrong) {
 			w.publish = func(ctx context.Context, c driver.Claim, seq int64, value []byte) ([]driver.Notice, error) {
 				return storecmd.Publish(ctx, m, c, seq, value[:min(len(value), 64<<10)])
 			}
 		}},
 		{"the grant publishes nothing", "Publish/ByTheGrant", asked(func(_ driver.State, c *driver.Claim, _ bool, _ *time.Time) { c.Value = "" })},
-		{"only short claims have a value", "Publish/ByTheGrantOfEverySort", asked(func(_ driver.State, c *driver.Claim, _ bool, _ *time.Time) {
-			if c.Lease > 0 || c.Yield {
-				c.Value = ""
-			}
-		})},
-		{"the first value counts", "Publish/ByTheGrantOfSeveral", asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) {
-			if c.Limit == 3 && s.Waiting > 0 {
-				c.Value = ""
-			}
-		})},
 		{"a claim's value is cut", "Publish/ClaimsOfMoreThan256BytesAreRefused", asked(func(_ driver.State, c *driver.Claim, _ bool, _ *time.Time) {
 			c.Value = c.Value[:min(len(c.Value), driver.MaxClaimValue)]
 		})},
@@ -168,49 +124,8 @@ func wrongSeals() []plant {
 			}
 		})},
 		{"Keys does not read the result", "Seal/ResultIsReadByAll", listed(func(s *driver.State) { s.Value = nil })},
-		{"a sealed key is a free one", "Seal/NobodyJoinsAnyMore", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key, 1000); s.Sealed > 0 {
-					m.Forget(true)
-				}
-				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-			}
-		}},
-		{"Seal grants the first waiter", "Seal/DropsTheQueue", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key, 1000); s.Waiting > 0 {
-					o.Seal = 0
-				}
-				return storecmd.Release(ctx, m, c, o)
-			}
-		}},
 		{"a waiter can seal", "Seal/NotHeld", sealForHolder(func(s driver.State, c driver.Claim) bool { return s.Waiting > 1 })},
-		{"Seal always finds the claim", "Seal/NotHeld", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
-				found, n, err := storecmd.Release(ctx, m, c, o)
-				return found || o.Seal > 0, n, err
-			}
-		}},
-		{"Seal ignores the clock", "Seal/NotAfterItsEnd", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
-				if o.Seal > 0 {
-					m.SetUntil(c, time.Now().Add(time.Minute))
-				}
-				return storecmd.Release(ctx, m, c, o)
-			}
-		}},
-		{"a sealed key has no kind", "Seal/OtherKindIsMismatch", asked(func(s driver.State, c *driver.Claim, _ bool, _ *time.Time) {
-			if s.Sealed > 0 {
-				c.Kind = s.Kind
-			}
-		})},
 		{"the last result counts", "Seal/RepeatedOrLateDoesNothing", resultIs(func(_ bool, _, sent []byte) []byte { return sent })},
-		{"the last holder's result counts", "Seal/OtherHoldersDoNotChangeTheResult", resultIs(func(found bool, was, sent []byte) []byte {
-			if found {
-				return sent
-			}
-			return was
-		})},
 		{"results are cut", "Seal/MoreThan64KiBIsRefused", func(m *dsynctest.Memory, w *wrong) {
 			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
 				o.Result = o.Result[:min(len(o.Result), 64<<10)]

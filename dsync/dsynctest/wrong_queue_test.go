@@ -2,7 +2,6 @@ package dsynctest_test
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -20,54 +19,8 @@ func wrongQueues() []plant {
 				return s, err
 			}
 		}},
-		{"a release from the queue grants to nobody", "Queue/WhenTheHeavyHeadLeavesTheNextAreGranted", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key, 1000); s.Waiting > 0 && !holds(s, c) {
-					return true, nil, nil
-				}
-				return storecmd.Release(ctx, m, c, o)
-			}
-		}},
-		{"all weights are one", "Queue/WeightsNeverExceedTheLimit", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				c.Weight = 1
-				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-			}
-		}},
-		{"a late Acquire does nothing at all", "Expired/LateRequestStillSettles", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, err := m.Load(ctx, c.Key, 1000); s.Now.After(notAfter) {
-					return s, nil, err
-				}
-				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-			}
-		}},
 		{"light claims overtake", "Queue/LightDoesNotOvertakeHeavy", overtaking},
 		{"light tries overtake", "Queue/TryDoesNotOvertake", overtaking},
-		{"a claim that names expired sessions is granted first", "Expired/FirstWaiterIsGrantedNotTheCaller", func(m *dsynctest.Memory, w *wrong) {
-			claims := make(map[string]driver.Claim)
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				claims[c.ID] = c
-				if len(expired) > 0 {
-					s, _ := m.Load(ctx, c.Key, 1000)
-					for _, w := range s.WaitersAhead {
-						storecmd.Release(ctx, m, claims[w.Claim], driver.Release{})
-					}
-				}
-				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-			}
-		}},
-		{"the queue is last in, first out", "Queue/IsServedInOrder", func(m *dsynctest.Memory, w *wrong) {
-			claims := make(map[string]driver.Claim)
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				claims[c.ID] = c
-				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-				if s.Position > 1 {
-					return jump(ctx, m, c, claims, s)
-				}
-				return s, n, err
-			}
-		}},
 		{"WaitersAhead is the head of the queue", "Queue/ShowsTheNearestAhead", func(m *dsynctest.Memory, w *wrong) {
 			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
 				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
@@ -87,29 +40,11 @@ func wrongQueues() []plant {
 		}},
 		{"kinds don't matter", "Mismatch/Kind", anyKind},
 		{"limits don't matter", "Mismatch/Limit", anyKind},
-		{"a key keeps its kind forever", "Mismatch/FreeKeyTakesOver", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key, 1000); s.Kind != "" && s.Kind != c.Kind {
-					return driver.State{}, nil, &driver.MismatchError{Key: c.Key, Kind: s.Kind, WantKind: c.Kind, Limit: s.Limit, WantLimit: c.Limit}
-				}
-				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-			}
-		}},
 		{"claims of expired sessions are not dropped", "Expired/HolderIsDropped", deafTo(func(bool) bool { return true })},
 		{"a try does not drop claims of expired sessions", "Expired/TryDropsThemToo", deafTo(func(wait bool) bool { return !wait })},
 		{"waiters of expired sessions stay in the queue", "Expired/WaitersAreDropped", deafTo(func(bool) bool { return true })},
 		{"expired sessions lose their fixed leases", "Expired/FixedLeaseStaysUntilItsEnd", dropsLeases},
 		{"expired sessions wait on for fixed leases", "Expired/WaiterForFixedLeaseIsDropped", deafTo(func(bool) bool { return true })},
-		{"naming one expired session drops all others", "Expired/OnlyThoseNamed", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				if s, _ := m.Load(ctx, c.Key, 1000); len(expired) > 0 {
-					for _, h := range s.Holders {
-						expired = append(slices.Clone(expired), h.Session)
-					}
-				}
-				return storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-			}
-		}},
 	}
 }
 
@@ -210,25 +145,12 @@ func wrongFirsts() []plant {
 		{"tries are never first", "First/TryThatFitsIsGranted", asked(func(_ driver.State, c *driver.Claim, wait bool, _ *time.Time) {
 			c.First = c.First && wait
 		})},
-		{"first tries stay in the queue", "First/TryThatFitsIsGranted", func(m *dsynctest.Memory, w *wrong) {
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				return storecmd.Acquire(ctx, m, c, wait || c.First, expired, notAfter)
-			}
-		}},
 		{"a first claim ignores notAfter", "First/AfterNotAfterJoinsNothing", asked(func(_ driver.State, c *driver.Claim, _ bool, notAfter *time.Time) {
 			if c.First {
 				*notAfter = time.Now().Add(time.Hour)
 			}
 		})},
 	}
-}
-
-// yieldAll returns a NoticeYield for every holder, even those without Yield.
-func yieldAll(by command) (n []driver.Notice) {
-	for _, h := range by.state.Holders {
-		n = append(n, driver.Notice{Type: driver.NoticeYield, Session: h.Session, Key: by.key, Claim: h.Claim})
-	}
-	return n
 }
 
 // wrongYields are defects of claims that yield.
@@ -239,33 +161,10 @@ func wrongYields() []plant {
 		{"nobody yields", "Yield/IsShown", nobodyYields},
 		{"everybody yields", "Yield/IsShown", everybodyYields},
 		{"no holder is notified to yield", "Notice/YieldFromTheFirstWaiter", omitting(func(_ command, n driver.Notice) bool { return n.Type == driver.NoticeYield })},
-		{"every waiter makes holders yield", "Notice/YieldFromTheFirstWaiter", noticing(func(by command, n []driver.Notice) []driver.Notice {
-			if by.method == dsynctest.MethodAcquire && by.state.Position > 1 {
-				return append(n, yieldAll(by)...)
-			}
-			return n
-		})},
-		{"tries make holders yield", "Notice/YieldFromTheFirstWaiter", noticing(func(by command, n []driver.Notice) []driver.Notice {
-			if by.method == dsynctest.MethodAcquire && !by.wait && by.state.Position == 0 {
-				return append(n, yieldAll(by)...)
-			}
-			return n
-		})},
 		{"joining at the head makes nobody yield", "Notice/YieldFromTheFirstWaiter", omitting(func(by command, n driver.Notice) bool {
 			return n.Type == driver.NoticeYield && by.claim.First
 		})},
-		{"Release makes holders yield", "Notice/YieldFromTheFirstWaiter", noticing(func(by command, n []driver.Notice) []driver.Notice {
-			if by.method == dsynctest.MethodRelease && by.state.Waiting > 0 {
-				return append(n, yieldAll(by)...)
-			}
-			return n
-		})},
 		{"every holder is notified to yield", "Notice/YieldToEveryHolderThatYields", everybodyYields},
-		{"one holder of a session is notified to yield", "Notice/YieldToEveryHolderThatYields", noticing(func(_ command, n []driver.Notice) []driver.Notice {
-			return slices.CompactFunc(n, func(a, b driver.Notice) bool {
-				return a.Type == driver.NoticeYield && a.Session == b.Session && b.Type == a.Type
-			})
-		})},
 		{"a waiter's own session is not notified to yield", "Notice/YieldToEveryHolderThatYields", omitting(func(by command, n driver.Notice) bool {
 			return n.Type == driver.NoticeYield && n.Session == by.claim.Session
 		})},

@@ -22,13 +22,6 @@ func wrongSweeps() []plant {
 				return dense(s), n, err
 			}
 		}},
-		{"the free key forgets its last token", "Token/LastOneStaysReadable", func(m *dsynctest.Memory, w *wrong) {
-			w.release = func(ctx context.Context, c driver.Claim, o driver.Release) (bool, []driver.Notice, error) {
-				found, n, err := storecmd.Release(ctx, m, c, o)
-				m.Forget(true)
-				return found, n, err
-			}
-		}},
 		{"Sweep restarts tokens", "Sweep/TokensGrowOn_B08", carelessSweep},
 		{"Sweep ignores the retention of keys", "Sweep/LeavesWhatIsYoungerThanRetention", carelessSweep},
 		{"Sweep ignores the retention of sessions", "Sweep/LeavesWhatIsYoungerThanRetention", beforeSweep(func(_ *dsynctest.Memory, retention *time.Duration) {

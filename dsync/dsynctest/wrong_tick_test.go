@@ -28,28 +28,8 @@ func wrongTicks() []plant {
 		}
 	}
 	return []plant{
-		{"the last tick may run again", "Tick/OverForItselfAndEarlierOnes", joins(func(s driver.State, c *driver.Claim) {
-			if c.Tick == s.Sealed && c.Tick > 0 {
-				c.Tick++
-			}
-		})},
-		{"earlier ticks may run", "Tick/OverForItselfAndEarlierOnes", joins(func(s driver.State, c *driver.Claim) {
-			if c.Tick > 0 && c.Tick < s.Sealed {
-				c.Tick = s.Sealed + 1
-			}
-		})},
 		{"no tick is later", "Tick/LaterOnesAreGranted", joins(func(s driver.State, c *driver.Claim) { c.Tick = 1 })},
 		{"the tick is 32 bits", "Tick/LaterOnesAreGranted", seals(func(_ driver.State, l *driver.Release) { l.Seal = int64(int32(l.Seal)) })},
-		{"ticks wait in the order in which they came", "Tick/EarlierOnesAreServedFirst", joins(func(s driver.State, c *driver.Claim) {
-			if len(s.Holders) > 0 && c.Tick > s.Sealed {
-				c.Tick = 1 << 51
-			}
-		})},
-		{"the earliest tick goes behind the first", "Tick/EarlierOnesAreServedFirst", joins(func(s driver.State, c *driver.Claim) {
-			if s.Sealed == 0 && len(s.WaitersAhead) > 0 && c.Tick == 4 {
-				c.Tick = 5
-			}
-		})},
 		{"candidates are not ranked", "Tick/RanksCandidates", joins(func(_ driver.State, c *driver.Claim) {
 			if c.Kind == driver.KindElection {
 				c.Tick = 0
@@ -61,37 +41,8 @@ func wrongTicks() []plant {
 			}
 		})},
 		{"a seal empties the queue", "Tick/SealDropsThoseThatAreOver", joins(func(_ driver.State, c *driver.Claim) { c.Tick = min(c.Tick, 5) })},
-		{"a seal drops only its own tick", "Tick/SealDropsThoseThatAreOver", joins(func(s driver.State, c *driver.Claim) {
-			if s.Sealed == 0 && c.Tick == 4 {
-				c.Tick = 6
-			}
-		})},
 		{"the last seal counts", "Tick/AnEarlierSealChangesNothing", seals(func(s driver.State, l *driver.Release) { l.Seal = max(l.Seal, s.Sealed+1) })},
 		{"a seal is for all ticks", "Tick/AnEarlierSealChangesNothing", seals(func(_ driver.State, l *driver.Release) { l.Seal = 1 << 62 })},
-		{"a held key is not over", "Tick/RunThatFailsIsFollowed", joins(func(s driver.State, c *driver.Claim) {
-			if len(s.Holders) > 0 {
-				c.Tick = s.Sealed + 1
-			}
-		})},
-		{"a later tick may have another kind", "Tick/SealedKeyKeepsItsKindAndLimit", joins(func(s driver.State, c *driver.Claim) {
-			if s.Sealed > 0 && c.Tick > s.Sealed {
-				c.Kind = s.Kind
-			}
-		})},
-		{"a later tick may have another limit", "Tick/SealedKeyKeepsItsKindAndLimit", joins(func(s driver.State, c *driver.Claim) {
-			if s.Sealed > 0 && c.Tick > s.Sealed {
-				c.Limit = s.Limit
-			}
-		})},
-		{"Forget goes by the seal", "Tick/Forgotten", func(m *dsynctest.Memory, w *wrong) {
-			w.edit = func(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-				if e.Forget != nil {
-					s, _ := m.Load(ctx, e.Forget.Key, 1)
-					e.Forget.Token = s.Token
-				}
-				return m.Edit(ctx, e)
-			}
-		}},
 		{"negative ticks are 0", "Tick/NegativeIsRefused", joins(func(_ driver.State, c *driver.Claim) { c.Tick = max(c.Tick, 0) })},
 		{"a seal up to a negative tick is a release", "Tick/NegativeIsRefused", func(m *dsynctest.Memory, w *wrong) {
 			w.release = func(ctx context.Context, c driver.Claim, l driver.Release) (bool, []driver.Notice, error) {
@@ -99,17 +50,5 @@ func wrongTicks() []plant {
 				return storecmd.Release(ctx, m, c, l)
 			}
 		}},
-		{"a seal wakes only those that are over", "Notice/SealUpToATick", noticing(func(_ command, n []driver.Notice) []driver.Notice {
-			if len(n) == 3 {
-				return append(n[:1:1], n[2])
-			}
-			return n
-		})},
-		{"a seal wakes only the next", "Notice/SealUpToATick", noticing(func(_ command, n []driver.Notice) []driver.Notice {
-			if len(n) == 3 {
-				return n[1:2]
-			}
-			return n
-		})},
 	}
 }
