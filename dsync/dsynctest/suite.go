@@ -59,7 +59,6 @@ func conformance() []conformanceCase {
 		releaseCases(),
 		keepCases(),
 		sealCases(),
-		tickCases(),
 		resizeCases(),
 		leaseCases(),
 		publishCases(),

@@ -3,7 +3,6 @@ package dsynctest
 import (
 	"bytes"
 	"errors"
-	"strings"
 	"sync/atomic"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -14,8 +13,6 @@ import (
 func publishCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Publish/IsReadByAll", test: testPublishRead},
-		{name: "Publish/MoreThan64KiBIsRefused", test: testPublishTooLarge},
-		{name: "Publish/ClaimsOfMoreThan256BytesAreRefused", test: testClaimValueTooLarge},
 		{name: "Race/PublishAndHandOff", test: testPublishRace},
 	}
 }
@@ -84,35 +81,6 @@ func testPublishRead(e *env) {
 	}
 }
 
-func testPublishTooLarge(e *env) {
-	c := e.claim(newID(), e.session())
-	e.hold(c)
-	e.publish(c, []byte("value"))
-	if _, err := storecmd.Publish(e.ctx, e.store, c, 100, make([]byte, 64<<10+1)); !errors.Is(err, driver.ErrRefused) {
-		e.Errorf("Publish of 64 KiB and a byte: %v, want ErrRefused", err)
-	}
-	e.wantValue(e.load(c.Key), []byte("value"))
-}
-
-// valued returns c with a value.
-func valued(c driver.Claim, value string) driver.Claim {
-	c.Value = value
-	return c
-}
-
-func testClaimValueTooLarge(e *env) {
-	key, session := newID(), e.session()
-	c := valued(e.claim(key, session), strings.Repeat("v", driver.MaxClaimValue+1))
-	for _, wait := range []bool{true, false} {
-		if _, _, err := storecmd.Acquire(e.ctx, e.store, c, wait, nil, e.far); !errors.Is(err, driver.ErrRefused) {
-			e.Errorf("Acquire with a value of %d bytes: %v, want ErrRefused", len(c.Value), err)
-		}
-	}
-	if s := e.load(key); s.Kind != "" {
-		e.Errorf("after the refused Acquires, the key is %+v", s)
-	}
-}
-
 // testPublishRace publishes a value while another claim gets the key. Whichever command arrives first, the key must
 // not have that value under its new holder.
 func testPublishRace(e *env) {
@@ -152,7 +120,6 @@ func testPublishRace(e *env) {
 func sealCases() []conformanceCase {
 	return []conformanceCase{
 		{name: "Seal/ResultIsReadByAll", test: testSealResult},
-		{name: "Seal/MoreThan64KiBIsRefused", test: testSealTooLarge},
 		{name: "Race/SealAndAcquire", test: testSealRace},
 	}
 }
@@ -175,14 +142,6 @@ func (e *env) wantTick(s driver.State, tick, token int64, result []byte) {
 	if s.Sealed != tick || s.Value == nil || !bytes.Equal(s.Value, result) || s.Token != token {
 		e.Fatalf("sealed up to %d, token %d, %d bytes (nil %t) %.40q; want %d, %d, %d bytes %.40q",
 			s.Sealed, s.Token, len(s.Value), s.Value == nil, s.Value, tick, token, len(result), result)
-	}
-}
-
-// wantNotSealed checks that a key is not sealed.
-func (e *env) wantNotSealed(key string) {
-	e.Helper()
-	if s := e.load(key); s.Sealed > 0 {
-		e.Fatalf("the key is sealed: %+v", s)
 	}
 }
 
@@ -227,21 +186,4 @@ func testSweepSealed(e *env) {
 		e.sweep(0)
 		e.wantSealed(e.load(c.Key), token, []byte("result"))
 	}
-}
-
-func testSealTooLarge(e *env) {
-	key, session := newID(), e.session()
-	c, waiter := e.claim(key, session), e.claim(key, session)
-	token := e.hold(c).Token
-	e.queue(waiter)
-	if _, _, err := storecmd.Release(e.ctx, e.store, c, driver.Release{Seal: 1, Result: make([]byte, 64<<10+1)}); !errors.Is(err, driver.ErrRefused) {
-		e.Errorf("Release with a result of 64 KiB and a byte: %v, want ErrRefused", err)
-	}
-	s := e.load(key)
-	e.wantHolders(s, c)
-	e.wantQueue(s, waiter)
-	e.wantNotSealed(key)
-	result := bytes.Repeat([]byte{0xfe}, 64<<10)
-	e.seal(c, result, true)
-	e.wantSealed(e.load(key), token, result)
 }
