@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/model"
 )
 
 // RunInBubbles is like [TestStore], but runs each subtest in its own bubble, so that waiting takes no time. It calls
@@ -84,4 +85,18 @@ func (m *Memory) SetUntil(c driver.Claim, until time.Time) bool {
 		}
 	}
 	return false
+}
+
+// Record returns the record of a key.
+func (m *Memory) Record(key string) model.Record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.keys[key]
+}
+
+// Observed reports whether somebody listens to changes of a key.
+func (m *Memory) Observed(key string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.observers[key]) > 0
 }
