@@ -2,7 +2,6 @@ package dsync_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -309,37 +308,6 @@ func TestListensOnlyWhileSomeoneWaits(t *testing.T) {
 		if n := store.Counts().Commands[dsynctest.MethodListen] - before; n != 2 {
 			t.Errorf("%d listeners after a pause of three TTLs, want 2", n)
 		}
-	})
-}
-
-// B10: an error of the store means neither that the key was acquired nor that somebody holds it.
-func TestStoreErrorIsReturned(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		broken := errors.New("the store is broken")
-		store := &brokenStore{Memory: dsynctest.NewMemory()}
-		s := newSession(t, store, nil)
-		lock(t, s.Mutex("warm"))
-		store.fail(broken)
-		err := errOf(s.Mutex("k").TryHold(background))
-		wantErr(t, "TryHold", err, broken)
-		if errors.Is(err, dsync.ErrHeld) {
-			t.Errorf("the error with a broken store is ErrHeld: %v", err)
-		}
-		ctx, cancel := context.WithTimeout(background, time.Second)
-		defer cancel()
-		wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded, broken)
-
-		// B30: Lock waits, and gets the key when the store is back.
-		locked := make(chan struct{})
-		mu := s.Mutex("k")
-		go func() { mu.Lock(); close(locked) }()
-		time.Sleep(5 * time.Second)
-		if isClosed(locked) {
-			t.Fatal("Lock succeeded with a broken store")
-		}
-		store.fail(nil)
-		<-locked
-		mu.Unlock()
 	})
 }
 

@@ -1,7 +1,9 @@
 package dsync_test
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -23,8 +25,9 @@ type party struct {
 
 // A holding is what a party holds.
 type holding struct {
-	lost <-chan struct{}
-	done func() error // unlocks; the error reports how the hold ended
+	lost  <-chan struct{}
+	done  func() error // unlocks; the error reports how the hold ended
+	token func() int64
 }
 
 // holdingOf converts the results of a call such as Mutex.Hold to a holding.
@@ -32,7 +35,7 @@ func holdingOf(h *dsync.Hold, err error) (*holding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &holding{h.Lost(), func() error { return h.Release(background) }}, nil
+	return &holding{h.Lost(), func() error { return h.Release(background) }, h.Token}, nil
 }
 
 func forceMutex(s *dsync.Session) func(context.Context) (*holding, error) {
@@ -48,7 +51,7 @@ func forceWriter(s *dsync.Session) func(context.Context) (*holding, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &holding{h.Lost(), func() error { return h.Unlock(driver.Release{}).Wait(background) }}, nil
+		return &holding{h.Lost(), func() error { return h.Unlock(driver.Release{}).Wait(background) }, h.Token}, nil
 	}
 }
 
@@ -68,30 +71,35 @@ var parties = []party{
 	{"semaphore", func(ctx context.Context, s *dsync.Session) (*holding, error) {
 		return holdingOf(s.Semaphore("k", 3).Hold(ctx, 3))
 	}, nil},
-	{"once", func(ctx context.Context, s *dsync.Session) (*holding, error) {
+	{"once", run(nil), nil},
+	{"hold", func(ctx context.Context, s *dsync.Session) (*holding, error) {
+		h, err := engine.Of(s).Hold(ctx, engine.Whole("k", driver.KindElection))
+		if err != nil {
+			return nil, err
+		}
+		return &holding{h.Lost(), func() error { return h.Release(background) }, h.Token}, nil
+	}, nil},
+}
+
+// run begins a run of a Once, whose function returns the given error when the holding is done.
+func run(result error) func(context.Context, *dsync.Session) (*holding, error) {
+	return func(ctx context.Context, s *dsync.Session) (*holding, error) {
 		runs, over := make(chan context.Context, 1), make(chan error, 1)
 		stop := make(chan struct{})
 		go func() {
 			over <- s.Once("k").Do(ctx, func(ctx context.Context) error {
 				runs <- ctx
 				<-stop
-				return nil
+				return result
 			})
 		}()
 		select {
 		case c := <-runs:
-			return &holding{c.Done(), func() error { close(stop); return <-over }}, nil
+			return &holding{c.Done(), func() error { close(stop); return <-over }, dsync.HoldFrom(c).Token}, nil
 		case err := <-over:
-			return nil, err
+			return nil, cmp.Or(err, errors.New("the Once is done"))
 		}
-	}, nil},
-	{"hold", func(ctx context.Context, s *dsync.Session) (*holding, error) {
-		h, err := engine.Of(s).Hold(ctx, engine.Whole("k", driver.KindElection))
-		if err != nil {
-			return nil, err
-		}
-		return &holding{h.Lost(), func() error { return h.Release(background) }}, nil
-	}, nil},
+	}
 }
 
 // take acquires "k" as p does, within five minutes.

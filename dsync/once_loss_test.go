@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
-	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
@@ -267,64 +265,6 @@ func TestOnceCallersContextEnds(t *testing.T) {
 	})
 }
 
-// B10: if the store fails until ctx ends, Do returns ctx's error and the store's, without running the function.
-func TestOnceReturnsStoreError(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		broken := errors.New("the store is broken")
-		store := &brokenStore{Memory: dsynctest.NewMemory()}
-		o := newSession(t, store, nil).Once("k")
-		store.fail(broken)
-		ctx, cancel := context.WithTimeout(background, time.Second)
-		defer cancel()
-		wantErr(t, "Do", o.Do(ctx, unwanted(t)), context.DeadlineExceeded, broken)
-		store.fail(nil)
-		sealed(t, o, "v")
-	})
-}
-
-// A call that uses a Once's key as another kind fails, whether or not the Once is sealed. The error names both kinds.
-func TestOnceKeyOfAnotherKind(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := dsynctest.NewMemory()
-		s, other := newSession(t, store, nil), newSession(t, store, nil)
-		check := func(when string) {
-			t.Helper()
-			ctx, cancel := context.WithTimeout(background, time.Minute)
-			defer cancel()
-			for where, o := range map[string]*dsync.Session{"here": s, "elsewhere": other} {
-				for what, err := range map[string]error{
-					"mutex":     o.Mutex("k").LockContext(ctx),
-					"rwmutex":   errOf(o.RWMutex("k").RHold(ctx)),
-					"semaphore": o.Semaphore("k", 3).Acquire(ctx, 1),
-				} {
-					wantErr(t, when+" "+where, err, dsync.ErrMismatch)
-					if msg := fmt.Sprint(err); !strings.Contains(msg, "kind once") || !strings.Contains(msg, "not "+what) {
-						t.Errorf("%s %s: %q does not name both kinds", when, where, msg)
-					}
-				}
-			}
-			wantErr(t, when, other.Semaphore("k", 3).Resize(background, 4), dsync.ErrMismatch)
-		}
-		err := s.Once("k").Do(background, func(context.Context) error { check("running"); return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
-		check("sealed")
-		time.Sleep(time.Hour)
-		check("long sealed")
-		wantDone(t, other.Once("k"), "")
-
-		mu := s.Mutex("m")
-		lock(t, mu)
-		ctx, cancel := context.WithTimeout(background, time.Minute)
-		defer cancel()
-		for where, o := range map[string]*dsync.Session{"here": s, "elsewhere": other} {
-			wantErr(t, where, o.Once("m").Do(ctx, unwanted(t)), dsync.ErrMismatch)
-		}
-		mu.Unlock()
-	})
-}
-
 func TestOnceMisuse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
@@ -337,48 +277,5 @@ func TestOnceMisuse(t *testing.T) {
 		} {
 			wantPanic(t, what, f, "zero Once", "Session.Once")
 		}
-	})
-}
-
-// Promise 9: a run whose hold is revoked does not count, even if its function returns within the grace.
-func TestRevokedRunDoesNotCount(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := dsynctest.NewMemory()
-		s := newSession(t, store, &dsync.Options{AlwaysListen: true})
-		first := make(chan error, 1)
-		go func() {
-			first <- s.Once("k").Do(background, func(ctx context.Context) error { <-ctx.Done(); return nil })
-		}()
-		time.Sleep(time.Second)
-		if err := admin.New(newSession(t, store, nil)).Break(background, "k"); err != nil {
-			t.Errorf("Break: %v", err)
-		}
-		wantErr(t, "the run", <-first, dsync.ErrLost, dsync.ErrRevoked)
-		sealed(t, s.Once("k"), "v")
-	})
-}
-
-// Close ends all waits and the run's context. The run does not count.
-func TestCloseEndsARunOfOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := dsynctest.NewMemory()
-		s := newSession(t, store, nil)
-		first, waiting := make(chan error, 1), make(chan error, 1)
-		go func() {
-			first <- s.Once("k").Do(background, func(ctx context.Context) error { <-ctx.Done(); return nil })
-		}()
-		synctest.Wait()
-		go func() { waiting <- s.Once("k").Do(background, unwanted(t)) }()
-		synctest.Wait()
-		start := time.Now()
-		if err := s.Close(background); err != nil || time.Since(start) != 0 {
-			t.Errorf("Close: %v after %v, want nil at once", err, time.Since(start))
-		}
-		wantErr(t, "the run", <-first, dsync.ErrLost, dsync.ErrClosed)
-		wantErr(t, "the waiter", <-waiting, dsync.ErrClosed)
-		if h := holders(t, store, "k"); len(h) != 0 {
-			t.Errorf("holders left behind: %v", h)
-		}
-		sealed(t, newSession(t, store, nil).Once("k"), "v")
 	})
 }

@@ -14,41 +14,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// If a process uses a key as one kind, a call in the same process that uses the key as another kind sends no command.
-// The error of the call names both kinds.
-func TestLocalMismatchNamesBothKinds(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := dsynctest.NewMemory()
-		s := newSession(t, store, nil)
-		mu, rw := s.Mutex("k"), s.RWMutex("l")
-		lock(t, mu)
-		rw.Lock()
-		before := store.Counts()
-		for _, c := range []struct {
-			what         string
-			do           func() error
-			kind, wanted driver.Kind
-		}{
-			{"RWMutex.LockContext", func() error { return s.RWMutex("k").LockContext(background) }, driver.KindMutex, driver.KindRWMutex},
-			{"a try of an RWMutex", func() error { _, _, err := dsync.TryLockAll(background, s.RWMutex("k")); return err }, driver.KindMutex, driver.KindRWMutex},
-			{"Semaphore.Acquire", func() error { return s.Semaphore("l", 2).Acquire(background, 1) }, driver.KindRWMutex, driver.KindSemaphore},
-			{"Mutex.Lease", func() error { _, err := s.Mutex("l").Lease(background, ttl); return err }, driver.KindRWMutex, driver.KindMutex},
-		} {
-			err := c.do()
-			wantErr(t, c.what, err, dsync.ErrMismatch)
-			var e *driver.MismatchError
-			if !errors.As(err, &e) || e.Kind != c.kind || e.WantKind != c.wanted {
-				t.Errorf("%s: %v, want an error that says that the key is in use as %s and was requested as %s", c.what, err, c.kind, c.wanted)
-			}
-		}
-		if d := store.Counts().Since(before); d.Total() != 0 {
-			t.Errorf("the store was sent the commands %v, want none", d.Commands)
-		}
-		mu.Unlock()
-		rw.Unlock()
-	})
-}
-
 // Status shows a holder as lapsed if its session has expired, however recent the last heartbeat is. Otherwise Status
 // shows the holder as lapsed when a TTL has passed since the last heartbeat, and not a millisecond earlier.
 func TestStatusShowsLapsedSessions(t *testing.T) {

@@ -8,63 +8,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
-	"github.com/leasehold-go/leasehold/internal/storecmd"
-	"github.com/leasehold-go/leasehold/internal/testkit"
 )
-
-// B20, L13: the hold of a crashed reader or writer ends a TTL after its session's last heartbeat, not earlier. The next
-// waiter gets the key within 10 ms of that.
-func TestCrashedReaderOrWriterIsFollowedAtExpiry(t *testing.T) {
-	for _, c := range []struct {
-		name           string
-		crashed, taken string
-	}{
-		{"a reader by a writer", "reader", "writer"},
-		{"a writer by a reader", "writer", "reader"},
-		{"a writer by a writer", "writer", "writer"},
-	} {
-		for name, polling := range deliveries {
-			t.Run(c.name+" "+name, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					draws := testkit.Draw(t)
-					for range 10 {
-						memory := dsynctest.NewMemory()
-						memory.Polling = polling
-						faulty := newFaulty(t, memory, nil)
-						a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
-						rw := a.RWMutex("k")
-						if c.crashed == "reader" {
-							for range 3 { // one claim
-								rlock(t, rw)
-							}
-						} else {
-							wlock(t, rw)
-						}
-						time.Sleep(draws.Below(ttl))
-						faulty.Cut()
-						m, _, err := storecmd.Members(background, memory, a.ID())
-						if err != nil {
-							t.Fatal(err)
-						}
-						next := b.RWMutex("k")
-						if c.taken == "writer" {
-							wlock(t, next)
-						} else {
-							rlock(t, next)
-						}
-						h := holders(t, memory, "k")
-						if len(h) != 1 || h[0].Session != b.ID() {
-							t.Fatalf("the key is held by %v, want %s alone", h, b.ID())
-						}
-						if d := h[0].Since.Sub(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 10*time.Millisecond {
-							t.Errorf("granted %v after the crashed session's last heartbeat + TTL", d)
-						}
-					}
-				})
-			})
-		}
-	}
-}
 
 // B20: if one of several readers crashes, a writer waits only until the crashed reader's session has lapsed and the
 // live readers have unlocked.
@@ -92,24 +36,6 @@ func TestCrashedReaderAmongLivingOnes(t *testing.T) {
 			t.Error("a crashed reader keeps a writer out")
 		}
 		writer.Unlock()
-	})
-}
-
-// B20 for tries: a try gets the key of a crashed reader as soon as the reader's session has lapsed.
-func TestTryTakesALapsedReadersHold(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		memory := dsynctest.NewMemory()
-		faulty := newFaulty(t, memory, nil)
-		a, b := newSession(t, faulty, nil).RWMutex("k"), newSession(t, memory, nil).RWMutex("k")
-		rlock(t, a)
-		faulty.Cut()
-		if b.TryLock() {
-			t.Error("a try before the session has lapsed returned true, want false")
-		}
-		time.Sleep(ttl)
-		if !b.TryLock() {
-			t.Error("a try after the session has lapsed returned false, want true")
-		}
 	})
 }
 
@@ -237,41 +163,6 @@ func TestForceNotifiesReaders(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Close notifies readers, waits until the last of them has unlocked, and ends all waits.
-func TestCloseNotifiesReaders(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := dsynctest.NewMemory()
-		s := newSession(t, store, nil)
-		rw := s.RWMutex("k")
-		first, second := take(t, rw.RHold), take(t, rw.RHold)
-		errs := make(chan error, 2)
-		go func() { errs <- s.RWMutex("k").LockContext(background) }()
-		synctest.Wait()
-		go func() { errs <- errOf(s.RWMutex("k").RHold(background)) }()
-		synctest.Wait()
-		closed := make(chan error, 1)
-		go func() { closed <- s.Close(background) }()
-		<-first.Lost()
-		for range 2 {
-			wantErr(t, "a waiter", <-errs, dsync.ErrClosed)
-		}
-		first.Release(background)
-		time.Sleep(grace / 2)
-		if len(closed) != 0 || len(holders(t, store, "k")) != 1 {
-			t.Error("Close returned before the last reader was done")
-		}
-		start := time.Now()
-		wantErr(t, "the last release", second.Release(background), dsync.ErrLost, dsync.ErrClosed)
-		if err := <-closed; err != nil || time.Since(start) > 0 {
-			t.Errorf("Close: %v, %v after the last reader was done", err, time.Since(start))
-		}
-		if h := holders(t, store, "k"); len(h) != 0 {
-			t.Errorf("holders left behind: %v", h)
-		}
-		wantErr(t, "RHold", errOf(rw.RHold(background)), dsync.ErrClosed)
-	})
 }
 
 // A reader's hold ends when it is lost or released. It does not end when another reader in the same process unlocks,

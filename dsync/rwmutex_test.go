@@ -234,31 +234,6 @@ func TestRWMutexTry(t *testing.T) {
 	})
 }
 
-// B10 for readers: an error of the store means neither that the call succeeded nor that the key is held.
-func TestReadLockReturnsStoreError(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		broken := errors.New("the store is broken")
-		store := &brokenStore{Memory: dsynctest.NewMemory()}
-		rw := newSession(t, store, nil).RWMutex("k")
-		store.fail(broken)
-		if rw.TryRLock() {
-			t.Error("TryRLock succeeded with a broken store")
-		}
-		ctx, cancel := context.WithTimeout(background, time.Second)
-		defer cancel()
-		wantErr(t, "RHold", errOf(rw.RHold(ctx)), context.DeadlineExceeded, broken)
-		locked := make(chan struct{})
-		go func() { rw.RLock(); close(locked) }()
-		time.Sleep(5 * time.Second)
-		if isClosed(locked) {
-			t.Fatal("RLock succeeded with a broken store")
-		}
-		store.fail(nil)
-		<-locked
-		rw.RUnlock()
-	})
-}
-
 // A cancelled waiter leaves nothing behind, whether it waited in its process or in the store's queue. The waiters
 // behind it continue.
 func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
@@ -299,39 +274,6 @@ func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Using a key as two kinds fails, whether in one process or in two. The error names both kinds.
-func TestRWMutexKeyOfAnotherKind(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := dsynctest.NewMemory()
-		s, other := newSession(t, store, nil), newSession(t, store, nil)
-		rw := s.RWMutex("k")
-		rlock(t, rw)
-		ctx, cancel := context.WithTimeout(background, time.Minute)
-		defer cancel()
-		for where, o := range map[string]*dsync.Session{"here": s, "elsewhere": other} {
-			for what, err := range map[string]error{
-				"mutex":     o.Mutex("k").LockContext(ctx),
-				"semaphore": errOf(o.Semaphore("k", 3).TryHold(ctx, 1)),
-				"once":      o.Once("k").Do(ctx, nil),
-			} {
-				wantErr(t, where, err, dsync.ErrMismatch)
-				if msg := fmt.Sprint(err); !strings.Contains(msg, "kind rwmutex") || !strings.Contains(msg, "not "+what) {
-					t.Errorf("%s: %q does not name both kinds", where, msg)
-				}
-			}
-		}
-		rw.RUnlock()
-		mu := other.Mutex("k") // a free key can change its kind
-		lock(t, mu)
-		for where, o := range map[string]*dsync.Session{"here": other, "elsewhere": s} {
-			wantErr(t, where, errOf(o.RWMutex("k").RHold(ctx)), dsync.ErrMismatch)
-			_, _, err := dsync.TryLockAll(background, o.RWMutex("k"))
-			wantErr(t, where, err, dsync.ErrMismatch)
-		}
-		mu.Unlock()
-	})
 }
 
 func TestRWMutexMisuse(t *testing.T) {

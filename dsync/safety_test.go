@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,7 +13,6 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
-	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // trials is the usual number of trials in a randomized test.
@@ -23,170 +21,6 @@ func trials() int {
 		return 20
 	}
 	return 1000
-}
-
-// Promise 1, B02, B03, B07, B09, B21: whatever goes wrong between the holder and the store, the holder's Lost closes
-// at least the length of the grace before anyone else acquires the key.
-func TestMutexLostBeforeTaken(t *testing.T) {
-	type fault func(r *rand.Rand, f *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault
-	faults := map[string]fault{
-		"partition": func(r *rand.Rand, f *dsynctest.Faulty, _ func() bool) func(dsynctest.Request) dsynctest.Fault {
-			return nil // the trial calls Cut later
-		},
-		"hung heartbeat": func(r *rand.Rand, _ *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault {
-			return func(q dsynctest.Request) dsynctest.Fault {
-				if begun() && q.Method == dsynctest.MethodHeartbeat {
-					return dsynctest.Fault{Hang: 3 * ttl}
-				}
-				return dsynctest.Fault{}
-			}
-		},
-		"replies lost": func(r *rand.Rand, _ *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault {
-			return func(q dsynctest.Request) dsynctest.Fault {
-				return dsynctest.Fault{LoseReply: begun()}
-			}
-		},
-		"requests late": func(r *rand.Rand, _ *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault {
-			return func(q dsynctest.Request) dsynctest.Fault {
-				if begun() {
-					return dsynctest.Fault{Delay: time.Duration(r.Int64N(int64(2 * ttl)))}
-				}
-				return dsynctest.Fault{}
-			}
-		},
-		"a bad network": func(r *rand.Rand, _ *dsynctest.Faulty, begun func() bool) func(dsynctest.Request) dsynctest.Fault {
-			return func(q dsynctest.Request) dsynctest.Fault {
-				f := dsynctest.Fault{Delay: time.Duration(r.Int64N(int64(ttl / 10)))}
-				if begun() {
-					f.LoseRequest = r.IntN(3) == 0
-					f.LoseReply = r.IntN(3) == 0
-					if r.IntN(3) == 0 {
-						f.Again = time.Duration(r.Int64N(int64(ttl)))
-					}
-				}
-				return f
-			}
-		},
-	}
-	for name, fault := range faults {
-		t.Run(name, func(t *testing.T) {
-			for i := range trials() / len(faults) {
-				lostBeforeTaken(t, uint64(i), func(r *rand.Rand, memory *dsynctest.Memory) *dsynctest.Faulty {
-					var f *dsynctest.Faulty
-					begin := time.Now().Add(ttl/10 + time.Duration(r.Int64N(int64(ttl))))
-					f = dsynctest.NewFaulty(memory, fault(r, f, func() bool { return time.Now().After(begin) }))
-					if name == "partition" {
-						time.AfterFunc(time.Until(begin), f.Cut)
-					}
-					return f
-				})
-			}
-		})
-	}
-}
-
-func lostBeforeTaken(t *testing.T, seed uint64, network func(*rand.Rand, *dsynctest.Memory) *dsynctest.Faulty) {
-	bubble(t, func(t *testing.T) {
-		r := rand.New(rand.NewPCG(seed, 0))
-		memory := dsynctest.NewMemory()
-		memory.Skew(time.Duration(r.Int64N(int64(2*time.Hour))) - time.Hour)
-		faulty := network(rand.New(rand.NewPCG(seed, 1)), memory)
-		defer faulty.Close()
-		a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
-		h, err := a.Mutex("k").Hold(background)
-		if err != nil {
-			t.Fatal(err)
-		}
-		token := h.Token()
-
-		var lost time.Time
-		released := false
-		notified := make(chan struct{})
-		go func() {
-			defer close(notified)
-			select {
-			case <-h.Lost():
-				lost = time.Now()
-			case <-time.After(10 * ttl): // the hold survived the faults of this trial
-				lost, released = time.Now().Add(-grace), true
-				go h.Release(background)
-			}
-		}()
-		// The store's clock steps by less than the margin.
-		step := time.Duration(r.Int64N(int64(2*margin-4*time.Millisecond))) - margin + 2*time.Millisecond
-		time.AfterFunc(time.Duration(r.Int64N(int64(2*ttl))), func() { memory.Skew(step) })
-		time.Sleep(time.Duration(r.Int64N(int64(2 * ttl))))
-		next := b.Mutex("k")
-		lock(t, next)
-		taken := time.Now()
-		if next.Token() <= token {
-			t.Errorf("seed %d: token %d after %d", seed, next.Token(), token)
-		}
-		synctest.Wait()
-		if !isClosed(notified) {
-			t.Fatalf("seed %d: taken while Lost was open", seed)
-		}
-		if d := taken.Sub(lost); d < grace {
-			t.Errorf("seed %d: taken %v after Lost closed, want at least the grace of %v", seed, d, grace)
-		}
-
-		// B05, B32: the late Release does not free another holder's hold.
-		if isClosed(h.Lost()) && h.Token() == 0 {
-			faulty.Heal()
-			if !released {
-				wantErr(t, "late Release", h.Release(background), dsync.ErrLost)
-			}
-		}
-		time.Sleep(2 * ttl)
-		if h := holders(t, memory, "k"); len(h) != 1 || h[0].Token != next.Token() || isClosed(next.Lost()) {
-			t.Errorf("seed %d: after the late Release the holders are %v, want the one with token %d", seed, h, next.Token())
-		}
-		next.Unlock()
-	})
-}
-
-// Promise 1, B06, B19, L13: a crashed holder's lock becomes free a TTL after its last heartbeat, by the store's clock,
-// and not earlier. The next waiter is granted the lock within 10 ms of that.
-func TestCrashedHolderIsFollowedAtExpiry(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		draws := testkit.Draw(t)
-		for range 20 {
-			memory := dsynctest.NewMemory()
-			faulty := newFaulty(t, memory, nil)
-			a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
-			lock(t, a.Mutex("k"))
-			time.Sleep(draws.Below(ttl))
-			faulty.Cut() // the store can't tell this from a crash
-			m, _, err := storecmd.Members(background, memory, a.ID())
-			if err != nil {
-				t.Fatal(err)
-			}
-			mu := b.Mutex("k")
-			lock(t, mu)
-			h := holders(t, memory, "k")[0]
-			if d := h.Since.Sub(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 10*time.Millisecond {
-				t.Errorf("granted %v after the crashed holder's last heartbeat + TTL", d)
-			}
-			mu.Unlock()
-		}
-	})
-}
-
-// L13 for tries: if nobody waits, the try itself expires the crashed holder's session.
-func TestTryLockTakesALapsedHold(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		memory := dsynctest.NewMemory()
-		faulty := newFaulty(t, memory, nil)
-		a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
-		lock(t, a.Mutex("k"))
-		faulty.Cut()
-		mu := b.Mutex("k")
-		wantErr(t, "try before expiry", errOf(mu.TryHold(background)), dsync.ErrHeld)
-		time.Sleep(ttl)
-		if err := errOf(mu.TryHold(background)); err != nil {
-			t.Errorf("try after expiry: %v", err)
-		}
-	})
 }
 
 // B03: even while a heartbeat hangs, a timer reports the loss in time.
@@ -402,67 +236,6 @@ func (s *resetStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, er
 		close(late)
 	})
 	return driver.Edited{}, errors.New("connection reset")
-}
-
-// B31: if all of a session's requests are delivered again later, none of them joins a queue or frees a key.
-func TestReplayedRequestsChangeNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		memory := dsynctest.NewMemory()
-		faulty := newFaulty(t, memory, nil)
-		faulty.Record()
-		a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
-		for range 3 {
-			for _, key := range []string{"free", "taken", "mine"} {
-				mu := a.Mutex(key)
-				lock(t, mu)
-				mu.Unlock()
-			}
-		}
-		wantErr(t, "a wait", func() error {
-			lock(t, b.Mutex("taken"))
-			ctx, cancel := context.WithTimeout(background, time.Second)
-			defer cancel()
-			return a.Mutex("taken").LockContext(ctx)
-		}(), context.DeadlineExceeded)
-		mine := a.Mutex("mine")
-		lock(t, mine)
-		time.Sleep(ttl)
-		check := func(when string) {
-			t.Helper()
-			if h, n := holders(t, memory, "free"), queueLength(t, memory, "free"); len(h)+n != 0 {
-				t.Errorf("%s: the free key has holders %v and %d in the queue", when, h, n)
-			}
-			for key, id := range map[string]string{"taken": b.ID(), "mine": a.ID()} {
-				if h, n := holders(t, memory, key), queueLength(t, memory, key); len(h) != 1 || h[0].Session != id || n != 0 {
-					t.Errorf("%s: key %q has holders %v and %d in the queue, want %s alone", when, key, h, n, id)
-				}
-			}
-			if isClosed(mine.Lost()) {
-				t.Errorf("%s: a hold was lost", when)
-			}
-		}
-		check("before")
-		for range 2 {
-			if err := faulty.Replay(background); err != nil {
-				t.Fatal(err)
-			}
-			check("replayed")
-			time.Sleep(ttl)
-			check("later")
-		}
-		// The replayed requests must not change anything after the session has ended, either.
-		mine.Unlock()
-		if err := a.Close(background); err != nil {
-			t.Fatal(err)
-		}
-		faulty.Replay(background)
-		mu := b.Mutex("mine")
-		lock(t, mu)
-		mu.Unlock()
-		if m, _, _ := storecmd.Members(background, memory, holders(t, memory, "taken")[0].Session); len(m) != 1 || m[0].Expired {
-			t.Errorf("the other session is %v", m)
-		}
-	})
 }
 
 // B28: a Release that is repeated because its reply was lost does not free a newer hold.

@@ -2,7 +2,6 @@ package dsync_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,64 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
-	"github.com/leasehold-go/leasehold/internal/storecmd"
-	"github.com/leasehold-go/leasehold/internal/testkit"
 )
-
-// L13: the units of a crashed process become free a TTL after its last heartbeat, not earlier, and are granted within
-// 10 ms of that. Other holders keep their units.
-func TestCrashedHoldersPartIsFreeAtExpiry(t *testing.T) {
-	for name, polling := range deliveries {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				draws := testkit.Draw(t)
-				for range 10 {
-					memory := dsynctest.NewMemory()
-					memory.Polling = polling
-					faulty := newFaulty(t, memory, nil)
-					a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
-					crashed, living, next := a.Semaphore("k", 5), b.Semaphore("k", 5), b.Semaphore("k", 5)
-					acquire(t, crashed, 1)
-					acquire(t, crashed, 2)
-					livingHold := units(t, living, 2)
-					time.Sleep(draws.Below(ttl))
-					faulty.Cut()
-					m, _, err := storecmd.Members(background, memory, a.ID())
-					if err != nil {
-						t.Fatal(err)
-					}
-					wantErr(t, "TryHold", errOf(next.TryHold(background, 1)), dsync.ErrHeld)
-					acquire(t, next, 3)
-					hs := holders(t, memory, "k")
-					if d := hs[len(hs)-1].Since.Sub(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 10*time.Millisecond {
-						t.Errorf("granted %v after the crashed session's last heartbeat + TTL", d)
-					}
-					if sum(t, memory, "k") != 5 || isClosed(livingHold.Lost()) {
-						t.Errorf("the key is held by %v, want a weight of 5 in all, and the living holder's hold not lost", hs)
-					}
-				}
-			})
-		})
-	}
-}
-
-// A try gets the units of a crashed process as soon as the process's session has lapsed.
-func TestTryAcquireTakesALapsedPart(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		memory := dsynctest.NewMemory()
-		faulty := newFaulty(t, memory, nil)
-		a, b := newSession(t, faulty, nil).Semaphore("k", 5), newSession(t, memory, nil).Semaphore("k", 5)
-		acquire(t, a, 3)
-		faulty.Cut()
-		if !b.TryAcquire(2) || b.TryAcquire(1) {
-			t.Error("before the session has lapsed, a try must get only the 2 units that nobody held")
-		}
-		time.Sleep(ttl)
-		if err := errOf(b.TryHold(background, 3)); err != nil {
-			t.Errorf("try after expiry: %v", err)
-		}
-	})
-}
 
 // Release gives up lost units first, and does not free units that were acquired later.
 func TestReleaseTakesLostUnitsFirst(t *testing.T) {
@@ -245,55 +187,4 @@ func TestCancelledAcquireLeavesNothing(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Close notifies the holders, waits until they have released everything, and ends all waits.
-func TestCloseNotifiesSemaphoreHolders(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := dsynctest.NewMemory()
-		s := newSession(t, store, nil)
-		m := s.Semaphore("k", 3)
-		one, two := units(t, m, 1), units(t, m, 2)
-		waiting := acquiring(s.Semaphore("k", 3), 1)
-		closed := make(chan error, 1)
-		go func() { closed <- s.Close(background) }()
-		<-one.Lost()
-		wantErr(t, "Acquire", <-waiting, dsync.ErrClosed)
-		wantErr(t, "Release", two.Release(background), dsync.ErrLost, dsync.ErrClosed)
-		time.Sleep(grace / 2)
-		if len(closed) != 0 {
-			t.Error("Close returned before everything was released")
-		}
-		one.Release(background)
-		start := time.Now()
-		if err := <-closed; err != nil || time.Since(start) != 0 {
-			t.Errorf("Close: %v after %v, want nil at once", err, time.Since(start))
-		}
-		if h := holders(t, store, "k"); len(h) != 0 {
-			t.Errorf("holders left behind: %v", h)
-		}
-		wantErr(t, "Acquire", m.Acquire(background, 1), dsync.ErrClosed)
-		wantErr(t, "Resize", m.Resize(background, 1), dsync.ErrClosed)
-	})
-}
-
-// B10: an error of the store means neither that the call succeeded nor that the key is held.
-func TestSemaphoreReturnsStoreError(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		broken := errors.New("the store is broken")
-		store := &brokenStore{Memory: dsynctest.NewMemory()}
-		m := newSession(t, store, nil).Semaphore("k", 2)
-		store.fail(broken)
-		err := errOf(m.TryHold(background, 1))
-		wantErr(t, "TryHold", err, broken)
-		if errors.Is(err, dsync.ErrHeld) || m.TryAcquire(1) {
-			t.Errorf("the error with a broken store is ErrHeld or nil: %v", err)
-		}
-		ctx, cancel := context.WithTimeout(background, time.Second)
-		defer cancel()
-		wantErr(t, "Acquire", m.Acquire(ctx, 1), context.DeadlineExceeded, broken)
-		store.fail(nil)
-		acquire(t, m, 2)
-		m.Release(2)
-	})
 }

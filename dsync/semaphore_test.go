@@ -233,29 +233,6 @@ func TestSemaphoreSizesDiffer(t *testing.T) {
 	})
 }
 
-// Using a key as two kinds fails with an error that names both kinds.
-func TestSemaphoreKeyOfAnotherKind(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := dsynctest.NewMemory()
-		s, other := newSession(t, store, nil), newSession(t, store, nil)
-		m := s.Semaphore("k", 1)
-		acquire(t, m, 1)
-		for where, o := range map[string]*dsync.Session{"here": s, "elsewhere": other} {
-			err := errOf(o.Mutex("k").TryHold(background))
-			wantErr(t, where, err, dsync.ErrMismatch)
-			if msg := fmt.Sprint(err); !strings.Contains(msg, "kind semaphore") || !strings.Contains(msg, "not mutex") {
-				t.Errorf("%s: %q does not name both kinds", where, msg)
-			}
-		}
-		m.Release(1)
-		rw := other.RWMutex("k")
-		rlock(t, rw)
-		wantErr(t, "Acquire", m.Acquire(background, 1), dsync.ErrMismatch)
-		wantErr(t, "Resize", m.Resize(background, 4), dsync.ErrMismatch)
-		rw.RUnlock()
-	})
-}
-
 // The units of one Acquire may be released in parts, or together with the units of other Acquires. The units of an
 // Acquire become free for other processes only when all of them have been released.
 func TestReleaseInOtherParts(t *testing.T) {

@@ -484,31 +484,6 @@ func TestClockJumpIsReported(t *testing.T) {
 	})
 }
 
-// If a key is in use as another kind, LockContext and TryHold return an error at once. The error names both kinds.
-func TestKindMismatchIsReturned(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := dsynctest.NewMemory()
-		now := time.Now().Add(time.Hour)
-		if _, err := store.Register(background, driver.Member{ID: "x", TTL: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
-		c := driver.Claim{Key: "k", ID: "x.1", Session: "x", Kind: "semaphore", Weight: 1, Limit: 3}
-		if _, _, err := storecmd.Acquire(background, store, c, true, nil, now); err != nil {
-			t.Fatal(err)
-		}
-		s := newSession(t, store, nil)
-		for what, err := range map[string]error{
-			"LockContext": s.Mutex("k").LockContext(background),
-			"TryHold":     errOf(s.Mutex("k").TryHold(background)),
-		} {
-			wantErr(t, what, err, dsync.ErrMismatch)
-			if err != nil && (!strings.Contains(err.Error(), "semaphore") || !strings.Contains(err.Error(), "mutex")) {
-				t.Errorf("%s: %q does not name both kinds", what, err)
-			}
-		}
-	})
-}
-
 // B19: a session that used a key as another kind, as a holder or as a waiter, blocks nobody after it has expired.
 func TestKindOfAnExpiredSessionIsForgotten(t *testing.T) {
 	for _, try := range []bool{false, true} {
