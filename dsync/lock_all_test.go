@@ -1,9 +1,11 @@
 package dsync_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -96,8 +98,8 @@ func TestLockAllLocksInOneOrder(t *testing.T) {
 			if err := l.held.Err(); err != nil || dsync.HoldFrom(l.held) != nil {
 				t.Errorf("the context has ended with %v, or has the hold of one of the locks: %v", err, dsync.HoldFrom(l.held))
 			}
-			if err := l.unlock(); err != nil || l.held.Err() == nil {
-				t.Errorf("unlock: %v; the context's error after it: %v; want nil, and a context that has ended", err, l.held.Err())
+			if err := l.unlock(); err != nil || context.Cause(l.held) != context.Canceled {
+				t.Errorf("unlock: %v; the cause of the context's end: %v; want nil, and context.Canceled", err, context.Cause(l.held))
 			}
 			wantHeld(t, "unlocked", store)
 			if err := l.unlock(); err != nil {
@@ -249,6 +251,124 @@ func TestLockAllBeginsAgainAfterALoss(t *testing.T) {
 		}
 	})
 }
+
+// old is a lock that is not a Mutex.
+type old struct {
+	locked bool
+	lost   chan struct{}
+	order  *[]string
+}
+
+func (o *old) LockContext(context.Context) error {
+	o.locked = true
+	*o.order = append(*o.order, "old")
+	return nil
+}
+func (o *old) TryLock() bool {
+	got := !o.locked
+	o.locked = true
+	return got
+}
+func (o *old) Unlock()               { o.locked = false }
+func (o *old) Lost() <-chan struct{} { return o.lost }
+
+// A noted is a Mutex whose LockContext first appends the name to the order.
+type noted struct {
+	*dsync.Mutex
+	name  string
+	order *[]string
+}
+
+func (n noted) LockContext(ctx context.Context) error {
+	*n.order = append(*n.order, n.name)
+	return n.Mutex.LockContext(ctx)
+}
+
+// Locks that are not Mutexes are locked first, in the order of the arguments.
+func TestLockAllOtherLocksFirst(t *testing.T) {
+	pair(t, func(t *testing.T, _ *dsynctest.Memory, a, _ *dsync.Session) {
+		var order []string
+		o := &old{lost: make(chan struct{}), order: &order}
+		x := noted{a.Mutex("x"), "x", &order}
+		_, unlock, err := dsync.LockAll(t.Context(), a.RWMutex("b"), x, o, a.Mutex("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(order) != 2 || order[0] != "x" || order[1] != "old" {
+			t.Errorf("the locks were locked in the order %v, want x and old", order)
+		}
+		if err := unlock(); err != nil || o.locked || !a.Mutex("x").TryLock() {
+			t.Errorf("unlock: %v, old is locked: %t; want no error, and both locks free", err, o.locked)
+		}
+	})
+}
+
+// If a lock that is not a Mutex is lost, the context ends, and unlock returns ErrLost, also if it is called again.
+func TestLockAllLosesAnotherLock(t *testing.T) {
+	pair(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
+		o := &old{lost: make(chan struct{}), order: new([]string)}
+		held, unlock := lockAll(t, o, a.Mutex("a"))
+		close(o.lost)
+		<-held.Done()
+		wantErr(t, "the cause", context.Cause(held), dsync.ErrLost)
+		for range 2 {
+			wantErr(t, "unlock", unlock(), dsync.ErrLost)
+		}
+		if o.locked || !b.Mutex("a").TryLock() {
+			t.Error("a key stays locked after the loss")
+		}
+	})
+}
+
+// If unlock can't release a lock, it logs that, as Mutex.Unlock does.
+func TestLockAllLogsWhatIsNotReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		store := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
+		defer store.Close()
+		s, err := dsync.New(store, &dsync.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, unlock, err := dsync.LockAll(t.Context(), s.Mutex("a"), s.Mutex("b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.Cut()
+		if err := unlock(); err != nil {
+			t.Error(err)
+		}
+		store.Heal()
+		s.Close(t.Context())
+		synctest.Wait() // until all logging is done
+		for _, key := range []string{"a", "b"} {
+			if want := "dsync: Unlock\" key=" + key; !strings.Contains(log.String(), want) {
+				t.Errorf("the log lacks %q:\n%s", want, &log)
+			}
+		}
+	})
+}
+
+// TryLockAll locks all or none, with locks that are not Mutexes, too. Each of them needs a TryLock.
+func TestTryLockAllOfOtherLocks(t *testing.T) {
+	pair(t, func(t *testing.T, _ *dsynctest.Memory, a, b *dsync.Session) {
+		o := &old{lost: make(chan struct{}), order: new([]string)}
+		theirs := b.Mutex("b")
+		theirs.Lock()
+		wantErr(t, "with b held", errAll(dsync.TryLockAll(t.Context(), a.Mutex("b"), o, a.Mutex("a"))), dsync.ErrHeld)
+		if o.locked || !b.Mutex("a").TryLock() {
+			t.Error("some of the locks stay locked")
+		}
+		theirs.Unlock()
+		o.locked = true
+		wantErr(t, "with the other lock held", errAll(dsync.TryLockAll(t.Context(), a.Mutex("b"), o)), dsync.ErrHeld)
+		if err := errAll(dsync.TryLockAll(t.Context(), struct{ dsync.Locker }{o})); err == nil || errors.Is(err, dsync.ErrHeld) {
+			t.Errorf("TryLockAll with a lock without TryLock: %v", err)
+		}
+	})
+}
+
+func errAll(_ context.Context, _ func() error, err error) error { return err }
 
 // For one minute, or for ten with LEASEHOLD_LONG, 100 processes each lock 5 of 20 keys at a time. Meanwhile some are
 // cut off, and others crash. No key ever has two holders, the processes never stall, and no deadlock is reported.
