@@ -209,7 +209,7 @@ func scripts() []scriptRow {
 		{name: "Load/AsAcquired_B25", text: "|; join a!; a |; join a; .; try a; .; extend a; .; join a; ."},
 		{name: "Token/GrowsOverEveryHandOff_B08", text: "|; join a; a |; leave a; |; join b; b |; join c; b | c; leave b; c |; " +
 			"leave c; |; join D; D |; expire D; .; join e naming; e |; leave e; |; join f?; f |; extend f; .; lapse f; .; join g; g |; " +
-			"leave g; |; join h?; h |; extend h; .; join i; h | i; leave h; i |; leave i; |; try j; j |; leave j; |; join k; k |; l for k; l |"},
+			"leave g; |; join h!; h |; extend h; .; join i; h | i; leave h; i |; leave i; |; try j; j |; leave j; |; join k; k |; l for k; l |"},
 		{name: "Term/CountsEveryGrant", kind: driver.KindElection, text: "|; join a; a |; join b; a | b; leave a; b |; leave b; |; " +
 			"try c; c |; leave c; |; join D; D |; expire D; .; join e? naming; e |; extend e; .; lapse e; .; try f; f |; leave f; |; " +
 			"join g; g |; h for g; h |; leave h; | // a | b! c; leave a; b | c; extend b; .; leave b; c |"},
@@ -296,8 +296,8 @@ func scripts() []scriptRow {
 			"seal a 1; |; seal a 1; . // a |; seal a 1; | // a? | B; extend a; .; lapse a; .; join B; B |; seal a 1; ."},
 
 		{name: "Replace/OfAnySort", text: "a | b; c for a; b | c // a | b~; c for a; b | c // a | b!; c for a; b | c; extend b; . // " +
-			"a~ | b; c~ for a; b | c // a~ | b~; c~ for a; b | c // a~ | b!; c~ for a; b | c; extend b; . // " +
-			"a! | b; publish a; .; c! for a; b | c // a! | b~; c! for a; b | c // a! | b!; publish a; .; extend a; .; c! for a; b | c; extend b; . // " +
+			"a~ | b; c~ for a; b | c // a~ | b~; c~ for a; b | c // a~ | b!; c~ for a; b | c; extend b; ."},
+		{name: "Replace/OfALeaseOrAValue", text: "a! | b; publish a; .; c! for a; b | c // a! | b~; c! for a; b | c // a! | b!; publish a; .; extend a; .; c! for a; b | c; extend b; . // " +
 			"a | b; publish a; .; c for a; b | c // a~ | b~; publish a; .; c~ for a; b | c // a!; c! for a; c"},
 		{name: "Replace/OfAWriter", limit: 3, text: "a3 | b; c3 for a; b | c"},
 
