@@ -125,8 +125,7 @@ func (e *Election) hold(ctx context.Context, try bool) (*engine.Hold, error) {
 	if try {
 		get = e.s.TryHold
 	}
-	want := engine.Whole(e.name, driver.KindElection)
-	want.Tick = e.opt.tick()
+	want := e.want
 	if e.elects() {
 		want.Value = string(e.opt.Value)
 	}

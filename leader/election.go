@@ -21,6 +21,7 @@ type Election struct {
 	s    *engine.Session
 	name string
 	opt  Options
+	want engine.Want // what this process requests as a candidate, without the value
 
 	hooks calls.Queue
 	heard context.Context // ends when the session should stop observing the election for the hooks
@@ -35,7 +36,7 @@ type Election struct {
 
 // New returns the election of that name on s, without contacting the store. A name cannot also be the
 // key of a dsync.Mutex or another lock. New returns an error if s is nil, if dsync.CheckKey returns
-// an error for name, or if the value in opt is too long.
+// an error for name, or if a field of opt is out of its range.
 func New(s *dsync.Session, name string, opt *Options) (*Election, error) {
 	if s == nil {
 		return nil, errors.New("leader: the session is nil; make one with Open or Connect of dsync/mongo, or dsync.New")
@@ -53,7 +54,11 @@ func newElection(heard context.Context, s *engine.Session, name string, opt *Opt
 	if err != nil {
 		return nil, err
 	}
-	return &Election{s: s, name: name, opt: o, heard: heard, waits: make(map[*context.CancelCauseFunc]bool)}, nil
+	want, err := engine.Candidate(name, o.Preference)
+	if err != nil {
+		return nil, fmt.Errorf("leader: %w", err)
+	}
+	return &Election{s: s, name: name, opt: o, want: want, heard: heard, waits: make(map[*context.CancelCauseFunc]bool)}, nil
 }
 
 // String returns the name and the state, such as `election "jobs/mails": leading, term 7`. It checks the

@@ -9,9 +9,6 @@ import (
 // maxValue is the maximum size of a published value, in bytes.
 const maxValue = 64 << 10
 
-// endPreference is greater than any preference, and its negative is less.
-const endPreference = 1_000_000
-
 // Options are the settings of an [Election]. The zero value of each field is its default; a nil
 // *Options is all defaults. The TTL, the identity that others see and the logger are settings of the
 // session: see dsync.Options.
@@ -54,17 +51,11 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	r.Hooks = &hooks
 	r.Value = bytes.Clone(r.Value)
-	switch p := r.Preference; {
-	case p <= -endPreference || p >= endPreference:
-		return r, fmt.Errorf("leader: the preference is %d; it must be between %d and %d", p, 1-endPreference, endPreference-1)
-	case r.YieldAfter < 0:
+	if r.YieldAfter < 0 {
 		return r, fmt.Errorf("leader: YieldAfter is %v; it must not be negative (0: never)", r.YieldAfter)
 	}
 	return r, checkValue(r.Value)
 }
-
-// tick returns the tick of this process's claims. The store serves claims for earlier ticks first.
-func (o *Options) tick() int64 { return int64(endPreference - o.Preference) }
 
 func checkValue(value []byte) error {
 	if len(value) > maxValue {

@@ -74,7 +74,7 @@ func (e *Election) yieldLater(t *term) {
 // preferred of them. Unlike Transfer, yield must not release the term: the work has not been told to stop.
 func (e *Election) yield(t *term, st driver.State) {
 	for _, w := range st.WaitersAhead {
-		if t.over() || w.Tick >= e.opt.tick() {
+		if t.over() || w.Tick >= e.want.Tick {
 			return
 		}
 		claim, err := e.candidate(t.ctx, w.Session)

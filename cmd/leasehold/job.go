@@ -20,18 +20,19 @@ import (
 
 // A job is a command to run while a key is held.
 type job struct {
-	key     string
-	kind    driver.Kind
-	command []string
-	weight  int64 // how much of the limit the command uses
-	limit   int64
-	tick    int64 // run the command for this tick, unless a run for the tick has already succeeded; 0: no tick
-	try     bool
-	timeout time.Duration // bounds the wait for the key; 0: unlimited
-	quiet   bool          // print neither the tick nor that the command is skipped
-	silence silence       // reports when the server does not answer
-	atLeast time.Duration // hold the key for at least this long, counted from its grant
-	grace   time.Duration // the time from SIGTERM to SIGKILL when the hold is lost; negative: a tenth of the TTL
+	key        string
+	kind       driver.Kind
+	command    []string
+	weight     int64 // how much of the limit the command uses
+	limit      int64
+	tick       int64 // run the command for this tick, unless a run for the tick has already succeeded; 0: no tick
+	try        bool
+	timeout    time.Duration // bounds the wait for the key; 0: unlimited
+	quiet      bool          // print neither the tick nor that the command is skipped
+	silence    silence       // reports when the server does not answer
+	preference int           // of a candidate in an election
+	atLeast    time.Duration // hold the key for at least this long, counted from its grant
+	grace      time.Duration // the time from SIGTERM to SIGKILL when the hold is lost; negative: a tenth of the TTL
 }
 
 // parse reads the key and the command from the arguments of cmd.
@@ -90,6 +91,9 @@ func (j *job) check(a *app) error {
 	}
 	if j.try && j.timeout != 0 {
 		return usagef("--try does not wait, so --timeout %v has no effect; use one of them", j.timeout)
+	}
+	if _, err := j.want(); err != nil {
+		return usage(err)
 	}
 	if _, err := exec.LookPath(j.command[0]); err != nil {
 		return notRunnable(err)
@@ -270,11 +274,22 @@ const releaseTimeout = 3 * time.Second
 // step-down.
 const sealTimeout = 5 * time.Second
 
+// want returns what the job holds while its command runs.
+func (j *job) want() (engine.Want, error) {
+	if j.kind == driver.KindElection {
+		return engine.Candidate(j.key, j.preference)
+	}
+	return engine.Want{Key: j.key, Kind: j.kind, Weight: j.weight, Limit: j.limit, Tick: j.tick}, nil
+}
+
 // hold acquires the key. It waits for the key as long as the flags allow.
 func (j *job) hold(ctx context.Context, s *dsync.Session) (*engine.Hold, error) {
 	j.silence.wait(true)
 	defer j.silence.wait(false)
-	want := engine.Want{Key: j.key, Kind: j.kind, Weight: j.weight, Limit: j.limit, Tick: j.tick}
+	want, err := j.want()
+	if err != nil {
+		return nil, err
+	}
 	if j.try {
 		return engine.Of(s).TryHold(ctx, want)
 	}

@@ -205,7 +205,7 @@ has killed the group.
 `
 
 func newElect(a *app) *cobra.Command {
-	j := &job{kind: driver.KindElection, weight: 1, limit: 1}
+	j := &job{kind: driver.KindElection}
 	c := &cobra.Command{
 		Use:   "elect [flags] NAME -- COMMAND [ARG...]",
 		Short: "Run a command on the one machine that is elected",
@@ -217,6 +217,10 @@ When the command ends by itself, elect resigns and exits with the command's stat
 the next candidate leads at once. Let systemd or Kubernetes restart elect to campaign
 again. When the leadership is lost, elect stops the command and campaigns again by
 itself.
+
+Of the processes that wait, the one with the greatest --preference is elected: give the
+machine that should lead a greater one than the others. It leads when the present leader
+has ended.
 
 Go programs that use package leader with the same name take part in the same election.
 The command's environment has
@@ -233,6 +237,7 @@ The command's environment has
 		RunE:                  func(cmd *cobra.Command, _ []string) error { return j.run(cmd.Context(), a) },
 	}
 	j.flagGrace(c)
+	c.Flags().IntVar(&j.preference, "preference", 0, "rank among the candidates: the greatest of those who wait is elected")
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -347,6 +348,60 @@ func TestElectCampaignsAgain(t *testing.T) {
 		t.Errorf("elect: %+v, want status 5 and one line about the loss", got)
 	}
 	free(t, store, "e")
+}
+
+// Of those who wait, the process with the greatest --preference is elected. Without the flag elect is an equal of Go
+// programs that have no preference.
+func TestElectPreference(t *testing.T) {
+	store := dsynctest.NewMemory()
+	candidate := func(name string, preference int) *leader.Election {
+		s, err := dsync.New(store, &dsync.Options{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close(context.Background()) })
+		e, err := leader.New(s, "e", &leader.Options{Preference: preference})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	first := candidate("first", 0)
+	if _, err := first.Campaign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	candidates := []string{"first"}
+	joined := func(name string) {
+		t.Helper()
+		candidates = append(candidates, name)
+		eventually(t, name+" waits", func() bool {
+			all, err := first.Candidates(t.Context())
+			return err == nil && len(all) == len(candidates)
+		})
+	}
+	go candidate("equal", 0).Campaign(t.Context())
+	joined("equal")
+	ctx, cancel := context.WithCancel(t.Context())
+	var ends []<-chan result
+	for _, c := range [][]string{{"elect", "--name", "plain"}, {"elect", "--name", "more", "--preference", "2"}, {"elect", "--name", "less", "--preference", "-1"}} {
+		_, end := start(ctx, store, append(c, "e", "--", "true")...)
+		ends = append(ends, end)
+		joined(c[2])
+	}
+	go candidate("one", 1).Campaign(t.Context())
+	joined("one")
+	all, err := first.Candidates(t.Context())
+	var got []string
+	for _, c := range all {
+		got = append(got, c.Name)
+	}
+	if want := []string{"first", "more", "one", "equal", "plain", "less"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("the candidates are %q, %v, want %q", got, err, want)
+	}
+	cancel()
+	for _, end := range ends {
+		<-end
+	}
 }
 
 // If a signal arrives while elect is stopping the command after a loss, elect does not campaign

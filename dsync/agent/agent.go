@@ -92,7 +92,7 @@ func (h *Handler) routes() []route {
 		{"GET", "/v1/locks/{key}", "wait limit mode of n", h.whileOpen(h.lock)},
 		{"GET", "/v1/once/{key}", "wait limit", h.whileOpen(h.once)},
 		{"GET", "/v1/periodic/{key}", "tick wait limit", h.whileOpen(h.periodic)},
-		{"GET", "/v1/elections/{key}", "value limit", h.whileOpen(h.campaign)},
+		{"GET", "/v1/elections/{key}", "value preference limit", h.whileOpen(h.campaign)},
 		{"GET", "/v1/elections/{key}/leader", "", h.leader},
 		{"GET", "/v1/elections/{key}/leaders", "", h.whileOpen(h.leaders)},
 		{"GET", "/v1/status/{key}", "", h.status},

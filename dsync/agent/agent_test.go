@@ -493,7 +493,9 @@ func TestRefuses(t *testing.T) {
 			{"GET /v1/periodic/k?tick=2h", 400, "such as 2026-11-01T02:00:00Z"},
 			{"GET /v1/periodic/k?tick=2026-11-01T02:00:00.0001Z", 400, "whole number of milliseconds"},
 			{"GET /v1/elections/e?value=" + strings.Repeat("v", 257), 400, "at most 256"},
-			{"GET /v1/elections/e?wait=1s", 400, "there are: value, limit"},
+			{"GET /v1/elections/e?wait=1s", 400, "there are: value, preference, limit"},
+			{"GET /v1/elections/e?preference=high", 400, "it must be a whole number"},
+			{"GET /v1/elections/e?preference=1000000", 400, "it must be between -999999 and 999999"},
 			{"POST /v1/holds/x/done", 404, "no such hold"},
 			{"POST /v1/holds/x/progress?limit=1m", 404, "no such hold"},
 		} {

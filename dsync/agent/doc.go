@@ -23,6 +23,7 @@
 //	GET  /v1/periodic/{key}?tick=…     run a dsync.Periodic, for a tick in RFC 3339
 //	GET  /v1/elections/{key}           campaign, and campaign again after each term
 //	       ?value=…                    a value of up to 256 bytes, published with each term
+//	       &preference=2               of those who wait, the most preferred is elected; 0 by default
 //	GET  /v1/elections/{key}/leader    who leads
 //	GET  /v1/elections/{key}/leaders   who leads, again after each change
 //	POST /v1/holds/{id}/done           end a hold, with a run's result as the body; 204 when no fail-over can undo it

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 	"github.com/leasehold-go/leasehold/leader"
@@ -15,7 +14,11 @@ import (
 // campaign sends a line for each term of the client, until the client goes.
 func (h *Handler) campaign(w http.ResponseWriter, r *http.Request, q query) {
 	ctx, out := r.Context(), newStream(w, h.beat)
-	want := engine.Whole(q.key, driver.KindElection)
+	want, err := engine.Candidate(q.key, q.preference)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err)
+		return
+	}
 	want.Value = q.value
 	for {
 		hold, err := h.elected(ctx, out, want)

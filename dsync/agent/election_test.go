@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -75,6 +76,34 @@ func TestPeriodic(t *testing.T) {
 		}
 		later, _ := w.hold(path + "2026-11-02T02:00:00Z")
 		later.close()
+	})
+}
+
+// Of those who wait, the most preferred is elected. A client that gives no preference is an equal of a program in Go that
+// has none: its leader does not yield to the client.
+func TestElectionPreference(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		e, err := leader.New(w.other, "reports", &leader.Options{YieldAfter: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		term, err := e.Campaign(background)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain := w.wait("/v1/elections/reports")
+		time.Sleep(time.Hour)
+		if term.Err() != nil {
+			t.Fatalf("the leader has yielded to an equal: %v", context.Cause(term))
+		}
+		plain.close()
+		preferred := w.wait("/v1/elections/reports?preference=2")
+		<-term.Done()
+		if l := preferred.later(); l.Elected != "reports" || l.Term != 2 {
+			t.Errorf("the line is %+v, want the second term", l)
+		}
+		preferred.close()
 	})
 }
 

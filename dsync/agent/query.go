@@ -16,13 +16,14 @@ import (
 
 // A query has the parameters of a request. A parameter that is missing is the zero value, except wait.
 type query struct {
-	key   string // or the name of an election
-	wait  time.Duration
-	limit time.Duration
-	mode  string
-	of, n int64
-	tick  int64
-	value string
+	key        string // or the name of an election
+	wait       time.Duration
+	limit      time.Duration
+	mode       string
+	of, n      int64
+	tick       int64
+	value      string
+	preference int
 }
 
 // forever is the wait of a request that does not limit it.
@@ -82,6 +83,10 @@ func (q *query) set(name, value string) (err error) {
 	case "value":
 		if q.value = value; len(value) > driver.MaxClaimValue {
 			return fmt.Errorf("value has %d bytes; it may have at most %d", len(value), driver.MaxClaimValue)
+		}
+	case "preference":
+		if q.preference, err = strconv.Atoi(value); err != nil {
+			return fmt.Errorf("preference is %q; it must be a whole number", value)
 		}
 	case "of", "n":
 		number, err := strconv.ParseInt(value, 10, 64)

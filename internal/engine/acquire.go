@@ -21,6 +21,20 @@ func Whole(key string, kind driver.Kind) Want {
 	return Want{Key: key, Kind: kind, Weight: 1, Limit: 1}
 }
 
+// maxPreference is the greatest preference of a candidate, and its negative is the least.
+const maxPreference = 999_999
+
+// Candidate returns a Want for a term of an election. Its tick ranks the candidates, because the store serves claims for
+// earlier ticks first. The error reports that the preference is out of range.
+func Candidate(election string, preference int) (Want, error) {
+	w := Whole(election, driver.KindElection)
+	w.Tick = int64(maxPreference + 1 - preference)
+	if preference < -maxPreference || preference > maxPreference {
+		return w, fmt.Errorf("the preference is %d; it must be between %d and %d", preference, -maxPreference, maxPreference)
+	}
+	return w, nil
+}
+
 // TickAt returns the tick of a run scheduled for t: milliseconds since 1970, as in driver.Claim. The error reports why
 // t can't be a scheduled time.
 func TickAt(t time.Time) (tick int64, err error) {
