@@ -215,31 +215,6 @@ func TestStoreResizedIsKept(t *testing.T) {
 	})
 }
 
-// A semaphore's former limits do not apply to a lock of another kind that later uses the same key.
-func TestStoreResizeByAnotherKind(t *testing.T) {
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
-		r := newRoom(t, s)
-		store := r.store()
-		for _, limits := range []struct {
-			kind     driver.Kind
-			from, to int64
-		}{{driver.KindSemaphore, 5, 4}, {driver.KindSemaphore, 4, 3}, {driver.KindRWMutex, 6, 7}} {
-			if _, err := storecmd.Resize(t.Context(), store, "k", limits.kind, limits.from, limits.to); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for n, c := range []struct {
-			limit int64
-			want  error
-		}{{7, nil}, {6, nil}, {5, dsync.ErrMismatch}, {4, dsync.ErrMismatch}, {3, dsync.ErrMismatch}} {
-			claim := driver.Claim{Key: "k", ID: fmt.Sprint("s.", n), Session: "s", Kind: driver.KindRWMutex, Weight: 1, Limit: c.limit}
-			if _, _, err := storecmd.Acquire(t.Context(), store, claim, true, nil, time.Now().Add(time.Hour)); !errors.Is(err, c.want) {
-				t.Errorf("with limit %d: got %v, want %v", c.limit, err, c.want)
-			}
-		}
-	})
-}
-
 // B22: if a process dies during Open, everything that it leaves behind is swept.
 func TestB22DiedWhileOpening(t *testing.T) {
 	t.Parallel()

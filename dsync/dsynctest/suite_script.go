@@ -303,6 +303,8 @@ func scripts() []scriptRow {
 
 		{name: "Resize/OtherKindIsMismatch", limit: 2, text: "a2 | b2; resize 3=other; .; leave a; b |; resize 3=other; .; leave b; |; " +
 			"resize 3=other from 1; .; join c/1=other; c |"},
+		{name: "Resize/ToAnotherKindForgetsFormerLimits", kind: driver.KindSemaphore, limit: 5, text: "|; resize 4; .; resize 3; .; " +
+			"resize 7=rwmutex from 6; .; join a/7; a |; join b/6; a b |; mismatch c/5; .; mismatch d/4; .; mismatch e/3; ."},
 		{name: "Notice/GrantByResize", text: "A | b c~ d; resize 3; A b c | d; resize 3; .; resize 4; A b c d |; resize 2; . // a | b c~; observe; .; resize 2; a b | c; resize 1; ."},
 
 		{name: "Token/RoomBehindOneThatYields", text: yieldRoom},
