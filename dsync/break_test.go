@@ -82,7 +82,7 @@ func TestBreakOutlivesItsSession(t *testing.T) {
 // Break retries after errors of the store. When ctx ends, Break returns ctx's error with the store's last error.
 func TestBreakErrors(t *testing.T) {
 	for _, method := range []dsynctest.Method{
-		dsynctest.MethodLoad, dsynctest.MethodRevoke, dsynctest.MethodMembers, dsynctest.MethodExpire,
+		dsynctest.MethodLoad, dsynctest.MethodRevoke, dsynctest.MethodExpire,
 	} {
 		t.Run(string(method), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -91,7 +91,9 @@ func TestBreakErrors(t *testing.T) {
 				faulty := newFaulty(t, store, nil)
 				a, b := newSession(t, faulty, nil), newSession(t, store, nil)
 				lock(t, a.Mutex("k"))
-				faulty.Cut()
+				if method == dsynctest.MethodExpire { // it is needed only to break the lock of a process that can't be reached
+					faulty.Cut()
+				}
 				store.fail(method, broken)
 				ctx, cancel := context.WithTimeout(background, 2*ttl)
 				defer cancel()

@@ -250,6 +250,7 @@ func tries(w *core.Want)  { w.Try = true }
 func leases(w *core.Want) { w.Lease = 6 * time.Second }
 func auto(w *core.Want)   { w.Auto = true }
 func first(w *core.Want)  { w.First = true }
+func breaks(w *core.Want) { *w = core.Want{Key: w.Key} }
 
 // These methods bring the claim into the state in which a case begins.
 
@@ -300,6 +301,15 @@ func (r *rig) members(ttl time.Duration, ids ...string) (reply core.Reply) {
 func (r *rig) waiting() {
 	r.joining()
 	r.answer("Acquire", r.behind(1))
+	r.answer("Read", r.member())
+}
+
+// waitingToBreak is like waiting, for a Break.
+func (r *rig) waitingToBreak() {
+	r.acquire(1, breaks)
+	r.answer("Load", r.behind(0))
+	r.answer("Register", core.Reply{Session: "s"})
+	r.answer("Load", r.behind(0))
 	r.answer("Read", r.member())
 }
 

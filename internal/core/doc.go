@@ -73,6 +73,8 @@
 //	joining, checking, dating   unanswered                                             onlyTries         leaving      refuse
 //	joining, checking           unanswered                                                               joining      retry
 //	dating                      unanswered                                                               dating       retry
+//	joining, waiting            refused, closes                                        forBreak          gone         endBreak
+//	joining, waiting            sessionEnd                                             forBreak          joining      breakAnew
 //	ungiven                     refused, closes                                                          leaving      refuse
 //	ungiven                     revoke                                                 isForced          as before    learnGrant
 //	ungiven                     revoke                                                                   leaving      requestAnew
@@ -154,6 +156,7 @@
 //	claim.go     the claim
 //	queue.go     this process's queue for one key: turns, and who is admitted
 //	request.go   before a claim is held: its requests and their replies
+//	break.go     the Break: a wait for others to give up a key
 //	wait.go      while it waits in the store's queue: polls, and sessions ahead that may have lapsed
 //	hold.go      while it is held: the hold's end, hand-offs, lingering
 //	look.go      readings of what is held, in case somebody deletes its record

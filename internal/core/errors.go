@@ -67,6 +67,7 @@ var (
 	ErrLeaseOver = errors.New("dsync: the lease is over")
 	ErrLate      = errors.New("dsync: the request came too late to count")
 	ErrGivenUp   = errors.New("dsync: given up")
+	ErrFree      = errors.New("dsync: given up by those that held it") // the result of a Break
 
 	ErrNotRenewed      = errors.New("dsync: session not renewed")
 	ErrNotReleased     = errors.New("dsync: not released")

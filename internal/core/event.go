@@ -13,7 +13,7 @@ type Event interface{ event() }
 type Want struct {
 	Key           string
 	Kind          driver.Kind
-	Weight, Limit int64
+	Weight, Limit int64         // both 0: a Break
 	Tick          int64         // >0: as in driver.Claim
 	Lease         time.Duration // >0: how long the lease lasts unless it is extended
 	Shares        bool          // readers of this process may share the hold

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"maps"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -74,7 +75,13 @@ func (c *Core) listenerDue() {
 	}
 	l.number++
 	l.state, l.opened, l.idle = opening, c.now, c.now
-	c.do(&Listen{l.number, c.session.id, sortedKeys(l.keys)})
+	keys := maps.Clone(l.keys)
+	for _, cl := range c.claims {
+		if cl.breaks() {
+			keys[cl.request.Key]++
+		}
+	}
+	c.do(&Listen{l.number, c.session.id, sortedKeys(keys)})
 }
 
 // listenerNeeded reports whether anybody observes, waits or holds, or a claim lingers.
@@ -191,6 +198,9 @@ func (c *Core) noticed(n driver.Notice) {
 		c.listenerReady()
 	case driver.NoticeChange:
 		c.do(Changed{n.Key})
+		for _, cl := range c.those(func(cl *claim) bool { return cl.breaks() && cl.request.Key == n.Key }) {
+			c.fire(cl, wake, args{})
+		}
 	case driver.NoticeRevoke:
 		c.recorded(driver.Revocation{Key: n.Key, Claim: n.Claim})
 	case driver.NoticeYield:

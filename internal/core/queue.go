@@ -60,6 +60,10 @@ func (c *Core) acquire(a *Call) {
 		c.deny(a, ErrClosed)
 		return
 	}
+	if a.breaks() {
+		c.breakKey(a)
+		return
+	}
 	q := c.queues[a.Key]
 	switch {
 	case q == nil:
@@ -174,8 +178,8 @@ func (c *Core) admitLater(q *queue) {
 	}
 }
 
-// beginAdmitted requests claims for callers that were admitted while the session was not registered. If it still isn't
-// registered, they keep waiting, and request begins a registration if needed.
+// beginAdmitted requests claims for callers that were admitted while the session was not registered, and goes on with
+// Breaks. If it still isn't registered, they keep waiting, and request begins a registration if needed.
 func (c *Core) beginAdmitted() {
 	for _, key := range sortedKeys(c.queues) {
 		q := c.queues[key]
@@ -185,6 +189,9 @@ func (c *Core) beginAdmitted() {
 			c.request(q, a)
 			c.work()
 		}
+	}
+	for _, cl := range c.breaksWaiting() {
+		c.fire(cl, again, args{})
 	}
 }
 
@@ -204,6 +211,13 @@ func (c *Core) notRegistered(r *Reply) {
 		})
 		c.work()
 		needed = needed || len(q.admitted) > 0 // including callers that have just been admitted
+	}
+	for _, cl := range c.breaksWaiting() {
+		if errors.Is(r.Err, driver.ErrRefused) {
+			c.fire(cl, refused, args{cause: r.Err})
+		} else {
+			needed = true
+		}
 	}
 	if !needed {
 		c.session.registerAt = never
@@ -243,7 +257,13 @@ func (c *Core) refuseTries(cl *claim) {
 // giveUp ends a caller's wait.
 func (c *Core) giveUp(a *Call) {
 	q := c.queues[a.Key]
-	if q == nil {
+	switch {
+	case a.breaks():
+		for _, cl := range c.those(func(cl *claim) bool { return cl.call == a }) {
+			c.fire(cl, refused, args{cause: ErrGivenUp})
+		}
+		return
+	case q == nil:
 		return
 	}
 	is := func(o *Call) bool { return o == a }

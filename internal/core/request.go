@@ -26,6 +26,10 @@ func (c *Core) sendJoin(cl *claim, poll bool, old *claim) {
 	cl.wait.named, cl.wait.woken = c.expiredAmong(cl.wait.ahead), false
 	cl.requests++
 	cl.readies = c.listener.hears()
+	if cl.breaks() {
+		c.sendBreak(cl, poll)
+		return
+	}
 	s := &sent{session: cl.request.Session, claim: cl.number, poll: poll, notAfter: c.storeClock().Add(c.cfg.Attempt)}
 	e := driver.Edit{Acquire: &driver.Acquire{
 		Claim: cl.request, Wait: !cl.call.Try, Expired: cl.wait.named, NotAfter: s.notAfter, Repeated: cl.requests > 1,
@@ -55,10 +59,13 @@ func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
 			c.fire(old, again, args{})
 		}
 	}
-	if cl == nil {
+	switch {
+	case cl == nil:
 		return
-	}
-	if r.Lost {
+	case cl.breaks():
+		c.breakAnswered(cl, r)
+		return
+	case r.Lost:
 		cl.presence = max(cl.presence, unsure)
 	}
 	if (r.Err != nil || !r.State.Final) && s.notAfter.After(cl.joinsUntil) {
@@ -273,6 +280,8 @@ func (c *Core) load(cl *claim, _ *args) {
 
 func (c *Core) loaded(cl *claim, r *Reply) {
 	switch {
+	case cl != nil && cl.breaks():
+		c.breakAnswered(cl, r)
 	case cl == nil || cl.state != checking:
 	case r.Err != nil:
 		c.fire(cl, unanswered, args{cause: r.Err})

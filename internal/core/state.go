@@ -200,7 +200,7 @@ func (c *Core) claimState(w *writer, cl *claim, needed map[string]bool) {
 			w.at(wt.poll)
 			w.put(uint64(wt.stagger))
 		}
-		w.flags(wt.refusal != nil, wt.woken)
+		w.flags(wt.refusal != nil, wt.woken, wt.revokes != nil, cl.request.Session == c.session.id)
 		for _, id := range wt.ahead {
 			w.put(w.name.Session(id))
 			w.flags(slices.Contains(wt.named, id))

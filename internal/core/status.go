@@ -6,9 +6,6 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// Knows reports whether this Core has a claim with this ID.
-func (c *Core) Knows(claim string) bool { return c.byID(claim) != nil }
-
 // Listening reports whether a listener is ready, and whether the store can't notify.
 func (c *Core) Listening() (receives, unsupported bool) {
 	return c.listener.state == ready, c.listener.state == unable

@@ -132,6 +132,8 @@ var claimTable = newTable([]row{
 	{joining | checking | dating, unanswered, (*Core).onlyTries, leaving, (*Core).refuse},
 	{joining | checking, unanswered, nil, joining, (*Core).retry},
 	{dating, unanswered, nil, dating, (*Core).retry},
+	{joining | waiting, refused | closes, (*Core).forBreak, gone, (*Core).endBreak},
+	{joining | waiting, sessionEnd, (*Core).forBreak, joining, (*Core).breakAnew},
 	{ungiven, refused | closes, nil, leaving, (*Core).refuse},
 	{ungiven, revoke, (*Core).isForced, stay, (*Core).learnGrant},
 	{ungiven, revoke, nil, leaving, (*Core).requestAnew},

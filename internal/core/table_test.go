@@ -64,6 +64,7 @@ var beginnings = map[string]func(r *rig){
 		r.pass(time.Second)
 		r.answer("Release", core.Reply{Found: true})
 	},
+	"joining to break": func(r *rig) { r.acquire(1, breaks) }, "waiting to break": (*rig).waitingToBreak,
 	"kept for a minute": func(r *rig) {
 		r.held()
 		r.leave(1, &driver.Release{Keep: time.Minute})
@@ -101,6 +102,9 @@ var mismatch = core.Reply{Err: &driver.MismatchError{Key: "k", Kind: driver.Kind
 func grants(claim string, token int64) core.Event {
 	return core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeGrant, Session: "s", Key: "k", Claim: claim, Token: token}}}
 }
+
+// free is the result of a Break.
+const free = "dsync: given up by those that held it"
 
 // noAnswer is the reply to a command without an answer.
 var noAnswer = core.Reply{Lost: true}
@@ -189,6 +193,75 @@ var tableCases = []tableCase{
 	{"kept although its holder is not done", "time over", func(r *rig) { r.pass(5 * time.Second) }, "lost", "Heartbeat"},
 	{"kept although its holder is not done", "time over, and done", func(r *rig) { r.pass(5 * time.Second); r.done(1) }, "past", "Freed 1"},
 	{"kept for a minute", "session lost", (*rig).deadline, "gone", ""},
+	{"joining to break", "nobody holds the key", func(r *rig) { r.answer("Load", core.Reply{}) }, "gone", "Deliver 1: " + free},
+	{"joining to break", "a lease is over", func(r *rig) {
+		over := r.behind(0)
+		over.State.Holders[0].Until = r.clock()
+		r.answer("Load", over)
+	}, "gone", "Deliver 1: " + free},
+	{"joining to break", "somebody holds the key", func(r *rig) { r.answer("Load", r.behind(0)) }, "joining", "Register"},
+	{"joining to break", "somebody holds the key, and registering has no answer", func(r *rig) {
+		r.answer("Load", r.behind(0))
+		r.answer("Register", noAnswer)
+		r.pass(time.Second)
+		r.answer("Load", r.behind(0))
+	}, "joining", "Register"},
+	{"joining to break", "somebody holds the key, and registering is refused", func(r *rig) {
+		r.answer("Load", r.behind(0))
+		r.answer("Register", core.Reply{Err: driver.ErrRefused})
+	}, "gone", "Deliver 1: dsync: refused by the store"},
+	{"joining to break", "no answer, and a pause", func(r *rig) { r.answer("Load", noAnswer); r.pass(time.Second) }, "joining", "Load"},
+	{"joining to break", "refused", func(r *rig) { r.answer("Load", core.Reply{Err: driver.ErrRefused}) }, "gone", "Deliver 1: dsync: refused by the store"},
+	{"joining to break", "closing", func(r *rig) { r.step(core.Close{}) }, "gone", "Deliver 1: dsync: session closed, Closed"},
+	{"waiting to break", "reading again without an answer, and session lost", func(r *rig) {
+		r.listen()
+		r.untilHeartbeat()
+		r.answer("Load", noAnswer)
+		r.answer("Heartbeat", core.Reply{Err: driver.ErrSessionExpired})
+	}, "joining", "Load"},
+	{"waiting to break", "given up", func(r *rig) { r.giveUp(1) }, "gone", "Deliver 1: dsync: given up"},
+	{"waiting to break", "closing", func(r *rig) { r.step(core.Close{}) }, "gone", "Deliver 1: dsync: session closed, Unregister"},
+	{"waiting to break", "session lost", (*rig).deadline, "joining", "Load"},
+	{"waiting to break", "session lost, and registered again", func(r *rig) {
+		r.deadline()
+		r.answer("Load", r.behind(0))
+		r.answer("Register", core.Reply{Session: "s2"})
+		r.answer("Load", r.behind(0))
+	}, "waiting", ""},
+	{"waiting to break", "notice: the key has changed", func(r *rig) { r.listen(); r.answer("Load", r.behind(0)); r.notice(driver.NoticeChange) }, "joining", "Load"},
+	{"waiting to break", "another has acquired a part of the key since", func(r *rig) { r.listen(); r.answer("Load", r.behind(0, "o2")) }, "waiting", ""},
+	{"waiting to break", "only another has the key by now", func(r *rig) {
+		r.listen()
+		later := r.behind(0)
+		later.State.Holders[0].Claim = "o.2"
+		r.answer("Load", later)
+	}, "gone", "Deliver 1: " + free},
+	{"waiting to break", "the revocation has no answer, and a pause", func(r *rig) {
+		r.answer("Revoke", noAnswer)
+		r.pass(time.Second)
+		r.answer("Load", r.behind(0))
+	}, "waiting", "Revoke"},
+	{"waiting to break", "the revocation is refused", func(r *rig) { r.answer("Revoke", core.Reply{Err: driver.ErrRefused}) }, "gone", "Deliver 1: dsync: refused by the store"},
+	{"waiting to break", "the session in the way has expired", func(r *rig) { r.beat(); r.pass(6 * time.Second); r.answer("Expire", core.Reply{}) }, "joining", "Acquire without the expired"},
+	{"waiting to break", "the session in the way has expired, its claim stays, and session lost", func(r *rig) {
+		r.beat()
+		r.pass(6 * time.Second)
+		r.answer("Expire", core.Reply{})
+		r.answer("Acquire", r.behind(0))
+		r.deadline()
+	}, "joining", "Load"},
+	{"waiting to break", "the session in the way has expired, and its claim is dropped", func(r *rig) {
+		r.beat()
+		r.pass(6 * time.Second)
+		r.answer("Expire", core.Reply{})
+		r.answer("Acquire", core.Reply{})
+	}, "gone", "Deliver 1: " + free},
+	{"waiting to break", "the session in the way has expired, and the key is in use as another kind", func(r *rig) {
+		r.beat()
+		r.pass(6 * time.Second)
+		r.answer("Expire", core.Reply{})
+		r.answer("Acquire", mismatch)
+	}, "joining", "Load"},
 	{"joining", "reply: granted", func(r *rig) { r.answer("Acquire", r.granted(5000)) }, "held", "Deliver 1: hold 1, token 5000"},
 	{"joining", "reply: queued", func(r *rig) { r.answer("Acquire", r.behind(1)) }, "waiting", "Read"},
 	{"joining", "reply: too late", func(r *rig) { r.answer("Acquire", core.Reply{}) }, "joining", ""},

@@ -64,7 +64,7 @@ func (c *Core) waits(cl *claim, _ *args) {
 	w := cl.wait
 	w.stagger = c.stagger(w.position)
 	w.poll = c.now.Add(c.cfg.jitter(c.PollTime(w.position), 5))
-	if w.revokes != nil { // if another forced claim is granted first, its session must be asked to give up the key, too
+	if cl.request.First { // if another forced claim is granted first, its session must be asked to give up the key, too
 		w.poll = min(w.poll, c.now.Add(5*time.Second))
 	}
 	for _, until := range w.until {
@@ -226,7 +226,7 @@ func (c *Core) revokeHolders(w *wait, st *driver.State) {
 	}
 }
 
-// revokeAnswered handles the answer to a Revoke. If the Revoke failed, another is sent after a pause.
+// revokeAnswered handles the answer to a Revoke. If the Revoke had no answer, another is sent after a pause.
 func (c *Core) revokeAnswered(s *sent, r *Reply) {
 	if r.Err == nil || errors.Is(r.Err, driver.ErrSessionExpired) {
 		return
@@ -240,6 +240,10 @@ func (c *Core) revokeAnswered(s *sent, r *Reply) {
 		return asks
 	}
 	for _, cl := range c.those(asks) {
+		if errors.Is(r.Err, driver.ErrRefused) {
+			c.fire(cl, refused, args{cause: r.Err})
+			continue
+		}
 		w := cl.wait
 		failed := w.revokes[id].failed + 1
 		w.revokes = maps.Clone(w.revokes)

@@ -35,7 +35,7 @@
 //	acquire.go  Acquire, TryAcquire, Hold
 //	hold.go     the hold, its context and its end
 //	observe.go  observers of a key, reading of states
-//	break.go    Break, Forget and Resize
+//	admin.go    Break, Forget and Resize
 //	deadlock.go the search for processes that wait for each other
 //	status.go   what a session reports about itself
 //	host.go     HostDir: the session's locked file, and those of other sessions

@@ -47,7 +47,6 @@ type Session struct {
 	hurried     time.Time // when a waiting Close's ctx ended; zero if it has not
 	calls       uint64    // number of calls that have requested a hold
 	spare       *Hold     // reused by the next call; nil if the call must make a new one
-	drops       uint64    // see drop
 	reg         *registration
 	registering *registering
 	stopListen  context.CancelFunc // ends the listener; nil: there is none

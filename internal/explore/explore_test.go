@@ -63,6 +63,11 @@ func (w *world) form() []byte {
 		}
 		for _, o := range n.callers {
 			put(o.rounds, int(number(name, o.call)), int(number(name, o.hold)), int(max(-1, o.after.Sub(w.now))))
+			for _, id := range o.breaks {
+				if o.call != nil {
+					put(-13, int(name.claim(id)))
+				}
+			}
 		}
 		for _, h := range n.holds {
 			put(-5, int(number(name, h.call)), h.users)
@@ -439,7 +444,7 @@ func newWorld(s setting) *world {
 	for _, callers := range s.processes {
 		n := node{core: core.New(w.cfg), callers: slices.Clone(callers)}
 		for _, o := range callers {
-			w.keeps = w.keeps && !o.want.First
+			w.keeps = w.keeps && !o.forceful()
 		}
 		w.nodes = append(w.nodes, n)
 	}
@@ -454,6 +459,9 @@ func newWorld(s setting) *world {
 func mutex(rounds int) caller {
 	return caller{want: core.Want{Key: "k", Kind: driver.KindMutex, Weight: 1, Limit: 1}, rounds: rounds}
 }
+
+// breaker returns a caller of Break.
+func breaker() caller { return caller{want: core.Want{Key: "k"}, rounds: 1} }
 
 func (o caller) tries() caller                  { o.want.Try = true; return o }
 func (o caller) insisting() caller              { o.want.Try, o.insists = true, true; return o }
@@ -630,6 +638,17 @@ func settings() []setting {
 		{name: "a holder that hangs, a fault", budget: budget{faults: 1}, processes: each(mutex(1).within(3*time.Second).ignoring(), mutex(1)), set: eager, without: inHaste},
 		{name: "progress, and hand-offs", budget: budget{progress: 1}, processes: together(mutex(2).within(3*time.Second), mutex(1)), set: deaf},
 		{name: "progress, lingering", budget: budget{progress: 1}, processes: each(mutex(1).within(3*time.Second), mutex(1)), change: lingers, set: deaf},
+		{name: "a call of Break", processes: each(mutex(1).staying(), breaker()), set: observed},
+		{name: "a call of Break, the holder goes on", processes: each(mutex(1).ignoring(), breaker()), set: deaf},
+		{name: "a call of Break, a fault", budget: budget{faults: 1}, processes: each(mutex(1).staying(), breaker()), set: eager, without: inHaste},
+		{name: "a call of Break, gives up, closes", budget: budget{giveUps: 1, closes: 1}, processes: each(mutex(1).staying(), breaker()), set: eager, without: inHaste},
+		{name: "a call of Break here, a fault", budget: budget{faults: 1}, processes: together(mutex(1).staying(), breaker()), set: deaf},
+		{name: "a call of Break here, cut off", budget: budget{cuts: 1}, processes: together(mutex(1).staying(), breaker()), set: deaf},
+		{name: "a call of Break, and others wait", processes: [][]caller{{mutex(1).staying()}, {breaker()}, {mutex(1)}}, set: eager, without: inHaste},
+		{name: "a call of Break after a crash", budget: budget{crashes: 1}, processes: each(mutex(1), breaker()), set: eager},
+		{name: "a call of Break, cut off", budget: budget{cuts: 1}, processes: each(mutex(1).staying(), breaker()), set: eager, without: cutOffWith("A's Extend")},
+		{name: "a call of Break, a lease", processes: each(mutex(1).lease(24*time.Second).staying(), breaker()), set: eager},
+		{name: "a call of Break, kept", processes: each(mutex(1).leaves(driver.Release{Keep: 3 * time.Second}), breaker()), set: eager},
 		{name: "a break for a waiter", budget: budget{breaks: 1}, processes: each(mutex(1).staying(), mutex(1).staying()), set: eager},
 		{name: "kept, and a break", budget: budget{breaks: 1}, processes: together(mutex(1).leaves(driver.Release{Keep: 3 * time.Second}), mutex(1)), set: deaf},
 		{name: "kept, and others wait", processes: each(mutex(1).leaves(driver.Release{Keep: 3 * time.Second}), mutex(1)), set: deaf},
@@ -820,6 +839,8 @@ func randomSetting(r *rand.Rand) setting {
 				o = o.leaves(driver.Release{Keep: 3 * time.Second})
 			case 5:
 				o = o.passing()
+			case 6:
+				o = breaker()
 			}
 			callers = append(callers, o)
 		}

@@ -96,7 +96,11 @@ type caller struct {
 	call    *core.Call
 	hold    *core.Call   // the call whose hold it has or shares
 	after   core.Instant // when it may lock again
+	breaks  []string     // of a call of Break: the claims of the holds that it must end, and their graces
 }
+
+// forceful reports whether the caller asks holders to give up the key.
+func (o *caller) forceful() bool { return o.want.First || o.want.Weight == 0 }
 
 // A hold is a delivered hold that is not yet both done and freed.
 type hold struct {
@@ -383,14 +387,14 @@ func (n *node) hold(a *core.Call) *hold {
 }
 
 // overtaken returns an earlier call that waits for the same key and should have been served before the call a, or nil.
-// A try or a call with First need not wait for its turn, a reader may share a hold while another reader requests one,
+// A try, a Break or a call with First need not wait for its turn, a reader may share a hold while another reader requests one,
 // and calls for ticks may have to queue anew.
 func (n *node) overtaken(a *core.Call) *core.Call {
 	if a.Try || a.First || a.Tick > 0 {
 		return nil
 	}
 	for _, o := range n.callers {
-		if w := o.call; w != nil && w.Call < a.Call && w.Key == a.Key && !w.Try && !(w.Shares && a.Shares) {
+		if w := o.call; w != nil && w.Call < a.Call && w.Key == a.Key && w.Weight > 0 && !w.Try && !(w.Shares && a.Shares) {
 			return w
 		}
 	}
@@ -417,6 +421,8 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 			if k := w.store.keys[a.Key]; !k.Over(a.Tick) {
 				return fmt.Errorf("%s tells call %d that its tick is over, but the last tick that succeeded is %d", name(i), a.Call, k.Sealed)
 			}
+		case errors.Is(d.Err, core.ErrFree) && a.Weight == 0:
+			return w.broken(i, o)
 		case errors.Is(d.Err, core.ErrGivenUp), a.Try, errors.Is(d.Err, driver.ErrMismatch):
 		case errors.Is(d.Err, driver.ErrRefused):
 		case errors.Is(d.Err, core.ErrClosed) && n.closing:
@@ -485,6 +491,28 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 		h.deleted = w.now
 	}
 	n.holds = append(n.holds, h)
+	return nil
+}
+
+// protectedClaims returns the claims of the key's protected holds.
+func (w *world) protectedClaims(key string) (claims []string) {
+	for i := range w.nodes {
+		for k := range w.nodes[i].holds {
+			if h := &w.nodes[i].holds[k]; h.call.Key == key && w.protected(i, h) {
+				claims = append(claims, h.id)
+			}
+		}
+	}
+	return claims
+}
+
+// broken checks that the holds that a successful call of Break had to end are over, and so are their graces.
+func (w *world) broken(i int, o *caller) error {
+	for _, claim := range w.protectedClaims(o.want.Key) {
+		if slices.Contains(o.breaks, claim) {
+			return fmt.Errorf("the Break of %s returns, but the hold of claim %s is not over", name(i), claim)
+		}
+	}
 	return nil
 }
 
@@ -1159,6 +1187,9 @@ func (w *world) callerActions(i int, fair bool, add add) {
 				o := &w.nodes[i].callers[c]
 				o.after = 0
 				o.call = &core.Call{Want: o.want, Call: uint64(w.letters)}
+				if o.want.Weight == 0 {
+					o.breaks = w.protectedClaims(o.want.Key)
+				}
 				return w.step(i, o.call)
 			})
 		}
@@ -1307,7 +1338,7 @@ func (w *world) done() bool {
 		for c := range w.nodes[i].callers {
 			o := &w.nodes[i].callers[c]
 			stays = stays || w.staying(i, o)
-			forced = forced || (o.want.First || hangs && !w.staying(i, o)) && (o.hold != nil || o.call != nil || o.rounds > 0)
+			forced = forced || (o.forceful() || hangs && !w.staying(i, o)) && (o.hold != nil || o.call != nil || o.rounds > 0)
 		}
 	}
 	if stays {
