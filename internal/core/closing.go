@@ -86,7 +86,7 @@ func (c *Core) close() {
 		c.fire(cl, closes, args{cause: ErrClosed})
 	}
 	for _, m := range c.inOrder() {
-		if m.command == 0 && m.began == never {
+		if m.command == 0 && (m.began == never || c.unwanted(m)) {
 			c.messageDue(m)
 		}
 	}
@@ -230,7 +230,7 @@ func (c *Core) closeAnyway(why error) {
 	}
 	c.session.registering, c.session.registerAt, cg.command = 0, never, 0
 	clear(c.messages)
-	clear(c.changes)
+	clear(c.topics)
 	c.sent = make(map[uint64]*sent)
 	c.lanes = lanes{times: 1}
 	c.closeDone()

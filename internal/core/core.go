@@ -23,7 +23,7 @@ type Core struct {
 	others   map[string]other  // what is known about other sessions, by id
 	sent     map[uint64]*sent  // commands under way; a *sent is never changed
 	messages map[uint64]*message
-	changes  map[string]uint64 // by key: number of the message that announces its changes
+	topics   map[topic]uint64 // number of the message about each topic
 	timers   timers
 	lanes    lanes
 	discards discards
@@ -60,7 +60,7 @@ func New(cfg *Config) *Core {
 	return &Core{
 		cfg: cfg, table: claimTable, claims: make(map[uint64]*claim), queues: make(map[string]*queue),
 		others: make(map[string]other), sent: make(map[uint64]*sent),
-		messages: make(map[uint64]*message), changes: make(map[string]uint64),
+		messages: make(map[uint64]*message), topics: make(map[topic]uint64),
 		tickAt: never, session: session{due: never, registerAt: never}, listener: listener{at: never, keys: make(map[string]int)},
 		sweeper: sweeper{due: never}, discards: discards{due: never}, lanes: lanes{times: 1},
 	}
@@ -118,10 +118,9 @@ func (c *Core) Step(now Instant, e Event) []Effect {
 	case *Seen:
 		c.seen(&e.State, e.Since)
 	case NotHeld:
-		if cl := c.claims[e.Claim]; c.watched(cl) {
-			c.missing(cl, 0)
-			c.work()
-		}
+		c.notHeld(e.Claim)
+	case PublishLater:
+		c.publishLater(e)
 	case Met:
 		if o, known := c.others[e.Member.ID]; known {
 			o.member = &e.Member
@@ -231,7 +230,9 @@ func (c *Core) reply(r *Reply) {
 		return
 	}
 	delete(c.sent, r.Command)
-	if s.op != Heartbeat && s.op != Notify && s.op != Asked && s.op != Keys { // callers see failures only of commands that they wait for
+	switch s.op {
+	case Heartbeat, Notify, Publish, Announce, Asked, Keys: // callers see failures only of commands that they wait for
+	default:
 		c.failure = nil
 		if r.Lost {
 			c.failure = r.Err
@@ -264,8 +265,8 @@ func (c *Core) reply(r *Reply) {
 		c.discarded(s, r)
 	case Sweep:
 		c.swept(s, r)
-	case Notify:
-		c.notified(s, r)
+	case Notify, Publish, Announce:
+		c.messageAnswered(s, r)
 	case Revoke:
 		c.revokeAnswered(s, r)
 	case Acquire:

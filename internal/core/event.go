@@ -86,6 +86,13 @@ type Extended struct {
 // Revoked reports that somebody in this process wants the claim to be given up.
 type Revoked struct{ Claim, Key string }
 
+// PublishLater has a value that a holder publishes without waiting for it.
+type PublishLater struct {
+	Claim uint64
+	Seq   int64
+	Value []byte `json:"-"`
+}
+
 // Need reports that package engine needs the session registered. The answer is a [Registered].
 type Need struct{}
 
@@ -171,6 +178,7 @@ func (ReleaseBy) event()      {}
 func (Extending) event()      {}
 func (Extended) event()       {}
 func (Revoked) event()        {}
+func (PublishLater) event()   {}
 func (Need) event()           {}
 func (Observe) event()        {}
 func (*Ask) event()           {}
@@ -242,6 +250,10 @@ type StopListening struct{}
 // Changed tells the observers of the key that it may have changed.
 type Changed struct{ Key string }
 
+// Unlisted reports that the session observes more keys than its record has room for. Only the given number of them is
+// listed.
+type Unlisted struct{ Listed, Unlisted int }
+
 // Registered is the result of a registration.
 type Registered struct {
 	Session string
@@ -281,6 +293,7 @@ func (*Freed) effect()        {}
 func (*Listen) effect()       {}
 func (StopListening) effect() {}
 func (Changed) effect()       {}
+func (Unlisted) effect()      {}
 func (Registered) effect()    {}
 func (SessionLost) effect()   {}
 func (Beat) effect()          {}
@@ -292,8 +305,8 @@ func (Closed) effect()        {}
 // An Op is the kind of a command: see [driver.Store].
 type Op int
 
-// The ops. Acquire, Release and Extend are edits. Read reads sessions. Keys reads what the session holds of some
-// keys. Asked is an [Ask].
+// The ops. Acquire, Release, Extend and Publish are edits. Read reads sessions. Keys reads what the session holds of some
+// keys. Asked is an [Ask]. Announce is Observe, with the keys that the session observes.
 const (
 	Register Op = iota
 	Heartbeat
@@ -310,23 +323,26 @@ const (
 	Sweep
 	Notify
 	Asked
+	Publish
+	Announce
 )
 
 func (o Op) String() string {
-	return [...]string{"Register", "Heartbeat", "Unregister", "Expire", "Read", "Load", "Keys", "Revoke", "Acquire", "Release", "Extend", "Discard", "Sweep", "Notify", "Asked"}[o]
+	return [...]string{"Register", "Heartbeat", "Unregister", "Expire", "Read", "Load", "Keys", "Revoke", "Acquire", "Release", "Extend", "Discard", "Sweep", "Notify", "Asked", "Publish", "Observe"}[o]
 }
 
 // A Command is a command to the store.
 type Command struct {
 	Op       Op
 	Session  string              // the session that sends it; for Expire and Revoke: the target session
-	Edit     driver.Edit         // for Acquire, Release and Extend
+	Edit     driver.Edit         // for Acquire, Release, Extend and Publish
 	Claims   []driver.Claim      // for Discard
 	Sessions []string            // for Read
 	Brief    bool                // for Read: read only when the sessions lapse, not their whole records
 	Died     bool                // for Expire: the process has ended, so the session need not have lapsed
 	Key      string              // for Load
-	Keys     []string            // for Keys
+	Keys     []string            // for Keys and Announce
+	Seq      int64               // for Announce
 	Revoked  []driver.Revocation // for Heartbeat: revocations whose claims were given up; for Revoke: the revocation to record
 	Last     driver.SweepState   // for Sweep
 	Notices  []driver.Notice     // for Notify

@@ -10,14 +10,16 @@ import (
 // A listener receives the session's notices. A session has at most one. It runs while somebody waits for a key,
 // observes one, or has held one for a while, and stops when nobody has needed it for a TTL.
 type listener struct {
-	state   listening
-	number  uint64         // number of the last listener that was opened
-	readies uint64         // how often a listener became ready
-	at      Instant        // when to open a listener; never: nobody needs one, or one is running
-	opened  Instant        // when the last listener was opened
-	idle    Instant        // when somebody last needed a listener
-	failed  int            // number of consecutive listeners that broke
-	keys    map[string]int // number of observers, by key
+	state    listening
+	number   uint64         // number of the last listener that was opened
+	readies  uint64         // how often a listener became ready
+	at       Instant        // when to open a listener; never: nobody needs one, or one is running
+	opened   Instant        // when the last listener was opened
+	idle     Instant        // when somebody last needed a listener
+	failed   int            // number of consecutive listeners that broke
+	keys     map[string]int // number of observers, by key
+	changes  int64          // how often the set of these keys has changed
+	unlisted int            // how many of these keys did not fit into the last list
 }
 
 // listening is the state of a listener.
@@ -130,8 +132,8 @@ func (c *Core) stopListening() {
 	l.at, l.failed = never, 0
 }
 
-// observe changes the number of observers of a key. To receive the changes of a new key, the listener must be
-// reopened.
+// observe changes the number of observers of a key. If the set of observed keys changes, the store is told. To receive
+// the changes of a new key, the listener must be reopened.
 func (c *Core) observe(key string, n int) {
 	l := &c.listener
 	before := l.keys[key]
@@ -140,10 +142,31 @@ func (c *Core) observe(key string, n int) {
 		delete(l.keys, key) // the running listener still receives the key's changes, which does no harm
 	}
 	l.idle = c.now
+	if before == 0 || before+n == 0 {
+		l.changes++
+		c.announce()
+	}
 	if before == 0 && n > 0 {
 		c.stopListening()
 		c.listen(gather)
 	}
+}
+
+// observed returns a command that tells the store which keys the session observes. The list is bounded, because it is
+// part of the session's record, and MongoDB 4.4 writes the whole record to its oplog with each heartbeat.
+func (c *Core) observed() *Command {
+	l := &c.listener
+	keys := sortedKeys(l.keys)
+	n, size := 0, 0
+	for n < len(keys) && size+len(keys[n]) <= driver.MaxObserved {
+		size += len(keys[n])
+		n++
+	}
+	before := l.unlisted
+	if l.unlisted = len(keys) - n; before == 0 && l.unlisted > 0 {
+		c.do(Unlisted{n, l.unlisted})
+	}
+	return &Command{Op: Announce, Session: c.session.id, Keys: keys[:n], Seq: l.changes}
 }
 
 // listenerBroken schedules another listener, unless the store can't notify. A new listener makes every waiter request

@@ -209,3 +209,11 @@ func (c *Core) missing(cl *claim, acks uint64) {
 		c.heartbeatSoon()
 	}
 }
+
+// notHeld handles the store's answer that it does not have a claim that is held.
+func (c *Core) notHeld(claim uint64) {
+	if cl := c.claims[claim]; c.watched(cl) {
+		c.missing(cl, 0)
+		c.work()
+	}
+}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -85,16 +86,25 @@ func (c *Core) fillLanes() {
 	}
 }
 
-// A message has notices for other sessions. It is sent again until the store has accepted it or notifyTime is over.
+// A message is a command that nobody waits for: notices for other sessions, the keys that the session observes, or a
+// value that a holder publishes. It is sent again until the store has answered or, see unwanted, it is of no more use.
 type message struct {
 	timer
 	number  uint64
-	notices []driver.Notice
-	began   Instant // when sending began; never: the message was sent, and is kept only for changeGap
+	cmd     *Command
+	claim   uint64  // for Publish: number of the holder's claim
+	began   Instant // when sending began; never: the message is not due before its timer, because one about its topic was sent a moment ago
 	failed  int     // failed sends
 	command uint64  // the command under way, or inLine; 0: none
-	key     string  // the key whose changes the message announces; "": the message has other notices
-	changed bool    // the key has changed again since the message was sent
+	topic   topic
+	changed bool // what the message is about has changed since it was sent
+}
+
+// A topic is what a message is about, if there is only one such message at a time: the changes of a key (with Notify),
+// or the keys that the session observes (with Announce). Other messages have no topic.
+type topic struct {
+	op  Op
+	key string
 }
 
 // notifyTime is how long a session tries to send a notice. With default settings, MongoDB elects a primary within about
@@ -102,7 +112,7 @@ type message struct {
 // later notice is of little use, since waiters poll.
 const notifyTime = 15 * time.Second
 
-// changeGap is the shortest time between two change notices that a session sends for one key.
+// changeGap is the shortest time between two messages that a session sends about one topic.
 const changeGap = 20 * time.Millisecond
 
 // notify sends the notices that are addressed to other sessions, and handles those addressed to this session.
@@ -119,34 +129,77 @@ func (c *Core) notify(notices []driver.Notice) {
 		}
 	}
 	if len(others) > 0 {
-		c.sendMessage(&message{notices: others})
+		c.sendMessage(&message{cmd: &Command{Op: Notify, Notices: others}})
 	}
 }
 
 func (c *Core) notifyChange(n driver.Notice) {
-	if m := c.messages[c.changes[n.Key]]; m != nil {
+	if about := (topic{Notify, n.Key}); !c.changed(about) {
+		c.sendMessage(&message{cmd: &Command{Op: Notify, Notices: []driver.Notice{n}}, topic: about})
+	}
+}
+
+// changed makes the message about the topic be sent again, and reports whether there is such a message.
+func (c *Core) changed(about topic) bool {
+	m := c.messages[c.topics[about]]
+	if m != nil {
 		m.changed = true
+	}
+	return m != nil
+}
+
+// announce makes the store learn which keys the session observes, after a moment in which more can be added.
+func (c *Core) announce() {
+	about := topic{op: Announce}
+	if c.session.id == "" || c.closing != nil || c.changed(about) {
 		return
 	}
-	m := &message{notices: []driver.Notice{n}, key: n.Key}
-	c.sendMessage(m)
-	c.changes[n.Key] = m.number
+	m := &message{cmd: &Command{Op: Announce}, topic: about, changed: true}
+	c.addMessage(m, never)
+	c.at(&m.timer, m.number|messageBit, c.now.Add(gather))
+}
+
+// publishLater publishes a holder's value. A later value prevails, even if the store gets it first, because its Seq is
+// greater.
+func (c *Core) publishLater(e PublishLater) {
+	if cl := c.claims[e.Claim]; cl != nil && cl.state == held {
+		publish := driver.Edit{Publish: &driver.Publish{Claim: cl.request, Seq: e.Seq, Value: e.Value}}
+		c.sendMessage(&message{cmd: &Command{Op: Publish, Session: cl.request.Session, Edit: publish}, claim: e.Claim})
+	}
+}
+
+func (c *Core) addMessage(m *message, began Instant) {
+	c.last.message++
+	m.number, m.began, m.timer = c.last.message, began, timer{never, never}
+	c.messages[m.number] = m
+	if m.topic != (topic{}) {
+		c.topics[m.topic] = m.number
+	}
 }
 
 func (c *Core) sendMessage(m *message) {
-	c.last.message++
-	m.number, m.began, m.timer = c.last.message, c.now, timer{never, never}
-	c.messages[m.number] = m
+	c.addMessage(m, c.now)
 	c.messageDue(m)
 }
 
-// messageDue sends the message. A message that announces a key's changes may have been sent already. Such a message is
-// sent again if the key has changed since; otherwise it is forgotten.
+// unwanted reports whether the message is of no use any more: what it is about has not changed since it was sent, its
+// hold is over, or the session that observes closes.
+func (c *Core) unwanted(m *message) bool {
+	switch cl := c.claims[m.claim]; {
+	case m.began == never && !m.changed:
+		return true
+	case m.cmd.Op == Publish:
+		return cl == nil || cl.state != held
+	}
+	return m.cmd.Op == Announce && c.closing != nil
+}
+
+// messageDue sends the message, or forgets it if it is unwanted.
 func (c *Core) messageDue(m *message) {
 	switch {
 	case m.command != 0 && m.command != inLine:
 		return
-	case m.began == never && !m.changed:
+	case c.unwanted(m):
 		c.forgetMessage(m)
 		return
 	case m.began == never:
@@ -155,22 +208,28 @@ func (c *Core) messageDue(m *message) {
 	m.command = inLine
 	if c.enterLane(m.failed > 0, delayed{number: m.number | messageBit}) {
 		m.changed = false
-		m.command = c.sendNow(&sent{claim: m.number, poll: m.failed > 0}, &Command{Op: Notify, Notices: m.notices})
+		if m.cmd.Op == Announce {
+			m.cmd = c.observed()
+		}
+		m.command = c.sendNow(&sent{session: m.cmd.Session, claim: m.number, poll: m.failed > 0}, m.cmd)
 	}
 }
 
-// notified handles the answer to a Notify.
-func (c *Core) notified(s *sent, r *Reply) {
+// messageAnswered handles the answer to a message's command.
+func (c *Core) messageAnswered(s *sent, r *Reply) {
 	m := c.messages[s.claim]
 	if m == nil {
 		return
 	}
 	m.command = 0
+	if errors.Is(r.Err, driver.ErrNotHeld) {
+		c.notHeld(m.claim)
+	}
 	switch {
-	case r.Lost && c.repeats(s) && c.now.Sub(m.began) < notifyTime:
+	case r.Lost && c.repeats(s) && (s.op != Notify || c.now.Sub(m.began) < notifyTime):
 		c.at(&m.timer, m.number|messageBit, c.now.Add(c.pause(m.failed)))
 		m.failed++
-	case m.key != "" && c.closing == nil:
+	case m.topic != (topic{}) && c.closing == nil:
 		m.began = never
 		c.at(&m.timer, m.number|messageBit, c.now.Add(changeGap))
 	default:
@@ -180,9 +239,7 @@ func (c *Core) notified(s *sent, r *Reply) {
 
 func (c *Core) forgetMessage(m *message) {
 	delete(c.messages, m.number)
-	if m.key != "" {
-		delete(c.changes, m.key)
-	}
+	delete(c.topics, m.topic)
 }
 
 // unchanged returns the notices to send after a command that did not change its own claim. It drops change notices,

@@ -82,8 +82,15 @@ func (c *Core) registered(s *sent, r *Reply) {
 		c.checkDeadline()
 		return
 	}
-	if c.cfg.AlwaysListen && c.closing == nil {
+	switch {
+	case c.closing != nil:
+	case c.cfg.AlwaysListen:
 		c.listen(0)
+	case len(c.listener.keys) > 0:
+		c.listen(gather)
+	}
+	if len(c.listener.keys) > 0 {
+		c.announce()
 	}
 	c.beginAdmitted()
 }
@@ -214,6 +221,9 @@ func (c *Core) lose(cause error) {
 	c.sweeper.due = never
 	c.discards, c.past, c.looks = discards{due: never}, nil, looks{}
 	c.stopListening()
+	if m := c.messages[c.topics[topic{op: Announce}]]; m != nil {
+		c.forgetMessage(m)
+	}
 	ending := c.those(func(cl *claim) bool { return cl.request.Session == s.id && !cl.outlives() })
 	lost := 0
 	for _, cl := range ending {

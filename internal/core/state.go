@@ -43,7 +43,7 @@ func (c *Core) Clone() *Core {
 		n.closing = &copied
 	}
 	n.past = slices.Clone(c.past)
-	n.others, n.sent, n.changes = maps.Clone(c.others), maps.Clone(c.sent), maps.Clone(c.changes)
+	n.others, n.sent, n.topics = maps.Clone(c.others), maps.Clone(c.sent), maps.Clone(c.topics)
 	n.listener.keys, n.session.revoked = maps.Clone(c.listener.keys), maps.Clone(c.session.revoked)
 	n.timers = slices.Clone(c.timers)
 	n.lanes.line, n.lanes.pollLine = slices.Clone(c.lanes.line), slices.Clone(c.lanes.pollLine)

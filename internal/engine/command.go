@@ -61,7 +61,7 @@ func (s *Session) answer(f *core.Send) *core.Reply {
 	switch { // the store refused the command, and perhaps nobody else reports a refusal of such a command
 	case f.Op == core.Discard && isAnswer(r.Err),
 		f.Op == core.Release && isAnswer(r.Err) && !errors.Is(r.Err, driver.ErrNotWaiting),
-		f.Op == core.Heartbeat && errors.Is(r.Err, driver.ErrRefused):
+		(f.Op == core.Heartbeat || f.Op == core.Publish) && errors.Is(r.Err, driver.ErrRefused):
 		s.report.Failed(f.Op.String(), r.Err)
 	}
 	return r
@@ -90,7 +90,9 @@ func (s *Session) call(ctx context.Context, cmd *core.Command, r *core.Reply) (e
 		r.States, err = s.store.Keys(ctx, driver.KeyQuery{Keys: cmd.Keys, Session: cmd.Session})
 	case core.Revoke:
 		r.Notices, err = s.store.Revoke(ctx, cmd.Session, cmd.Revoked[0])
-	case core.Acquire, core.Release, core.Extend:
+	case core.Announce:
+		err = s.store.Observe(ctx, cmd.Session, cmd.Seq, cmd.Keys)
+	case core.Acquire, core.Release, core.Extend, core.Publish:
 		edited, err = s.store.Edit(ctx, cmd.Edit)
 		r.State, r.Found, r.Holder, r.Notices, r.Applied = edited.State, edited.Found, edited.Holder, edited.Notices, edited.Applied
 	case core.Discard:

@@ -19,8 +19,8 @@
 //
 // # Goroutines
 //
-// The listener, hearOfDeaths, each command that the Core sends, each call of Observe or PublishLater, and the
-// announcement of the observed keys run on goroutines of their own. Close waits for all of them.
+// The listener, hearOfDeaths, each command that the Core sends, and each call of Observe run on goroutines of their own.
+// Close waits for all of them.
 //
 // # Above it
 //

@@ -54,7 +54,7 @@ type own struct {
 	passed    error         // why the hold has not been released as ReleaseBy requested; nil: it has been
 	released  atomic.Bool   // Release was called
 	said      atomic.Bool   // ReleaseBy was called
-	published atomic.Int64  // number of values passed to Publish and PublishLater
+	published atomic.Int64  // number of values passed to Publish and PublishLater; the value of the last call prevails
 }
 
 type holdState uint8
@@ -387,12 +387,8 @@ func (h *Hold) Publish(ctx context.Context, value []byte) error {
 	if !h.Live() {
 		return h.Err()
 	}
-	return h.publishNow(ctx, h.publish(value))
-}
-
-// publishNow makes one attempt to publish.
-func (h *Hold) publishNow(ctx context.Context, publish driver.Edit) error {
-	_, err := h.s.edit(ctx, "Publish", publish)
+	publish := &driver.Publish{Claim: *h.request, Seq: h.own.published.Add(1), Value: value}
+	_, err := h.s.edit(ctx, "Publish", driver.Edit{Publish: publish})
 	if errors.Is(err, driver.ErrNotHeld) {
 		h.s.mu.Lock()
 		h.s.step(core.NotHeld{Claim: h.end.Claim})
@@ -404,25 +400,9 @@ func (h *Hold) publishNow(ctx context.Context, publish driver.Edit) error {
 // PublishLater publishes value in the background. It retries until the store has answered or the hold is over. A later
 // call of Publish replaces the value, even if that call reaches the store first.
 func (h *Hold) PublishLater(value []byte) {
-	s, over, publish := h.s, h.Lost(), h.publish(value)
-	s.spawn(func() {
-		retry := s.backoff()
-		for h.Live() {
-			err := h.publishNow(s.base, publish)
-			if errors.Is(err, driver.ErrRefused) { // a refusal of the value, which nobody else reports
-				s.report.Failed("Publish", err)
-			}
-			if err == nil || isAnswer(err) || s.waitFor(s.base, nil, over, retry.next()) != nil {
-				return
-			}
-		}
-	})
-}
-
-// publish returns the edit that publishes value. If several values are published, the value of the last call of publish
-// prevails.
-func (h *Hold) publish(value []byte) driver.Edit {
-	return driver.Edit{Publish: &driver.Publish{Claim: *h.request, Seq: h.own.published.Add(1), Value: value}}
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	h.s.step(core.PublishLater{Claim: h.end.Claim, Seq: h.own.published.Add(1), Value: value})
 }
 
 // Extend renews a fixed lease for its duration, counted from now by the store's clock, and returns the new end of the

@@ -3,9 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -102,9 +100,9 @@ func (s *Session) readSessions(ctx context.Context, op string, q driver.SessionQ
 func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, error), end func()) {
 	if !s.spawn(func() {
 		defer end()
-		s.note(key, 1)
-		defer s.note(key, -1)
-		s.observe(ctx, key, f)
+		changed := s.watch(key)
+		defer s.unwatch(key, changed)
+		s.observe(ctx, key, changed, f)
 	}) {
 		end()
 	}
@@ -146,14 +144,13 @@ func (s *Session) Queue(ctx context.Context, key string) ([]driver.Waiter, error
 	return st.WaitersAhead, err
 }
 
-func (s *Session) observe(ctx context.Context, key string, f func(driver.State, error)) {
+func (s *Session) observe(ctx context.Context, key string, changed <-chan struct{}, f func(driver.State, error)) {
 	retry := s.backoff()
 	var st driver.State
 	for {
 		reg, err := s.registered(ctx)
 		if err == nil {
-			reg.announce()
-			err = reg.follow(ctx, key, func(now driver.State) {
+			err = reg.follow(ctx, key, changed, func(now driver.State) {
 				retry.reset()
 				st = now
 				f(st, nil)
@@ -174,10 +171,8 @@ func (s *Session) observe(ctx context.Context, key string, f func(driver.State, 
 
 // follow calls f with the state of key, now and after each change, until an error occurs. The error is errOver if the
 // session was lost.
-func (reg *registration) follow(ctx context.Context, key string, f func(driver.State)) error {
+func (reg *registration) follow(ctx context.Context, key string, changed <-chan struct{}, f func(driver.State)) error {
 	s := reg.s
-	changed := s.watch(key)
-	defer s.unwatch(key, changed)
 	p := newPace(s.config.Poll)
 	for d := time.Duration(0); ; {
 		if err := s.waitFor(ctx, changed, reg.over, d); err != nil {
@@ -201,8 +196,7 @@ func (reg *registration) follow(ctx context.Context, key string, f func(driver.S
 	}
 }
 
-// watch returns a channel that gets a value when key may have changed. Unless the session already watches the key,
-// watch adds the key and reopens the listener.
+// watch returns a channel that gets a value when key may have changed.
 func (s *Session) watch(key string) (changed chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -269,110 +263,4 @@ func (s *Session) Keys(ctx context.Context, prefix, after string, n int) ([]driv
 		s.saw(since, states)
 	}
 	return states, err
-}
-
-// observed tracks the keys that a session observes, for [driver.Store.Observe]. The list is bounded, because it is part
-// of the session's record, and MongoDB 4.4 writes the whole record to its oplog with each heartbeat. The session's mu
-// guards it.
-type observed struct {
-	calls    map[string]int // number of running calls of Observe, by key
-	change   int64          // number of changes to the set of keys
-	unlisted int            // number of keys that did not fit into the last list
-}
-
-// list returns the keys, in byte order, up to the last that fits. It also returns how many keys don't fit, or 0 if some
-// keys did not fit into the previous list either.
-func (o *observed) list() (keys []string, newlyUnlisted int) {
-	keys = slices.Sorted(maps.Keys(o.calls))
-	n, size := 0, 0
-	for n < len(keys) && size+len(keys[n]) <= driver.MaxObserved {
-		size += len(keys[n])
-		n++
-	}
-	before := o.unlisted
-	o.unlisted = len(keys) - n
-	if before == 0 {
-		newlyUnlisted = o.unlisted
-	}
-	return keys[:n], newlyUnlisted
-}
-
-// note counts the running calls of Observe for key: d is 1 when a call begins, and -1 when it ends.
-func (s *Session) note(key string, d int) {
-	s.mu.Lock()
-	o := &s.observed
-	before := o.calls[key]
-	if o.calls == nil {
-		o.calls = make(map[string]int)
-	}
-	if o.calls[key] += d; o.calls[key] == 0 {
-		delete(o.calls, key)
-	}
-	if before == 0 || before+d == 0 {
-		o.change++
-	}
-	reg := s.reg
-	s.mu.Unlock()
-	if reg != nil {
-		reg.announce()
-	}
-}
-
-// announce starts a goroutine that tells the store which keys the session observes. It does nothing if the store
-// already knows these keys, or if such a goroutine is already running. The goroutine first waits briefly, so that
-// several changes share one command.
-func (reg *registration) announce() {
-	const gather = 5 * time.Millisecond
-	s := reg.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if reg.announcing || reg.announced == s.observed.change || s.reg != reg || s.finished {
-		return
-	}
-	reg.announcing = true
-	s.workers.do(func() {
-		retry := s.backoff()
-		for wait := gather; s.waitFor(s.base, nil, reg.over, wait) == nil; {
-			known, err := reg.recordObserved()
-			switch {
-			case known:
-				return
-			case err == nil:
-				retry.reset()
-				wait = gather // then check whether the set of keys has changed meanwhile
-			case isAnswer(err):
-				return // the store would refuse again for as long as the session has this id
-			default:
-				wait = retry.next()
-			}
-		}
-	})
-}
-
-// recordObserved tells the store which keys the session observes. It returns true if the store already knows these
-// keys. In that case the next change makes announce start a new goroutine.
-func (reg *registration) recordObserved() (known bool, err error) {
-	s := reg.s
-	s.mu.Lock()
-	change := s.observed.change
-	if reg.announced == change {
-		reg.announcing = false
-		s.mu.Unlock()
-		return true, nil
-	}
-	keys, unlisted := s.observed.list()
-	s.mu.Unlock()
-	if unlisted > 0 {
-		s.Warn("dsync: the session observes more keys than its record has room for, and is not listed as an observer of the rest",
-			"listed", len(keys), "unlisted", unlisted, "bytes", driver.MaxObserved)
-	}
-	_, err = request(s.base, s, "Observe", func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, s.store.Observe(ctx, reg.id, change, keys)
-	})
-	if err == nil {
-		s.mu.Lock()
-		reg.announced = change
-		s.mu.Unlock()
-	}
-	return false, err
 }

@@ -52,7 +52,6 @@ type Session struct {
 	stopListen  context.CancelFunc // ends the listener; nil: there is none
 	listenErr   error              // why the last listener ended
 	observers   map[string]map[chan struct{}]bool
-	observed    observed
 	overdue     map[*Hold]core.Instant // holds that ended before their holder was done; the values are when they ended
 	checkTimer  *time.Timer            // finds holds that ended while the machine slept; nil: not running
 
@@ -158,6 +157,9 @@ func (s *Session) do(f core.Effect) {
 			default:
 			}
 		}
+	case core.Unlisted:
+		s.Warn("dsync: the session observes more keys than its record has room for, and is not listed as an observer of the rest",
+			"listed", f.Listed, "unlisted", f.Unlisted, "bytes", driver.MaxObserved)
 	case core.Registered:
 		s.registeredAs(f)
 	case core.SessionLost:
@@ -186,9 +188,6 @@ type registration struct {
 	s    *Session
 	id   string
 	over chan struct{} // closed when the session is lost or ends
-
-	announced  int64 // the value of observed.change that the store last received
-	announcing bool  // true while a goroutine sends the list of observed keys, and after it has given up permanently
 }
 
 // registering is the state of a running attempt to register, for which callers wait.

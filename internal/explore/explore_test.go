@@ -376,7 +376,7 @@ func (w *world) ends() error {
 // left describes what wrongly remains in a Core after all its callers are done, or returns "" if nothing does.
 func left(c *core.Core) string {
 	v := reflect.ValueOf(c).Elem()
-	for _, field := range []string{"claims", "past", "queues", "messages", "changes", "sent"} {
+	for _, field := range []string{"claims", "past", "queues", "messages", "topics", "sent"} {
 		if n := v.FieldByName(field).Len(); n > 0 {
 			what := fmt.Sprintf("%d %s", n, field)
 			if field == "claims" {

@@ -217,6 +217,8 @@ func (l *line) event(calls map[uint64]*core.Call) (core.Event, error) {
 		return decoded[core.NotHeld](l)
 	case "Met":
 		return decoded[core.Met](l)
+	case "PublishLater":
+		return decoded[core.PublishLater](l)
 	case "Need":
 		return core.Need{}, nil
 	case "Tick":
