@@ -74,9 +74,7 @@ func (c *Core) breakAnswered(cl *claim, r *Reply) {
 	case len(st.Holders) == 0:
 		c.fire(cl, refused, args{cause: ErrFree})
 	case c.session.id == "":
-		if s := &c.session; s.registering == 0 && s.registerAt == never {
-			c.register()
-		}
+		c.needSession()
 	default:
 		if cl.request.Session != c.session.id && c.listener.keys[st.Key] == 0 {
 			c.stopListening() // waits opens another, which hears of the key's changes

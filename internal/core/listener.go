@@ -147,6 +147,7 @@ func (c *Core) observe(key string, n int) {
 		c.announce()
 	}
 	if before == 0 && n > 0 {
+		c.needSession()
 		c.stopListening()
 		c.listen(gather)
 	}

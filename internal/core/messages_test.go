@@ -59,6 +59,23 @@ func TestObservedKeysAreSentUntilAnswered(t *testing.T) {
 	}
 }
 
+// A session that observes a key registers, again and again if it must.
+func TestObserversNeedTheSession(t *testing.T) {
+	r := newRig(t)
+	r.step(core.Observe{Key: "k", N: 1})
+	r.says("an observer", "Register")
+	r.answer("Register", noAnswer)
+	r.pass(time.Second)
+	r.says("no answer", "Register")
+	r.answer("Register", core.Reply{Session: "s"})
+	r.deadline()
+	r.says("lost", "Register")
+	r.step(core.Observe{Key: "k", N: -1})
+	r.answer("Register", noAnswer)
+	r.pass(time.Minute)
+	r.says("without observers", "")
+}
+
 // A value that is published later is sent again until the store answers or the hold is over.
 func TestPublishLaterUntilTheHoldIsOver(t *testing.T) {
 	for _, test := range []struct {

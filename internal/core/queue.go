@@ -193,12 +193,15 @@ func (c *Core) beginAdmitted() {
 	for _, cl := range c.breaksWaiting() {
 		c.fire(cl, again, args{})
 	}
+	if len(c.listener.keys) > 0 {
+		c.needSession()
+	}
 }
 
 // notRegistered handles a failed registration. Tries get the registration's error; if the store refuses permanently,
 // all callers get it. Registration is retried only if somebody still needs the session.
 func (c *Core) notRegistered(r *Reply) {
-	needed := false
+	needed := len(c.listener.keys) > 0
 	for _, key := range sortedKeys(c.queues) {
 		q := c.queues[key]
 		q.admitted = slices.DeleteFunc(q.admitted, func(a *Call) bool {

@@ -48,6 +48,13 @@ func (c *Core) need() {
 	}
 }
 
+// needSession registers the session, unless it is registered or will be.
+func (c *Core) needSession() {
+	if s := &c.session; s.id == "" && s.registering == 0 && s.registerAt == never && c.closing == nil {
+		c.register()
+	}
+}
+
 func (c *Core) register() {
 	c.session.registerAt = never
 	c.session.registering = c.sendNow(&sent{}, &Command{Op: Register})

@@ -52,9 +52,6 @@ func TickAt(t time.Time) (tick int64, err error) {
 // A SealedError answers a request for a tick that is over.
 type SealedError = core.SealedError
 
-// errOver means that the session was lost. Callers should try again.
-var errOver = errors.New("dsync: the session was lost")
-
 // Acquire waits in this process's queue for the key, and then for the store to grant it. It keeps trying through
 // failures of the store and losses of the session. The error is ErrClosed, an error that trying again cannot fix, or
 // ctx's error with the store's last error added if there was one. If Acquire returns an error, the caller holds
@@ -132,7 +129,7 @@ func (s *Session) TryAcquire(ctx context.Context, w Want) (*Hold, error) {
 // describe adds details to a try's error: who holds the key, and until when.
 func (s *Session) describe(ctx context.Context, e driver.HeldError) error {
 	s.mu.Lock()
-	e.Here = e.Here || s.reg != nil && e.Session == s.reg.id // the session itself may keep the key, for example with ReleaseAfter
+	e.Here = e.Here || e.Session != "" && e.Session == s.core.Session() // the session itself may keep the key, for example with ReleaseAfter
 	s.mu.Unlock()
 	if e.Here {
 		m := s.process

@@ -108,6 +108,33 @@ func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, 
 	}
 }
 
+func (s *Session) observe(ctx context.Context, key string, changed <-chan struct{}, f func(driver.State, error)) {
+	retry, p := s.backoff(), newPace(s.config.Poll)
+	var last driver.State
+	for d := time.Duration(0); s.waitFor(ctx, changed, d) == nil; {
+		if gap := p.next(time.Now()); gap > 0 {
+			if s.wait(ctx, gap) != nil {
+				return
+			}
+			select {
+			case <-changed: // the next reading will show this change too
+			default:
+			}
+		}
+		st, err := s.Load(ctx, key)
+		switch {
+		case ctx.Err() != nil || errors.Is(err, core.ErrClosed):
+			return
+		case err != nil:
+			d = retry.next()
+		default:
+			retry.reset()
+			last, d = st, s.pollTime()
+		}
+		f(last, err)
+	}
+}
+
 // Observers returns all sessions that are alive and observe key, ordered by id. It reads up to a thousand sessions with
 // each command. For each command, the store scans the records of all its sessions. The error is ctx's, [ErrClosed],
 // [ErrInvalidKey] or the store's.
@@ -142,58 +169,6 @@ func (s *Session) Queue(ctx context.Context, key string) ([]driver.Waiter, error
 	}
 	st, err := s.load(ctx, "Queue", key, driver.MaxQueue)
 	return st.WaitersAhead, err
-}
-
-func (s *Session) observe(ctx context.Context, key string, changed <-chan struct{}, f func(driver.State, error)) {
-	retry := s.backoff()
-	var st driver.State
-	for {
-		reg, err := s.registered(ctx)
-		if err == nil {
-			err = reg.follow(ctx, key, changed, func(now driver.State) {
-				retry.reset()
-				st = now
-				f(st, nil)
-			})
-		}
-		if errors.Is(err, errOver) {
-			continue
-		}
-		if ctx.Err() != nil || errors.Is(err, core.ErrClosed) {
-			return
-		}
-		f(st, err)
-		if s.wait(ctx, retry.next()) != nil {
-			return
-		}
-	}
-}
-
-// follow calls f with the state of key, now and after each change, until an error occurs. The error is errOver if the
-// session was lost.
-func (reg *registration) follow(ctx context.Context, key string, changed <-chan struct{}, f func(driver.State)) error {
-	s := reg.s
-	p := newPace(s.config.Poll)
-	for d := time.Duration(0); ; {
-		if err := s.waitFor(ctx, changed, reg.over, d); err != nil {
-			return err
-		}
-		if d := p.next(time.Now()); d > 0 {
-			if err := s.waitFor(ctx, nil, reg.over, d); err != nil {
-				return err
-			}
-			select {
-			case <-changed: // the next reading will show this change too
-			default:
-			}
-		}
-		st, err := s.Load(ctx, key)
-		if err != nil {
-			return err
-		}
-		f(st)
-		d = s.pollTime()
-	}
 }
 
 // watch returns a channel that gets a value when key may have changed.

@@ -47,7 +47,6 @@ type Session struct {
 	hurried     time.Time // when a waiting Close's ctx ended; zero if it has not
 	calls       uint64    // number of calls that have requested a hold
 	spare       *Hold     // reused by the next call; nil if the call must make a new one
-	reg         *registration
 	registering *registering
 	stopListen  context.CancelFunc // ends the listener; nil: there is none
 	listenErr   error              // why the last listener ended
@@ -161,7 +160,7 @@ func (s *Session) do(f core.Effect) {
 		s.Warn("dsync: the session observes more keys than its record has room for, and is not listed as an observer of the rest",
 			"listed", f.Listed, "unlisted", f.Unlisted, "bytes", driver.MaxObserved)
 	case core.Registered:
-		s.registeredAs(f)
+		s.registered(f)
 	case core.SessionLost:
 		s.lost(f)
 	case core.Beat:
@@ -183,68 +182,24 @@ func (s *Session) do(f core.Effect) {
 	}
 }
 
-// A registration is one registration of the session, under an id of its own.
-type registration struct {
-	s    *Session
-	id   string
-	over chan struct{} // closed when the session is lost or ends
-}
-
 // registering is the state of a running attempt to register, for which callers wait.
 type registering struct {
 	done chan struct{}
+	id   string
 	err  error
 }
 
-// registered returns the session's registration. If there is none, it tries once to register. The error is ctx's,
-// ErrClosed, the store's, or errOver if the session is lost in the meantime.
-func (s *Session) registered(ctx context.Context) (*registration, error) {
-	s.mu.Lock()
-	s.compareClock()
-	if reg := s.reg; reg != nil && !s.ends() {
-		s.mu.Unlock()
-		return reg, nil
-	}
-	w := s.registering
-	if w == nil {
-		w = &registering{done: make(chan struct{})}
-		s.registering = w
-		s.step(core.Need{})
-	}
-	s.mu.Unlock()
-	select {
-	case <-w.done:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-s.closing:
-		return nil, core.ErrClosed
-	}
-	if w.err != nil {
-		return nil, w.err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.reg == nil {
-		return nil, errOver
-	}
-	return s.reg, nil
-}
-
-func (s *Session) registeredAs(f core.Registered) {
+func (s *Session) registered(f core.Registered) {
 	if w := s.registering; w != nil {
-		s.registering, w.err = nil, f.Err
-		defer close(w.done)
+		s.registering, w.id, w.err = nil, f.Session, f.Err
+		close(w.done)
 	}
-	if f.Err != nil {
-		return
+	if f.Err == nil {
+		s.report.Effect(f)
 	}
-	s.reg = &registration{s: s, id: f.Session, over: make(chan struct{})}
-	s.report.Effect(f)
 }
 
 func (s *Session) lost(f core.SessionLost) {
-	close(s.reg.over)
-	s.reg = nil
 	if s.hostDir != nil { // holds may still be in their grace, even after a Close that could not unregister; so the process must not look dead yet
 		time.AfterFunc(s.config.TTL, func() { s.unlockFile(f.Session) })
 	}
@@ -262,11 +217,31 @@ func (s *Session) ID() string {
 // Register registers the session, unless it is already registered, and returns its id. It tries once. The error is
 // ctx's, [ErrClosed], or the store's.
 func (s *Session) Register(ctx context.Context) (id string, err error) {
-	reg, err := s.registered(ctx)
+	s.mu.Lock()
+	s.compareClock()
+	if id := s.core.Session(); id != "" && !s.ends() {
+		s.mu.Unlock()
+		return id, nil
+	}
+	w := s.registering
+	if w == nil {
+		w = &registering{done: make(chan struct{})}
+		s.registering = w
+		s.step(core.Need{})
+	}
+	s.mu.Unlock()
+	select {
+	case <-w.done:
+		id, err = w.id, w.err
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-s.closing:
+		err = core.ErrClosed
+	}
 	if err != nil {
 		return "", fmt.Errorf("dsync: register: %w", err)
 	}
-	return reg.id, nil
+	return id, nil
 }
 
 // Name returns the name that other processes see.
@@ -365,13 +340,10 @@ func (s *Session) ends() bool {
 }
 
 // wait waits for d. It returns an error if ctx or the session ends first.
-func (s *Session) wait(ctx context.Context, d time.Duration) error {
-	return s.waitFor(ctx, nil, nil, d)
-}
+func (s *Session) wait(ctx context.Context, d time.Duration) error { return s.waitFor(ctx, nil, d) }
 
-// waitFor is like wait, but can end early: without an error when ready has a value or is closed, and with errOver
-// when over is closed. Either channel may be nil.
-func (s *Session) waitFor(ctx context.Context, ready, over <-chan struct{}, d time.Duration) error {
+// waitFor is like wait, but ends early, without an error, when ready has a value. ready may be nil.
+func (s *Session) waitFor(ctx context.Context, ready <-chan struct{}, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -379,8 +351,6 @@ func (s *Session) waitFor(ctx context.Context, ready, over <-chan struct{}, d ti
 		return nil
 	case <-t.C:
 		return nil
-	case <-over:
-		return errOver
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.closing:

@@ -100,8 +100,8 @@ func (s *Session) Local() Local {
 		TTL: s.config.TTL, Margin: s.config.Margin, Grace: s.config.Grace, Heartbeat: s.config.Heartbeat, Poll: s.core.PollTime(1),
 		Closed: s.ends(),
 	}
-	if s.reg != nil {
-		l.ID, l.Renewed, l.Lease, l.Left = s.reg.id, s.clock.when(s.core.Renewed()), s.core.Deadline().Sub(s.core.Renewed()), s.core.Deadline().Sub(now)
+	if id := s.core.Session(); id != "" {
+		l.ID, l.Renewed, l.Lease, l.Left = id, s.clock.when(s.core.Renewed()), s.core.Deadline().Sub(s.core.Renewed()), s.core.Deadline().Sub(now)
 	}
 	l.Listening, l.Polling = s.core.Listening()
 	s.core.Claims(func(c core.Held) {
@@ -190,7 +190,7 @@ func (s *Session) stillInUse(now core.Instant) error {
 // s.mu must be held.
 func (s *Session) unrenewed(now core.Instant) error {
 	late, renewed := s.config.Silence(), s.core.Renewed()
-	if s.reg != nil {
+	if s.core.Session() != "" {
 		if since := now.Sub(renewed); since > late && s.core.Lives() {
 			return fmt.Errorf("%w: no heartbeat was acknowledged for %v; everything it holds will be lost in %v", core.ErrNotRenewed,
 				since.Round(time.Millisecond), s.core.Deadline().Sub(now).Round(time.Millisecond))
