@@ -89,7 +89,7 @@ func TestBreakErrors(t *testing.T) {
 				broken := errors.New("the store is broken")
 				store := &adminStore{Memory: dsynctest.NewMemory()}
 				faulty := newFaulty(t, store, nil)
-				a, b := newSession(t, faulty, nil), newSession(t, store, nil)
+				a, b := newSession(t, faulty, nil), newSession(t, store, &dsync.Options{PollInterval: time.Hour})
 				lock(t, a.Mutex("k"))
 				if method == dsynctest.MethodExpire { // it is needed only to break the lock of a process that can't be reached
 					faulty.Cut()

@@ -104,7 +104,7 @@ func TestForgetKeyInUse(t *testing.T) {
 		bounded, end := context.WithTimeout(background, time.Hour)
 		defer end()
 		if err := admin.New(other).Forget(bounded, "k"); !errors.As(err, &held) || held.Session != holder.ID() || held.PID != os.Getpid() || held.Host != "there" || held.Name != "pod-7" {
-			t.Errorf("Forget of a held key: %v, want a HeldError that names the holder", err)
+			t.Fatalf("Forget of a held key: %v, want a HeldError that names the holder", err)
 		}
 		if st, err := admin.New(other).Status(background, "k"); err != nil || held.Until.IsZero() || !held.Until.Equal(st.Holders[0].Until) {
 			t.Errorf("Forget says that the key is held until %v, want the same time as in the status: %v, %v", held.Until, st, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -54,26 +55,30 @@ const maxShown = 1000
 // omitted. Without ids it returns all sessions that are alive, ordered by id. It reads up to 1,000 sessions with each
 // command. No heartbeat in the result is later than now.
 func (s *Session) Members(ctx context.Context, ids ...string) (members []driver.Member, now time.Time, err error) {
-	for some := 0; some == 0 || some < len(ids); some += core.MaxRead {
-		m, at, err := s.readSessions(ctx, "Members", driver.SessionQuery{IDs: ids[some:min(some+core.MaxRead, len(ids))], Limit: core.MaxRead})
+	if len(ids) == 0 {
+		return s.readPages(ctx, "Members", driver.SessionQuery{})
+	}
+	for some := range slices.Chunk(ids, core.MaxRead) {
+		m, at, err := s.readSessions(ctx, "Members", driver.SessionQuery{IDs: some})
 		if err != nil {
 			return nil, time.Time{}, err
 		}
 		members, now = append(members, m...), at
 	}
-	if len(ids) > 0 || len(members) < core.MaxRead {
-		return members, now, nil
-	}
-	rest, err := s.observersAfter(ctx, "", members[core.MaxRead-1].ID)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	for _, m := range rest {
-		if m.LastHeartbeat.After(now) {
-			now = m.LastHeartbeat
+	return members, now, nil
+}
+
+// readPages reads all sessions that the query asks for, and returns the store's time when it read the last of them.
+func (s *Session) readPages(ctx context.Context, op string, q driver.SessionQuery) (all []driver.Member, now time.Time, err error) {
+	for q.Limit = core.MaxRead; ; q.After = all[len(all)-1].ID {
+		page, now, err := s.readSessions(ctx, op, q)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		if all = append(all, page...); len(page) < core.MaxRead {
+			return all, now, nil
 		}
 	}
-	return append(members, rest...), now, nil
 }
 
 // readSessions reads up to core.MaxRead sessions with one command.
@@ -142,23 +147,8 @@ func (s *Session) Observers(ctx context.Context, key string) ([]driver.Member, e
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
-	return s.observersAfter(ctx, key, "")
-}
-
-// observersAfter returns the observers of key whose ids are greater than after. If key is "", it returns all live
-// sessions whose ids are greater than after.
-func (s *Session) observersAfter(ctx context.Context, key, after string) (all []driver.Member, err error) {
-	for {
-		found, _, err := s.readSessions(ctx, "Observers", driver.SessionQuery{Observing: key, After: after, Limit: core.MaxRead})
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found...)
-		if len(found) < core.MaxRead {
-			return all, nil
-		}
-		after = found[core.MaxRead-1].ID
-	}
+	all, _, err := s.readPages(ctx, "Observers", driver.SessionQuery{Observing: key})
+	return all, err
 }
 
 // Queue returns all claims in the queue for key, in the order in which they will be served. [Session.Load] returns only
