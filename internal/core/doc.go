@@ -48,7 +48,7 @@
 // Only the rows of this table change a claim's state. Of the rows for the state and the trigger, the first whose
 // condition holds decides. A trigger that has no row in a state comes too late and has no effect. "Ungiven" stands for
 // joining, waiting, checking and dating. The last two columns name methods of Core; table.go says what the triggers
-// mean.
+// mean. A Break, which has no claim in the store, uses the rows of a claim that waits: see break.go.
 //
 //	state                       trigger                                                if                next         effect
 //	gone                        requested                                                                joining      join
@@ -73,8 +73,8 @@
 //	joining, checking, dating   unanswered                                             onlyTries         leaving      refuse
 //	joining, checking           unanswered                                                               joining      retry
 //	dating                      unanswered                                                               dating       retry
-//	joining, waiting            refused, closes                                        forBreak          gone         endBreak
-//	joining, waiting            sessionEnd                                             forBreak          joining      breakAnew
+//	joining, waiting            refused, closes                                        breaks            gone         endBreak
+//	joining, waiting            sessionEnd                                             breaks            joining      breakAnew
 //	ungiven                     refused, closes                                                          leaving      refuse
 //	ungiven                     revoke                                                 isForced          as before    learnGrant
 //	ungiven                     revoke                                                                   leaving      requestAnew

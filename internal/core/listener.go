@@ -79,7 +79,7 @@ func (c *Core) listenerDue() {
 	l.state, l.opened, l.idle = opening, c.now, c.now
 	keys := maps.Clone(l.keys)
 	for _, cl := range c.claims {
-		if cl.breaks() {
+		if c.breaks(cl, nil) {
 			keys[cl.request.Key]++
 		}
 	}
@@ -222,7 +222,7 @@ func (c *Core) noticed(n driver.Notice) {
 		c.listenerReady()
 	case driver.NoticeChange:
 		c.do(Changed{n.Key})
-		for _, cl := range c.those(func(cl *claim) bool { return cl.breaks() && cl.request.Key == n.Key }) {
+		for _, cl := range c.those(func(cl *claim) bool { return c.breaks(cl, nil) && cl.request.Key == n.Key }) {
 			c.fire(cl, wake, args{})
 		}
 	case driver.NoticeRevoke:

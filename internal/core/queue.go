@@ -60,7 +60,7 @@ func (c *Core) acquire(a *Call) {
 		c.deny(a, ErrClosed)
 		return
 	}
-	if a.breaks() {
+	if a.Weight == 0 {
 		c.breakKey(a)
 		return
 	}
@@ -261,7 +261,7 @@ func (c *Core) refuseTries(cl *claim) {
 func (c *Core) giveUp(a *Call) {
 	q := c.queues[a.Key]
 	switch {
-	case a.breaks():
+	case a.Weight == 0:
 		for _, cl := range c.those(func(cl *claim) bool { return cl.call == a }) {
 			c.fire(cl, refused, args{cause: ErrGivenUp})
 		}

@@ -26,7 +26,7 @@ func (c *Core) sendJoin(cl *claim, poll bool, old *claim) {
 	cl.wait.named, cl.wait.woken = c.expiredAmong(cl.wait.ahead), false
 	cl.requests++
 	cl.readies = c.listener.hears()
-	if cl.breaks() {
+	if c.breaks(cl, nil) {
 		c.sendBreak(cl, poll)
 		return
 	}
@@ -62,7 +62,7 @@ func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
 	switch {
 	case cl == nil:
 		return
-	case cl.breaks():
+	case c.breaks(cl, nil):
 		c.breakAnswered(cl, r)
 		return
 	case r.Lost:
@@ -280,7 +280,7 @@ func (c *Core) load(cl *claim, _ *args) {
 
 func (c *Core) loaded(cl *claim, r *Reply) {
 	switch {
-	case cl != nil && cl.breaks():
+	case cl != nil && c.breaks(cl, nil):
 		c.breakAnswered(cl, r)
 	case cl == nil || cl.state != checking:
 	case r.Err != nil:
