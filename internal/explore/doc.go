@@ -10,6 +10,7 @@
 //   - A process freezes, is cut off, crashes, or learns that another process has crashed.
 //   - A Sweep removes expired and lapsed sessions.
 //   - A caller locks, gives up, resigns, reports progress, hangs, extends a lease, unlocks, or unlocks a second time.
+//   - A caller calls Break, or observes a key.
 //   - A session closes, or the context of its Close ends.
 //   - Somebody revokes the key, or deletes its record.
 //   - The store fails over.
@@ -31,9 +32,11 @@
 //     for both. Callers without ticks are served in FIFO order, except for tries, callers with First, and readers
 //     that share. Every caller gets one answer. Every hold is freed once, after its holder is done.
 //   - Only sessions that the store has expired are named as expired.
+//   - When Break returns, the holds that it had to end are over, and so are their graces.
 //
 // From every state, the package also checks what happens if there are no further faults: every caller is served,
-// revoked claims are given up, and live sessions leave nothing behind in the store or in the Cores. In a small world
+// revoked claims are given up, the store learns which keys are observed, and live sessions leave nothing behind in the
+// store or in the Cores. In a small world
 // this takes at most three TTLs, even if the store has an abandoned lease, which no process knows of.
 //
 // The tests explore small worlds completely, and large worlds by random walks.

@@ -46,7 +46,7 @@ func (w *world) form() []byte {
 		}
 	}
 	g := &w.budget
-	put(g.faults, g.refusals, g.giveUps, g.freezes, g.crashes, g.cuts, g.closes, g.breaks, g.windDown, g.progress, g.steps, g.extends, g.slow, g.sweeps, g.unlocks, g.failOvers, g.deletes)
+	put(g.faults, g.refusals, g.giveUps, g.freezes, g.crashes, g.cuts, g.closes, g.breaks, g.windDown, g.progress, g.steps, g.extends, g.slow, g.sweeps, g.observes, g.unlocks, g.failOvers, g.deletes)
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		name.node = i
@@ -61,6 +61,7 @@ func (w *world) form() []byte {
 		if g.unlocks > 0 && n.done != nil {
 			put(-10, int(name.Number('n', n.done.Claim)), int(number(name, n.done.Hold)))
 		}
+		put(len(n.observed))
 		for _, o := range n.callers {
 			put(o.rounds, int(number(name, o.call)), int(number(name, o.hold)), int(max(-1, o.after.Sub(w.now))))
 			for _, id := range o.breaks {
@@ -104,7 +105,7 @@ func (w *world) form() []byte {
 			continue
 		}
 		c := l.command.Command
-		put(int(c.Op), int(name.Number('c', l.command.ID)), int(name.Session(c.Session)), int(name.claim(claimOf(c).ID)))
+		put(int(c.Op), int(name.Number('c', l.command.ID)), int(name.Session(c.Session)), int(name.claim(claimOf(c).ID)), int(c.Seq), len(c.Keys))
 		if !l.answered || l.reply != nil {
 			put(int(w.now.Sub(l.sent)))
 		}
@@ -691,6 +692,9 @@ func settings() []setting {
 		{name: "closing, refused, and others wait", budget: budget{closes: 1, refusals: 1}, processes: each(mutex(1), mutex(1)), set: deaf, without: closing},
 		{name: "closing, and its request comes twice", budget: budget{closes: 1, faults: 2}, processes: each(mutex(1)), change: patient, set: deaf, without: faultsBut(joinTwice, releaseUnanswered)},
 		{name: "notice", budget: budget{windDown: 1}, processes: together(mutex(1), mutex(1)), set: deaf},
+		{name: "observers", budget: budget{observes: 2, faults: 1}, processes: each(mutex(1)), set: deaf, without: inHaste},
+		{name: "observers, cut off", budget: budget{observes: 1, cuts: 1}, processes: each(mutex(1)), set: eager},
+		{name: "observers, closing", budget: budget{observes: 1, closes: 1, faults: 1}, processes: each(mutex(1)), set: eager, without: inHaste},
 		{name: "observed", budget: budget{faults: 1}, processes: each(mutex(1)), set: observed},
 		{name: "a record is deleted", budget: budget{deletes: 1}, processes: each(mutex(1).staying(), mutex(1)), set: eager},
 		{name: "a record is deleted twice", budget: budget{deletes: 2}, processes: each(mutex(1).staying()), set: deaf},

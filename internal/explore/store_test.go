@@ -37,6 +37,9 @@ type registration struct {
 	ttl     time.Duration
 	expired bool
 	revoked []driver.Revocation
+
+	observed []string // the keys that the session observes
+	seq      int64    // the number of that list
 }
 
 func (s *store) clone() store {
@@ -75,6 +78,14 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 		r.Revoked = reg.revoked
 		r.Committed = s.log
 		s.sessions[cmd.Session] = reg
+	case core.Announce:
+		switch {
+		case !known || reg.expired:
+			r.Err = driver.ErrSessionExpired
+		case cmd.Seq > reg.seq:
+			reg.observed, reg.seq = cmd.Keys, cmd.Seq
+			s.sessions[cmd.Session] = reg
+		}
 	case core.Unregister:
 		reg.expired = true
 		s.sessions[cmd.Session] = reg
@@ -267,6 +278,8 @@ func (s *store) state(b []byte, at core.Instant, name *namer) []byte {
 			for _, v := range r.revoked {
 				put(int64(name.claim(v.Claim)))
 			}
+			put(-4 - r.seq)
+			put(int64(len(r.observed)))
 		}
 	}
 	return b

@@ -48,6 +48,7 @@ type budget struct {
 	extends  int // leases that may still be extended
 	slow     int // listeners that may still be slow to become ready, or break
 	sweeps   int // times that the store may still be swept
+	observes int // keys that processes may still begin to observe
 	unlocks  int // Unlocks that may still be repeated, even after a later hold has begun
 
 	failOvers int // times that the store may still fail over
@@ -74,6 +75,7 @@ type node struct {
 	done     *core.Done // the last Done passed to the Core
 	leases   []string   // claims of leases that were held when it closed or hurried; the store frees these leases only when they expire
 	unfreed  bool       // its Close has returned an error because it could not release everything
+	observed []string   // the keys that it observes
 	recorder *trace.Recorder
 }
 
@@ -772,6 +774,15 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 			add(name(i)+" learns that "+name(j)+" is dead", func(w *world) error { return w.step(i, core.Died{Session: d.core.Session()}) })
 		}
 	}
+	if w.observes > 0 && !n.closing {
+		add(name(i)+" observes a key", func(w *world) error {
+			n, key := &w.nodes[i], fmt.Sprint("o", w.observes)
+			w.observes--
+			n.observed = append(slices.Clip(n.observed), key)
+			slices.Sort(n.observed)
+			return w.step(i, core.Observe{Key: key, N: 1})
+		})
+	}
 	if !n.cut && w.cuts > 0 {
 		add(name(i)+" is cut off", func(w *world) error { w.cuts--; w.cutOff(i); return nil })
 	}
@@ -999,7 +1010,7 @@ func (w *world) notify(notices []driver.Notice) {
 // exploration still covers every case, because no event between the execution and the answer would make a difference.
 func (w *world) atOnce(l *letter) bool {
 	switch l.command.Op {
-	case core.Register, core.Heartbeat, core.Read, core.Notify:
+	case core.Register, core.Heartbeat, core.Read, core.Notify, core.Announce:
 		return !l.answered && !w.nodes[l.node].frozen && w.cfg.Lanes > 2
 	}
 	return false
@@ -1329,6 +1340,12 @@ func (w *world) done() bool {
 	for id, reg := range w.store.sessions {
 		if len(reg.revoked) > 0 && w.alive(id) {
 			return false // a claim was revoked, but has not been given up
+		}
+	}
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if !n.dead && !n.closing && !slices.Equal(w.store.sessions[n.core.Session()].observed, n.observed) {
+			return false // the process is not listed as an observer, or is still listed
 		}
 	}
 	forced := false // a caller that uses force, or waits for a holder that hangs, is not done yet
