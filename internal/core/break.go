@@ -94,6 +94,6 @@ func (c *Core) endBreak(cl *claim, x *args) { c.deny(cl.call, x.cause) }
 
 // breakAnew makes a Break go on after the session is lost.
 func (c *Core) breakAnew(cl *claim, x *args) {
-	cl.wait.ahead, cl.request.Session = nil, ""
+	cl.wait.ahead = nil
 	c.join(cl, x)
 }

@@ -30,6 +30,9 @@ func TestObservedKeysAreSentUntilAnswered(t *testing.T) {
 	r.step(core.Observe{Key: "a", N: 1})
 	wantSent("two keys", 10*time.Millisecond, "a", "b")
 	r.answer("Observe", noAnswer)
+	if err := r.c.Failure(); err != nil {
+		t.Errorf("no caller waits for a list, but would learn of %v", err)
+	}
 	wantSent("no answer", time.Second, "a", "b")
 	before := sent
 	r.step(core.Observe{Key: "a", N: -1})
