@@ -199,6 +199,14 @@ var tableCases = []tableCase{
 		over.State.Holders[0].Until = r.clock()
 		r.answer("Load", over)
 	}, "gone", "Deliver 1: " + free},
+	{"joining to break", "a lease ends later than it seemed, because the store's clock went back", func(r *rig) {
+		r.answer("Load", r.behind(0))
+		r.answer("Register", core.Reply{Session: "s"})
+		later := r.behind(0)
+		later.State.Now, later.State.Holders[0].Until = r.clock().Add(-2*time.Second), r.clock()
+		r.step(&core.Reply{Command: r.sent["Load"].ID, State: later.State})
+		r.pass(time.Second)
+	}, "waiting", ""},
 	{"joining to break", "somebody holds the key", func(r *rig) { r.answer("Load", r.behind(0)) }, "joining", "Register"},
 	{"joining to break", "somebody holds the key, and registering has no answer", func(r *rig) {
 		r.answer("Load", r.behind(0))
