@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	repeats = 30 // of each measurement, unless the time runs out
-	warmUps = 2  // these are not measured
+	repeats     = 30 // of each measurement, unless the time runs out
+	warmUps     = 2  // these are not measured
+	measureTime = 5 * time.Second
 )
 
 // checkLatency measures with two sessions, each with a client of its own, as two processes would have.
@@ -38,9 +39,10 @@ func (e *exam) checkLatency(ctx context.Context) finding {
 		}
 		sessions[i], mutexes[i] = s, s.Mutex(key)
 	}
-	// Each measurement takes a third of the time at most. If the server is too slow for that, the first rounds count, too.
-	begin, third := time.Now(), e.target.timeout/3
-	late := func(thirds time.Duration) bool { return time.Since(begin) > thirds*third }
+	// After a third of the time, or measureTime, a measurement begins no other round. If that was too short for all warm-ups,
+	// they count, too.
+	begin, part := time.Now(), min(e.target.timeout/3, measureTime)
+	late := func(parts time.Duration) bool { return time.Since(begin) > parts*part }
 	var writes, locks, handOffs []time.Duration
 	var err error
 	for i := 0; err == nil && i < warmUps+repeats && !late(1); i++ {
