@@ -354,8 +354,8 @@ func TestRelease(t *testing.T) {
 			}
 			second.enter()
 		}
-		mu.Lock()
-		mu.Unlock()
+		mu.Lock() // waits until the key is free
+		defer mu.Unlock()
 	})
 }
 
