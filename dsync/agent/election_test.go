@@ -191,8 +191,8 @@ func TestCandidateThatGoes(t *testing.T) {
 		}
 		r := w.wait("/v1/elections/reports")
 		time.Sleep(3 * beat)
-		if r.wantOpen(); r.beats < 2 {
-			t.Errorf("%d signs of life, want at least 2", r.beats)
+		if r.wantOpen(); r.signs() < 2 {
+			t.Errorf("%d signs of life, want at least 2", r.signs())
 		}
 		r.close()
 		if n := testkit.QueueLength(t, w.memory, "reports"); n != 0 {

@@ -208,6 +208,14 @@ func (r *response) next() line {
 	return l
 }
 
+// signs returns how many signs of life have come.
+func (r *response) signs() int {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.beats
+}
+
 // later waits for the next line, to 10 ms.
 func (r *response) later() line {
 	r.t.Helper()
