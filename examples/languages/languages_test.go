@@ -152,7 +152,7 @@ for i in {1..50}; do with_lock count bash -c 'n=$(<"$FILE"); echo $((n + 1)) >"$
 		hold: `
 . ./leasehold.sh
 exec 3<&0
-with_lock k bash -c 'trap "echo lost; exit" TERM; echo held; while ! read -t 0.05 -u 3; do [ $? -gt 128 ] || exit; done'
+with_lock k bash -c 'trap "echo lost; exit" TERM; echo held; until read -t 0.05 -u 3; do [ $? -gt 128 ] || exit; done'
 if [ $? = 114 ]; then echo over; fi
 `,
 		try: `
