@@ -9,6 +9,8 @@ type effort struct {
 	rings                    []int
 	contend                  time.Duration
 	inMemory                 int
+	keys                     int
+	goroutines               []int
 	fleets                   []fleetSize
 	fleetIdle                time.Duration // long enough that connections needed only at the start are closed again
 	fleetFor                 time.Duration
@@ -20,6 +22,7 @@ var full = effort{
 	rings:    []int{2, 8, 64},
 	contend:  4 * time.Second,
 	inMemory: 10_000,
+	keys:     5000, goroutines: []int{1, 4, 16, 64},
 	fleets: []fleetSize{
 		{sessions: 100, waiting: 100}, {sessions: 1000, waiting: 1000}, {sessions: 3000, waiting: 3000},
 		{sessions: 10_000, waiting: 7000, shared: true, ttl: 2 * time.Minute},
@@ -32,5 +35,6 @@ var few = effort{
 	rings:    []int{2, 8},
 	contend:  300 * time.Millisecond,
 	inMemory: 500,
-	fleets:   []fleetSize{{sessions: 20, waiting: 20}, {sessions: 20, waiting: 10, shared: true, ttl: 10 * time.Second}}, fleetFor: time.Second, fleetCollections: 4,
+	keys:     160, goroutines: []int{1, 16},
+	fleets: []fleetSize{{sessions: 20, waiting: 20}, {sessions: 20, waiting: 10, shared: true, ttl: 10 * time.Second}}, fleetFor: time.Second, fleetCollections: 4,
 }

@@ -37,7 +37,7 @@ func (s fleetSize) String() string {
 // fleet measures what many sessions cost the server while they are idle, while ten sessions wait
 // for each key, and while keys are released.
 func (r *report) fleet(ctx context.Context) ([]row, error) {
-	if !r.lab.here[one] || r.lab.pid == 0 {
+	if !r.lab.here[one] || len(r.lab.pids[one]) == 0 {
 		line := row{name: r.effort.fleets[0].String() + ": idle"}
 		if r.lab.here[one] {
 			line = line.put(one, "not here", "the report did not start this server")
@@ -87,7 +87,7 @@ type fleet struct {
 }
 
 func (r *report) fleetOf(ctx context.Context, size fleetSize) (f fleet, err error) {
-	empty, err := memoryOf(r.lab.pid)
+	empty, err := memoryOf(r.lab.pids[one][0])
 	if err != nil {
 		return f, err
 	}
@@ -108,7 +108,7 @@ func (r *report) fleetOf(ctx context.Context, size fleetSize) (f fleet, err erro
 		return f, err
 	}
 	time.Sleep(r.effort.fleetIdle)
-	full, err := memoryOf(r.lab.pid)
+	full, err := memoryOf(r.lab.pids[one][0])
 	if err != nil {
 		return f, err
 	}
@@ -172,7 +172,7 @@ func (c *runningFleet) granted(begins map[string]time.Time) (took measure.Sample
 // soon after that time.
 func (r *report) loadOf(ctx context.Context, c *runningFleet, f func(end time.Time) error) (l load, err error) {
 	begin := time.Now()
-	cpu, err := cpuOf(r.lab.pid)
+	cpu, err := cpuOf(r.lab.pids[one][0])
 	if err != nil {
 		return l, err
 	}
@@ -180,7 +180,7 @@ func (r *report) loadOf(ctx context.Context, c *runningFleet, f func(end time.Ti
 		return l, err
 	}
 	lasted := time.Since(begin)
-	used, err := cpuOf(r.lab.pid)
+	used, err := cpuOf(r.lab.pids[one][0])
 	if err != nil {
 		return l, err
 	}

@@ -20,7 +20,7 @@ import (
 type lab struct {
 	uris  [columns]string // connection strings of columns one and three
 	given bool            // column one is the server at MONGODB_URI
-	pid   int             // the process ID of column one's mongod; 0 if the report did not start it
+	pids  [columns][]int  // the process IDs of the mongods that the report started
 	addrs [columns]string // host:port of the other systems' servers
 
 	here    [columns]bool
@@ -43,8 +43,8 @@ func findLab(ctx context.Context) *lab {
 			if l.found(c, "", err) {
 				l.uris[c] = m.URI()
 				l.stops = append(l.stops, m.Stop)
-				if c == one {
-					l.pid = m.Members()[0].PID()
+				for _, member := range m.Members() {
+					l.pids[c] = append(l.pids[c], member.PID())
 				}
 			}
 		}
@@ -55,6 +55,7 @@ func findLab(ctx context.Context) *lab {
 		}
 	}
 	l.found(mongoLock, "square/mongo-lock, "+l.head(one), l.tryMongoLock(ctx))
+	l.pids[mongoLock] = l.pids[one]
 	for c, start := range map[column]func(context.Context) (*servers.Server, error){
 		etcd: servers.StartEtcd, postgres: servers.StartPostgres, redis: servers.StartRedis,
 	} {

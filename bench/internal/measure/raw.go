@@ -84,6 +84,20 @@ func (r *Raw) WriteEarly(ctx context.Context) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
+// WriteEach writes to the document with that id once for each write concern in ws.
+func (r *Raw) WriteEach(ctx context.Context, id string, ws ...any) error {
+	for _, w := range ws {
+		update, err := increment(id, w)
+		if err != nil {
+			return err
+		}
+		if err := r.run(ctx, update); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (r *Raw) run(ctx context.Context, cmd bson.Raw) error {
 	var reply struct {
 		N                 int      `bson:"n"`
