@@ -2,6 +2,7 @@ package dsynctest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ func raceCases() []conformanceCase {
 		{name: "Race/RepeatsOfOneClaim", test: testRaceRepeats},
 		{name: "Race/RepeatsOfOneRelease", test: testRaceReleases},
 		{name: "Race/NeverMoreThanTheLimit_B01", test: testRaceLimit},
+		{name: "Race/EachKeyHasItsOwnAnswer", test: testRaceKeys},
 		{name: "Race/EveryWaiterIsServed", test: testRaceWaiters},
 		{name: "Race/EveryGrantIsNotified", test: testRaceNotices},
 		{name: "Race/RegistersOfOneSession", test: testRaceRegister},
@@ -91,6 +93,62 @@ func testRaceFreshKey(e *env) {
 			e.release(c)
 		}
 		e.wantFree(key)
+	}
+}
+
+// testRaceKeys acquires many keys at the same time, in different states, and then releases them at the same time. A
+// store may put such commands together, but each has its own answer.
+func testRaceKeys(e *env) {
+	const n, states = 64, 4
+	const (
+		unused = iota
+		used
+		held
+		otherKind
+	)
+	mine, others := e.session(), e.session()
+	claims, before := make([]driver.Claim, n), make([]driver.Claim, n)
+	for i := range n {
+		key := newID()
+		claims[i], before[i] = e.claim(key, mine), e.claim(key, others)
+		if i%states == otherKind {
+			before[i].Kind = driver.KindElection
+		}
+		if i%states != unused {
+			e.hold(before[i])
+		}
+		if i%states == used {
+			e.release(before[i])
+		}
+	}
+	errs := make([]error, n)
+	together(n, func(i int) {
+		st, _, err := storecmd.Acquire(e.ctx, e.store, claims[i], true, nil, e.far)
+		h, holds := st.Holder(claims[i].ID)
+		switch want := i % states; {
+		case want == otherKind && errors.Is(err, driver.ErrMismatch):
+		case err != nil:
+			errs[i] = err
+		case want == otherKind || holds != (want != held) || !holds && st.Position != 1:
+			errs[i] = fmt.Errorf("acquire of key %d: %+v", i, st)
+		}
+		claims[i].Token, claims[i].NoneWaiting = h.Token, holds
+	})
+	together(n, func(i int) {
+		found, _, err := storecmd.Release(e.ctx, e.store, claims[i], driver.Release{Early: i%3 == 0})
+		if want := i%states != otherKind; err != nil || found != want {
+			errs[i] = errors.Join(errs[i], fmt.Errorf("release of key %d: found %t, want %t: %w", i, found, want, err))
+		}
+	})
+	if err := errors.Join(errs...); err != nil {
+		e.Fatalf("%d keys at the same time: %v", n, err)
+	}
+	for i, c := range before {
+		if i%states == held || i%states == otherKind {
+			e.wantHolders(e.load(c.Key), c)
+		} else {
+			e.wantFree(c.Key)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package dsynctest_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -38,6 +39,20 @@ func wrongRaces() []plant {
 				time.Sleep(time.Millisecond)
 				_, n, err := storecmd.Release(ctx, m, c, o)
 				return holds(s, c), n, err
+			}
+		}},
+		{"an Acquire that fails also fails for others", "Race/EachKeyHasItsOwnAnswer", func(m *dsynctest.Memory, w *wrong) {
+			var failed atomic.Pointer[error]
+			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
+				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
+				if err != nil {
+					failed.Store(&err)
+				}
+				time.Sleep(time.Millisecond)
+				if err := failed.Load(); err != nil {
+					return driver.State{}, n, *err
+				}
+				return s, n, err
 			}
 		}},
 		{"registrations that race fail", "Race/RegistersOfOneSession", func(m *dsynctest.Memory, w *wrong) {

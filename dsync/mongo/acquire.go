@@ -168,8 +168,8 @@ func (s *store) poll(ctx context.Context, id string, c driver.Claim, dead bson.D
 	return r, holds || r.Position > 0, nil
 }
 
-// update sends one update statement. matched reports whether the statement matched or created a record. changed reports
-// whether it changed or created one.
+// update sends one update statement without upsert. matched reports whether the statement matched a record. changed
+// reports whether it changed one.
 func (s *store) update(ctx context.Context, statement bson.D) (matched, changed bool, err error) {
 	raw, err := s.write(ctx, updating(s.collection, statement))
 	if err != nil {
@@ -189,8 +189,7 @@ func updated(raw bson.Raw) (matched, changed bool, err error) {
 		return false, false, fmt.Errorf("reply to update without n: %v", raw)
 	}
 	modified, _ := raw.Lookup("nModified").AsInt64OK()
-	_, made := raw.Lookup("upserted").ArrayOK()
-	return n > 0, modified > 0 || made, nil
+	return n > 0, modified > 0, nil
 }
 
 // millis returns d in milliseconds, rounded up, so that the store does not end a lease before its holder does.

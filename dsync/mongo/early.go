@@ -28,27 +28,43 @@ func opTime(reply bson.Raw, path ...string) (driver.OpTime, bool) {
 	return driver.OpTime{Term: term, Time: uint64(t)<<32 | uint64(i)}, true
 }
 
-// updateEarly is like update, but waits only for the primary if early is set and the server is a replica set. If it
-// waits only for the primary and the update changes something, applied is the update's position in the log.
+// isEarly reports whether a release waits only for the primary. That is so if early is set and the server is a replica
+// set.
+func (s *store) isEarly(early bool) bool {
+	return early && !s.server.portable && s.server.topology == replicaSet
+}
+
+// writeEarly is like write, but waits only for the primary.
+func (s *store) writeEarly(ctx context.Context, cmd bson.D) (bson.Raw, error) {
+	return s.writeWith(ctx, cmd, bson.D{e("w", 1)})
+}
+
+// updateEarly is like update, but waits only for the primary if isEarly says so. If it does, and the update changes
+// something, applied is the update's position in the log.
 func (s *store) updateEarly(ctx context.Context, early bool, statement bson.D) (matched, changed bool, applied driver.OpTime, err error) {
-	if !early || s.server.portable || s.server.topology != replicaSet {
+	if !s.isEarly(early) {
 		matched, changed, err = s.update(ctx, statement)
 		return matched, changed, driver.OpTime{}, err
 	}
-	raw, err := s.writeWith(ctx, updating(s.collection, statement), bson.D{e("w", 1)})
+	raw, err := s.writeEarly(ctx, updating(s.collection, statement))
 	if err != nil {
 		return false, false, driver.OpTime{}, err
 	}
 	matched, changed, err = updated(raw)
-	if err != nil || !changed {
-		return matched, changed, driver.OpTime{}, err
+	if err == nil && changed {
+		applied = s.applied(raw)
 	}
-	applied, ok := opTime(raw, "opTime")
+	return matched, changed, applied, err
+}
+
+// applied returns the position in the log that the reply to an early release has, and notes it.
+func (s *store) applied(reply bson.Raw) driver.OpTime {
+	at, ok := opTime(reply, "opTime")
 	if !ok {
-		return matched, changed, unknownOpTime, nil
+		return unknownOpTime
 	}
-	s.early.note(applied)
-	return matched, changed, applied, nil
+	s.early.note(at)
+	return at
 }
 
 // committed returns a position up to which a majority has the log, or zero. It asks the server only if the latest early

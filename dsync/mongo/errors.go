@@ -15,7 +15,7 @@ const (
 	codeAtlas           = 8000 // see notAllowed
 	codeAPIStrict       = 323
 	codeFailedToParse   = 9
-	codeConversion      = 241 // raised by this package's pipelines, see guard
+	codeConversion      = 241 // raised by this package's pipelines, see guard and unmet
 	codeDuplicateKey    = 11000
 	codeNamespaceExists = 48
 	codeMaxTimeExpired  = 50

@@ -240,7 +240,7 @@ func TestOpenRepeatsAnInterruptedProbe(t *testing.T) {
 
 // The probe's commands must not change unless probeVersion is raised.
 func TestProbeVersion(t *testing.T) {
-	const version, want = "8", "32eed8d6013aa97d"
+	const version, want = "9", "424bb0c9aeec47a4"
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		client := f.client()

@@ -36,9 +36,8 @@ func (s *store) merged(changes any, fields ...string) bson.A {
 // the existing record. So the record must not have fields that the literal lacks, such as an election's terms
 // and former limits.
 //
-// The reply to an update that creates a record does not show whether the claim was granted. So if there is no record
-// and the update can't grant the claim, it must not create one. It then fails with codeConversion, because it tries
-// to convert the _id to an int, and the _id is never a number.
+// If there is no record and the update can't grant the claim, it must not create one: the reply would not show that the
+// claim was not granted. On MongoDB it then fails: see unmet.
 func (s *store) acquiringShort(id string, c driver.Claim, claim bson.D, token int64, since, until time.Time) bson.A {
 	is := bson.A{"$h", "$q", "$f", "$y", "$c", "$done", "$o", "$n", "$p"}
 	free := bson.A{bson.A{}, bson.A{}, formatVersion, string(c.Kind), c.Limit, nil, nil, nil, nil}
@@ -53,16 +52,24 @@ func (s *store) acquiringShort(id string, c driver.Claim, claim bson.D, token in
 		return s.merged(op("$cond", met, literal(granted), nil), "f", "y", "c", "h", "q", "t", "at")
 	}
 	granted = append(bson.D{e("_id", id)}, granted...)
-	return bson.A{bson.D{e("$replaceWith", op("$cond",
-		met, literal(granted), op("$cond", "$f", "$$ROOT", op("$toInt", "$_id"))))}}
+	return bson.A{bson.D{e("$replaceWith", op("$cond", met, literal(granted), unmet()))}}
 }
+
+// unmet is the value of a record whose short command does not meet its conditions: it makes the statement fail with
+// codeConversion, because the _id is never a number. The reply to a bulk lists the statements that failed. If they
+// left their records as they are, the reply would only have the number of records that were changed.
+func unmet() bson.D { return op("$toInt", "$_id") }
 
 // releasingShort removes c, but only if c is the only holder and has the key's last token, and nobody waits for the key
 // or observes it.
-func releasingShort(c driver.Claim) bson.A {
+func (s *store) releasingShort(c driver.Claim) bson.A {
 	is := bson.A{"$h.a", "$t", "$f", "$c", "$q", "$o"}
 	want := bson.A{bson.A{c.ID}, c.Token, formatVersion, c.Limit, bson.A{}, nil}
-	return bson.A{set(e("h", op("$cond", op("$eq", is, literal(want)), bson.A{}, "$h")))}
+	var otherwise any = unmet()
+	if s.server.portable {
+		otherwise = "$h"
+	}
+	return bson.A{set(e("h", op("$cond", op("$eq", is, literal(want)), bson.A{}, otherwise)))}
 }
 
 // handingOver removes c and grants the key, with the given token, to the first waiter, if there is one. It does so only

@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"errors"
 	"math"
 	"sync"
 	"time"
@@ -79,17 +80,17 @@ func (s *store) acquireFree(ctx context.Context, j driver.Acquire) (st driver.St
 // used with c's kind and limit, and its last token is at least a step less than the given one. Nobody holds the key,
 // waits for it or observes it.
 //
-// On MongoDB the command creates a missing record. If it comes too late for that, it fails with codeConversion (see
-// acquiringShort). If another upsert creates the record at the same time, the command may fail with codeDuplicateKey.
-// In both cases it writes nothing.
+// On MongoDB the command creates a missing record, and fails with codeConversion if the conditions are not met (see
+// unmet). If another upsert creates the record at the same time, the command may fail with codeDuplicateKey. In both
+// cases it writes nothing.
 func (s *store) acquireShort(ctx context.Context, id string, c driver.Claim, token int64, since, until time.Time) (granted bool, err error) {
 	statement := bson.D{e("q", bson.D{e("_id", id)}), e("u", s.acquiringShort(id, c, s.claimRecord(c), token, since, until))}
 	if !s.server.portable {
 		statement = append(statement, e("upsert", true))
 	}
-	_, granted, err = s.update(ctx, statement)
-	if hasCode(err, codeConversion, codeDuplicateKey) {
-		return false, nil
+	granted, _, err = s.writeShort(ctx, false, statement)
+	if hasCode(err, codeConversion, codeDuplicateKey) || errors.Is(err, errInDoubt) {
+		return false, nil // the pipeline follows, and shows whether c holds the key already
 	}
 	return granted, err
 }
@@ -97,7 +98,10 @@ func (s *store) acquireShort(ctx context.Context, id string, c driver.Claim, tok
 // releaseAloneShort releases c, but only if c is the only holder, no token of the key is greater than c's, and nobody
 // waits for the key or observes it.
 func (s *store) releaseAloneShort(ctx context.Context, id string, c driver.Claim, early bool) (found bool, applied driver.OpTime, err error) {
-	_, found, applied, err = s.updateEarly(ctx, early, bson.D{e("q", bson.D{e("_id", id)}), e("u", releasingShort(c))})
+	found, applied, err = s.writeShort(ctx, early, bson.D{e("q", bson.D{e("_id", id)}), e("u", s.releasingShort(c))})
+	if hasCode(err, codeConversion) {
+		return false, driver.OpTime{}, nil
+	}
 	return found, applied, err
 }
 

@@ -27,6 +27,7 @@ type store struct {
 	contended         contendedKeys
 	clock             clock
 	early             earlyReleases
+	bulk, earlyBulk   bulkWriter // for short commands that wait for a majority, and for early releases
 	made              createdCollections
 	primary           *PrimaryWatch      // nil: none
 	heartbeats        signal             // signals that a Heartbeat has returned
@@ -82,11 +83,14 @@ func newStore(db *mongo.Database, opt *Options) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &store{
+	s := &store{
 		db: db, collection: o.Collection, log: o.Session.Logger,
 		pollOnly: o.PollOnly, readOnly: o.ReadOnly, noticeCollections: o.NoticeCollections,
 		shapes: sh, primary: o.PrimaryWatch,
-	}, nil
+	}
+	s.bulk.collection, s.bulk.write = o.Collection, s.write
+	s.earlyBulk.collection, s.earlyBulk.write = o.Collection, s.writeEarly
+	return s, nil
 }
 
 // The _id of a record begins with the record's kind, so that the records of each kind are a range of the index.

@@ -1,0 +1,478 @@
+package mongo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// A bulkServer takes the time reply, usually replyTime, for each command, and answers short commands as if each key had no record, or only the
+// claim that is released. A reply of instead replaces the reply to a bulk.
+type bulkServer struct {
+	t       *testing.T
+	f       *fake
+	client  *mongo.Client
+	s       driver.Store
+	reply   time.Duration
+	instead func(c call, statements int) bson.D
+	wg      sync.WaitGroup
+	mu      sync.Mutex
+	errs    map[int]error // by caller
+}
+
+const (
+	replyTime = time.Millisecond
+	atOnce    = 4 // commands with one statement that are under way at most, before others go together
+)
+
+func newBulkServer(t *testing.T, hello func(bson.D) bson.D) *bulkServer {
+	b := &bulkServer{t: t, f: newFake(t), reply: replyTime, errs: make(map[int]error)}
+	if hello != nil {
+		b.f.say(hello)
+	}
+	b.client = b.f.anyClient()
+	b.s = b.f.storeOn(b.client, nil, func(c call) bson.D {
+		time.Sleep(b.reply)
+		if c.name != "update" {
+			return ok(e("value", bson.D{e("now", time.Now()), e("y", "mutex"), e("c", 1), e("h", bson.A{bson.D{
+				e("a", anyClaim.FindStringSubmatch(c.cmd.String())[1]), e("s", "s"), e("w", 1), e("t", int64(1024)),
+			}})}))
+		}
+		n := statements(c)
+		if n > 1 && b.instead != nil {
+			return b.instead(c, n)
+		}
+		if upsert, _ := c.cmd.Lookup("updates", "0", "upsert").BooleanOK(); !upsert {
+			return ok(e("n", n), e("nModified", n))
+		}
+		return upsertedAll(n)
+	})
+	return b
+}
+
+// upsertedAll is the reply to a bulk whose n statements each made a record.
+func upsertedAll(n int) bson.D { return upserted(n, n) }
+
+// upserted is the reply to a bulk of n statements whose first statements made records.
+func upserted(n, made int, more ...bson.E) bson.D {
+	records := bson.A{}
+	for i := range made {
+		records = append(records, bson.D{e("index", i), e("_id", fmt.Sprint("k/", i))})
+	}
+	return ok(append(more, e("n", n), e("upserted", records), e("nModified", 0))...)
+}
+
+// statements returns the number of statements in an update.
+func statements(c call) int {
+	updates, ok := c.cmd.Lookup("updates").ArrayOK()
+	if !ok {
+		return 0
+	}
+	return len(must(updates.Values()))
+}
+
+// acquire starts an Acquire of a key of its own for each of n callers, in order.
+func (b *bulkServer) acquire(ctx context.Context, n int) {
+	for range n {
+		b.start(func(i int) error {
+			c := bulkClaim(i)
+			done, err := b.s.Edit(ctx, driver.Edit{Acquire: &driver.Acquire{Claim: c, Wait: true, NotAfter: time.Now().Add(time.Minute)}})
+			if _, held := done.State.Holder(c.ID); err == nil && !held {
+				return errors.New("not held")
+			}
+			return err
+		})
+	}
+}
+
+func (b *bulkServer) release(n int, early bool) {
+	for range n {
+		b.start(func(i int) error {
+			done, err := b.s.Edit(b.t.Context(), driver.Edit{Release: &driver.Release{Claim: bulkClaim(i), Early: early}})
+			if err == nil && !done.Found {
+				return errors.New("not found")
+			}
+			return err
+		})
+	}
+}
+
+func bulkClaim(i int) driver.Claim {
+	c := mutexClaim(i)
+	c.Key = fmt.Sprint("key ", i)
+	return c
+}
+
+// start calls f with the number of a new caller, and returns when the caller waits.
+func (b *bulkServer) start(f func(caller int) error) {
+	b.mu.Lock()
+	i := len(b.errs)
+	b.errs[i] = nil
+	b.mu.Unlock()
+	b.wg.Go(func() {
+		err := f(i)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.errs[i] = err
+	})
+	synctest.Wait()
+}
+
+// sent waits for all callers, and returns the number of statements of each command since the last call: 0 for a
+// findAndModify.
+func (b *bulkServer) sent() (n []int) {
+	b.wg.Wait()
+	for _, c := range b.f.took() {
+		n = append(n, statements(c))
+	}
+	b.f.script(b.f.answer)
+	return n
+}
+
+// wantErrs checks which callers got an error that matches target; nil matches any error.
+func (b *bulkServer) wantErrs(callers ...int) {
+	b.t.Helper()
+	b.wg.Wait()
+	for i, err := range b.errs {
+		if got, want := err != nil, slices.Contains(callers, i); got != want {
+			b.t.Errorf("caller %d got %v, want an error: %t", i, err, want)
+		}
+	}
+}
+
+func ones(n int) []int { return slices.Repeat([]int{1}, n) }
+
+// wantSent compares numbers of statements. Commands that are sent at the same moment arrive in any order.
+func wantSent(t *testing.T, what string, got []int, want ...int) {
+	t.Helper()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: sent commands with %v statements, want %v", what, got, want)
+	}
+}
+
+// A short command that comes alone is sent alone, and so are those of a few callers at the same time.
+func TestFewShortCommandsGoAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBulkServer(t, nil)
+		for range 3 {
+			b.acquire(t.Context(), 1)
+			b.wg.Wait()
+		}
+		for _, c := range b.f.took() {
+			if _, err := c.cmd.LookupErr("ordered"); err == nil {
+				t.Errorf("sent %v, want no field that a bulk needs", c.cmd)
+			}
+		}
+		wantSent(t, "in turn", b.sent(), ones(3)...)
+		start := time.Now()
+		b.acquire(t.Context(), atOnce)
+		wantSent(t, "at the same time", b.sent(), ones(atOnce)...)
+		if got := time.Since(start); got != replyTime {
+			t.Errorf("they took %v, want %v", got, replyTime)
+		}
+		b.acquire(t.Context(), atOnce+atOnce/2)
+		wantSent(t, "a few that have to wait", b.sent(), ones(atOnce+atOnce/2)...)
+		b.wantErrs()
+	})
+}
+
+// Short commands that come while others are under way go together, as statements of one command.
+func TestManyShortCommandsGoTogether(t *testing.T) {
+	for name, test := range map[string]struct {
+		send func(b *bulkServer, n int)
+		w    any
+	}{
+		"acquires":       {func(b *bulkServer, n int) { b.acquire(b.t.Context(), n) }, "majority"},
+		"releases":       {func(b *bulkServer, n int) { b.release(n, false) }, "majority"},
+		"early releases": {func(b *bulkServer, n int) { b.release(n, true) }, int32(1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBulkServer(t, nil)
+				test.send(b, atOnce+20)
+				time.Sleep(replyTime)
+				synctest.Wait()
+				test.send(b, 7) // the bulk of 20 is under way
+				b.wg.Wait()
+				if n := statements(b.f.took()[atOnce]); n != 20 {
+					t.Fatalf("after %d commands for one caller each, the next has %d statements, want 20", atOnce, n)
+				}
+				bulk := b.f.took()[atOnce].cmd
+				if ordered, ok := bulk.Lookup("ordered").BooleanOK(); !ok || ordered {
+					t.Error("the statements are ordered, so one that fails would stop the others")
+				}
+				var w any
+				bulk.Lookup("writeConcern", "w").Unmarshal(&w)
+				if w != test.w {
+					t.Errorf("sent with w: %v, want %v", w, test.w)
+				}
+				var keys []string
+				for i := range 20 {
+					keys = append(keys, bulk.Lookup("updates", fmt.Sprint(i), "q", "_id").StringValue())
+				}
+				if slices.Sort(keys); len(slices.Compact(keys)) != 20 {
+					t.Errorf("the statements are for the keys %v, want 20 different ones", keys)
+				}
+				wantSent(t, name, b.sent(), append(ones(atOnce), 20, 7)...)
+				b.wantErrs()
+			})
+		})
+	}
+}
+
+// Early releases and commands that wait for a majority never go together.
+func TestEarlyReleasesGoApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBulkServer(t, nil)
+		b.acquire(t.Context(), atOnce+5)
+		b.release(atOnce+6, true)
+		b.wg.Wait()
+		var bulks []string
+		for _, c := range b.f.took() {
+			if n := statements(c); n > 1 {
+				bulks = append(bulks, fmt.Sprint(n, " ", c.cmd.Lookup("writeConcern", "w")))
+			}
+		}
+		slices.Sort(bulks)
+		if want := []string{`5 "majority"`, `6 {"$numberInt":"1"}`}; !slices.Equal(bulks, want) {
+			t.Errorf("got bulks %v, want %v", bulks, want)
+		}
+		b.wantErrs()
+	})
+}
+
+// Each statement has its own result. An error of one is for its caller alone.
+func TestStatementFailsForItsCallerAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBulkServer(t, nil)
+		b.instead = func(c call, n int) bson.D {
+			fails := func(i, code int) bson.D {
+				return bson.D{e("index", i), e("code", code), e("errmsg", "as the test says")}
+			}
+			return upserted(n-3, 2, e("writeErrors", bson.A{fails(2, 121), fails(3, 241), fails(4, 11000)}), e("nModified", n-5))
+		}
+		b.acquire(t.Context(), atOnce+7)
+		wantSent(t, "with two whose conditions were not met", b.sent(), append(ones(atOnce), 7, 0, 0)...)
+		b.wantErrs(atOnce + 2)
+		if err := b.errs[atOnce+2]; !errors.Is(err, driver.ErrRefused) || strings.Contains(err.Error(), "241") {
+			t.Errorf("got %v, want only the error of the caller's own statement", err)
+		}
+	})
+}
+
+// If the reply does not arrive, or a fail-over may undo the command, no caller knows what became of its statement.
+func TestBulkWithoutAnswer(t *testing.T) {
+	unknown := e("writeConcernError", bson.D{e("code", 64), e("errmsg", "waiting for replication timed out")})
+	refused := bson.D{e("index", 3), e("code", 121), e("errmsg", "of one statement")}
+	for name, reply := range map[string]bson.D{
+		"lost":                   lost,
+		"no majority":            upserted(6, 6, unknown),
+		"no majority, one fails": upserted(5, 3, unknown, e("writeErrors", bson.A{refused}), e("nModified", 2)),
+		"not the primary":        refusal(10107, "NotWritablePrimary"),
+		"no count":               ok(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBulkServer(t, nil)
+				b.instead = func(call, int) bson.D { return reply }
+				b.acquire(t.Context(), atOnce+6)
+				b.wantErrs(4, 5, 6, 7, 8, 9)
+				for _, err := range b.errs {
+					if errors.Is(err, driver.ErrRefused) {
+						t.Errorf("got %v, want an error that leaves open whether the statement was executed", err)
+					}
+				}
+				if err := b.errs[4]; strings.Contains(fmt.Sprint(err), "of one statement") {
+					t.Errorf("got %v, want no error of another caller's statement", err)
+				}
+				b.instead = nil
+				b.sent()
+				b.acquire(t.Context(), atOnce+6)
+				wantSent(t, "the next", b.sent(), append(ones(atOnce), 6)...)
+			})
+		})
+	}
+}
+
+// A reply whose numbers do not add up leaves some statements in doubt. Each such Acquire is requested again by itself.
+// Each such Release fails, so its session repeats it.
+func TestBulkInDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBulkServer(t, nil)
+		b.instead = func(_ call, n int) bson.D { return upserted(n, 2, e("nModified", n-3)) }
+		b.acquire(t.Context(), atOnce+6)
+		wantSent(t, "acquires", b.sent(), append(ones(atOnce), 6, 0, 0, 0, 0)...)
+		b.wantErrs()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		b := newBulkServer(t, nil)
+		b.instead = func(_ call, n int) bson.D { return ok(e("n", n-1), e("nModified", n-1)) } // one record is missing
+		b.release(atOnce+5, false)
+		wantSent(t, "releases", b.sent(), append(ones(atOnce), 5)...)
+		b.wantErrs(4, 5, 6, 7, 8)
+		for _, err := range b.errs {
+			if errors.Is(err, driver.ErrRefused) {
+				t.Errorf("got %v, want an error that leaves open whether the claim was released", err)
+			}
+		}
+	})
+}
+
+// A caller that gives up leaves the others alone. Its statement is not sent if it still waits.
+func TestBulkCallerGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBulkServer(t, nil)
+		before, cancel := context.WithCancel(t.Context())
+		after, cancelLater := context.WithCancel(t.Context())
+		late, end := context.WithTimeout(t.Context(), 3*replyTime/2)
+		defer end()
+		b.acquire(t.Context(), atOnce)
+		for _, ctx := range []context.Context{before, after, late} {
+			b.acquire(ctx, 1)
+		}
+		b.acquire(t.Context(), 5)
+		cancel()
+		time.AfterFunc(3*replyTime/2, cancelLater)
+		b.wantErrs(atOnce, atOnce+1, atOnce+2)
+		wantSent(t, "one gives up before it is sent, and two after", b.sent(), append(ones(atOnce), 7)...)
+		for i, want := range []error{context.Canceled, context.Canceled, context.DeadlineExceeded} {
+			if got := b.errs[atOnce+i]; !errors.Is(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		}
+	})
+}
+
+// A bulk ends when its last caller gives up, or at its last caller's deadline.
+func TestBulkEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		cancel bool
+		want   time.Duration
+	}{"all are cancelled": {true, time.Second}, "deadline": {false, attempt}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBulkServer(t, nil)
+				b.instead = func(call, int) bson.D { return silent }
+				ctx, cancel := context.WithTimeout(t.Context(), attempt)
+				defer cancel()
+				b.acquire(t.Context(), atOnce)
+				b.acquire(ctx, 6)
+				_, before := b.f.Connections()
+				start := time.Now()
+				if test.cancel {
+					time.AfterFunc(time.Second, cancel)
+				}
+				b.wg.Wait()
+				if got := time.Since(start); got != test.want {
+					t.Errorf("the callers returned after %v, want %v", got, test.want)
+				}
+				time.Sleep(2 * time.Second) // longer than the driver waits for a late reply
+				if _, open := b.f.Connections(); open >= before {
+					t.Errorf("%d connections are open, want fewer than %d: the command must have ended", open, before)
+				}
+			})
+		})
+	}
+}
+
+// A reply that does not come holds up no other statement for longer than a moment, or than a quarter of the time that
+// replies take.
+func TestBulkWithoutAnswerDelaysNobody(t *testing.T) {
+	for reply, want := range map[time.Duration]time.Duration{
+		replyTime:              5 * time.Millisecond,
+		400 * time.Millisecond: 100 * time.Millisecond,
+	} {
+		t.Run(reply.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBulkServer(t, nil)
+				var once sync.Once
+				var second time.Time
+				b.instead = func(_ call, n int) (answer bson.D) {
+					second, answer = time.Now(), upsertedAll(n)
+					once.Do(func() { answer = silent })
+					return answer
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), attempt)
+				defer cancel()
+				b.reply = reply
+				b.acquire(ctx, atOnce+10)
+				time.Sleep(reply + time.Millisecond) // the bulk is under way
+				start := time.Now()
+				b.acquire(ctx, 20)
+				wantSent(t, "behind a silent one", b.sent(), append(ones(atOnce), 10, 20)...)
+				if got := second.Add(-reply).Sub(start); got != want {
+					t.Errorf("they were sent after %v, want %v", got, want)
+				}
+				b.wantErrs(4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
+			})
+		})
+	}
+}
+
+// A bulk has at most 1,000 statements and 4 MiB.
+func TestBulkIsBounded(t *testing.T) {
+	for name, test := range map[string]struct {
+		callers, size int
+		want          []int
+	}{
+		"statements": {1003, 1, []int{1000, 3}},
+		"bytes":      {9, 1 << 19, []int{3, 3, 3}}, // the key is in each statement twice
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBulkServer(t, nil)
+				b.acquire(t.Context(), atOnce)
+				for i := range test.callers {
+					b.wg.Go(func() {
+						c := mutexClaim(i)
+						c.Key = strings.Repeat("k", test.size) + fmt.Sprint(i)
+						j := driver.Acquire{Claim: c, Wait: true, NotAfter: time.Now().Add(time.Minute)}
+						if _, err := b.s.Edit(t.Context(), driver.Edit{Acquire: &j}); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				synctest.Wait()
+				wantSent(t, name, b.sent(), append(ones(atOnce), test.want...)...)
+			})
+		})
+	}
+}
+
+// On a sharded cluster, and on servers other than MongoDB, each short command goes alone.
+func TestShortCommandsGoAloneElsewhere(t *testing.T) {
+	for name, hello := range map[string]func(bson.D) bson.D{"sharded": asMongos, "not MongoDB": without("topologyVersion")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBulkServer(t, hello)
+				b.release(atOnce+20, false)
+				wantSent(t, name, b.sent(), ones(atOnce+20)...)
+				b.wantErrs()
+			})
+		})
+	}
+}
+
+// B33: a bulk is part of no caller's transaction.
+func TestBulkIgnoresContextValues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBulkServer(t, nil)
+		sess := transaction(t, b.client)
+		b.acquire(mongo.NewSessionContext(t.Context(), sess), atOnce+20)
+		b.wg.Wait()
+		b.f.wantNone(sess)
+		wantSent(t, "in a transaction", b.sent(), append(ones(atOnce), 20)...)
+	})
+}
