@@ -32,7 +32,7 @@ func (c *Core) sendBreak(cl *claim, poll bool) {
 		r.ID = c.claimID(cl.number)
 		cmd = &Command{Op: Acquire, Session: r.Session, Edit: driver.Edit{Acquire: &driver.Acquire{Claim: r, Expired: expired, NotAfter: time.Unix(0, 0)}}}
 	}
-	cl.command = c.sendNow(&sent{session: r.Session, claim: cl.number, poll: poll}, cmd)
+	cl.command = c.sendNow(&sent{claim: cl.number, poll: poll, Command: cmd})
 }
 
 // breakAnswered handles the answer to the request of a Break.

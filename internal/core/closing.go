@@ -185,7 +185,7 @@ func (c *Core) closeDue() {
 		if cg.failed == 0 {
 			c.storeAnswered()
 		}
-		cg.command = c.sendNow(&sent{session: c.session.id}, &Command{Op: Unregister, Session: c.session.id})
+		cg.command = c.sendNow(&sent{Command: &Command{Op: Unregister, Session: c.session.id}})
 	}
 }
 
@@ -194,7 +194,7 @@ func (c *Core) closeDue() {
 func (c *Core) unregistered(s *sent, r *Reply) {
 	cg := c.closing
 	cg.command = 0
-	if r.Lost && c.session.id == s.session && c.repeats(s) {
+	if r.Lost && c.session.id == s.Session && c.repeats(s) {
 		cg.failed++
 		cg.listed, cg.retryAt = r.Err, c.now.Add(c.pause(cg.failed))
 		return

@@ -43,16 +43,10 @@ type Core struct {
 
 // sent is a command under way.
 type sent struct {
-	op       Op
-	poll     bool     // the command uses a lane for polls
-	session  string   // the session that sends it; for Expire and Revoke: the target session
-	claim    uint64   // number of the claim or message that the command belongs to, or 0
-	leaves   uint64   // for Acquire: number of the claim that the command also releases, or 0
-	at       Instant  // when it was sent
-	others   []string // for Read: the ids of the sessions
-	keeps    bool     // for Release: the store keeps the claim until a fixed time
-	notAfter time.Time
-	revoked  []driver.Revocation // for Heartbeat and Revoke
+	*Command
+	claim uint64  // number of the claim or message that the command belongs to, or 0
+	poll  bool    // the command uses a lane for polls
+	at    Instant // when it was sent
 }
 
 // New returns a Core. It has no effects before its first event.
@@ -230,7 +224,7 @@ func (c *Core) reply(r *Reply) {
 		return
 	}
 	delete(c.sent, r.Command)
-	switch s.op {
+	switch s.Op {
 	case Heartbeat, Notify, Publish, Announce, Asked, Keys: // callers see failures only of commands that they wait for
 	default:
 		c.failure = nil
@@ -238,7 +232,7 @@ func (c *Core) reply(r *Reply) {
 			c.failure = r.Err
 		}
 	}
-	if s.op != Heartbeat && s.op != Asked && !r.Lost {
+	if s.Op != Heartbeat && s.Op != Asked && !r.Lost {
 		c.storeAnswered()
 	}
 	cl := c.claims[s.claim] // the claim that waits for this reply, or nil
@@ -247,10 +241,10 @@ func (c *Core) reply(r *Reply) {
 	} else {
 		cl = nil
 	}
-	if r.Err == nil && (s.op == Acquire || s.op == Load) {
+	if r.Err == nil && (s.Op == Acquire || s.Op == Load) {
 		c.seen(&r.State, s.at)
 	}
-	switch s.op {
+	switch s.Op {
 	case Register:
 		c.registered(s, r)
 	case Heartbeat:
@@ -289,16 +283,16 @@ func (c *Core) reply(r *Reply) {
 // send sends a command as soon as a lane is free.
 func (c *Core) send(cmd *Command, claim uint64) {
 	if c.enterLane(false, delayed{cmd: cmd, claim: claim}) {
-		c.sendNow(&sent{session: cmd.Session, claim: claim, others: cmd.Sessions, revoked: cmd.Revoked}, cmd)
+		c.sendNow(&sent{Command: cmd, claim: claim})
 	}
 }
 
 // sendNow sends a command that has its lane or needs none.
-func (c *Core) sendNow(s *sent, cmd *Command) uint64 {
+func (c *Core) sendNow(s *sent) uint64 {
 	c.last.send++
-	s.at, s.op = c.now, cmd.Op
+	s.at = c.now
 	c.sent[c.last.send] = s
-	c.do(&Send{c.last.send, cmd})
+	c.do(&Send{c.last.send, s.Command})
 	return c.last.send
 }
 

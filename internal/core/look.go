@@ -74,7 +74,7 @@ func (c *Core) look() {
 
 // looked handles the reply to a look. If the look failed, the next heartbeat starts another.
 func (c *Core) looked(s *sent, r *Reply) {
-	if s.session != c.session.id {
+	if s.Session != c.session.id {
 		return
 	}
 	l := c.looks

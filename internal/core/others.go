@@ -70,7 +70,7 @@ func (c *Core) markUnderWay(id string) {
 // readAnswered handles the answer to a Read. A reading may be stale, so a session may still be alive although the
 // reading shows it as missing or expired; only an Expire decides.
 func (c *Core) readAnswered(s *sent, r *Reply) {
-	for _, id := range s.others {
+	for _, id := range s.Sessions {
 		o := c.others[id]
 		o.underWay = false
 		if r.Err != nil {
@@ -99,24 +99,24 @@ func (c *Core) readAnswered(s *sent, r *Reply) {
 		}
 		c.others[m.ID] = o
 	}
-	c.learned(s.others, s.claim, r.Err)
+	c.learned(s.Sessions, s.claim, r.Err)
 }
 
 func (c *Core) expiryAnswered(s *sent, r *Reply) {
-	o := c.others[s.session]
+	o := c.others[s.Session]
 	o.underWay = false
 	switch {
 	case r.Err != nil, o.standing == died && r.Left > 0: // it died after this was sent
 		c.askLater(&o)
 	case r.Left <= 0:
 		o.standing = expired
-		c.do(Expired{s.session})
+		c.do(Expired{s.Session})
 	default:
 		o.lapses, o.standing, o.failed = c.now.Add(r.Left), alive, 0
 		o.until = c.storeClock().Add(r.Left).Round(time.Millisecond)
 	}
-	c.others[s.session] = o
-	c.learned([]string{s.session}, s.claim, r.Err)
+	c.others[s.Session] = o
+	c.learned([]string{s.Session}, s.claim, r.Err)
 }
 
 // askLater schedules another Read or Expire of the session after a pause, which grows with each failure.

@@ -49,7 +49,7 @@ func (c *Core) enterLane(poll bool, d delayed) bool {
 // be under way, and they must not starve.
 func (c *Core) leaveLane(s *sent) {
 	l := &c.lanes
-	switch s.op {
+	switch s.Op {
 	case Heartbeat, Register, Unregister:
 		return
 	}
@@ -211,7 +211,7 @@ func (c *Core) messageDue(m *message) {
 		if m.cmd.Op == Announce {
 			m.cmd = c.observed()
 		}
-		m.command = c.sendNow(&sent{session: m.cmd.Session, claim: m.number, poll: m.failed > 0}, m.cmd)
+		m.command = c.sendNow(&sent{Command: m.cmd, claim: m.number, poll: m.failed > 0})
 	}
 }
 
@@ -226,7 +226,7 @@ func (c *Core) messageAnswered(s *sent, r *Reply) {
 		c.notHeld(m.claim)
 	}
 	switch {
-	case r.Lost && c.repeats(s) && (s.op != Notify || c.now.Sub(m.began) < notifyTime):
+	case r.Lost && c.repeats(s) && (s.Op != Notify || c.now.Sub(m.began) < notifyTime):
 		c.at(&m.timer, m.number|messageBit, c.now.Add(c.pause(m.failed)))
 		m.failed++
 	case m.topic != (topic{}) && c.closing == nil:

@@ -166,7 +166,7 @@ func (c *Core) discardsDue() {
 
 // discarded handles the answer to a Discard.
 func (c *Core) discarded(s *sent, r *Reply) {
-	if s.session != c.session.id {
+	if s.Session != c.session.id {
 		return
 	}
 	if r.Err != nil { // no answer, or refused: a missing privilege may be granted later

@@ -12,7 +12,7 @@ import (
 // afterwards.
 func (c *Core) release(cl *claim, _ *args) {
 	cl.due = never
-	if s := c.sent[cl.command]; s == nil || s.op != Acquire && s.op != Release { // the claim's command waits for a lane, or the release need not wait for it
+	if s := c.sent[cl.command]; s == nil || s.Op != Acquire && s.Op != Release { // the claim's command waits for a lane, or the release need not wait for it
 		cl.command = 0
 	}
 	switch {
@@ -60,8 +60,7 @@ func (c *Core) sendRelease(cl *claim) {
 		l.Early = l.Early && cl.failed == 0 && cl.doubted == 0 && c.closing == nil
 	}
 	l.Claim = cl.request
-	cl.command = c.sendNow(&sent{session: cl.request.Session, claim: cl.number, keeps: l.Keep > 0},
-		&Command{Op: Release, Session: cl.request.Session, Edit: driver.Edit{Release: &l}})
+	cl.command = c.sendNow(&sent{claim: cl.number, Command: &Command{Op: Release, Session: cl.request.Session, Edit: driver.Edit{Release: &l}}})
 }
 
 // releaseAnswered handles the reply to a release. A refused release is repeated as long as the session lives: the
@@ -83,7 +82,7 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 		c.fire(cl, unknown, args{})
 	case !r.Found && cl.token != 0 && cl.failed == 0:
 		c.fire(cl, left, args{cause: fmt.Errorf("%w: the store did not know it any more", ErrLost)})
-	case s.keeps:
+	case s.Edit.Release.Keep > 0:
 		c.leftAsSaid(cl, r)
 		c.fire(cl, keeps, args{})
 	default:

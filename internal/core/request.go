@@ -30,15 +30,13 @@ func (c *Core) sendJoin(cl *claim, poll bool, old *claim) {
 		c.sendBreak(cl, poll)
 		return
 	}
-	s := &sent{session: cl.request.Session, claim: cl.number, poll: poll, notAfter: c.storeClock().Add(c.cfg.Attempt)}
 	e := driver.Edit{Acquire: &driver.Acquire{
-		Claim: cl.request, Wait: !cl.call.Try, Expired: cl.wait.named, NotAfter: s.notAfter, Repeated: cl.requests > 1,
+		Claim: cl.request, Wait: !cl.call.Try, Expired: cl.wait.named, NotAfter: c.storeClock().Add(c.cfg.Attempt), Repeated: cl.requests > 1,
 	}}
 	if old != nil {
 		e.Release = &driver.Release{Claim: old.request}
-		s.leaves = old.number
 	}
-	cl.command = c.sendNow(s, &Command{Op: Acquire, Session: s.session, Edit: e})
+	cl.command = c.sendNow(&sent{claim: cl.number, poll: poll, Command: &Command{Op: Acquire, Session: cl.request.Session, Edit: e}})
 	if old != nil {
 		old.command = cl.command
 	}
@@ -50,13 +48,15 @@ func (c *Core) joinInPlace(cl *claim, x *args) { c.sendJoin(cl, false, x.before)
 
 // joinAnswered handles the reply to a request to join.
 func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
-	if old := c.claims[s.leaves]; old != nil && old.command == r.Command {
-		old.command = 0
-		if r.Err == nil {
-			c.fire(old, left, args{})
-		} else {
-			old.failed++
-			c.fire(old, again, args{})
+	if leaves := s.Edit.Release; leaves != nil {
+		if old := c.byID(leaves.Claim.ID); old != nil && old.command == r.Command {
+			old.command = 0
+			if r.Err == nil {
+				c.fire(old, left, args{})
+			} else {
+				old.failed++
+				c.fire(old, again, args{})
+			}
 		}
 	}
 	switch {
@@ -68,8 +68,8 @@ func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
 	case r.Lost:
 		cl.presence = max(cl.presence, unsure)
 	}
-	if (r.Err != nil || !r.State.Final) && s.notAfter.After(cl.joinsUntil) {
-		cl.joinsUntil = s.notAfter
+	if notAfter := s.Edit.Acquire.NotAfter; (r.Err != nil || !r.State.Final) && notAfter.After(cl.joinsUntil) {
+		cl.joinsUntil = notAfter
 	}
 	st := &r.State
 	h, holds := st.Holder(cl.request.ID)
@@ -274,7 +274,7 @@ func (c *Core) learnGrant(cl *claim, _ *args) {
 func (c *Core) load(cl *claim, _ *args) {
 	cl.command = inLine
 	if c.enterLane(false, delayed{number: cl.number}) {
-		cl.command = c.sendNow(&sent{session: cl.request.Session, claim: cl.number}, &Command{Op: Load, Key: cl.request.Key})
+		cl.command = c.sendNow(&sent{claim: cl.number, Command: &Command{Op: Load, Key: cl.request.Key}})
 	}
 }
 
@@ -301,8 +301,9 @@ func (c *Core) extend(cl *claim, _ *args) {
 	cl.due, cl.command = never, inLine
 	if c.enterLane(false, delayed{number: cl.number}) {
 		cl.extends++
-		cl.command = c.sendNow(&sent{session: cl.request.Session, claim: cl.number},
-			&Command{Op: Extend, Session: cl.request.Session, Edit: driver.Edit{Extend: &driver.Extend{Claim: cl.request}}})
+		cl.command = c.sendNow(&sent{claim: cl.number, Command: &Command{
+			Op: Extend, Session: cl.request.Session, Edit: driver.Edit{Extend: &driver.Extend{Claim: cl.request}},
+		}})
 	}
 }
 

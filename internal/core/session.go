@@ -57,7 +57,7 @@ func (c *Core) needSession() {
 
 func (c *Core) register() {
 	c.session.registerAt = never
-	c.session.registering = c.sendNow(&sent{}, &Command{Op: Register})
+	c.session.registering = c.sendNow(&sent{Command: &Command{Op: Register}})
 }
 
 func (c *Core) registered(s *sent, r *Reply) {
@@ -121,7 +121,7 @@ func (c *Core) sessionDue() {
 	if s.id != "" && s.due <= c.now && s.heartbeat == 0 && !c.unregistering() {
 		s.due = never
 		given := c.revocationsDone()
-		s.heartbeat = c.sendNow(&sent{session: s.id, revoked: given}, &Command{Op: Heartbeat, Session: s.id, Revoked: given})
+		s.heartbeat = c.sendNow(&sent{Command: &Command{Op: Heartbeat, Session: s.id, Revoked: given}})
 	}
 }
 
@@ -130,7 +130,7 @@ func (c *Core) heartbeatSoon() { c.session.due = min(c.session.due, c.now) }
 
 func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	ss := &c.session
-	if s.session != ss.id { // the heartbeat was sent for a session that has been lost
+	if s.Session != ss.id { // the heartbeat was sent for a session that has been lost
 		return
 	}
 	ss.heartbeat = 0
@@ -158,7 +158,7 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	}
 	c.forgetOthers()
 	c.keepListening()
-	for _, v := range s.revoked {
+	for _, v := range s.Revoked {
 		delete(ss.revoked, v)
 	}
 	for _, v := range r.Revoked {

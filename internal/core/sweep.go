@@ -64,7 +64,7 @@ func (c *Core) sweepDue() {
 
 // swept schedules the next Sweep, given the answer to the last one.
 func (c *Core) swept(s *sent, r *Reply) {
-	if s.session == c.session.id && c.closing == nil {
+	if s.Session == c.session.id && c.closing == nil {
 		c.sweeper.due = c.now.Add(c.nextSweep(r, c.now.Sub(s.at)))
 	}
 }

@@ -231,7 +231,7 @@ func (c *Core) revokeAnswered(s *sent, r *Reply) {
 	if r.Err == nil || errors.Is(r.Err, driver.ErrSessionExpired) {
 		return
 	}
-	id := s.revoked[0].Claim
+	id := s.Revoked[0].Claim
 	asks := func(cl *claim) bool {
 		if cl.wait == nil {
 			return false
