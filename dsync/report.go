@@ -76,7 +76,7 @@ func (r *reporter) Released(h *engine.Hold, held time.Duration) {
 	}
 }
 
-func (r *reporter) Lost(h *engine.Hold, end *core.End, held time.Duration) {
+func (r *reporter) Lost(h *engine.Hold, end *core.End, err error, held time.Duration) {
 	args := []any{"key", h.Key(), "token", h.GrantToken()}
 	switch {
 	case end.Asked:
@@ -94,7 +94,7 @@ func (r *reporter) Lost(h *engine.Hold, end *core.End, held time.Duration) {
 	for _, l := range *r.hooks.Load() {
 		if f := l.Lost; f != nil {
 			i := info(h)
-			i.Held, i.Cause, i.ByHolder = held, core.LostTo(end.Cause), engine.ByHolder(end)
+			i.Held, i.Cause, i.ByHolder = held, err, engine.ByHolder(end)
 			r.queue.Add(func() { f(i) })
 		}
 	}

@@ -132,7 +132,7 @@ func (h *Hold) ends(f *core.End) {
 	if h.acquire.Lease == 0 { // a lease needs no release
 		s.overdue[h] = s.now
 	}
-	s.report.Lost(h, f, s.now.Sub(h.since))
+	s.report.Lost(h, f, h.cause, s.now.Sub(h.since))
 }
 
 // ByHolder reports whether the holder wanted its hold to end, as a leader that resigns does, or its lease ran out.

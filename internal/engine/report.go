@@ -18,8 +18,9 @@ type Reporter interface {
 	// Released reports that h was live until its holder was done. It was live for the time held.
 	Released(h *Hold, held time.Duration)
 
-	// Lost reports that h has ended before its holder was done. It was live for the time held.
-	Lost(h *Hold, end *core.End, held time.Duration)
+	// Lost reports that h has ended before its holder was done. It was live for the time held. err is what [Hold.Cause]
+	// returns from now on.
+	Lost(h *Hold, end *core.End, err error, held time.Duration)
 
 	// Effect reports a successful core.Registered, a core.SessionLost, core.Beat, core.Jumped or core.Orphan.
 	Effect(f core.Effect)
