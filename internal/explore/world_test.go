@@ -390,13 +390,13 @@ func (n *node) hold(a *core.Call) *hold {
 
 // overtaken returns an earlier call that waits for the same key and should have been served before the call a, or nil.
 // A try, a Break or a call with First need not wait for its turn, a reader may share a hold while another reader requests one,
-// and calls for ticks may have to queue anew.
+// and calls for different ticks have an order of their own.
 func (n *node) overtaken(a *core.Call) *core.Call {
-	if a.Try || a.First || a.Tick > 0 {
+	if a.Try || a.First {
 		return nil
 	}
 	for _, o := range n.callers {
-		if w := o.call; w != nil && w.Call < a.Call && w.Key == a.Key && w.Weight > 0 && !w.Try && !(w.Shares && a.Shares) {
+		if w := o.call; w != nil && w.Call < a.Call && w.Key == a.Key && w.Tick == a.Tick && w.Weight > 0 && !w.Try && !(w.Shares && a.Shares) {
 			return w
 		}
 	}
