@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,12 +42,17 @@ var languages = []language{
 		name: "Python", command: []string{"python3", "-u", "-c"},
 		count: `
 import os
-from leasehold import Agent
+from leasehold import Agent, Lost
 agent, file = Agent(os.environ["LEASEHOLD_AGENT"]), os.environ["FILE"]
 for _ in range(50):
-    with agent.lock("count"):
+    with agent.lock("count") as hold:
         n = int(open(file).read())
         open(file, "w").write(str(n + 1))
+    try:
+        hold.check()
+    except Lost:
+        continue
+    raise SystemExit("check passes after the block")
 `,
 		hold: `
 import os
@@ -150,10 +156,10 @@ export FILE
 for i in {1..50}; do with_lock count bash -c 'n=$(<"$FILE"); echo $((n + 1)) >"$FILE"' || exit; done
 `,
 		hold: `
+set -eu
 . ./leasehold.sh
-exec 3<&0
-with_lock k bash -c 'trap "echo lost; exit" TERM; echo held; until read -t 0.05 -u 3; do [ $? -gt 128 ] || exit; done'
-if [ $? = 114 ]; then echo over; fi
+trap '[ $? != 114 ] || echo over; exit 0' EXIT
+with_lock k bash -c 'trap "echo lost; exit" TERM; echo held; until read -t 0.05; do [ $? -gt 128 ] || exit; done'
 `,
 		try: `
 . ./leasehold.sh
@@ -233,6 +239,7 @@ func (p *place) start(l language, text string, env ...string) *program {
 	cmd := exec.Command(l.command[0], append(l.command[1:len(l.command):len(l.command)], text)...)
 	cmd.Env = append(os.Environ(), append(env, "LEASEHOLD_AGENT="+p.url, "PYTHONDONTWRITEBYTECODE=1")...)
 	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that signal reaches the programs that it starts
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		p.t.Fatal(err)
@@ -244,17 +251,23 @@ func (p *place) start(l language, text string, env ...string) *program {
 	if err := cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
+	g := &program{p.t, cmd, in, bufio.NewReader(out)}
 	p.t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
+		if cmd.ProcessState == nil {
+			g.signal(syscall.SIGKILL)
+			cmd.Wait()
+		}
 	})
-	return &program{p.t, cmd, in, bufio.NewReader(out)}
+	return g
 }
+
+// signal sends a signal to the program and to those that it has started, as a terminal does.
+func (g *program) signal(s syscall.Signal) { syscall.Kill(-g.cmd.Process.Pid, s) }
 
 // want fails the test unless the program's next lines are these.
 func (g *program) want(lines ...string) {
 	g.t.Helper()
-	defer time.AfterFunc(time.Minute, func() { g.cmd.Process.Kill() }).Stop() // so that a test fails that would hang
+	defer time.AfterFunc(time.Minute, func() { g.signal(syscall.SIGKILL) }).Stop() // so that a test fails that would hang
 	for _, want := range lines {
 		got, err := g.lines.ReadString('\n')
 		if strings.TrimSpace(got) != want {
@@ -359,6 +372,32 @@ func TestRelease(t *testing.T) {
 	})
 }
 
+// When a signal reaches all its processes, as of a terminal or service, a command keeps its lock until it has ended.
+func TestShellSignals(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM} {
+		t.Run(s.String(), func(t *testing.T) {
+			p := newPlace(t)
+			shell := languages[2]
+			g := p.start(shell, shell.needs(t, `
+. ./leasehold.sh
+with_lock k bash -c 'trap "" HUP; trap "trap \"\" TERM; echo stops; read; exit" TERM; echo held; until read -t 0.05; do [ $? -gt 128 ] || exit; done'
+`))
+			g.want("held")
+			g.signal(s)
+			g.want("stops")
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			mu := p.locks.Mutex("k")
+			if mu.LockContext(ctx) == nil {
+				t.Fatal("the key is free although the command runs")
+			}
+			g.in.Close()
+			mu.Lock() // waits until the key is free
+			defer mu.Unlock()
+		})
+	}
+}
+
 // A client is told when its lock is broken, and the next holds the key when it has stopped.
 func TestLost(t *testing.T) {
 	each(t, func(t *testing.T, l language) {
@@ -454,6 +493,95 @@ func TestElector(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A leader that stops has stopped its work before another can lead.
+func TestElectorStops(t *testing.T) {
+	each(t, func(t *testing.T, l language) {
+		l.needs(t, l.elect)
+		text := map[string]string{
+			"Python": `
+import os, time
+from leasehold import Agent, Elector
+def stop():
+    print("stops")
+    while not os.path.exists(os.environ["FILE"]): time.sleep(0.01)
+e = Elector(Agent(os.environ["LEASEHOLD_AGENT"]), "reports", on_leader=lambda _: print("elected"), on_leader_loss=stop)
+e.start()
+input()
+e.stop()
+`,
+			"Node": `
+import fs from 'node:fs'
+import { once } from 'node:events'
+import { Agent, Elector } from './leasehold.mjs'
+const e = new Elector(new Agent(process.env.LEASEHOLD_AGENT), 'reports')
+e.on('elected', () => console.log('elected')).on('revoked', () => {
+  console.log('stops')
+  while (!fs.existsSync(process.env.FILE)) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10)
+})
+e.start()
+await once(process.stdin, 'data')
+e.stop()
+process.exit()
+`,
+		}[l.name]
+		p := newPlace(t)
+		file := filepath.Join(t.TempDir(), "stopped")
+		g := p.start(l, text, "FILE="+file)
+		g.want("elected")
+		g.enter()
+		g.want("stops")
+		e, err := leader.New(p.locks, "reports", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if _, err := e.Campaign(ctx); err == nil {
+			t.Error("another leads although the first works")
+		}
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g.wantEnd()
+	})
+}
+
+// If a program's callback raises, its client does not stay the leader of an open response.
+func TestElectorThatRaises(t *testing.T) {
+	p := newPlace(t)
+	python := languages[0]
+	g := p.start(python, python.needs(t, `
+import os, threading
+from leasehold import Agent, Elector, Lost
+agent, terms = Agent(os.environ["LEASEHOLD_AGENT"]), []
+def start(term):
+    terms.append(term)
+    print("elected")
+def stop():
+    try:
+        agent.call("POST", "holds", terms[0]["id"], "done")
+    except Lost:
+        raise ZeroDivisionError
+threading.excepthook = lambda e: print(e.exc_type.__name__)
+Elector(agent, "reports", on_leader=start, on_leader_loss=stop).start()
+input()
+`))
+	g.want("elected")
+	if err := admin.New(p.locks).Break(t.Context(), "reports"); err != nil {
+		t.Fatal(err)
+	}
+	g.want("ZeroDivisionError")
+	e, err := leader.New(p.locks, "reports", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := e.Campaign(ctx); err != nil {
+		t.Error(err)
+	}
 }
 
 // What docs/other-languages.md shows runs.

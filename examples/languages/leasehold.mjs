@@ -160,9 +160,12 @@ export class Elector extends EventEmitter {
   resume() { this.#campaign ??= this.#follow([], { value: this.value }, (line, stream) => this.#line(line, stream)) }
 
   pause() {
-    this.#campaign?.end()
-    this.#campaign = null
-    this.#revoke()
+    try {
+      this.#revoke() // before the response is closed, for then another may lead
+    } finally {
+      this.#campaign?.end()
+      this.#campaign = null
+    }
   }
 
   stop() {

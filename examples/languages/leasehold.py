@@ -155,8 +155,8 @@ class Hold:
                 self._on_lost(self)
 
     def check(self):
-        """Raises Lost if the hold is lost. It compares the clock, so it is right even after a freeze."""
-        if self.lost.is_set() or _now() > self._stream.until:
+        """Raises Lost if the hold is lost or over. It compares the clock, so it is right even after a freeze."""
+        if self._over or self.lost.is_set() or _now() > self._stream.until:
             raise Lost("%s: %s" % (self.key, self.cause or "no sign of life"))
 
     def progress(self, limit):
@@ -187,7 +187,7 @@ class Elector:
         self.agent, self.name, self._value = agent, name, value
         self._on_leader, self._on_leader_loss = on_leader, on_leader_loss
         self._stream, self._term, self._stop = None, None, threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread, self._revoking = threading.Thread(target=self._run, daemon=True), threading.RLock()
 
     def start(self):
         self._thread.start()
@@ -195,6 +195,7 @@ class Elector:
     def stop(self):
         """Resigns, if this process leads, and leaves the election."""
         self._stop.set()
+        self._revoke()  # before the response is closed, for then another may lead
         if self._stream:
             self._stream.close()
         self._thread.join()
@@ -215,14 +216,20 @@ class Elector:
                     self._line(self._stream.next())
             except (OSError, ValueError, RuntimeError, http.client.HTTPException, AttributeError, Lost):
                 pass  # no agent, or no sign of life
-            self._revoke()
-            if self._stream:
-                self._stream.close()
+            finally:  # also if a callback raises: nobody would work as the leader of an open response
+                try:
+                    self._revoke()
+                finally:
+                    if self._stream:
+                        self._stream.close()
             self._stop.wait(1)
 
     def _line(self, line):
         if "elected" in line:
-            self._term = line
+            with self._revoking:
+                if self._stop.is_set():
+                    return
+                self._term = line
             if self._on_leader:
                 threading.Thread(target=self._on_leader, args=(line,), daemon=True).start()
         elif "lost" in line or "error" in line:
@@ -235,7 +242,8 @@ class Elector:
                 pass
 
     def _revoke(self):
-        term, self._term = self._term, None
-        if term and self._on_leader_loss:
-            self._on_leader_loss()
+        with self._revoking:  # stop waits for a loss that is being handled
+            term, self._term = self._term, None
+            if term and self._on_leader_loss:
+                self._on_leader_loss()
         return term

@@ -9,6 +9,7 @@
 # http://localhost:7474 by default, or unix:PATH. In keys, write a slash as %2F and a question mark as %3F.
 
 with_lock() (
+	set +e # the caller's set -e would end this shell, and free the lock, when a signal interrupts wait
 	key=$1
 	shift
 	at=${LEASEHOLD_AGENT:-http://localhost:7474} socket=()
@@ -17,9 +18,10 @@ with_lock() (
 	# number NAME prints the number NAME of the line, without its fraction.
 	number() { [[ $line =~ \"$1\":([0-9]+) ]] && echo "${BASH_REMATCH[1]}"; }
 
-	exec {lock}< <(exec curl -sN --connect-timeout 10 "${socket[@]}" "$at/v1/locks/$key")
+	# A signal for all processes of a terminal or service must not end curl, and so free the lock, before the command has ended.
+	exec {lock}< <(trap '' HUP INT TERM; exec curl -sN --connect-timeout 10 "${socket[@]}" "$at/v1/locks/$key")
 	curl=$! watch=
-	trap 'kill "$curl" "$watch" 2>/dev/null' EXIT # frees the lock
+	trap 'kill -KILL "$curl" "$watch" 2>/dev/null' EXIT # frees the lock
 	IFS= read -r line <&"$lock" || line='no answer from the agent'
 	case $line in
 	'{"held":'*) ;;
@@ -29,11 +31,12 @@ with_lock() (
 	grace=$(number grace_ms)
 	[[ $line =~ \"id\":\"([^\"]+)\" ]] && id=${BASH_REMATCH[1]}
 
-	LEASEHOLD_KEY=${key%%\?*} LEASEHOLD_TOKEN=$(number token) "$@" {lock}<&- &
+	LEASEHOLD_KEY=${key%%\?*} LEASEHOLD_TOKEN=$(number token) "$@" <&0 {lock}<&- &
 	work=$! main=$BASHPID lost=
-	trap 'kill "$work" 2>/dev/null' INT TERM
+	trap 'kill "$work" 2>/dev/null' HUP INT TERM
 	trap 'lost=yes' USR1
 	(
+		trap '' HUP INT TERM
 		# Each line says how long to rely on the lock without another, and the end of the response that it is lost. If the
 		# shell above was killed, the lock is held until the command has ended.
 		while left=$(number left_ms) && IFS= read -r -t "$((left / 1000)).$(printf %03d "$((left % 1000))")" line <&"$lock"; do
@@ -46,6 +49,7 @@ with_lock() (
 		kill -KILL "$work" 2>/dev/null
 	) >/dev/null 2>&1 &
 	watch=$!
+	disown "$watch" # so that bash does not report that it was killed
 	wait "$work"
 	status=$?
 	while [ "$status" -gt 128 ] && kill -0 "$work" 2>/dev/null; do # a signal has interrupted wait
