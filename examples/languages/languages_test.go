@@ -495,6 +495,37 @@ func TestElector(t *testing.T) {
 	})
 }
 
+// A signal ends the wait for a lock in Node, but not a lock whose function is at work.
+func TestNodeSignal(t *testing.T) {
+	p := newPlace(t)
+	node := languages[1]
+	g := p.start(node, node.needs(t, `
+import { once } from 'node:events'
+import { Agent } from './leasehold.mjs'
+const agent = new Agent(process.env.LEASEHOLD_AGENT), stop = new AbortController()
+await agent.lock('k', async (hold) => {
+  stop.abort()
+  console.log('held')
+  await once(process.stdin, 'data')
+  console.log(hold.signal.aborted ? 'lost' : 'still held')
+}, { signal: stop.signal })
+await agent.lock('k', async () => {
+  for (const signal of [AbortSignal.timeout(50), AbortSignal.abort()])
+    await agent.lock('k', () => console.log('held twice'), { signal }).catch((e) => console.log(e.name))
+})
+process.exit()
+`))
+	g.want("held")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if p.locks.Mutex("k").LockContext(ctx) == nil {
+		t.Fatal("the key is free although the function is at work")
+	}
+	g.enter()
+	g.want("still held", "TimeoutError", "AbortError")
+	g.wantEnd()
+}
+
 // A leader that stops has stopped its work before another can lead.
 func TestElectorStops(t *testing.T) {
 	each(t, func(t *testing.T, l language) {

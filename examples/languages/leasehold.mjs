@@ -24,7 +24,7 @@ export class Agent {
     Object.assign(this, { url, token })
   }
 
-  // Calls f with a Hold while the lock is held. Options: wait in seconds, signal, mode, of, n, limit ('1m').
+  // Calls f with a Hold while the lock is held. Options: wait in seconds, signal (which ends only the wait), mode, of, n, limit ('1m').
   async lock(key, f, { wait, signal, ...params } = {}) {
     const stream = await this.open('GET', ['locks', key], { wait: seconds(wait), ...params }, { signal })
     return new Hold(this, stream, await stream.next()).during(f)
@@ -49,12 +49,17 @@ export class Agent {
   open(method, path, params = {}, { body, signal } = {}) {
     const query = new URLSearchParams(Object.entries(params).filter(([, value]) => value !== undefined)).toString()
     const where = '/v1/' + path.map(encodeURIComponent).join('/') + (query && '?' + query)
-    const options = { method, signal, agent: false, headers: this.token ? { Authorization: `Bearer ${this.token}` } : {} }
+    const options = { method, agent: false, headers: this.token ? { Authorization: `Bearer ${this.token}` } : {} }
     return new Promise((resolve, reject) => {
       const sent = this.url.startsWith('unix:')
         ? http.request({ ...options, socketPath: this.url.slice(5), path: where, setHost: true, host: 'localhost' })
         : http.request(new URL(where, this.url), options)
+      const abort = () => sent.destroy(signal.reason) // not after the response: the lock is held, and f at work
+      signal?.addEventListener('abort', abort)
+      if (signal?.aborted) abort()
+      sent.on('close', () => signal?.removeEventListener('abort', abort))
       sent.on('error', reject).on('response', async (response) => {
+        signal?.removeEventListener('abort', abort)
         const stream = new Stream(sent, response)
         if (response.statusCode < 300) return resolve(stream)
         const { error, holder } = await stream.next().catch((e) => ({ error: e.message }))
