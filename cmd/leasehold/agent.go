@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -163,9 +164,12 @@ func (f *agentFlags) open(ctx context.Context, token bool) (net.Listener, string
 // listenUnix listens at a Unix socket with the given mode. It makes the socket in a folder that nobody else can open, so
 // that nobody can connect before it has its mode. A socket that was left behind is replaced.
 func listenUnix(path string, mode os.FileMode) (net.Listener, error) {
-	if c, err := net.Dial("unix", path); err == nil {
+	switch c, err := net.Dial("unix", path); {
+	case err == nil:
 		c.Close()
 		return nil, errors.New("another process serves there")
+	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EAGAIN): // another user's, or its queue is full
+		return nil, fmt.Errorf("another process may serve there: %w", err)
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != os.ModeSocket {
 		return nil, errors.New("there is a file that is not a socket")

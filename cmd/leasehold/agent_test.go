@@ -5,12 +5,14 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -130,6 +132,29 @@ func TestAgentKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
+}
+
+// The socket of an agent that is too busy to answer at once is not taken for one that was left behind.
+func TestAgentAtABusySocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}), syscall.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for { // until its queue is full
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			break
+		}
+		defer c.Close()
+	}
+	if _, err := listenUnix(path, 0o600); err == nil || !strings.Contains(err.Error(), "another process may serve there: ") {
+		t.Errorf("listenUnix: %v", err)
+	}
 }
 
 // Other machines need a token, which the operator gives.

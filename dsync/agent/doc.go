@@ -77,9 +77,10 @@
 // always, a write that was already under way is stopped only by a check of the token where the data is.
 //
 // Nothing may stand between client and agent that buffers the response, or that closes one side without the other. The
-// place for an agent is the client's machine or pod. A connection that ends without a word, because a machine or a network
-// has failed, is noticed only when TCP's keep-alive fails. That must take longer than 30 s, the greatest left_ms, as it does
-// by default in Go. A client that does not read loses its hold as soon as a write has blocked for the time between two
+// place for an agent is the client's machine or pod. If a machine or a network between them fails, the agent notices only
+// when TCP gives up: that is after its keep-alive if the client waits, but if it holds, TCP sends the last signs of life
+// again, on Linux for about 15 minutes (tcp_retries2), and the lock stays held. Both must take longer than 30 s, the greatest
+// left_ms, as they do by default. A client that does not read loses its hold as soon as a write has blocked for the time between two
 // signs of life.
 //
 // # Access

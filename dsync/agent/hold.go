@@ -27,7 +27,7 @@ type held struct {
 }
 
 // maxLeft is the longest time for which a sign of life lets the client rely on its hold, and less than the time in which
-// TCP's keep-alive ends a connection without a client. So a client that is cut off gives up before its hold is
+// TCP ends a connection without a client. So a client that is cut off gives up before its hold is
 // released.
 const maxLeft = 30 * time.Second
 
