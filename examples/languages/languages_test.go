@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -524,6 +525,49 @@ process.exit()
 	g.enter()
 	g.want("still held", "TimeoutError", "AbortError")
 	g.wantEnd()
+}
+
+// If an agent stands still, a run whose program raises has failed, although the agent goes on later; and a leader is
+// revoked, although its program was busy when the time was over.
+func TestAgentStandsStill(t *testing.T) {
+	for i, text := range map[int]string{0: `
+import os
+from leasehold import Agent, Lost
+try:
+    with Agent(os.environ["LEASEHOLD_AGENT"]).run("nightly", tick="2026-11-01T02:00:00Z", wait=1e6) as run:
+        run.lost.wait()
+        run.check()
+except Lost:
+    print("over")
+`, 1: `
+import { Agent, Elector } from './leasehold.mjs'
+const e = new Elector(new Agent(process.env.LEASEHOLD_AGENT), 'reports')
+e.on('elected', () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100)).on('revoked', () => {
+  console.log('over')
+  process.exit()
+}).start()
+`} {
+		t.Run(languages[i].name, func(t *testing.T) {
+			p := &place{t: t}
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				what := map[string]string{
+					"GET /v1/periodic/nightly":  "held",
+					"GET /v1/elections/reports": "elected",
+				}[r.Method+" "+r.URL.Path]
+				if wait := r.FormValue("wait"); what == "" || wait != "" && wait != "1000000.000s" {
+					t.Errorf("%s %s", r.Method, r.URL)
+				}
+				fmt.Fprintf(w, `{%q:"k","id":"i","term":1,"token":1,"left_ms":50,"grace_ms":1000}`+"\n", what)
+				http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			}))
+			t.Cleanup(server.Close)
+			p.url = server.URL
+			g := p.start(languages[i], languages[i].needs(t, text))
+			g.want("over")
+			g.wantEnd()
+		})
+	}
 }
 
 // A leader that stops has stopped its work before another can lead.

@@ -82,10 +82,9 @@ class Stream {
   }
 
   async next() {
-    const rest = this.until ? this.until - performance.now() : 0
     let timer
     const late = new Promise((_, reject) => {
-      if (rest > 0) timer = setTimeout(() => reject(new LostError('no sign of life')), rest)
+      if (this.until) timer = setTimeout(() => reject(new LostError('no sign of life')), this.until - performance.now())
     })
     try {
       const { value, done } = await Promise.race([this.lines.next(), late])

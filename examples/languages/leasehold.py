@@ -120,7 +120,7 @@ class Hold:
         self._stream, self._over = None, False
 
     def __enter__(self):
-        params = dict(self.params) if self._wait is None else dict(self.params, wait="%gs" % self._wait)
+        params = dict(self.params) if self._wait is None else dict(self.params, wait="%.3fs" % self._wait)
         timeout = None if self._wait is None else self._wait + 30
         self._stream = _Stream(*self._agent.open("GET", self._path, params, timeout))
         self._begin(self._stream.next())
@@ -169,9 +169,10 @@ class Hold:
         self._over = True
         try:
             # An exception fails a run, and a lock that is not lost is freed by closing the response.
-            if kind is None or self.lost.is_set():
-                run = self._path[0] != "locks" and self.value is not None
-                self._agent.call("POST", "holds", self.id, "done", body=str(self.value).encode() if run else None)
+            run = self._path[0] != "locks"
+            if kind is None or self.lost.is_set() and not run:
+                body = str(self.value).encode() if run and self.value is not None else None
+                self._agent.call("POST", "holds", self.id, "done", body=body)
         except Exception as e:
             if kind is None:
                 raise Lost("%s: %s" % (self.key, self.cause or e)) from None
