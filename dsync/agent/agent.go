@@ -161,6 +161,11 @@ func (h *Handler) mayNot(r *http.Request) (int, error) {
 		}
 		return 0, nil
 	}
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "Via"} {
+		if r.Header.Get(name) != "" {
+			return http.StatusForbidden, fmt.Errorf("the request has the header %s, so it came through a proxy, perhaps from another machine; give the agent a token", name)
+		}
+	}
 	at, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if _, socket := at.(*net.UnixAddr); socket {
 		return 0, nil

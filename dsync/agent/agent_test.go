@@ -540,6 +540,8 @@ func TestWhoMay(t *testing.T) {
 			{"a page", open, tcp("127.0.0.1"), "localhost", "Origin: http://localhost", 403},
 			{"a page's image", open, tcp("127.0.0.1"), "localhost", "Sec-Fetch-Site: cross-site", 403},
 			{"an address that was typed", open, tcp("127.0.0.1"), "localhost", "Sec-Fetch-Site: none", 403},
+			{"a proxy on this machine", open, tcp("127.0.0.1"), "localhost", "X-Forwarded-For: 10.0.0.1", 403},
+			{"a proxy with the token", secret, tcp("127.0.0.1"), "localhost", "X-Forwarded-For: 10.0.0.1\nAuthorization: Bearer secret", 200},
 			{"a page over a Unix socket", open, unix, "localhost", "Origin: null", 403},
 			{"no token", secret, tcp("10.0.0.1"), "agent", "", 401},
 			{"no token on this machine", secret, tcp("127.0.0.1"), "localhost", "", 401},

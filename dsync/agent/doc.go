@@ -87,6 +87,6 @@
 //
 // Anyone who can send requests can take all locks, and sees the names of all keys and hosts. Without [Options].Token the
 // handler answers only requests that came through a Unix socket, or to a loopback address under a name of this machine, so
-// that foreign web pages can't reach it through a name of their own. With a token, each request must have it:
+// that foreign web pages can't reach it through a name of their own, and none that a proxy has forwarded. With a token, each request must have it:
 // "Authorization: Bearer TOKEN". Requests from browsers are refused either way: those with Origin or Sec-Fetch-Site.
 package agent

@@ -87,7 +87,7 @@ print(run.value)
 		elect: `
 import os
 from leasehold import Agent, Elector
-e = Elector(Agent(os.environ["LEASEHOLD_AGENT"]), "reports", value="python",
+e = Elector(Agent(os.environ["LEASEHOLD_AGENT"]), "reports", value="python", preference=1,
             on_leader=lambda term: print("elected", e.is_leader), on_leader_loss=lambda: print("revoked", e.is_leader))
 e.start()
 input()
@@ -140,7 +140,7 @@ console.log(await new Agent(process.env.LEASEHOLD_AGENT).run('nightly', () => {
 import { once } from 'node:events'
 import { Agent, Elector } from './leasehold.mjs'
 const python = (b) => (b ? 'True' : 'False')
-const e = new Elector(new Agent(process.env.LEASEHOLD_AGENT), 'reports', { value: 'node' })
+const e = new Elector(new Agent(process.env.LEASEHOLD_AGENT), 'reports', { value: 'node', preference: 1 })
 e.on('elected', () => console.log('elected', python(e.isLeader()))).on('revoked', () => console.log('revoked', python(e.isLeader())))
 e.start()
 await once(process.stdin, 'data')

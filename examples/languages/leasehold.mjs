@@ -151,9 +151,9 @@ export class Elector extends EventEmitter {
   #campaign = null
   #watch = null
 
-  constructor(agent, name, { value } = {}) {
+  constructor(agent, name, { value, preference } = {}) {
     super()
-    Object.assign(this, { agent, name, value })
+    Object.assign(this, { agent, name, params: { value, preference } })
   }
 
   start() {
@@ -161,7 +161,7 @@ export class Elector extends EventEmitter {
     if (this.listenerCount('change') > 0) this.#watch ??= this.#follow(['leaders'], {}, (line) => this.#change(line))
   }
 
-  resume() { this.#campaign ??= this.#follow([], { value: this.value }, (line, stream) => this.#line(line, stream)) }
+  resume() { this.#campaign ??= this.#follow([], this.params, (line, stream) => this.#line(line, stream)) }
 
   pause() {
     try {

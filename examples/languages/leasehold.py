@@ -184,8 +184,8 @@ class Elector:
     """A candidate. on_leader(line) is called on a thread of its own for each term, with its term and token;
     on_leader_loss() once for each, at once; when it returns, the work must have stopped. Both may be None."""
 
-    def __init__(self, agent, name, on_leader=None, on_leader_loss=None, value=None):
-        self.agent, self.name, self._value = agent, name, value
+    def __init__(self, agent, name, on_leader=None, on_leader_loss=None, value=None, preference=None):
+        self.agent, self.name, self._params = agent, name, {"value": value, "preference": preference}
         self._on_leader, self._on_leader_loss = on_leader, on_leader_loss
         self._stream, self._term, self._stop = None, None, threading.Event()
         self._thread, self._revoking = threading.Thread(target=self._run, daemon=True), threading.RLock()
@@ -212,7 +212,7 @@ class Elector:
     def _run(self):
         while not self._stop.is_set():
             try:
-                self._stream = _Stream(*self.agent.open("GET", ("elections", self.name), {"value": self._value}, 30))
+                self._stream = _Stream(*self.agent.open("GET", ("elections", self.name), self._params, 30))
                 while not self._stop.is_set():
                     self._line(self._stream.next())
             except (OSError, ValueError, RuntimeError, http.client.HTTPException, AttributeError, Lost):
