@@ -60,6 +60,16 @@ func TestObserveCandidates(t *testing.T) {
 				want("the observer's election", "o leader")
 				observer.Resign(background)
 				want("its resignation", "none")
+
+				g := newFaulty(t, store, nil)
+				campaign(t, named(t, g, "d"))
+				go electionOf(t, newSession(t, g, &dsync.Options{Name: "e", TTL: 10 * time.Minute}), nil).Campaign(background)
+				want("a candidacy with a long TTL", "d leader", "e candidate")
+				g.Cut()
+				want("the leader's death, which the candidate can't know", "e candidate")
+				g.Heal()
+				want("its election", "e leader")
+
 				p := electionOf(t, newSession(t, store, &dsync.Options{Name: "p"}), nil)
 				p.Observe(ctx)
 				want("Observe elsewhere")
