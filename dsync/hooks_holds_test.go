@@ -281,8 +281,7 @@ func TestHooksGetTheContextWithTheGrant(t *testing.T) {
 // If no hooks for holds are set, Lock and Unlock of a lingering key need only one allocation, for the hold itself.
 func TestUnsetHooksCostNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		opt := &dsync.Options{}
-		opt.Linger = time.Minute
+		opt := &dsync.Options{Linger: time.Minute, Hooks: &dsync.Hooks{SessionLost: func(string, error) {}}}
 		s := newSession(t, dsynctest.NewMemory(), opt)
 		mu := s.Mutex("k")
 		for range 2 { // wait until the claim lingers
