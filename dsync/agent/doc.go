@@ -11,8 +11,8 @@
 //	^C
 //
 // The lock is held for as long as the client keeps the request open. When the client closes its connection, or dies and
-// its kernel closes it, the lock is released at once. A client of one file for Python, Node and the shell is in
-// examples/languages.
+// its kernel closes it, the lock is released at once. To close only the half that sends, as nc -N does, is to close the
+// connection. A client of one file for Python, Node and the shell is in examples/languages.
 //
 // # Paths
 //

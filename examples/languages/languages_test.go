@@ -59,7 +59,7 @@ for _ in range(50):
 import os
 from leasehold import Agent, Lost
 try:
-    with Agent(os.environ["LEASEHOLD_AGENT"]).lock("k", on_lost=lambda _: print("lost")) as hold:
+    with Agent(os.environ["LEASEHOLD_AGENT"], os.environ.get("LEASEHOLD_AGENT_TOKEN")).lock("k", on_lost=lambda _: print("lost")) as hold:
         hold.check()
         print("held")
         input()
@@ -111,7 +111,7 @@ for (let i = 0; i < 50; i++) await agent.lock('count', async () => {
 import { once } from 'node:events'
 import { Agent, LostError } from './leasehold.mjs'
 try {
-  await new Agent(process.env.LEASEHOLD_AGENT).lock('k', async (hold) => {
+  await new Agent(process.env.LEASEHOLD_AGENT, { token: process.env.LEASEHOLD_AGENT_TOKEN }).lock('k', async (hold) => {
     hold.on('lost', () => console.log('lost'))
     console.log(hold.lost ? 'lost' : 'held')
     await once(process.stdin, 'data')
@@ -193,7 +193,9 @@ type place struct {
 	url    string
 }
 
-func newPlace(t *testing.T) *place {
+func newPlace(t *testing.T) *place { return newPlaceWith(t, nil) }
+
+func newPlaceWith(t *testing.T, opt *agent.Options) *place {
 	if os.Getenv("LEASEHOLD_REPEATED") != "" {
 		t.Skip("real processes in real time, and LEASEHOLD_REPEATED is set")
 	}
@@ -211,7 +213,7 @@ func newPlace(t *testing.T) *place {
 		return s
 	}
 	p := &place{t: t, locks: session("go")}
-	p.server = httptest.NewUnstartedServer(agent.New(session("agent"), nil))
+	p.server = httptest.NewUnstartedServer(agent.New(session("agent"), opt))
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -657,6 +659,368 @@ input()
 	if _, err := e.Campaign(ctx); err != nil {
 		t.Error(err)
 	}
+}
+
+// lockFree fails the test unless "k" becomes free.
+func (p *place) lockFree() {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
+	defer cancel()
+	mu := p.locks.Mutex("k")
+	if err := mu.LockContext(ctx); err != nil {
+		p.t.Fatal(err)
+	}
+	mu.Unlock()
+}
+
+// A client sends the agent's token, to end a lost hold, too, and no program's arguments show it.
+func TestToken(t *testing.T) {
+	each(t, func(t *testing.T, l language) {
+		text := l.needs(t, l.hold)
+		const token = "open-sesame-7f83b1657ff1"
+		p := newPlaceWith(t, &agent.Options{Token: token})
+		g := p.start(l, text, "LEASEHOLD_AGENT_TOKEN="+token)
+		g.want("held")
+		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, file := range files {
+			if args, _ := os.ReadFile(file); strings.Contains(string(args), token) {
+				t.Errorf("ps shows %q", args)
+			}
+		}
+		go admin.New(p.locks).Break(context.Background(), "k")
+		g.want("lost")
+		if l.name != "shell" {
+			g.enter()
+		}
+		g.want("over")
+		g.wantEnd()
+		if mu := p.locks.Mutex("k"); !mu.TryLock() {
+			t.Error("the key waits for the end of the grace: done was refused")
+		}
+	})
+}
+
+// When a program dies, its lock is free, although a process that it has forked lives.
+func TestPythonForks(t *testing.T) {
+	p := newPlace(t)
+	python := languages[0]
+	g := p.start(python, python.needs(t, `
+import os, signal
+from leasehold import Agent
+with Agent(os.environ["LEASEHOLD_AGENT"]).lock("k") as hold:
+    if os.fork() == 0:
+        print("forked")
+        signal.pause()
+    input()
+    hold.check()
+    print("held")
+    input()
+`))
+	g.want("forked")
+	g.enter()
+	g.want("held")
+	g.cmd.Process.Kill()
+	p.lockFree()
+}
+
+// newFake returns an agent whose responses a test writes.
+func newFake(t *testing.T, f http.HandlerFunc) *place {
+	if os.Getenv("LEASEHOLD_REPEATED") != "" {
+		t.Skip("real processes in real time, and LEASEHOLD_REPEATED is set")
+	}
+	server := httptest.NewServer(f)
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return &place{t: t, server: server, url: server.URL}
+}
+
+// say sends a line of a response.
+func say(w http.ResponseWriter, format string, args ...any) {
+	fmt.Fprintf(w, format+"\n", args...)
+	http.NewResponseController(w).Flush()
+}
+
+// The calls of on_leader do not overlap, and a term that is over before its call has none, nor one of on_leader_loss.
+func TestPythonTermsDoNotOverlap(t *testing.T) {
+	done := make(chan string)
+	p := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == "POST" {
+			done <- r.URL.Path
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		for term := 1; term <= 3; term++ {
+			say(w, `{"elected":"reports","id":"%d","term":%[1]d,"token":1,"left_ms":30000,"grace_ms":3000}`, term)
+			if term == 1 {
+				<-done // the program has begun
+			}
+			if term < 3 {
+				say(w, `{"lost":"broken","grace_ms":3000}`)
+			}
+		}
+		<-r.Context().Done()
+	})
+	python := languages[0]
+	g := p.start(python, python.needs(t, `
+import os, threading
+from leasehold import Agent, Elector
+agent, go_on = Agent(os.environ["LEASEHOLD_AGENT"]), threading.Event()
+def lead(line):
+    print("begins", line["term"])
+    if line["term"] == 1:
+        agent.call("POST", "begun")
+    go_on.wait()
+    print("ends", line["term"])
+e = Elector(agent, "reports", on_leader=lead, on_leader_loss=lambda: print("revoked"))
+e.start()
+input()
+go_on.set()
+input()
+`))
+	g.want("begins 1", "revoked")
+	for _, want := range []string{"/v1/holds/1/done", "/v1/holds/2/done"} {
+		if got := <-done; got != want {
+			t.Errorf("the client sends %s, want %s", got, want)
+		}
+	}
+	g.enter()
+	g.want("ends 1", "begins 3", "ends 3")
+	g.enter()
+	g.wantEnd()
+}
+
+// on_leader_loss may call stop: when the term is lost, and when stop has called it.
+func TestPythonStopsInLoss(t *testing.T) {
+	python := languages[0]
+	for _, lost := range []bool{true, false} {
+		p := newPlace(t)
+		g := p.start(python, python.needs(t, `
+import os, threading
+from leasehold import Agent, Elector
+threading.excepthook = lambda e: print(e.exc_value)
+def stop():
+    e.stop()
+    print("revoked")
+e = Elector(Agent(os.environ["LEASEHOLD_AGENT"]), "reports", on_leader=lambda _: print("elected"), on_leader_loss=stop)
+e.start()
+input()
+e.stop()
+print("stopped")
+`))
+		g.want("elected")
+		if lost {
+			go admin.New(p.locks).Break(context.Background(), "reports")
+			g.want("revoked")
+			g.enter()
+			g.want("stopped")
+		} else {
+			g.enter()
+			g.want("revoked", "stopped")
+		}
+		g.wantEnd()
+	}
+}
+
+// A listener's exception ends the election and reaches the process; the election is not tried again each second.
+func TestNodeListenerThrows(t *testing.T) {
+	node := languages[1]
+	for _, event := range []string{"e.on('error', print)", "process.on('uncaughtException', print)"} {
+		p := newPlace(t)
+		g := p.start(node, node.needs(t, `
+import { Agent, Elector } from './leasehold.mjs'
+const e = new Elector(new Agent(process.env.LEASEHOLD_AGENT), 'reports')
+const print = (e) => console.log(e.message)
+e.on('elected', () => { throw new Error('mine') }).on('revoked', () => console.log('revoked')).start()
+`+event))
+		g.want("revoked", "mine")
+		g.wantEnd()
+	}
+}
+
+// When no sign of life comes, the response stays open while the work stops: the agent may be only slow, and then elect another.
+func TestNodeStopsBeforeItCloses(t *testing.T) {
+	closed := make(chan struct{})
+	p := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == "GET" {
+			say(w, `{"elected":"reports","id":"i","term":1,"token":1,"left_ms":50,"grace_ms":60000}`)
+			<-r.Context().Done()
+			close(closed)
+			return
+		}
+		select {
+		case <-closed:
+			t.Error("the response is closed while the work stops")
+		case <-time.After(200 * time.Millisecond):
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	node := languages[1]
+	g := p.start(node, node.needs(t, `
+import { Agent, Elector } from './leasehold.mjs'
+const agent = new Agent(process.env.LEASEHOLD_AGENT)
+new Elector(agent, 'reports').on('revoked', async () => {
+  await agent.call('POST', ['stops'])
+  console.log('stopped')
+  process.exit()
+}).start()
+`))
+	g.want("stopped")
+	g.wantEnd()
+}
+
+// The clock of Node's client is one that goes on while a machine sleeps.
+func TestNodeSleeps(t *testing.T) {
+	p := newPlace(t)
+	node := languages[1]
+	g := p.start(node, node.needs(t, `
+import { once } from 'node:events'
+import os from 'node:os'
+import { Agent, Elector } from './leasehold.mjs'
+const agent = new Agent(process.env.LEASEHOLD_AGENT), e = new Elector(agent, 'reports'), uptime = os.uptime
+e.start()
+await once(e, 'elected')
+await agent.lock('k', (hold) => {
+  console.log(hold.lost, e.isLeader())
+  os.uptime = () => uptime() + 60
+  console.log(hold.lost, e.isLeader())
+})
+process.exit()
+`))
+	g.want("false true", "true false")
+	g.wantEnd()
+}
+
+// A result that is not text comes back as it was.
+func TestBinaryResult(t *testing.T) {
+	each(t, func(t *testing.T, l language) {
+		text := l.needs(t, map[string]string{
+			"Python": `
+import os
+from leasehold import Agent
+for _ in range(2):
+    with Agent(os.environ["LEASEHOLD_AGENT"]).run("bytes") as run:
+        if run:
+            run.value = b"\xff\x00"
+print(run.value.hex())
+`,
+			"Node": `
+import { Agent } from './leasehold.mjs'
+const run = () => new Agent(process.env.LEASEHOLD_AGENT).run('bytes', () => Buffer.from('ff00', 'hex'))
+await run()
+console.log((await run()).toString('hex'))
+`,
+		}[l.name])
+		g := newPlace(t).start(l, text)
+		g.want("ff00")
+		g.wantEnd()
+	})
+}
+
+// A loss and a missing answer to done are two things.
+func TestUnconfirmed(t *testing.T) {
+	for status, want := range map[int]string{404: "Lost", 410: "Lost", 502: "Unconfirmed", 504: "Unconfirmed"} {
+		p := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == "POST" {
+				w.WriteHeader(status)
+				say(w, `{"error":"no"}`)
+				return
+			}
+			say(w, `{"held":"k","id":"i","token":1,"left_ms":30000,"grace_ms":1000}`)
+			<-r.Context().Done()
+		})
+		python := languages[0]
+		g := p.start(python, python.needs(t, `
+import os
+from leasehold import Agent, Lost, Unconfirmed
+try:
+    with Agent(os.environ["LEASEHOLD_AGENT"]).run("k"): pass
+except (Lost, Unconfirmed) as e:
+    print(type(e).__name__)
+`))
+		g.want(want)
+		g.wantEnd()
+	}
+}
+
+// A response that does not begin with a hold is closed, also while its error is kept.
+func TestPythonClosesRefused(t *testing.T) {
+	closed := make(chan struct{})
+	p := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+		say(w, `{"error":"no"}`)
+		<-r.Context().Done()
+		close(closed)
+	})
+	python := languages[0]
+	g := p.start(python, python.needs(t, `
+import os
+from leasehold import Agent, Lost
+hold = Agent(os.environ["LEASEHOLD_AGENT"]).lock("k")
+try:
+    hold.__enter__()
+except Lost as e:
+    print(e)
+input()
+`))
+	g.want("no")
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Error("the response is open")
+	}
+	g.enter()
+	g.wantEnd()
+}
+
+// A shell whose lock is lost ends although the agent does not answer.
+func TestShellEndsWithoutAgent(t *testing.T) {
+	p := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == "GET" {
+			say(w, `{"held":"k","id":"i","token":1,"left_ms":30000,"grace_ms":100}`)
+			say(w, `{"lost":"broken","grace_ms":100}`)
+		}
+		<-r.Context().Done()
+	})
+	shell := languages[2]
+	g := p.start(shell, shell.needs(t, ". ./leasehold.sh\nwith_lock k sleep 60 || echo $?"))
+	g.want("114")
+	g.wantEnd()
+}
+
+// While a client waits for a lock over TCP, its kernel asks whether the agent's machine lives: at the latest after 2 minutes.
+func TestKeepAlive(t *testing.T) {
+	each(t, func(t *testing.T, l language) {
+		ports := make(chan string, 1)
+		p := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+			_, port, _ := net.SplitHostPort(r.RemoteAddr)
+			ports <- port
+			<-r.Context().Done()
+		})
+		p.start(l, l.needs(t, l.hold))
+		port, err := strconv.Atoi(<-ports)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := fmt.Sprintf("0100007F:%04X", p.server.Listener.Addr().(*net.TCPAddr).Port)
+		var timer string // the kind of the next timer, of which 02 is keep-alive, and the time until then in 1/100 s
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			table, err := os.ReadFile("/proc/net/tcp")
+			if err != nil {
+				t.Skip(err)
+			}
+			for line := range strings.Lines(string(table)) {
+				if f := strings.Fields(line); len(f) > 5 && f[1] == fmt.Sprintf("0100007F:%04X", port) && f[2] == server {
+					timer = f[5]
+				}
+			}
+			kind, left, _ := strings.Cut(timer, ":")
+			if n, err := strconv.ParseInt(left, 16, 64); kind == "02" && err == nil && n <= 120*100 {
+				return
+			}
+		}
+		t.Errorf("the timer of port %d is %q", port, timer)
+	})
 }
 
 // What docs/other-languages.md shows runs.

@@ -1,4 +1,5 @@
 // Locks and elections for Node, over `leasehold agent`. One file without dependencies: copy it. Node 18 or later.
+// If the agent is on a machine that dies, TCP's keep-alive ends a wait after about a minute.
 //
 //   import { Agent, Elector, HeldError, LostError } from './leasehold.mjs'
 //
@@ -14,7 +15,12 @@
 //   elector.start()                                        // pause() resigns, resume() campaigns again, stop() ends
 import { EventEmitter } from 'node:events'
 import http from 'node:http'
+import os from 'node:os'
 import { createInterface } from 'node:readline'
+
+// The clock in ms. On Linux performance.now() stands still while the machine sleeps; os.uptime() is rounded down to 10 ms.
+const now = process.platform === 'linux' ? () => os.uptime() * 1000 : () => performance.now()
+const ROUNDING = 10
 
 export class HeldError extends Error {} // others hold the key; holder has their name, host, pid and since
 export class LostError extends Error {} // the hold is lost
@@ -30,10 +36,12 @@ export class Agent {
     return new Hold(this, stream, await stream.next()).during(f)
   }
 
-  // Calls f unless a run has succeeded before, of a Periodic if there is a tick, else of a Once. Resolves to the result.
+  // Calls f unless a run has succeeded before, of a Periodic if there is a tick, else of a Once. Resolves to the result. If
+  // it rejects with neither LostError nor what f throws, nobody has confirmed that the run has succeeded.
   async run(key, f, { tick, wait, signal, ...params } = {}) {
     const stream = await this.open('GET', [tick ? 'periodic' : 'once', key], { tick, wait: seconds(wait), ...params }, { signal })
     const first = await stream.next()
+    if ('value_base64' in first) return Buffer.from(first.value_base64, 'base64')
     return 'done' in first ? first.value : new Hold(this, stream, first).during(f, true)
   }
 
@@ -41,7 +49,7 @@ export class Agent {
   async leader(name) { return (await this.call('GET', ['elections', name, 'leader'])).leader }
 
   async call(method, path, params = {}, body) {
-    const stream = await this.open(method, path, params, { body })
+    const stream = await this.open(method, path, params, { body, signal: AbortSignal.timeout(30_000) })
     return stream.status === 204 ? null : stream.next()
   }
 
@@ -58,6 +66,7 @@ export class Agent {
       signal?.addEventListener('abort', abort)
       if (signal?.aborted) abort()
       sent.on('close', () => signal?.removeEventListener('abort', abort))
+      sent.on('socket', (socket) => socket.setKeepAlive(true, 60_000))
       sent.on('error', reject).on('response', async (response) => {
         signal?.removeEventListener('abort', abort)
         const stream = new Stream(sent, response)
@@ -84,13 +93,13 @@ class Stream {
   async next() {
     let timer
     const late = new Promise((_, reject) => {
-      if (this.until) timer = setTimeout(() => reject(new LostError('no sign of life')), this.until - performance.now())
+      if (this.until) timer = setTimeout(() => reject(new LostError('no sign of life')), this.until - now())
     })
     try {
       const { value, done } = await Promise.race([this.lines.next(), late])
       if (done) throw new LostError('the response has ended')
       const line = JSON.parse(value)
-      if ('left_ms' in line) this.until = performance.now() + (line.left_ms || 30_000)
+      if ('left_ms' in line) this.until = now() + (line.left_ms || 30_000) - ROUNDING
       return line
     } finally {
       clearTimeout(timer)
@@ -125,7 +134,7 @@ export class Hold extends EventEmitter {
   }
 
   // Whether the hold is lost. It compares the clock, so it is right even if a timer is late.
-  get lost() { return this.signal.aborted || performance.now() > this.stream.until }
+  get lost() { return this.signal.aborted || now() > this.stream.until }
 
   // Renews the limit, such as '1m', with which the hold was requested.
   progress(limit) { return this.agent.call('POST', ['holds', this.id, 'progress'], { limit }) }
@@ -134,7 +143,8 @@ export class Hold extends EventEmitter {
     try {
       const result = await f(this)
       this.#over = !this.signal.aborted
-      await this.agent.call('POST', ['holds', this.id, 'done'], {}, run && result !== undefined ? String(result) : undefined)
+      const body = result === undefined || result instanceof Uint8Array ? result : String(result)
+      await this.agent.call('POST', ['holds', this.id, 'done'], {}, run ? body : undefined)
         .catch((e) => { throw this.signal.reason ?? e })
       return result
     } finally {
@@ -145,7 +155,8 @@ export class Hold extends EventEmitter {
 }
 
 // A candidate. Emits 'elected' (and 'select') for each term, and 'revoked' once for each, at once. Then the work must
-// stop within the grace, which is in the argument of 'elected': grace_ms.
+// stop within the grace, which is in the argument of 'elected': grace_ms. If a listener throws, the Elector resigns and
+// emits 'error' with that, which ends the process if nobody listens.
 export class Elector extends EventEmitter {
   #term = null
   #campaign = null
@@ -178,23 +189,32 @@ export class Elector extends EventEmitter {
     this.#watch = null
   }
 
-  isLeader() { return this.#term !== null && performance.now() < this.#term.stream.until }
+  isLeader() { return this.#term !== null && now() < this.#term.stream.until }
 
   // Reads a stream of the election, again and again, until end is called.
   #follow(path, params, f) {
     const follower = { wanted: true, end() { this.wanted = false; this.stream?.close() } }
     const read = async () => {
       while (follower.wanted) {
-        try {
-          follower.stream = await this.agent.open('GET', ['elections', this.name, ...path], params)
-          while (follower.wanted) f(await follower.stream.next(), follower.stream)
-        } catch { /* no agent, or no sign of life */ }
-        follower.stream?.close()
-        if (follower.wanted && path.length === 0) this.#revoke()
-        if (follower.wanted) await new Promise((resolve) => setTimeout(resolve, 1000))
+        const stream = await this.agent.open('GET', ['elections', this.name, ...path], params).catch(() => null)
+        follower.stream = stream
+        for (let line = {}; line && follower.wanted; ) {
+          line = await stream?.next().catch(() => null) // null: no agent, or no sign of life
+          if (line && follower.wanted && f(line, stream) === false) break
+        }
+        const term = follower.wanted && path.length === 0 && this.#revoke()
+        if (follower.wanted) await new Promise((resolve) => setTimeout(resolve, Math.max(1000, term?.grace_ms ?? 0)))
+        stream?.close() // after the grace, for then another may lead
       }
     }
-    read()
+    read().catch((e) => { // a listener has thrown
+      try {
+        if (path.length === 0) this.pause()
+      } finally {
+        follower.end()
+        this.emit('error', e)
+      }
+    })
     return follower
   }
 
@@ -204,7 +224,7 @@ export class Elector extends EventEmitter {
       this.emit('elected', line)
       this.emit('select', line)
     } else if ('lost' in line || 'error' in line) {
-      if (!this.#revoke()) throw new LostError(line.error)
+      return this.#revoke() !== null // without a term, the response has ended
     }
   }
 
@@ -216,6 +236,6 @@ export class Elector extends EventEmitter {
     const term = this.#term
     this.#term = null
     if (term) this.emit('revoked')
-    return term !== null
+    return term
   }
 }

@@ -1,6 +1,6 @@
 """Locks and elections for Python, over `leasehold agent`. One file without dependencies: copy it. Python 3.8 or later.
 
-    from leasehold import Agent, Elector, Held, Lost
+    from leasehold import Agent, Elector, Held, Lost, Unconfirmed
 
     agent = Agent("http://localhost:7474")     # or "unix:/run/leasehold/agent.sock"
     with agent.lock("invoices") as hold:       # waits; with wait=30 at most 30 s, with wait=0 not at all: then Held
@@ -14,15 +14,33 @@
 
     elector = Elector(agent, "reports", on_leader=start, on_leader_loss=stop)
     elector.start()
+
+A forked child has no holds: it closes its copies of their sockets, and must not leave their blocks. If the agent is on
+another machine, which dies, TCP's keep-alive ends a wait, on Linux after two minutes.
 """
+import base64
 import http.client
 import json
+import os
 import socket
 import threading
 import time
 import urllib.parse
+import weakref
 
 _now = (lambda: time.clock_gettime(time.CLOCK_BOOTTIME)) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+_sockets = weakref.WeakSet()
+
+
+def _forked():
+    for sock in list(_sockets):
+        fd = sock.detach()  # not sock.close, which waits for those who read; and no shutdown, which would end the parent's
+        if fd >= 0:
+            os.close(fd)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class Held(Exception):
@@ -32,6 +50,10 @@ class Held(Exception):
 
 class Lost(Exception):
     """The hold is lost."""
+
+
+class Unconfirmed(Exception):
+    """The hold was not lost, but nothing says that it has ended in order: a run may have succeeded or failed."""
 
 
 class Agent:
@@ -71,6 +93,12 @@ class Agent:
             connection.sock.connect(self._url[len("unix:"):])
         else:
             connection = http.client.HTTPConnection(urllib.parse.urlsplit(self._url).netloc, timeout=timeout)
+            connection.connect()
+            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in ("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4):
+                if hasattr(socket, name):
+                    connection.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        _sockets.add(connection.sock)
         url = "/v1/" + "/".join(urllib.parse.quote(part, safe="") for part in path)
         query = urllib.parse.urlencode({name: value for name, value in params.items() if value is not None})
         headers = {"Authorization": "Bearer " + self._token} if self._token else {}
@@ -123,12 +151,16 @@ class Hold:
         params = dict(self.params) if self._wait is None else dict(self.params, wait="%.3fs" % self._wait)
         timeout = None if self._wait is None else self._wait + 30
         self._stream = _Stream(*self._agent.open("GET", self._path, params, timeout))
-        self._begin(self._stream.next())
+        try:
+            self._begin(self._stream.next())
+        except BaseException:
+            self._stream.close()
+            raise
         return self
 
     def _begin(self, line):
         if "done" in line:
-            self.value = line.get("value")
+            self.value = base64.b64decode(line["value_base64"]) if "value_base64" in line else line.get("value")
             self._stream.close()
             self._stream = None
         elif "held" in line:
@@ -171,31 +203,38 @@ class Hold:
             # An exception fails a run, and a lock that is not lost is freed by closing the response.
             run = self._path[0] != "locks"
             if kind is None or self.lost.is_set() and not run:
-                body = str(self.value).encode() if run and self.value is not None else None
+                body = self.value if run else None
+                if body is not None and not isinstance(body, bytes):
+                    body = str(body).encode()
                 self._agent.call("POST", "holds", self.id, "done", body=body)
         except Exception as e:
             if kind is None:
-                raise Lost("%s: %s" % (self.key, self.cause or e)) from None
+                failure = Lost if isinstance(e, Lost) or self.lost.is_set() else Unconfirmed
+                raise failure("%s: %s" % (self.key, self.cause or e)) from None
         finally:
             self._stream.close()
 
 
 class Elector:
-    """A candidate. on_leader(line) is called on a thread of its own for each term, with its term and token;
-    on_leader_loss() once for each, at once; when it returns, the work must have stopped. Both may be None."""
+    """A candidate. on_leader(line) is called on a thread of its own for each term, with its term and token, when that of
+    the term before has returned; a term that is over by then has no calls. on_leader_loss() is called after it, at
+    once; when it returns, the work must have stopped: a loop in on_leader checks is_leader. Both may be None."""
 
     def __init__(self, agent, name, on_leader=None, on_leader_loss=None, value=None, preference=None):
         self.agent, self.name, self._params = agent, name, {"value": value, "preference": preference}
         self._on_leader, self._on_leader_loss = on_leader, on_leader_loss
         self._stream, self._term, self._stop = None, None, threading.Event()
+        self._worker, self._begun, self._losing = None, False, None  # on_leader's thread, is it at work; on_leader_loss's
         self._thread, self._revoking = threading.Thread(target=self._run, daemon=True), threading.RLock()
 
     def start(self):
         self._thread.start()
 
     def stop(self):
-        """Resigns, if this process leads, and leaves the election."""
+        """Resigns, if this process leads, and leaves the election; if on_leader_loss calls it, when that has returned."""
         self._stop.set()
+        if self._losing is threading.current_thread():
+            return
         self._revoke()  # before the response is closed, for then another may lead
         if self._stream:
             self._stream.close()
@@ -230,9 +269,10 @@ class Elector:
             with self._revoking:
                 if self._stop.is_set():
                     return
-                self._term = line
-            if self._on_leader:
-                threading.Thread(target=self._on_leader, args=(line,), daemon=True).start()
+                self._term, self._begun = line, self._on_leader is None
+                if self._on_leader:
+                    self._worker = threading.Thread(target=self._lead, args=(line, self._worker), daemon=True)
+                    self._worker.start()
         elif "lost" in line or "error" in line:
             term = self._revoke()
             if not term:
@@ -242,9 +282,22 @@ class Elector:
             except Lost:
                 pass
 
+    def _lead(self, term, last):
+        if last:
+            last.join()
+        with self._revoking:
+            if self._term is not term:
+                return
+            self._begun = True
+        self._on_leader(term)
+
     def _revoke(self):
         with self._revoking:  # stop waits for a loss that is being handled
             term, self._term = self._term, None
-            if term and self._on_leader_loss:
-                self._on_leader_loss()
+            if term and self._begun and self._on_leader_loss:
+                self._losing = threading.current_thread()
+                try:
+                    self._on_leader_loss()
+                finally:
+                    self._losing = None
         return term

@@ -1,4 +1,4 @@
-# Locks for bash 4.4 or later and curl, over `leasehold agent`. One file: source it, or copy it.
+# Locks for bash 4.4 or later and curl 7.55 or later, over `leasehold agent`. One file: source it, or copy it.
 #
 #   . leasehold.sh
 #   with_lock invoices ./invoices.sh          # waits; the command has LEASEHOLD_KEY and LEASEHOLD_TOKEN
@@ -6,7 +6,8 @@
 #
 # The exit status is the command's, or 112 if the key is held, 114 if the lock was lost and the command stopped (SIGTERM,
 # and SIGKILL after the grace), 110 if the agent refuses or can't be reached. LEASEHOLD_AGENT is the agent's address:
-# http://localhost:7474 by default, or unix:PATH. In keys, write a slash as %2F and a question mark as %3F.
+# http://localhost:7474 by default, or unix:PATH; LEASEHOLD_AGENT_TOKEN is its bearer token, if it has one. In
+# keys, write a slash as %2F and a question mark as %3F. If the agent's machine dies, TCP's keep-alive ends a wait.
 
 with_lock() (
 	set +e # the caller's set -e would end this shell, and free the lock, when a signal interrupts wait
@@ -15,11 +16,14 @@ with_lock() (
 	at=${LEASEHOLD_AGENT:-http://localhost:7474} socket=()
 	case $at in unix:*) socket=(--unix-socket "${at#unix:}") at=http://localhost ;; esac
 
+	# curl reads it from standard input, so that ps does not show it.
+	auth=${LEASEHOLD_AGENT_TOKEN:+Authorization: Bearer $LEASEHOLD_AGENT_TOKEN}
+
 	# number NAME prints the number NAME of the line, without its fraction.
 	number() { [[ $line =~ \"$1\":([0-9]+) ]] && echo "${BASH_REMATCH[1]}"; }
 
 	# A signal for all processes of a terminal or service must not end curl, and so free the lock, before the command has ended.
-	exec {lock}< <(trap '' HUP INT TERM; exec curl -sN --connect-timeout 10 "${socket[@]}" "$at/v1/locks/$key")
+	exec {lock}< <(trap '' HUP INT TERM; exec curl -sN --connect-timeout 10 "${socket[@]}" -H @- "$at/v1/locks/$key" <<<"$auth")
 	curl=$! watch=
 	trap 'kill -KILL "$curl" "$watch" 2>/dev/null' EXIT # frees the lock
 	IFS= read -r line <&"$lock" || line='no answer from the agent'
@@ -56,8 +60,8 @@ with_lock() (
 		wait "$work"
 		status=$?
 	done
-	if [ -n "$lost" ]; then # the command has stopped, so the next may have the key
-		curl -s -X POST "${socket[@]}" "$at/v1/holds/$id/done" >/dev/null
+	if [ -n "$lost" ]; then # the command has stopped, so the next may have the key; after the grace it has it anyway
+		curl -s -m "$((grace / 1000 + 1))" -X POST "${socket[@]}" -H @- "$at/v1/holds/$id/done" <<<"$auth" >/dev/null
 		exit 114
 	fi
 	exit "$status"
