@@ -31,6 +31,7 @@ var children = map[string]proc.Func{
 	"ticking":      ticking,
 	"guarding":     guarding,
 	"several":      several,
+	"contending":   contending,
 }
 
 // childArgs are the arguments of all children.
