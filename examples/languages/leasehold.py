@@ -187,7 +187,7 @@ class Hold:
                 self._on_lost(self)
 
     def check(self):
-        """Raises Lost if the hold is lost or over. It compares the clock, so it is right even after a freeze."""
+        """Raises Lost if the hold is lost or over. It compares the clock, so it is right after a freeze of this process."""
         if self._over or self.lost.is_set() or _now() > self._stream.until:
             raise Lost("%s: %s" % (self.key, self.cause or "no sign of life"))
 
