@@ -22,9 +22,6 @@ type Once struct {
 	known atomic.Pointer[engine.SealedError] // the run that succeeded; nil: not known to this Once
 }
 
-// onceTick is the one tick of a Once.
-const onceTick = 1
-
 // String returns the kind and the key, such as `once "schema v7"`.
 func (o *Once) String() string { return fmt.Sprintf("%s %q", driver.KindOnce, o.t.key) }
 
@@ -49,7 +46,7 @@ func (o *Once) DoValue(ctx context.Context, f func(context.Context) ([]byte, err
 	t := o.ticks()
 	done := o.known.Load()
 	if done == nil {
-		if done, _, err = t.do(ctx, onceTick, f); err != nil {
+		if done, _, err = t.do(ctx, engine.OnceTick, f); err != nil {
 			return nil, err
 		}
 		o.known.Store(done)

@@ -131,7 +131,7 @@ func (j *job) flagsWait(c *cobra.Command) {
 }
 
 func newOnce(a *app) *cobra.Command {
-	j := &job{kind: driver.KindOnce, weight: 1, limit: 1, tick: 1}
+	j := &job{kind: driver.KindOnce, weight: 1, limit: 1, tick: engine.OnceTick}
 	c := &cobra.Command{
 		Use:   "once [flags] KEY -- COMMAND [ARG...]",
 		Short: "Run a command until it has succeeded once in the whole fleet",

@@ -37,12 +37,9 @@ func (h *Handler) lock(w http.ResponseWriter, r *http.Request, q query) {
 
 func (h *Handler) once(w http.ResponseWriter, r *http.Request, q query) {
 	want := engine.Whole(q.key, driver.KindOnce)
-	want.Tick = onceTick
+	want.Tick = engine.OnceTick
 	h.take(w, r, q, want)
 }
-
-// onceTick is the only tick of a Once: see package dsync.
-const onceTick = 1
 
 func (h *Handler) periodic(w http.ResponseWriter, r *http.Request, q query) {
 	if q.tick == 0 {

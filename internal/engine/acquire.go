@@ -35,6 +35,9 @@ func Candidate(election string, preference int) (Want, error) {
 	return w, nil
 }
 
+// OnceTick is the one tick of a Once.
+const OnceTick = 1
+
 // TickAt returns the tick of a run scheduled for t: milliseconds since 1970, as in driver.Claim. The error reports why
 // t can't be a scheduled time.
 func TickAt(t time.Time) (tick int64, err error) {
