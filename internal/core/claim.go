@@ -23,7 +23,7 @@ type claim struct {
 	failed  int    // number of consecutive requests or releases that failed
 
 	requests   int       // number of requests to join that were sent
-	presence   presence  // whether the store has the claim, as far as this process knows
+	stored     stored    // whether the store has the claim, as far as this process knows
 	joinsUntil time.Time // the last time, by the store's clock, at which a request or a copy of it can join; zero if none can
 	wait       *wait     // nil once the grant is known
 
@@ -41,13 +41,13 @@ type claim struct {
 	doubted uint64 // >0: the store has reported the claim missing, which is decided once session.acks is greater than this number
 }
 
-// presence is what this process knows about whether the store has a claim.
-type presence int
+// stored is what this process knows about whether the store has a claim.
+type stored int
 
 const (
-	absent  presence = iota // no request was sent, or the last answer did not show the claim
-	unsure                  // the same, but a later request had no answer
-	present                 // a reply or a notice has shown the claim
+	absent  stored = iota // no request was sent, or the last answer did not show the claim
+	unsure                // the same, but a later request had no answer
+	present               // a reply or a notice has shown the claim
 )
 
 // ender is who wants a claim to end, the most urgent last. If its holder or others want a claim to end, the store does

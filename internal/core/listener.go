@@ -242,7 +242,7 @@ func (c *Core) noticed(n driver.Notice) {
 		case cl.state.in(joining | waiting | checking):
 			c.granted(cl, grant{token: n.Token, term: n.Term, crowded: n.Crowded})
 		case cl.state == leaving:
-			cl.presence = present
+			cl.stored = present
 		}
 	}
 }

@@ -238,7 +238,7 @@ func (c *Core) orphan(key, id string) {
 	}
 	c.past = slices.DeleteFunc(c.past, func(p pastClaim) bool { return p.number == n })
 	cl := c.addClaim(n)
-	cl.presence, cl.joinsUntil = present, c.storeClock().Add(c.cfg.Attempt)
+	cl.stored, cl.joinsUntil = present, c.storeClock().Add(c.cfg.Attempt)
 	cl.request = driver.Claim{Key: key, ID: id, Session: session}
 	c.fire(cl, appeared, args{})
 }

@@ -17,7 +17,7 @@ func (c *Core) release(cl *claim, _ *args) {
 	}
 	switch {
 	case cl.command != 0:
-	case cl.presence == absent:
+	case cl.stored == absent:
 		c.then(cl, left, args{})
 	case cl.outlives() && c.leaseIsOver(cl, nil):
 		c.then(cl, left, args{cause: LostTo(errLeaseOver(cl))})

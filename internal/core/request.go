@@ -66,7 +66,7 @@ func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
 		c.breakAnswered(cl, r)
 		return
 	case r.Lost:
-		cl.presence = max(cl.presence, unsure)
+		cl.stored = max(cl.stored, unsure)
 	}
 	if notAfter := s.Edit.Acquire.NotAfter; (r.Err != nil || !r.State.Final) && notAfter.After(cl.joinsUntil) {
 		cl.joinsUntil = notAfter
@@ -76,12 +76,12 @@ func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
 	if r.Err == nil {
 		c.sawClock(st.Now)
 		c.unknown(st, cl)
-		joined := cl.presence == present
+		joined := cl.stored == present
 		switch {
 		case holds || st.Position > 0:
-			cl.presence = present
+			cl.stored = present
 		case cl.state.in(ungiven): // later, the answer may be from before the grant
-			cl.presence = absent
+			cl.stored = absent
 		}
 		if st.Position > 0 && joined || cl.call != nil && cl.call.Try && !holds {
 			r.Notices = unchanged(r.Notices)
@@ -225,7 +225,7 @@ type grant struct {
 func (c *Core) granted(cl *claim, g grant) {
 	cl.request.Token, cl.request.NoneWaiting = g.token, g.alone
 	cl.token, cl.since, cl.granted = g.token, g.since, c.now
-	cl.presence, cl.failed = present, 0
+	cl.stored, cl.failed = present, 0
 	if g.crowded {
 		cl.ender = max(cl.ender, byWaiters)
 	}

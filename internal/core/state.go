@@ -176,7 +176,7 @@ func (c *Core) claimState(w *writer, cl *claim, needed map[string]bool) {
 	w.put(uint64(cl.users)<<8 | uint64(cl.slot&0xff))
 	w.at(cl.due)
 	w.put(uint64(min(cl.failed, 8)))
-	w.put(uint64(cl.ender)<<2 | uint64(cl.presence))
+	w.put(uint64(cl.ender)<<2 | uint64(cl.stored))
 	w.put(uint64(min(cl.extends, 8)))
 	w.flags(cl.requests > 0, cl.requests > 1, cl.request.NoneWaiting, cl.refused != nil, c.wouldKnow(cl))
 	if !cl.joinsUntil.IsZero() {
