@@ -18,8 +18,8 @@
 //	observer ──Campaign──► candidate ──elected──► leader ──► observer
 //
 // An election is a lock on a key. Candidates wait in its queue and are elected in the order of [Options].Preference, and
-// among equals in FIFO order, like the waiters of a dsync.Mutex. A hundred elections of one session share one heartbeat. Package dsync documents what is promised and
-// why.
+// among equals in FIFO order, like the waiters of a dsync.Mutex. A hundred elections of one session share one heartbeat.
+// Package dsync documents what is promised and why.
 //
 // A term begins when a candidate is elected. It has a number and a fencing token, both greater than
 // those of all earlier terms. It ends

@@ -72,9 +72,10 @@
 //
 // The response is sent by one process, the agent, whose session holds the keys. What package dsync promises to the holder
 // it promises to the agent, which sends lost when Lost closes. If the agent dies, its clients' responses end, and their
-// keys stay held until the TTL of its session is over, as after any crash. (So the session can have no HostDir.) A client that is frozen keeps its lock, which
-// is safe, unless it has set a limit. If the agent is frozen, no sign of life comes; that is what left_ms is for. If both are, the client
-// may read an old line when it resumes, and rely on its hold for up to left_ms too long, until it reads lost. As
+// keys stay held until the TTL of its session is over, as after any crash. (So the session can have no HostDir.) A client
+// that is frozen keeps its lock, which is safe, unless it has set a limit. If the agent is frozen, no sign of life comes;
+// that is what left_ms is for. If both are, the client may read an old line when it resumes, and rely on its hold for up
+// to left_ms too long, until it reads lost. As
 // always, a write that was already under way is stopped only by a check of the token where the data is.
 //
 // Nothing may stand between client and agent that buffers the response, or that closes one side without the other. The
@@ -88,6 +89,6 @@
 //
 // Anyone who can send requests can take all locks, and sees the names of all keys and hosts. Without [Options].Token the
 // handler answers only requests that came through a Unix socket, or to a loopback address under a name of this machine, so
-// that foreign web pages can't reach it through a name of their own, and none that a proxy has forwarded. With a token, each request must have it:
-// "Authorization: Bearer TOKEN". Requests from browsers are refused either way: those with Origin or Sec-Fetch-Site.
+// that foreign web pages can't reach it through a name of their own, and none that a proxy has forwarded. With a token,
+// each request must have it: "Authorization: Bearer TOKEN". Requests from browsers are refused either way: those with Origin or Sec-Fetch-Site.
 package agent
