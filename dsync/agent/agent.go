@@ -153,6 +153,10 @@ func (h *Handler) mayNot(r *http.Request) (int, error) {
 			return http.StatusForbidden, fmt.Errorf("the request has the header %s, so it comes from a browser; the agent is for programs", name)
 		}
 	}
+	// Safari before 16.4 sends neither with a GET for an image or a frame.
+	if name := r.UserAgent(); strings.HasPrefix(name, "Mozilla/") {
+		return http.StatusForbidden, fmt.Errorf("the User-Agent is %q, which is a browser's; a program must send a name of its own", name)
+	}
 	if h.opt.Token != "" {
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(h.opt.Token)) // so that the lengths are the same

@@ -333,8 +333,22 @@ func TestLeftIsBounded(t *testing.T) {
 			t.Errorf("the first line is %+v", l)
 		}
 		time.Sleep(time.Minute)
-		if r.wantOpen(); r.signs() < 11 || r.left != 30_000 {
-			t.Errorf("%d signs of life in a minute, the last with %v ms", r.signs(), r.left)
+		if r.wantOpen(); r.signs() < 11 || *r.last.Left != 30_000 {
+			t.Errorf("%d signs of life in a minute, the last with %v ms", r.signs(), *r.last.Left)
+		}
+		r.close()
+	})
+}
+
+// A line says when it was written, so that a client that was frozen with its agent sees how old it is.
+func TestLinesHaveATime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		r, l := w.hold("/v1/locks/k")
+		begin := time.Now()
+		time.Sleep(2*beat + beat/2)
+		if r.signs(); l.Unix != begin.UnixMilli() || r.last.Unix != begin.Add(2*beat).UnixMilli() {
+			t.Errorf("a hold of %v has the times %d and %d", begin.UnixMilli(), l.Unix, r.last.Unix)
 		}
 		r.close()
 	})
@@ -540,6 +554,8 @@ func TestWhoMay(t *testing.T) {
 			{"a page", open, tcp("127.0.0.1"), "localhost", "Origin: http://localhost", 403},
 			{"a page's image", open, tcp("127.0.0.1"), "localhost", "Sec-Fetch-Site: cross-site", 403},
 			{"an address that was typed", open, tcp("127.0.0.1"), "localhost", "Sec-Fetch-Site: none", 403},
+			{"an image in Safari 16.3", open, tcp("127.0.0.1"), "localhost", "User-Agent: Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7)", 403},
+			{"a program with a name", open, tcp("127.0.0.1"), "localhost", "User-Agent: curl/8.5.0", 200},
 			{"a proxy on this machine", open, tcp("127.0.0.1"), "localhost", "X-Forwarded-For: 10.0.0.1", 403},
 			{"a proxy with the token", secret, tcp("127.0.0.1"), "localhost", "X-Forwarded-For: 10.0.0.1\nAuthorization: Bearer secret", 200},
 			{"a page over a Unix socket", open, unix, "localhost", "Origin: null", 403},

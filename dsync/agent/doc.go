@@ -6,8 +6,8 @@
 // To serve it without writing a program, use the command leasehold agent. A client in a shell:
 //
 //	$ curl -sN 'http://localhost:7474/v1/locks/invoices?wait=30s'
-//	{"held":"invoices","id":"5ICLU…","token":1838831318501376,"left_ms":26470,"grace_ms":3000}
-//	{"left_ms":26470}
+//	{"held":"invoices","id":"5ICLU…","token":1838831318501376,"left_ms":26470,"unix_ms":1793498400123,"grace_ms":3000}
+//	{"left_ms":26470,"unix_ms":1793498405123}
 //	^C
 //
 // The lock is held for as long as the client keeps the request open. When the client closes its connection, or dies and
@@ -50,7 +50,8 @@
 //
 //	{"held":…}      the key is held. id names the hold; tick, of a Periodic, is there again
 //	{"elected":…}   this client leads; term is the number of the term
-//	{"left_ms":…}   a sign of life: every sixth of the TTL, at most 5 s apart. It is 0 while a candidate waits
+//	{"left_ms":…}   a sign of life: every sixth of the TTL, at most 5 s apart. It is 0 while a candidate waits. unix_ms is
+//	                the time of day at which the line was written, in ms since 1970
 //	{"lost":…}      the hold is lost, for this reason. The client must stop within grace_ms
 //	{"done":…}      the run, or a later one, has succeeded before; nothing is held. value is its result, or value_base64
 //	{"leader":…}    of leaders: who leads, or null
@@ -60,6 +61,8 @@
 //
 //   - It holds the lock from held (or elected) until the first of: lost, the end of the response, a failure to read it,
 //     and left_ms after it read the last line that had left_ms. A read time-out of left_ms is all that takes.
+//   - On the agent's machine it subtracts the line's age, which is the time of day less unix_ms, if that is above 0, as
+//     when both were frozen. On another machine, whose clock may differ, it ignores unix_ms.
 //   - Then it stops its work, within grace_ms. Nobody else is granted the key before that, unless the client closes the
 //     connection or calls done first: both say that it has stopped.
 //   - A run has succeeded when done was answered with 204. A response that the client closes is a failed run.
@@ -72,11 +75,13 @@
 //
 // The response is sent by one process, the agent, whose session holds the keys. What package dsync promises to the holder
 // it promises to the agent, which sends lost when Lost closes. If the agent dies, its clients' responses end, and their
-// keys stay held until the TTL of its session is over, as after any crash. (So the session can have no HostDir.) A client
-// that is frozen keeps its lock, which is safe, unless it has set a limit. If the agent is frozen, no sign of life comes;
-// that is what left_ms is for. If both are, the client may read an old line when it resumes, and rely on its hold for up
-// to left_ms too long, until it reads lost. As
-// always, a write that was already under way is stopped only by a check of the token where the data is.
+// keys stay held until the TTL of its session is over, as after any crash. (So the session can have no HostDir.) While a
+// client is frozen its key stays held, unless it has set a limit. If that takes longer than left_ms, the client gives up
+// its hold when it resumes. If the agent is frozen, no sign of life comes; that is what left_ms is for. If both are, the
+// client reads an old line when it resumes, and sees its age. But on another machine, or in a virtual machine whose clock
+// was stopped, too, and not yet set again, it may rely on its hold for up to left_ms too long, until it reads lost. So may
+// a client whose network fails at the moment of a Break, an expired limit or the agent's end: the next holds the key after
+// the grace. As always, a write that was already under way is stopped only by a check of the token where the data is.
 //
 // Nothing may stand between client and agent that buffers the response, or that closes one side without the other. The
 // place for an agent is the client's machine or pod. If a machine or a network between them fails, the agent notices only
@@ -90,5 +95,6 @@
 // Anyone who can send requests can take all locks, and sees the names of all keys and hosts. Without [Options].Token the
 // handler answers only requests that came through a Unix socket, or to a loopback address under a name of this machine, so
 // that foreign web pages can't reach it through a name of their own, and none that a proxy has forwarded. With a token,
-// each request must have it: "Authorization: Bearer TOKEN". Requests from browsers are refused either way: those with Origin or Sec-Fetch-Site.
+// each request must have it: "Authorization: Bearer TOKEN". Requests from browsers are refused either way: those with
+// Origin or Sec-Fetch-Site, and those whose User-Agent begins with Mozilla/, since old browsers send only that.
 package agent

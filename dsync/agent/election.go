@@ -52,7 +52,7 @@ func (h *Handler) elected(ctx context.Context, out *stream, want engine.Want) (h
 		case <-decided:
 			return hold, err
 		case <-beat.C:
-			if out.send(leftLine{}) != nil {
+			if out.send(left{}) != nil {
 				cancel() // if the client is elected all the same, keep finds that it has gone
 			}
 		}
@@ -113,7 +113,7 @@ func (h *Handler) leaders(w http.ResponseWriter, r *http.Request, q query) {
 			}
 			err = out.send(newLeaderLine(l))
 		case <-beat.C:
-			err = out.send(leftLine{})
+			err = out.send(left{})
 		}
 	}
 }

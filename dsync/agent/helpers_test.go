@@ -123,6 +123,7 @@ type line struct {
 	Held, Elected, ID, Tick, Lost, Done, Error string
 	Term, Token                                int64
 	Left                                       *float64 `json:"left_ms"`
+	Unix                                       int64    `json:"unix_ms"`
 	Grace                                      float64  `json:"grace_ms"`
 	Value                                      *string
 	Leader, Holder                             *struct {
@@ -139,9 +140,9 @@ type response struct {
 	mu     sync.Mutex
 	status int // 0: there is none yet
 	lines  []line
-	beats  int     // lines with nothing but left_ms
-	left   float64 // of the last of them
-	ended  bool    // for whatever reason
+	beats  int  // lines with nothing but left_ms
+	last   line // the last of them
+	ended  bool // for whatever reason
 }
 
 // get requests a path and reads the response in the background.
@@ -180,7 +181,7 @@ func (r *response) read(ctx context.Context, client *http.Client, path string) {
 		}
 		r.mu.Lock()
 		if l.Left != nil && l.ID == "" {
-			r.beats, r.left = r.beats+1, *l.Left
+			r.beats, r.last = r.beats+1, l
 		} else {
 			r.lines = append(r.lines, l)
 		}

@@ -118,8 +118,8 @@ func (h *Handler) keep(ctx context.Context, out *stream, c *held, q query) bool 
 			h.releaseLater(c)
 			return err == nil
 		case <-beat.C:
-			if left := c.Left(); left > 0 {
-				err = out.send(leftLine{statusjson.Milliseconds(min(left, maxLeft))})
+			if left := leftOf(c); left.Left > 0 {
+				err = out.send(left)
 			}
 		}
 	}
@@ -140,7 +140,7 @@ var errSlow = errors.New("agent: the client does not read its response")
 func (h *Handler) first(c *held) any {
 	line := heldLine{
 		Held: c.Key(), ID: c.id, Tick: tickTime(c.Kind(), c.tick), Token: c.GrantToken(),
-		Left: statusjson.Milliseconds(min(c.Left(), maxLeft)), Grace: statusjson.Milliseconds(h.grace),
+		left: leftOf(c), Grace: statusjson.Milliseconds(h.grace),
 	}
 	if c.Kind() == driver.KindElection {
 		line.Held, line.Elected, line.Term = "", c.Key(), c.Term()

@@ -11,17 +11,18 @@ import (
 // The lines of a response: see the package comment.
 type (
 	heldLine struct {
-		Held    string                  `json:"held,omitempty"`
-		Elected string                  `json:"elected,omitempty"`
-		ID      string                  `json:"id"`
-		Tick    statusjson.Time         `json:"tick,omitzero"`
-		Term    int64                   `json:"term,omitempty"`
-		Token   int64                   `json:"token"`
-		Left    statusjson.Milliseconds `json:"left_ms"`
-		Grace   statusjson.Milliseconds `json:"grace_ms"`
+		Held    string          `json:"held,omitempty"`
+		Elected string          `json:"elected,omitempty"`
+		ID      string          `json:"id"`
+		Tick    statusjson.Time `json:"tick,omitzero"`
+		Term    int64           `json:"term,omitempty"`
+		Token   int64           `json:"token"`
+		left
+		Grace statusjson.Milliseconds `json:"grace_ms"`
 	}
-	leftLine struct {
+	left struct { // alone, a sign of life
 		Left statusjson.Milliseconds `json:"left_ms"`
+		Unix int64                   `json:"unix_ms,omitzero"`
 	}
 	lostLine struct {
 		Lost  string                  `json:"lost"`
@@ -40,6 +41,13 @@ type (
 		Holder *holder `json:"holder,omitempty"`
 	}
 )
+
+// leftOf returns how long the client may rely on c, and the time from which that counts. The time is read first: a freeze
+// between the two then makes the client give up too early, and not too late.
+func leftOf(c *held) left {
+	now := time.Now().UnixMilli()
+	return left{statusjson.Milliseconds(min(c.Left(), maxLeft)), now}
+}
 
 // A stream writes the lines of one response.
 type stream struct {

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -724,11 +725,20 @@ with Agent(os.environ["LEASEHOLD_AGENT"]).lock("k") as hold:
 }
 
 // newFake returns an agent whose responses a test writes.
-func newFake(t *testing.T, f http.HandlerFunc) *place {
+func newFake(t *testing.T, f http.HandlerFunc) *place { return newFakeAt(t, "127.0.0.1:0", f) }
+
+func newFakeAt(t *testing.T, at string, f http.HandlerFunc) *place {
 	if os.Getenv("LEASEHOLD_REPEATED") != "" {
 		t.Skip("real processes in real time, and LEASEHOLD_REPEATED is set")
 	}
-	server := httptest.NewServer(f)
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(f)
+	server.Listener.Close()
+	server.Listener = l
+	server.Start()
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
@@ -740,6 +750,169 @@ func newFake(t *testing.T, f http.HandlerFunc) *place {
 func say(w http.ResponseWriter, format string, args ...any) {
 	fmt.Fprintf(w, format+"\n", args...)
 	http.NewResponseController(w).Flush()
+}
+
+// A client that reads a line late, because it was frozen, relies on it for what is left of left_ms only. A clock that was
+// set back adds nothing. If the agent is on another machine, whose clock may differ, only left_ms counts.
+func TestOldLine(t *testing.T) {
+	for _, test := range []struct {
+		what, at    string
+		first, next time.Duration // the ages of the lines, of which next is a sign of life; 0: there is none
+		left        time.Duration // of next
+		want        []string
+	}{
+		{"first", "127.0.0.1:0", time.Hour, 0, 0, []string{"over"}},
+		{"sign of life", "127.0.0.1:0", time.Millisecond, 10*time.Minute - 50*time.Millisecond, 10 * time.Minute, []string{"held", "lost", "over"}},
+		{"from the future", "127.0.0.1:0", time.Millisecond, -time.Hour, 50 * time.Millisecond, []string{"held", "lost", "over"}},
+		// The client's address is 127.0.0.1, so this is another machine's.
+		{"another machine", "127.0.0.2:0", time.Hour, time.Hour, 50 * time.Millisecond, []string{"held", "lost", "over"}},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			each(t, func(t *testing.T, l language) {
+				held := make(chan struct{})
+				p := newFakeAt(t, test.at, func(w http.ResponseWriter, r *http.Request) {
+					if r.Method == "POST" {
+						w.WriteHeader(http.StatusGone)
+						return
+					}
+					say(w, `{"held":"k","id":"i","token":1,"left_ms":600000,"unix_ms":%d,"grace_ms":1000}`, time.Now().Add(-test.first).UnixMilli())
+					if test.next != 0 {
+						select {
+						case <-held:
+						case <-r.Context().Done():
+						}
+						say(w, `{"left_ms":%d,"unix_ms":%d}`, test.left.Milliseconds(), time.Now().Add(-test.next).UnixMilli())
+					}
+					<-r.Context().Done()
+				})
+				g := p.start(l, l.needs(t, l.hold))
+				for _, want := range test.want {
+					g.want(want)
+					switch {
+					case want == "held":
+						close(held)
+					case want == "lost" && l.name != "shell":
+						g.enter()
+					}
+				}
+				g.wantEnd()
+			})
+		})
+	}
+}
+
+// A candidate tries again when the agent does not serve, and ends with an error if its request is wrong.
+func TestElectorIsRefused(t *testing.T) {
+	each(t, func(t *testing.T, l language) {
+		l.needs(t, l.elect)
+		text := map[string]string{
+			"Python": `
+import os, threading
+from leasehold import Agent, Elector
+def end(e):
+    print(e)
+    elector.stop()
+    print("stopped")
+elector = Elector(Agent(os.environ["LEASEHOLD_AGENT"]), "reports", on_error=end)
+elector.start()
+elector._thread.join()
+threading.excepthook = lambda e: print(e.exc_value)
+elector = Elector(Agent(os.environ["LEASEHOLD_AGENT"]), "reports")
+elector.start()
+elector._thread.join()
+`,
+			"Node": `
+import { once } from 'node:events'
+import { Agent, Elector } from './leasehold.mjs'
+const elector = new Elector(new Agent(process.env.LEASEHOLD_AGENT), 'reports').on('error', (e) => {
+  console.log(e.message)
+  elector.stop()
+  console.log('stopped')
+  process.on('uncaughtException', (e) => console.log(e.message))
+  new Elector(new Agent(process.env.LEASEHOLD_AGENT), 'reports').start()
+})
+elector.start()
+`,
+		}[l.name]
+		answers := make(chan int, 10)
+		p := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+			status := <-answers
+			w.WriteHeader(status)
+			say(w, `{"error":"status %d"}`, status)
+		})
+		answers <- 503
+		answers <- 401
+		answers <- 400
+		g := p.start(l, text)
+		g.want("status 401", "stopped", "status 400")
+		g.wantEnd()
+	})
+}
+
+// In Node, a leader whose term is lost may say when its work has stopped, and the next may lead before the grace is over.
+func TestNodeElectorIsDone(t *testing.T) {
+	done := make(chan string, 1)
+	p := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == "POST" {
+			done <- r.URL.Path
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		say(w, `{"elected":"reports","id":"i","term":1,"token":1,"left_ms":30000,"grace_ms":30000}`)
+		say(w, `{"lost":"broken","grace_ms":30000}`)
+		<-r.Context().Done()
+	})
+	node := languages[1]
+	g := p.start(node, node.needs(t, `
+import { once } from 'node:events'
+import { Agent, Elector } from './leasehold.mjs'
+new Elector(new Agent(process.env.LEASEHOLD_AGENT), 'reports').on('revoked', async (stopped) => {
+  console.log('stops')
+  await once(process.stdin, 'data')
+  await stopped()
+  process.exit()
+}).start()
+`))
+	g.want("stops")
+	select {
+	case path := <-done:
+		t.Errorf("the client sends %s while its work stops", path)
+	default:
+	}
+	g.enter()
+	g.wantEnd()
+	select {
+	case path := <-done:
+		if path != "/v1/holds/i/done" {
+			t.Errorf("the client sends %s", path)
+		}
+	default:
+		t.Error("the client does not send done")
+	}
+}
+
+// When the function of the shell returns, the key is free, and it says if the lock was lost before.
+func TestShellAwaitsItsRelease(t *testing.T) {
+	for answer, status := range map[int]string{204: "3", 502: "3", 410: "114"} {
+		var released atomic.Bool
+		p := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == "POST" {
+				time.Sleep(200 * time.Millisecond)
+				released.Store(true)
+				w.WriteHeader(answer)
+				return
+			}
+			say(w, `{"held":"k","id":"i","token":1,"left_ms":30000,"grace_ms":60000}`)
+			<-r.Context().Done()
+		})
+		shell := languages[2]
+		g := p.start(shell, shell.needs(t, ". ./leasehold.sh\nwith_lock k sh -c 'exit 3'; echo $?"))
+		g.want(status)
+		if !released.Load() {
+			t.Error("the function has returned before the agent has answered")
+		}
+		g.wantEnd()
+	}
 }
 
 // The calls of on_leader do not overlap, and a term that is over before its call has none, nor one of on_leader_loss.

@@ -33,14 +33,14 @@ export class Agent {
   // Calls f with a Hold while the lock is held. Options: wait in seconds, signal (which ends only the wait), mode, of, n, limit ('1m').
   async lock(key, f, { wait, signal, ...params } = {}) {
     const stream = await this.open('GET', ['locks', key], { wait: seconds(wait), ...params }, { signal })
-    return new Hold(this, stream, await stream.next()).during(f)
+    return new Hold(this, stream, await stream.first()).during(f)
   }
 
   // Calls f unless a run has succeeded before, of a Periodic if there is a tick, else of a Once. Resolves to the result. If
   // it rejects with neither LostError nor what f throws, nobody has confirmed that the run has succeeded.
   async run(key, f, { tick, wait, signal, ...params } = {}) {
     const stream = await this.open('GET', [tick ? 'periodic' : 'once', key], { tick, wait: seconds(wait), ...params }, { signal })
-    const first = await stream.next()
+    const first = await stream.first()
     if ('value_base64' in first) return Buffer.from(first.value_base64, 'base64')
     return 'done' in first ? first.value : new Hold(this, stream, first).during(f, true)
   }
@@ -71,9 +71,10 @@ export class Agent {
         signal?.removeEventListener('abort', abort)
         const stream = new Stream(sent, response)
         if (response.statusCode < 300) return resolve(stream)
-        const { error, holder } = await stream.next().catch((e) => ({ error: e.message }))
-        const Kind = { 409: HeldError, 404: LostError, 410: LostError }[response.statusCode] ?? Error
-        reject(Object.assign(new Kind(error), { holder }))
+        const { status } = stream
+        const { error, holder } = await stream.next().catch((e) => ({ error: `HTTP status ${status}: ${e.message}` }))
+        const Kind = { 409: HeldError, 404: LostError, 410: LostError }[status] ?? Error
+        reject(Object.assign(new Kind(error), { holder, status }))
       })
       sent.end(body)
     })
@@ -85,7 +86,8 @@ const seconds = (wait) => (wait === undefined ? undefined : `${wait}s`)
 // The lines of a response. A line must come while the last one still lets the client rely on the hold.
 class Stream {
   constructor(sent, response) {
-    Object.assign(this, { sent, status: response.statusCode, until: 0 })
+    const { localAddress, remoteAddress } = response.socket // the same on this machine, where both have the same clock
+    Object.assign(this, { sent, status: response.statusCode, until: 0, here: localAddress === remoteAddress })
     response.on('error', () => {}) // the lines end
     this.lines = createInterface({ input: response })[Symbol.asyncIterator]()
   }
@@ -99,10 +101,24 @@ class Stream {
       const { value, done } = await Promise.race([this.lines.next(), late])
       if (done) throw new LostError('the response has ended')
       const line = JSON.parse(value)
-      if ('left_ms' in line) this.until = now() + (line.left_ms || 30_000) - ROUNDING
+      if (line.left_ms) {
+        const read = now() // before the time of day: if this process is frozen between the two, that adds to the age
+        const age = this.here && 'unix_ms' in line ? Math.max(0, Date.now() - line.unix_ms) : 0
+        this.until = read + line.left_ms - age - ROUNDING
+        if (age >= line.left_ms) throw new LostError(`no sign of life: the last is ${age} ms old`)
+      } else if ('left_ms' in line) this.until = now() + 30_000
       return line
     } finally {
       clearTimeout(timer)
+    }
+  }
+
+  async first() {
+    try {
+      return await this.next()
+    } catch (e) {
+      this.close() // nobody will work with the hold
+      throw e
     }
   }
 
@@ -155,8 +171,9 @@ export class Hold extends EventEmitter {
 }
 
 // A candidate. Emits 'elected' (and 'select') for each term, and 'revoked' once for each, at once. Then the work must
-// stop within the grace, which is in the argument of 'elected': grace_ms. If a listener throws, the Elector resigns and
-// emits 'error' with that, which ends the process if nobody listens.
+// stop within the grace, which is in the argument of 'elected': grace_ms. The argument of 'revoked' is a function: call it
+// when the work has stopped, and another may lead before the grace is over. If a listener throws, or the agent answers
+// that the request or its token is wrong, the Elector resigns and emits 'error', which ends the process if nobody listens.
 export class Elector extends EventEmitter {
   #term = null
   #campaign = null
@@ -196,7 +213,10 @@ export class Elector extends EventEmitter {
     const follower = { wanted: true, end() { this.wanted = false; this.stream?.close() } }
     const read = async () => {
       while (follower.wanted) {
-        const stream = await this.agent.open('GET', ['elections', this.name, ...path], params).catch(() => null)
+        const stream = await this.agent.open('GET', ['elections', this.name, ...path], params).catch((e) => {
+          if (e.status >= 400 && e.status < 500) throw e
+          return null
+        })
         follower.stream = stream
         for (let line = {}; line && follower.wanted; ) {
           line = await stream?.next().catch(() => null) // null: no agent, or no sign of life
@@ -207,7 +227,7 @@ export class Elector extends EventEmitter {
         stream?.close() // after the grace, for then another may lead
       }
     }
-    read().catch((e) => { // a listener has thrown
+    read().catch((e) => {
       try {
         if (path.length === 0) this.pause()
       } finally {
@@ -235,7 +255,7 @@ export class Elector extends EventEmitter {
   #revoke() {
     const term = this.#term
     this.#term = null
-    if (term) this.emit('revoked')
+    if (term) this.emit('revoked', () => this.agent.call('POST', ['holds', term.id, 'done']).catch(() => {}))
     return term
   }
 }

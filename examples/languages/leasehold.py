@@ -91,9 +91,12 @@ class Agent:
             connection.sock = socket.socket(socket.AF_UNIX)
             connection.sock.settimeout(timeout)
             connection.sock.connect(self._url[len("unix:"):])
+            connection.here = True
         else:
             connection = http.client.HTTPConnection(urllib.parse.urlsplit(self._url).netloc, timeout=timeout)
             connection.connect()
+            # Is the agent on this machine, so that both have the same clock?
+            connection.here = connection.sock.getpeername()[0] == connection.sock.getsockname()[0]
             connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in ("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4):
                 if hasattr(socket, name):
@@ -108,9 +111,13 @@ class Agent:
             answer = connection.getresponse()
             if answer.status in (200, 204):
                 return connection, answer
-            error = json.loads(answer.read())
+            text = answer.read()
+            try:
+                error = json.loads(text)
+            except ValueError:  # not from an agent
+                error = {"error": "HTTP status %d: %r" % (answer.status, text[:200])}
             failure = {409: Held, 404: Lost, 410: Lost}.get(answer.status, RuntimeError)(error["error"])
-            failure.holder = error.get("holder")
+            failure.holder, failure.status = error.get("holder"), answer.status
             raise failure
         except BaseException:
             connection.close()
@@ -123,12 +130,19 @@ class _Stream:
     def __init__(self, connection, answer):
         self._sock, self._connection, self._answer = connection.kept, connection, answer
         self.until = 0  # of the hold, by _now()
+        self._here = connection.here
 
     def next(self):
         line = json.loads(self._answer.readline() or '{"lost": "the response has ended"}')
-        if "left_ms" in line:
-            self.until = _now() + line["left_ms"] / 1000
-            self._sock.settimeout(line["left_ms"] / 1000 or 30)
+        if line.get("left_ms"):
+            now = _now()  # before the time of day: if this process is frozen between the two, that adds to the age
+            age = max(0, time.time() - line["unix_ms"] / 1000) if self._here and "unix_ms" in line else 0
+            self.until = now + line["left_ms"] / 1000 - age
+            if age >= line["left_ms"] / 1000:
+                raise Lost("no sign of life: the last is %.1f s old" % age)
+            self._sock.settimeout(line["left_ms"] / 1000 - age)
+        elif "left_ms" in line:
+            self._sock.settimeout(30)
         return line
 
     def close(self):
@@ -178,8 +192,8 @@ class Hold:
             while "lost" not in line:
                 line = self._stream.next()
             cause = line["lost"]
-        except (OSError, ValueError, http.client.HTTPException, AttributeError) as e:
-            cause = "no sign of life: %s" % e
+        except (OSError, ValueError, http.client.HTTPException, AttributeError, Lost) as e:
+            cause = str(e) if isinstance(e, Lost) else "no sign of life: %s" % e
         if not self._over:
             self.cause = cause
             self.lost.set()
@@ -218,12 +232,14 @@ class Hold:
 class Elector:
     """A candidate. on_leader(line) is called on a thread of its own for each term, with its term and token, when that of
     the term before has returned; a term that is over by then has no calls. on_leader_loss() is called after it, at
-    once; when it returns, the work must have stopped: a loop in on_leader checks is_leader. Both may be None."""
+    once; when it returns, the work must have stopped: a loop in on_leader checks is_leader. The election ends if
+    on_leader_loss raises, or if the agent answers that the request or its token is wrong: then on_error(e) is called, or
+    without it the exception is raised in the Elector's thread. All may be None."""
 
-    def __init__(self, agent, name, on_leader=None, on_leader_loss=None, value=None, preference=None):
+    def __init__(self, agent, name, on_leader=None, on_leader_loss=None, value=None, preference=None, on_error=None):
         self.agent, self.name, self._params = agent, name, {"value": value, "preference": preference}
-        self._on_leader, self._on_leader_loss = on_leader, on_leader_loss
-        self._stream, self._term, self._stop = None, None, threading.Event()
+        self._on_leader, self._on_leader_loss, self._on_error = on_leader, on_leader_loss, on_error
+        self._stream, self._term, self._raised, self._stop = None, None, None, threading.Event()
         self._worker, self._begun, self._losing = None, False, None  # on_leader's thread, is it at work; on_leader_loss's
         self._thread, self._revoking = threading.Thread(target=self._run, daemon=True), threading.RLock()
 
@@ -238,7 +254,8 @@ class Elector:
         self._revoke()  # before the response is closed, for then another may lead
         if self._stream:
             self._stream.close()
-        self._thread.join()
+        if self._thread is not threading.current_thread():  # on_error calls it
+            self._thread.join()
 
     @property
     def is_leader(self):
@@ -249,13 +266,23 @@ class Elector:
         return self.agent.leader(self.name) is not None
 
     def _run(self):
+        try:
+            self._campaign()
+        except Exception as e:
+            if not self._on_error:
+                raise
+            self._on_error(e)
+
+    def _campaign(self):
         while not self._stop.is_set():
             try:
                 self._stream = _Stream(*self.agent.open("GET", ("elections", self.name), self._params, 30))
                 while not self._stop.is_set():
                     self._line(self._stream.next())
-            except (OSError, ValueError, RuntimeError, http.client.HTTPException, AttributeError, Lost):
-                pass  # no agent, or no sign of life
+            except (OSError, ValueError, RuntimeError, http.client.HTTPException, AttributeError, Lost) as e:
+                if e is self._raised or 400 <= getattr(e, "status", 0) < 500:
+                    raise
+                # else there is no agent, or no sign of life
             finally:  # also if a callback raises: nobody would work as the leader of an open response
                 try:
                     self._revoke()
@@ -298,6 +325,9 @@ class Elector:
                 self._losing = threading.current_thread()
                 try:
                     self._on_leader_loss()
+                except Exception as e:
+                    self._raised = e
+                    raise
                 finally:
                     self._losing = None
         return term

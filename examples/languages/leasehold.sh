@@ -22,6 +22,19 @@ with_lock() (
 	# number NAME prints the number NAME of the line, without its fraction.
 	number() { [[ $line =~ \"$1\":([0-9]+) ]] && echo "${BASH_REMATCH[1]}"; }
 
+	# rely sets left to the ms for which to rely on the line, and fails if that is over: left_ms, and, if the agent is on
+	# this machine, so that both have the same clock, less the age of the line.
+	near=
+	[[ $at =~ ^http://(localhost|127\.0\.0\.1|\[::1\])(:|/|$) ]] && near=yes
+	rely() {
+		left=$(number left_ms) || return
+		now=${EPOCHREALTIME-} # from bash 5 on
+		now=${now/[.,]/} now=$((${now:-$(printf '%(%s)T000000' -1)} / 1000))
+		written=$(number unix_ms) || written=$now
+		[ -n "$near" ] && [ "$written" -lt "$now" ] && left=$((left + written - now))
+		[ "$left" -gt 0 ]
+	}
+
 	# A signal for all processes of a terminal or service must not end curl, and so free the lock, before the command has ended.
 	exec {lock}< <(trap '' HUP INT TERM; exec curl -sN --connect-timeout 10 "${socket[@]}" -H @- "$at/v1/locks/$key" <<<"$auth")
 	curl=$! watch=
@@ -32,6 +45,7 @@ with_lock() (
 	*'"holder":'*) echo "with_lock: $line" >&2; exit 112 ;;
 	*) echo "with_lock: $line" >&2; exit 110 ;;
 	esac
+	rely || { echo "with_lock: no sign of life" >&2; exit 114; }
 	grace=$(number grace_ms)
 	[[ $line =~ \"id\":\"([^\"]+)\" ]] && id=${BASH_REMATCH[1]}
 
@@ -43,7 +57,7 @@ with_lock() (
 		trap '' HUP INT TERM
 		# Each line says how long to rely on the lock without another, and the end of the response that it is lost. If the
 		# shell above was killed, the lock is held until the command has ended.
-		while left=$(number left_ms) && IFS= read -r -t "$((left / 1000)).$(printf %03d "$((left % 1000))")" line <&"$lock"; do
+		while rely && IFS= read -r -t "$((left / 1000)).$(printf %03d "$((left % 1000))")" line <&"$lock"; do
 			case $line in *'"lost":'*) break ;; esac
 			kill -0 "$work" 2>/dev/null || exit
 		done
@@ -60,9 +74,10 @@ with_lock() (
 		wait "$work"
 		status=$?
 	done
-	if [ -n "$lost" ]; then # the command has stopped, so the next may have the key; after the grace it has it anyway
-		curl -s -m "$((grace / 1000 + 1))" -X POST "${socket[@]}" -H @- "$at/v1/holds/$id/done" <<<"$auth" >/dev/null
-		exit 114
-	fi
+	# The command has ended, so the next may have the key: wait until it may, or until the response is closed anyway.
+	trap 'exit "$status"' HUP INT TERM
+	kill -KILL "$watch" 2>/dev/null
+	answer=$(curl -s -m "$((grace / 1000 + 1))" -o /dev/null -w '%{http_code}' -X POST "${socket[@]}" -H @- "$at/v1/holds/$id/done" <<<"$auth")
+	case $lost$answer in yes* | 404 | 410) exit 114 ;; esac
 	exit "$status"
 )
