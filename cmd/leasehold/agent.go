@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -141,7 +140,7 @@ func (f *agentFlags) open(ctx context.Context, token bool) (net.Listener, string
 		if err != nil || mode > 0o777 {
 			return nil, "", usagef("--socket-mode is %q; it must be an octal mode such as 0600 or 0660", f.mode)
 		}
-		l, err := listenUnix(path, os.FileMode(mode))
+		l, err := listenUnix(ctx, path, os.FileMode(mode))
 		if err != nil {
 			return nil, "", &failure{exitFailed, fmt.Errorf("can't serve at %s: %w", f.listen, err)}
 		}
@@ -161,45 +160,38 @@ func (f *agentFlags) open(ctx context.Context, token bool) (net.Listener, string
 	return l, pageURL(f.listen, l.Addr()), nil
 }
 
-// listenUnix listens at a Unix socket with the given mode. It makes the socket in a folder that nobody else can open, so
-// that nobody can connect before it has its mode. A socket that was left behind is replaced.
-func listenUnix(path string, mode os.FileMode) (net.Listener, error) {
+// listenUnix listens at a Unix socket with the given mode. A socket that was left behind is replaced. Meanwhile the folder
+// is locked, so that of two agents that start at the same time one serves, and the other says why it does not.
+func listenUnix(ctx context.Context, path string, mode os.FileMode) (net.Listener, error) {
+	unlock, err := lockFolder(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	switch c, err := net.Dial("unix", path); {
 	case err == nil:
 		c.Close()
 		return nil, errors.New("another process serves there")
 	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EAGAIN): // another user's, or its queue is full
 		return nil, fmt.Errorf("another process may serve there: %w", err)
+	case errors.Is(err, syscall.EINVAL):
+		return nil, fmt.Errorf("%w; the path has %d bytes, and may have about 100", err, len(path))
 	}
-	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != os.ModeSocket {
-		return nil, errors.New("there is a file that is not a socket")
+	if info, err := os.Lstat(path); err == nil {
+		if info.Mode().Type() != os.ModeSocket {
+			return nil, errors.New("there is a file that is not a socket")
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(path), ".leasehold-")
+	l, err := (&net.ListenConfig{Control: modeBeforeName(mode)}).Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	first := filepath.Join(dir, "s")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: first, Net: "unix"})
-	if err != nil {
-		return nil, err
-	}
-	l.SetUnlinkOnClose(false) // it would remove the first name
-	if err := errors.Join(os.Chmod(first, mode), os.Rename(first, path)); err != nil {
+	if err := os.Chmod(path, mode); err != nil { // what the umask has taken
 		l.Close()
 		return nil, err
 	}
-	return &unixListener{Listener: l, path: path}, nil
-}
-
-// A unixListener removes its socket when it is first closed. Later it could be another's.
-type unixListener struct {
-	net.Listener
-	path string
-	once sync.Once
-}
-
-func (l *unixListener) Close() (err error) {
-	l.once.Do(func() { err = errors.Join(os.Remove(l.path), l.Listener.Close()) })
-	return err
+	return l, nil
 }

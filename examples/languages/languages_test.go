@@ -836,10 +836,17 @@ elector.start()
 		}[l.name]
 		answers := make(chan int, 10)
 		p := newFake(t, func(w http.ResponseWriter, r *http.Request) {
-			status := <-answers
-			w.WriteHeader(status)
-			say(w, `{"error":"status %d"}`, status)
+			select {
+			case status := <-answers:
+				if status == 0 {
+					panic(http.ErrAbortHandler)
+				}
+				w.WriteHeader(status)
+				say(w, `{"error":"status %d"}`, status)
+			case <-r.Context().Done():
+			}
 		})
+		answers <- 0 // closes the connection
 		answers <- 503
 		answers <- 401
 		answers <- 400
