@@ -35,6 +35,7 @@ var (
 	measurements = []measurement{
 		{"memory", inMemory, (*report).memory}, // first, while the process's memory is still empty
 		{"Lock and Unlock", everywhere, (*report).lockUnlock},
+		{"agent", []column{one, three}, (*report).overAgent},
 		{"keys", []column{one, three, mongoLock}, (*report).keys},
 		{"hand-off", everywhere, (*report).handOff},
 		{"contended", everywhere, (*report).contended},

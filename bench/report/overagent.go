@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/leasehold-go/leasehold/bench/internal/measure"
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/agent"
+)
+
+// overAgent measures a lock and its release over an agent in this process, relative to the same by the library, in turn on
+// the same server. As the clients in other languages do, it opens a connection for each request, and waits until a majority
+// has the release.
+func (r *report) overAgent(ctx context.Context) ([]row, error) {
+	u, can := units{}, []column{one, three}
+	line := row{name: "Lock and Release over an agent: by how much it takes longer", unit: "Lock and Release"}
+	ps, end, err := r.players(ctx, mutexes, can...)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	var cs []contender
+	for _, p := range ps {
+		s, err := p.target.Session(ctx, dsync.Options{})
+		if err != nil {
+			return nil, err
+		}
+		server := httptest.NewServer(agent.New(s, nil))
+		defer server.Close()
+		defer s.Close(context.WithoutCancel(ctx))
+		c := agentClient{server.URL, &http.Client{Transport: &http.Transport{
+			DialContext: new(net.Dialer).DialContext, DisableKeepAlives: true,
+		}}}
+		mu := s.Mutex("library")
+		cs = append(cs, contender{column: p.column, op: measure.Timed(c.lockRelease), unit: measure.Timed(func(ctx context.Context) error {
+			h, err := mu.Hold(ctx)
+			if err != nil {
+				return err
+			}
+			return h.Release(ctx)
+		})})
+	}
+	took, _, err := interleave(ctx, r.effort.turns, u, cs...)
+	if err != nil {
+		return nil, err
+	}
+	line = line.compared(median, took, u)
+	for c, s := range took {
+		line.cells[c].ratio = milliseconds(s.Median()-u[c].Median()) + ", " + line.cells[c].ratio
+	}
+	return []row{line}, nil
+}
+
+// An agentClient is a client of an agent.
+type agentClient struct {
+	url  string
+	http *http.Client
+}
+
+func (c agentClient) lockRelease(ctx context.Context) error {
+	lock, err := c.send(ctx, "GET", "/v1/locks/agent", http.StatusOK)
+	if err != nil {
+		return err
+	}
+	defer lock.Body.Close()
+	line, err := bufio.NewReader(lock.Body).ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	var held struct{ ID string }
+	if err := json.Unmarshal(line, &held); err != nil {
+		return err
+	}
+	done, err := c.send(ctx, "POST", "/v1/holds/"+held.ID+"/done", http.StatusNoContent)
+	if err != nil {
+		return err
+	}
+	return done.Body.Close()
+}
+
+// send fails unless the answer has the given status.
+func (c agentClient) send(ctx context.Context, method, path string, status int) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, c.url+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := c.http.Do(r)
+	if err == nil && answer.StatusCode != status {
+		answer.Body.Close()
+		err = fmt.Errorf("%s %s: status %s, want %d", method, path, answer.Status, status)
+	}
+	return answer, err
+}
